@@ -1,0 +1,3 @@
+module github.com/pinfold-zk/pinfold
+
+go 1.26
