@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// MultiHeader precedes every operation of a multi and every result; a last one
+// with Done ends the list.
+type MultiHeader struct {
+	Type OpCode
+	Done bool
+	Err  zk.Code
+}
+
+// multiEnd closes a list of operations or results.
+var multiEnd = MultiHeader{Type: OpError, Done: true, Err: -1}
+
+// Decode reads the record.
+func (h *MultiHeader) Decode(d *jute.Decoder) {
+	h.Type = OpCode(d.Int())
+	h.Done = d.Bool()
+	h.Err = zk.Code(d.Int())
+}
+
+// Append writes the record.
+func (h MultiHeader) Append(b []byte) []byte {
+	b = jute.AppendInt(b, int32(h.Type))
+	b = jute.AppendBool(b, h.Done)
+	return jute.AppendInt(b, int32(h.Err))
+}
+
+// AppendMultiEnd writes the header that ends a multi's operations or results.
+func AppendMultiEnd(b []byte) []byte { return multiEnd.Append(b) }
+
+// MultiOp is one operation of a multi or multiRead. Type says which of the
+// fields count: a create kind has all of CreateRequest; setData Path, Data and
+// Version; delete and check Path and Version; getData and getChildren Path.
+type MultiOp struct {
+	Type OpCode
+	CreateRequest
+	Version int32
+}
+
+// Errors of DecodeMulti. The server answers both with ErrMarshalling.
+var (
+	ErrMultiOp    = errors.New("wire: operation not allowed in a multi")
+	ErrMultiMixed = errors.New("wire: multi mixes reads and writes")
+)
+
+// minMultiOpBytes is the least that an operation takes: header and empty path.
+const minMultiOpBytes = 9 + 4
+
+// DecodeMulti appends the operations of a multi (op OpMulti) or multiRead
+// (OpMultiRead) to ops. Beyond the decoder's errors it sets ErrMultiOp for an
+// operation that has no place in that kind of multi.
+func DecodeMulti(d *jute.Decoder, op OpCode, ops []MultiOp) []MultiOp {
+	for {
+		var h MultiHeader
+		h.Decode(d)
+		if d.Err() != nil || h.Done {
+			return ops
+		}
+		if isRead := h.Type == OpGetData || h.Type == OpGetChildren; isRead != (op == OpMultiRead) {
+			d.Fail(fmt.Errorf("%w: %v in %v", ErrMultiOp, h.Type, op))
+			return ops
+		}
+		var m MultiOp
+		m.decode(d, h.Type)
+		ops = append(ops, m)
+	}
+}
+
+func (m *MultiOp) decode(d *jute.Decoder, op OpCode) {
+	m.Type = op
+	switch op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+		m.CreateRequest.Decode(d, op)
+	case OpSetData:
+		m.Path, m.Data, m.Version = d.String(), d.Buffer(), d.Int()
+	case OpDelete, OpCheck:
+		m.Path, m.Version = d.String(), d.Int()
+	case OpGetData, OpGetChildren:
+		m.Path = d.String()
+		d.Bool() // the watch flag has no effect here
+	default:
+		d.Fail(fmt.Errorf("%w: %v", ErrMultiOp, op))
+	}
+}
+
+// Append writes the operation with its header.
+func (m *MultiOp) Append(b []byte) []byte {
+	b = MultiHeader{Type: m.Type, Err: -1}.Append(b)
+	switch m.Type {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+		return m.CreateRequest.Append(b, m.Type)
+	case OpSetData:
+		r := SetDataRequest{m.Path, m.Data, m.Version}
+		return r.Append(b)
+	case OpDelete, OpCheck:
+		r := PathVersion{m.Path, m.Version}
+		return r.Append(b)
+	default:
+		r := PathWatch{Path: m.Path}
+		return r.Append(b)
+	}
+}
+
+// AppendMultiError writes the result of an operation of a failed multi.
+func AppendMultiError(b []byte, code zk.Code) []byte {
+	b = MultiHeader{Type: OpError, Err: code}.Append(b)
+	return jute.AppendInt(b, int32(code))
+}

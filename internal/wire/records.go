@@ -1,0 +1,256 @@
+package wire
+
+import (
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// minACLBytes is the least that one ACL takes: perms and two empty strings.
+const minACLBytes = 12
+
+// DecodeACL reads a vector of ACLs; null reads as nil.
+func DecodeACL(d *jute.Decoder) []zk.ACL {
+	n, null := d.NullableCount(minACLBytes)
+	if null || d.Err() != nil {
+		return nil
+	}
+	acl := make([]zk.ACL, n)
+	for i := range acl {
+		acl[i] = zk.ACL{Perms: zk.Perms(d.Int()), ID: zk.ID{Scheme: d.String(), ID: d.String()}}
+	}
+	if d.Err() != nil {
+		return nil
+	}
+	return acl
+}
+
+// AppendACL writes a vector of ACLs; nil is written as null.
+func AppendACL(b []byte, acl []zk.ACL) []byte {
+	if acl == nil {
+		return jute.AppendInt(b, -1)
+	}
+	b = jute.AppendInt(b, int32(len(acl)))
+	for _, a := range acl {
+		b = jute.AppendInt(b, int32(a.Perms))
+		b = jute.AppendString(b, a.ID.Scheme)
+		b = jute.AppendString(b, a.ID.ID)
+	}
+	return b
+}
+
+// StatLen is the encoded length of a Stat in bytes.
+const StatLen = 68
+
+// DecodeStat reads a Stat.
+func DecodeStat(d *jute.Decoder) zk.Stat {
+	return zk.Stat{
+		Czxid: zk.Zxid(d.Long()), Mzxid: zk.Zxid(d.Long()), Ctime: d.Long(), Mtime: d.Long(),
+		Version: d.Int(), Cversion: d.Int(), Aversion: d.Int(), EphemeralOwner: d.Long(),
+		DataLength: d.Int(), NumChildren: d.Int(), Pzxid: zk.Zxid(d.Long()),
+	}
+}
+
+// AppendStat writes a Stat.
+func AppendStat(b []byte, s *zk.Stat) []byte {
+	b = jute.AppendLong(b, int64(s.Czxid))
+	b = jute.AppendLong(b, int64(s.Mzxid))
+	b = jute.AppendLong(b, s.Ctime)
+	b = jute.AppendLong(b, s.Mtime)
+	b = jute.AppendInt(b, s.Version)
+	b = jute.AppendInt(b, s.Cversion)
+	b = jute.AppendInt(b, s.Aversion)
+	b = jute.AppendLong(b, s.EphemeralOwner)
+	b = jute.AppendInt(b, s.DataLength)
+	b = jute.AppendInt(b, s.NumChildren)
+	return jute.AppendLong(b, int64(s.Pzxid))
+}
+
+// CreateRequest is the body of create, create2 and createContainer, and with
+// TTL of createTTL.
+type CreateRequest struct {
+	Path  string
+	Data  []byte // nil is null, which is not the same as empty
+	ACL   []zk.ACL
+	Flags zk.CreateMode
+	TTL   int64 // milliseconds; -1 except in createTTL
+}
+
+// Decode reads the record as op has it: createTTL carries the TTL.
+func (r *CreateRequest) Decode(d *jute.Decoder, op OpCode) {
+	r.Path = d.String()
+	r.Data = d.Buffer()
+	r.ACL = DecodeACL(d)
+	r.Flags = zk.CreateMode(d.Int())
+	r.TTL = -1
+	if op == OpCreateTTL {
+		r.TTL = d.Long()
+	}
+}
+
+// Append writes the record as op has it.
+func (r *CreateRequest) Append(b []byte, op OpCode) []byte {
+	b = jute.AppendString(b, r.Path)
+	b = jute.AppendBuffer(b, r.Data)
+	b = AppendACL(b, r.ACL)
+	b = jute.AppendInt(b, int32(r.Flags))
+	if op == OpCreateTTL {
+		b = jute.AppendLong(b, r.TTL)
+	}
+	return b
+}
+
+// PathVersion is the body of delete and check: a path and the version that it
+// must have, -1 for any.
+type PathVersion struct {
+	Path    string
+	Version int32
+}
+
+// Decode reads the record.
+func (r *PathVersion) Decode(d *jute.Decoder) {
+	r.Path = d.String()
+	r.Version = d.Int()
+}
+
+// Append writes the record.
+func (r *PathVersion) Append(b []byte) []byte {
+	return jute.AppendInt(jute.AppendString(b, r.Path), r.Version)
+}
+
+// PathWatch is the body of exists, getData, getChildren and getChildren2.
+type PathWatch struct {
+	Path  string
+	Watch bool
+}
+
+// Decode reads the record.
+func (r *PathWatch) Decode(d *jute.Decoder) {
+	r.Path = d.String()
+	r.Watch = d.Bool()
+}
+
+// Append writes the record.
+func (r *PathWatch) Append(b []byte) []byte {
+	return jute.AppendBool(jute.AppendString(b, r.Path), r.Watch)
+}
+
+// PathInt is the body of addWatch (the mode), and of checkWatches and
+// removeWatches (the watcher type).
+type PathInt struct {
+	Path  string
+	Value int32
+}
+
+// Decode reads the record.
+func (r *PathInt) Decode(d *jute.Decoder) {
+	r.Path = d.String()
+	r.Value = d.Int()
+}
+
+// Append writes the record.
+func (r *PathInt) Append(b []byte) []byte {
+	return jute.AppendInt(jute.AppendString(b, r.Path), r.Value)
+}
+
+// SetDataRequest is the body of setData.
+type SetDataRequest struct {
+	Path    string
+	Data    []byte // nil is null
+	Version int32  // -1 for any
+}
+
+// Decode reads the record.
+func (r *SetDataRequest) Decode(d *jute.Decoder) {
+	r.Path = d.String()
+	r.Data = d.Buffer()
+	r.Version = d.Int()
+}
+
+// Append writes the record.
+func (r *SetDataRequest) Append(b []byte) []byte {
+	b = jute.AppendString(b, r.Path)
+	b = jute.AppendBuffer(b, r.Data)
+	return jute.AppendInt(b, r.Version)
+}
+
+// SetACLRequest is the body of setACL.
+type SetACLRequest struct {
+	Path    string
+	ACL     []zk.ACL
+	Version int32 // of the ACL, -1 for any
+}
+
+// Decode reads the record.
+func (r *SetACLRequest) Decode(d *jute.Decoder) {
+	r.Path = d.String()
+	r.ACL = DecodeACL(d)
+	r.Version = d.Int()
+}
+
+// Append writes the record.
+func (r *SetACLRequest) Append(b []byte) []byte {
+	b = jute.AppendString(b, r.Path)
+	b = AppendACL(b, r.ACL)
+	return jute.AppendInt(b, r.Version)
+}
+
+// SetWatches is the body of setWatches, and with the last two lists of
+// setWatches2: the watches that a client held when its last connection broke.
+type SetWatches struct {
+	RelativeZxid        zk.Zxid // the last that the client has seen
+	Data                []string
+	Exist               []string
+	Child               []string
+	Persistent          []string
+	PersistentRecursive []string
+}
+
+// Decode reads the record as op has it.
+func (r *SetWatches) Decode(d *jute.Decoder, op OpCode) {
+	r.RelativeZxid = zk.Zxid(d.Long())
+	r.Data = d.Strings()
+	r.Exist = d.Strings()
+	r.Child = d.Strings()
+	r.Persistent, r.PersistentRecursive = nil, nil
+	if op == OpSetWatches2 {
+		r.Persistent = d.Strings()
+		r.PersistentRecursive = d.Strings()
+	}
+}
+
+// Append writes the record as op has it.
+func (r *SetWatches) Append(b []byte, op OpCode) []byte {
+	b = jute.AppendLong(b, int64(r.RelativeZxid))
+	b = jute.AppendStrings(b, r.Data)
+	b = jute.AppendStrings(b, r.Exist)
+	b = jute.AppendStrings(b, r.Child)
+	if op == OpSetWatches2 {
+		b = jute.AppendStrings(b, r.Persistent)
+		b = jute.AppendStrings(b, r.PersistentRecursive)
+	}
+	return b
+}
+
+// ReconfigRequest is the body of reconfig. A null text reads as "".
+type ReconfigRequest struct {
+	JoiningServers string
+	LeavingServers string
+	NewMembers     string
+	CurConfigID    int64
+}
+
+// Decode reads the record.
+func (r *ReconfigRequest) Decode(d *jute.Decoder) {
+	r.JoiningServers = d.String()
+	r.LeavingServers = d.String()
+	r.NewMembers = d.String()
+	r.CurConfigID = d.Long()
+}
+
+// Append writes the record.
+func (r *ReconfigRequest) Append(b []byte) []byte {
+	b = jute.AppendString(b, r.JoiningServers)
+	b = jute.AppendString(b, r.LeavingServers)
+	b = jute.AppendString(b, r.NewMembers)
+	return jute.AppendLong(b, r.CurConfigID)
+}
