@@ -1,0 +1,199 @@
+package auth
+
+import (
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Allowed reports whether a connection with the identities ids may do want on
+// a znode with this ACL. Where want has several permissions, any one of them
+// will do: getACL asks for PermRead|PermAdmin. A nil or empty list is open.
+//
+// It takes len(acl) × len(ids) steps and does not allocate.
+func (a *Authority) Allowed(acl []zk.ACL, want zk.Perms, ids []zk.ID) bool {
+	if len(acl) == 0 || a.cfg.SkipACL {
+		return true
+	}
+	for i := range acl {
+		if acl[i].Perms&want != 0 && acl[i].ID == zk.AnyoneUnsafe {
+			return true
+		}
+	}
+	for i := range ids {
+		if ids[i].Scheme == schemeSuper {
+			return true
+		}
+	}
+	for i := range acl {
+		if acl[i].Perms&want != 0 && a.matchesAny(acl[i].ID, ids) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesAny reports whether rule, from an ACL, covers one of the identities.
+func (a *Authority) matchesAny(rule zk.ID, ids []zk.ID) bool {
+	switch rule.Scheme {
+	case schemeDigest:
+		if a.cfg.DigestDisabled {
+			return false
+		}
+		for i := range ids {
+			if ids[i] == rule {
+				return true
+			}
+		}
+	case schemeIP:
+		p, ok := parsePrefix(rule.ID)
+		if !ok {
+			return false
+		}
+		for i := range ids {
+			if ids[i].Scheme == schemeIP && p.covers(ids[i].ID) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// FixUp makes of the ACL in a request the one that is stored: duplicates
+// removed, an entry of scheme auth replaced by one for each identity that the
+// connection has authenticated (not by its address, not super), the order kept.
+// An expansion may repeat an entry that stands elsewhere in the list; Apache
+// leaves it, so it stays.
+//
+// It returns ErrInvalidACL, and no list, for an empty one, an unknown scheme
+// (super among them), an identity that its scheme calls malformed, auth without
+// an authenticated identity, and an expansion beyond MaxExpanded. Permission
+// bits are not judged.
+//
+// The result may be acl itself or share its strings.
+func (a *Authority) FixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
+	if len(acl) == 0 {
+		return nil, zk.ErrInvalidACL
+	}
+	uniq := withoutDuplicates(acl)
+	expand := false
+	for i := range uniq {
+		if uniq[i].ID.Scheme == schemeAuth {
+			expand = true
+		} else if !a.wellFormed(uniq[i].ID) {
+			return nil, zk.ErrInvalidACL
+		}
+	}
+	if !expand {
+		return uniq, zk.OK
+	}
+	return a.expand(uniq, ids)
+}
+
+// expand replaces the entries of scheme auth.
+func (a *Authority) expand(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
+	out := make([]zk.ACL, 0, len(acl)+len(ids))
+	for _, e := range acl {
+		if e.ID.Scheme != schemeAuth {
+			out = append(out, e)
+			continue
+		}
+		valid := false
+		for _, id := range ids {
+			if id.Scheme == schemeDigest && !a.cfg.DigestDisabled {
+				valid = true
+				out = append(out, zk.ACL{Perms: e.Perms, ID: id})
+			}
+		}
+		if !valid || len(out) > max(MaxExpanded, len(acl)) {
+			return nil, zk.ErrInvalidACL
+		}
+	}
+	return out, zk.OK
+}
+
+// wellFormed reports whether id may stand in a stored ACL.
+func (a *Authority) wellFormed(id zk.ID) bool {
+	switch id.Scheme {
+	case schemeWorld:
+		return id == zk.AnyoneUnsafe
+	case schemeDigest:
+		return !a.cfg.DigestDisabled && twoParts(id.ID)
+	case schemeIP:
+		_, ok := parsePrefix(id.ID)
+		return ok
+	}
+	return false
+}
+
+// twoParts reports whether s is one non-empty text behind the first colon and
+// no more. Colons at the end do not count, since Java's split drops what is
+// empty there: "u:h" and "u:h::" pass, "u:", "u" and "u:h:x" do not.
+func twoParts(s string) bool {
+	_, rest, ok := strings.Cut(strings.TrimRight(s, ":"), ":")
+	return ok && !strings.Contains(rest, ":")
+}
+
+// withoutDuplicates returns acl, or a copy of it in which only the first of
+// equal entries is left. A long list is compared by a map: the list comes from
+// a client, and 80,000 entries fit a request.
+func withoutDuplicates(acl []zk.ACL) []zk.ACL {
+	const few = 16
+	var seen map[zk.ACL]struct{}
+	if len(acl) > few {
+		seen = make(map[zk.ACL]struct{}, few)
+	}
+	out := acl
+	copied := false
+	for i, e := range acl {
+		if repeated(e, acl[:i], seen) {
+			if !copied {
+				out, copied = append(make([]zk.ACL, 0, len(acl)-1), acl[:i]...), true
+			}
+			continue
+		}
+		if copied {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// repeated reports whether e stands in before. A seen that is not nil holds the
+// entries of before, and gets e.
+func repeated(e zk.ACL, before []zk.ACL, seen map[zk.ACL]struct{}) bool {
+	if seen != nil {
+		_, ok := seen[e]
+		if !ok {
+			seen[e] = struct{}{}
+		}
+		return ok
+	}
+	for i := range before {
+		if before[i] == e {
+			return true
+		}
+	}
+	return false
+}
+
+// Mask returns the ACL as getACL shows it to a connection: as it is to one that
+// may administer the znode, else with every digest's hash replaced by x. The
+// result is acl itself where nothing is hidden.
+func (a *Authority) Mask(acl []zk.ACL, ids []zk.ID) []zk.ACL {
+	if a.Allowed(acl, zk.PermAdmin, ids) {
+		return acl
+	}
+	out := acl
+	for i, e := range acl {
+		user, _, ok := strings.Cut(e.ID.ID, ":")
+		if e.ID.Scheme != schemeDigest || !ok {
+			continue
+		}
+		if &out[0] == &acl[0] {
+			out = append([]zk.ACL(nil), acl...)
+		}
+		out[i].ID.ID = user + ":x"
+	}
+	return out
+}

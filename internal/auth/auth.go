@@ -1,0 +1,196 @@
+// Package auth decides who a connection is and what it may do: authentication
+// schemes, access control lists and their checks (features page, section 4).
+//
+// It owns no state beside its configuration. A connection keeps the list of its
+// identities and passes it in; lists are values that are replaced, never
+// changed, so a reader may go on with the list that it has.
+//
+// Invariants, each with a test that carries its number:
+//
+//  1. Allowed does not allocate, and an ACL of world:anyone is decided before
+//     any identity is looked at.
+//  2. What FixUp accepts contains no entry of scheme auth and no identity that
+//     its scheme calls malformed; FixUp of its result changes nothing, and it
+//     is never larger than its input or MaxExpanded, whichever is more.
+//  3. Everything fails closed: an unknown scheme, a malformed identity and an
+//     address of the other family match nobody.
+//  4. An identity of scheme super is made only by a digest equal to the
+//     configured one; no ACL can name it.
+//  5. Input is never changed, and no result but FixUp's and Mask's aliases it.
+//
+// The schemes x509 and sasl exist in Apache only where a secure port or a login
+// configuration installs them. Here, as there by default, they are unknown:
+// refused in new ACLs, and matching nobody in old ones.
+package auth
+
+import (
+	"encoding/base64"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// The names of the schemes.
+const (
+	schemeWorld    = "world"
+	schemeAuth     = "auth"
+	schemeDigest   = "digest"
+	schemeIP       = "ip"
+	schemeSuper    = "super"
+	schemeEnsemble = "ensemble"
+)
+
+// MaxExpanded is the most entries that an expansion of the scheme auth may
+// give. A list of that length does not fit a request of the default size, so
+// it hinders nobody; without it a client with many identities could make one
+// small request into gigabytes.
+const MaxExpanded = 1 << 15
+
+// MaxIdentities is the most identities that a connection may collect. Apache
+// has no limit; a client that sends auth packets for ever would fill the memory.
+const MaxIdentities = 1 << 10
+
+// Config says which schemes exist and who is above them. The zero value is
+// Apache's default but for DigestDisabled's sense.
+type Config struct {
+	// DigestAlg is the Java name of the hash of scheme digest, in any case:
+	// SHA1, SHA-224, SHA-256, SHA-384, SHA-512, SHA-512/224, SHA-512/256,
+	// SHA3-224 to SHA3-512 or MD5. Empty means SHA1.
+	DigestAlg string
+	// DigestDisabled makes digest an unknown scheme.
+	DigestDisabled bool
+	// SuperDigest is user:base64(hash(user:password)) of the superuser. Empty
+	// means that there is none.
+	SuperDigest string
+	// SkipACL lets everybody do everything.
+	SkipACL bool
+	// Ensemble makes ensemble a known scheme, as an authProvider line does.
+	Ensemble bool
+	// EnsembleNames are the names that this ensemble answers to. None means
+	// that any name is right.
+	EnsembleNames []string
+}
+
+// An Authority authenticates and authorises by one configuration. It is
+// immutable and safe for any number of users at once.
+type Authority struct {
+	cfg     Config
+	newHash func() hash.Hash
+}
+
+// New checks the configuration. It fails for a DigestAlg that is not known, as
+// Apache refuses to start. It keeps no reference to c.EnsembleNames.
+func New(c Config) (*Authority, error) {
+	h := hashByName(c.DigestAlg)
+	if h == nil {
+		return nil, fmt.Errorf("auth: unknown digest algorithm %q", c.DigestAlg)
+	}
+	c.EnsembleNames = slices.Clone(c.EnsembleNames)
+	for i, n := range c.EnsembleNames {
+		c.EnsembleNames[i] = strings.TrimSpace(n)
+	}
+	return &Authority{cfg: c, newHash: h}, nil
+}
+
+// Verdict is the outcome of an auth packet.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Accepted Verdict = iota // reply 0; the connection has the returned identities
+	Refused                 // reply -115, then close
+	HangUp                  // close without a reply: the client shall try another server
+)
+
+// Authenticate judges an auth packet of the given scheme on a connection whose
+// identities are have. When it is accepted the result is every identity of the
+// connection: have, unchanged and possibly the same slice, followed by new ones
+// that it did not hold yet. Otherwise the result is nil.
+//
+// A digest packet holds user:password; the colon may be missing. nil data (a
+// null buffer) is refused where empty data is not. A packet of scheme ip adds
+// nothing: the address of the peer is an identity from the start. A connection
+// that would have more than MaxIdentities is refused.
+func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk.ID, Verdict) {
+	switch {
+	case scheme == schemeIP:
+		return have, Accepted
+	case scheme == schemeDigest && !a.cfg.DigestDisabled:
+		if data == nil {
+			return nil, Refused
+		}
+		id := zk.ID{Scheme: schemeDigest, ID: a.digestID(javaString(data))}
+		ids := have
+		if a.cfg.SuperDigest != "" && id.ID == a.cfg.SuperDigest {
+			ids = withID(ids, zk.ID{Scheme: schemeSuper})
+		}
+		ids = withID(ids, id)
+		if len(ids) > MaxIdentities {
+			return nil, Refused
+		}
+		return ids, Accepted
+	case scheme == schemeEnsemble && a.cfg.Ensemble:
+		names := a.cfg.EnsembleNames
+		if len(data) == 0 || len(names) == 0 || slices.Contains(names, string(data)) {
+			return have, Accepted
+		}
+		return nil, HangUp
+	}
+	return nil, Refused
+}
+
+// withID returns ids with id at its end, unless it is there. It never writes to
+// the array of ids, not even behind its length.
+func withID(ids []zk.ID, id zk.ID) []zk.ID {
+	if slices.Contains(ids, id) {
+		return ids
+	}
+	return append(slices.Clip(ids), id)
+}
+
+// digestID returns user:base64(hash(user:password)). The password is part of
+// what is hashed together with the name, so equal passwords differ.
+func (a *Authority) digestID(userPassword string) string {
+	h := a.newHash()
+	h.Write([]byte(userPassword)) // a hash never fails
+	user, _, _ := strings.Cut(userPassword, ":")
+	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// javaString decodes b as Java does: every longest piece that could have begun
+// a character, and every other byte that fits none, becomes one U+FFFD. A
+// client that sends Latin-1 is known by the same digest there and here.
+func javaString(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	var s strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			for n < len(b) && !utf8.FullRune(b[:n]) && !utf8.FullRune(b[:n+1]) {
+				n++
+			}
+		}
+		s.WriteRune(r)
+		b = b[n:]
+	}
+	return s.String()
+}
+
+// UserName returns the name of an identity for display: the user of a digest,
+// an address as it is. It is empty for the superuser and for unknown schemes.
+func (a *Authority) UserName(id zk.ID) string {
+	switch {
+	case id.Scheme == schemeIP:
+		return id.ID
+	case id.Scheme == schemeDigest && !a.cfg.DigestDisabled:
+		user, _, _ := strings.Cut(id.ID, ":")
+		return user
+	}
+	return ""
+}
