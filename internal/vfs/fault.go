@@ -1,0 +1,251 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"sync"
+	"syscall"
+)
+
+// ErrCrashed is what every operation returns after a Fault of kind FaultCrash.
+var ErrCrashed = errors.New("vfs: the machine has crashed")
+
+// FaultKind is what happens to the operation that a Fault is set to.
+type FaultKind int
+
+// The faults. Each leaves the operation undone and returns an error;
+// FaultShortWrite does half of a write before.
+const (
+	FaultNone       FaultKind = iota
+	FaultNoSpace              // syscall.ENOSPC
+	FaultIO                   // syscall.EIO
+	FaultShortWrite           // half is written, then syscall.ENOSPC; FaultNoSpace if it is no write
+	FaultCrash                // ErrCrashed, from this operation on
+)
+
+// Op is one disk operation as a Fault sees it.
+type Op struct {
+	// Kind is create, open, openrw, mkdir, list, rename, remove, size, syncdir,
+	// lock, read, write, truncate, sync or preallocate.
+	Kind string
+	// Name is the base name of the file or directory; of the target in a rename.
+	Name string
+	// Bytes is the length of a read or write, the size of a truncate or
+	// preallocate.
+	Bytes int64
+}
+
+// String prints the operation for a golden file.
+func (o Op) String() string {
+	switch o.Kind {
+	case "read", "write", "truncate", "preallocate":
+		return fmt.Sprintf("%s %s %d", o.Kind, o.Name, o.Bytes)
+	}
+	return o.Kind + " " + o.Name
+}
+
+// Fault is a file system that counts the operations on another one and makes
+// one of them fail. Seek and Close are not operations: they touch no disk here
+// and always work. Use NewFault.
+type Fault struct {
+	inner FS
+	trace func(Op)
+
+	mu      sync.Mutex
+	ops     int
+	at      int
+	kind    FaultKind
+	crashed bool
+}
+
+// NewFault wraps inner. The at-th operation, counted from 1, meets kind; with
+// FaultNone, none does. trace, if not nil, is called before each operation.
+func NewFault(inner FS, at int, kind FaultKind, trace func(Op)) *Fault {
+	return &Fault{inner: inner, at: at, kind: kind, trace: trace}
+}
+
+// Ops returns the number of operations so far, the failed ones included.
+func (f *Fault) Ops() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ops
+}
+
+// Crash makes every operation from now on fail with ErrCrashed.
+func (f *Fault) Crash() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crashed = true
+}
+
+// enter counts an operation. It returns the error that the operation meets, and
+// whether half of a write comes first.
+func (f *Fault) enter(kind, name string, bytes int64) (half bool, err error) {
+	op := Op{kind, path.Base(name), bytes}
+	if f.trace != nil {
+		f.trace(op)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ops++
+	if f.crashed {
+		return false, ErrCrashed
+	}
+	if f.ops != f.at {
+		return false, nil
+	}
+	switch f.kind {
+	case FaultNoSpace:
+		err = syscall.ENOSPC
+	case FaultIO:
+		err = syscall.EIO
+	case FaultShortWrite:
+		half, err = kind == "write", syscall.ENOSPC
+	case FaultCrash:
+		f.crashed = true
+		return false, ErrCrashed
+	default:
+		return false, nil
+	}
+	return half, fmt.Errorf("vfs: injected into operation %d (%s): %w", f.ops, op, err)
+}
+
+func (f *Fault) open(kind, name string, open func(string) (File, error)) (File, error) {
+	if _, err := f.enter(kind, name, 0); err != nil {
+		return nil, err
+	}
+	file, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	return &faultFile{fs: f, inner: file, name: name}, nil
+}
+
+// Create implements FS.
+func (f *Fault) Create(name string) (File, error) { return f.open("create", name, f.inner.Create) }
+
+// Open implements FS.
+func (f *Fault) Open(name string) (File, error) { return f.open("open", name, f.inner.Open) }
+
+// OpenReadWrite implements FS.
+func (f *Fault) OpenReadWrite(name string) (File, error) {
+	return f.open("openrw", name, f.inner.OpenReadWrite)
+}
+
+// MkdirAll implements FS.
+func (f *Fault) MkdirAll(dir string) error {
+	if _, err := f.enter("mkdir", dir, 0); err != nil {
+		return err
+	}
+	return f.inner.MkdirAll(dir)
+}
+
+// List implements FS.
+func (f *Fault) List(dir string) ([]string, error) {
+	if _, err := f.enter("list", dir, 0); err != nil {
+		return nil, err
+	}
+	return f.inner.List(dir)
+}
+
+// Rename implements FS.
+func (f *Fault) Rename(from, to string) error {
+	if _, err := f.enter("rename", to, 0); err != nil {
+		return err
+	}
+	return f.inner.Rename(from, to)
+}
+
+// Remove implements FS.
+func (f *Fault) Remove(name string) error {
+	if _, err := f.enter("remove", name, 0); err != nil {
+		return err
+	}
+	return f.inner.Remove(name)
+}
+
+// Size implements FS.
+func (f *Fault) Size(name string) (int64, error) {
+	if _, err := f.enter("size", name, 0); err != nil {
+		return 0, err
+	}
+	return f.inner.Size(name)
+}
+
+// SyncDir implements FS.
+func (f *Fault) SyncDir(dir string) error {
+	if _, err := f.enter("syncdir", dir, 0); err != nil {
+		return err
+	}
+	return f.inner.SyncDir(dir)
+}
+
+// Lock implements FS.
+func (f *Fault) Lock(name string) (io.Closer, error) {
+	if _, err := f.enter("lock", name, 0); err != nil {
+		return nil, err
+	}
+	return f.inner.Lock(name)
+}
+
+// faultFile is an open file of a Fault.
+type faultFile struct {
+	fs    *Fault
+	inner File
+	name  string
+}
+
+func (f *faultFile) Read(p []byte) (int, error) {
+	if _, err := f.fs.enter("read", f.name, int64(len(p))); err != nil {
+		return 0, err
+	}
+	return f.inner.Read(p)
+}
+
+func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
+	if _, err := f.fs.enter("read", f.name, int64(len(p))); err != nil {
+		return 0, err
+	}
+	return f.inner.ReadAt(p, off)
+}
+
+func (f *faultFile) Write(p []byte) (int, error) {
+	half, err := f.fs.enter("write", f.name, int64(len(p)))
+	if half {
+		n, writeErr := f.inner.Write(p[:len(p)/2])
+		return n, errors.Join(err, writeErr)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.inner.Write(p)
+}
+
+func (f *faultFile) Truncate(size int64) error {
+	if _, err := f.fs.enter("truncate", f.name, size); err != nil {
+		return err
+	}
+	return f.inner.Truncate(size)
+}
+
+func (f *faultFile) Sync() error {
+	if _, err := f.fs.enter("sync", f.name, 0); err != nil {
+		return err
+	}
+	return f.inner.Sync()
+}
+
+func (f *faultFile) Preallocate(size int64) error {
+	if _, err := f.fs.enter("preallocate", f.name, size); err != nil {
+		return err
+	}
+	return f.inner.Preallocate(size)
+}
+
+func (f *faultFile) Seek(offset int64, whence int) (int64, error) {
+	return f.inner.Seek(offset, whence)
+}
+
+func (f *faultFile) Close() error { return f.inner.Close() }

@@ -1,0 +1,25 @@
+//go:build unix && !linux
+
+package vfs
+
+import (
+	"os"
+	"syscall"
+)
+
+// Preallocate implements File by a sparse tail.
+func (f osFile) Preallocate(size int64) error {
+	info, err := f.Stat()
+	if err != nil || size <= info.Size() {
+		return err
+	}
+	return f.Truncate(size)
+}
+
+func flock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK {
+		return ErrLocked
+	}
+	return err
+}
