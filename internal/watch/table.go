@@ -1,0 +1,329 @@
+package watch
+
+import "strings"
+
+// kinds is the set of ways in which a watcher watches a path in one table.
+type kinds uint8
+
+const (
+	standard   kinds = 1 << iota // fires once
+	persistent                   // stays
+	recursive                    // stays, and fires for descendants
+	all        = standard | persistent | recursive
+)
+
+// A path with more than crowdAt watchers gets a map from watcher to watch; one
+// that has fallen to crowdOver loses it. Below, walking the ring is cheaper
+// than a map in time and in memory: most paths have one watcher.
+const (
+	crowdAt   = 16
+	crowdOver = 4
+)
+
+// table is one of the two tables of Tables, which it gets as an argument where
+// it needs the records of watchers.
+type table struct {
+	byPath   map[string]uint32
+	paths    slab[watched]
+	entries  slab[entry]
+	crowds   map[uint32]map[uint32]uint32 // path -> watcher -> entry
+	count    int                          // entries in use
+	watchers int                          // watchers with an entry
+	which    uint8                        // 0 data, 1 child: index of watcher.lists
+}
+
+// watched is a path that has watchers.
+//
+// Invariant: in its ring, beginning with head, entries that include recursive
+// stand before all others, so that finding them does not touch the others.
+type watched struct {
+	name  string
+	head  uint32 // an entry
+	count uint32
+}
+
+// entry is one watch: a member of the ring of its path and of that of its
+// watcher.
+type entry struct {
+	path, watcher uint32
+
+	nextOnPath, prevOnPath       uint32
+	nextOfWatcher, prevOfWatcher uint32
+
+	kinds kinds // not empty
+}
+
+// find returns the entry of a watcher on a path, 0 if there is none.
+func (b *table) find(wi, p uint32) uint32 {
+	if crowd, ok := b.crowds[p]; ok {
+		return crowd[wi]
+	}
+	rec := b.paths.at(p)
+	e := rec.head
+	for range rec.count {
+		entry := b.entries.at(e)
+		if entry.watcher == wi {
+			return e
+		}
+		e = entry.nextOnPath
+	}
+	return 0
+}
+
+// kindsOf returns the kinds of a watcher's watch on a path, none if there is none.
+func (b *table) kindsOf(wi uint32, path string) kinds {
+	if p, ok := b.byPath[path]; ok {
+		if e := b.find(wi, p); e != 0 {
+			return b.entries.at(e).kinds
+		}
+	}
+	return 0
+}
+
+// add gives the watcher one more kind on path and reports whether that is new.
+func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
+	p, ok := b.byPath[path]
+	if !ok {
+		p = b.paths.alloc()
+		name := t.ownedPath(path)
+		b.paths.at(p).name = name
+		if b.byPath == nil {
+			b.byPath = make(map[string]uint32)
+		}
+		b.byPath[name] = p
+	} else if e := b.find(wi, p); e != 0 {
+		return b.widen(e, k)
+	}
+	b.link(t, wi, p, k)
+	return true
+}
+
+// ownedPath returns path as a string that nobody overwrites: the one that the
+// other table has, or a copy.
+func (t *Tables) ownedPath(path string) string {
+	for _, b := range [...]*table{&t.data, &t.child} {
+		if p, ok := b.byPath[path]; ok {
+			return b.paths.at(p).name
+		}
+	}
+	return strings.Clone(path)
+}
+
+// widen adds a kind to an entry and reports whether it is new.
+func (b *table) widen(e uint32, k kinds) bool {
+	entry := b.entries.at(e)
+	if entry.kinds&k != 0 {
+		return false
+	}
+	was := entry.kinds
+	entry.kinds |= k
+	b.reorder(e, was)
+	return true
+}
+
+// narrow takes kinds from an entry, of which at least one stays.
+func (b *table) narrow(e uint32, k kinds) {
+	entry := b.entries.at(e)
+	was := entry.kinds
+	entry.kinds &^= k
+	b.reorder(e, was)
+}
+
+// reorder moves an entry whose kinds were was to where recursive entries, or
+// the others, belong in its path's ring.
+func (b *table) reorder(e uint32, was kinds) {
+	if (was^b.entries.at(e).kinds)&recursive != 0 {
+		b.takeFromPath(e)
+		b.putOnPath(e)
+	}
+}
+
+// link makes a new entry. The watcher has none on the path yet.
+func (b *table) link(t *Tables, wi, p uint32, k kinds) {
+	e := b.entries.alloc()
+	entry := b.entries.at(e)
+	entry.path, entry.watcher, entry.kinds = p, wi, k
+	b.count++
+	b.putOnPath(e)
+
+	list := &t.watchers.at(wi).lists[b.which]
+	if list.count == 0 {
+		list.head = e
+		entry.nextOfWatcher, entry.prevOfWatcher = e, e
+		b.watchers++
+	} else {
+		head := b.entries.at(list.head)
+		entry.nextOfWatcher, entry.prevOfWatcher = list.head, head.prevOfWatcher
+		b.entries.at(head.prevOfWatcher).nextOfWatcher = e
+		head.prevOfWatcher = e
+	}
+	list.count++
+	b.joinCrowd(e)
+}
+
+// putOnPath inserts an entry into its path's ring: in front if it is
+// recursive, else at the end.
+func (b *table) putOnPath(e uint32) {
+	entry := b.entries.at(e)
+	rec := b.paths.at(entry.path)
+	rec.count++
+	if rec.count == 1 {
+		rec.head = e
+		entry.nextOnPath, entry.prevOnPath = e, e
+		return
+	}
+	head := b.entries.at(rec.head)
+	entry.nextOnPath, entry.prevOnPath = rec.head, head.prevOnPath
+	b.entries.at(head.prevOnPath).nextOnPath = e
+	head.prevOnPath = e
+	if entry.kinds&recursive != 0 {
+		rec.head = e
+	}
+}
+
+// takeFromPath takes an entry out of its path's ring and leaves the path, even
+// if that has no watcher now.
+func (b *table) takeFromPath(e uint32) {
+	entry := b.entries.at(e)
+	rec := b.paths.at(entry.path)
+	rec.count--
+	b.entries.at(entry.prevOnPath).nextOnPath = entry.nextOnPath
+	b.entries.at(entry.nextOnPath).prevOnPath = entry.prevOnPath
+	if rec.head == e {
+		rec.head = entry.nextOnPath
+	}
+}
+
+// joinCrowd puts a new entry into the map of its path, if that has or now
+// deserves one.
+func (b *table) joinCrowd(e uint32) {
+	entry := b.entries.at(e)
+	if crowd, ok := b.crowds[entry.path]; ok {
+		crowd[entry.watcher] = e
+		return
+	}
+	rec := b.paths.at(entry.path)
+	if rec.count <= crowdAt {
+		return
+	}
+	if b.crowds == nil {
+		b.crowds = make(map[uint32]map[uint32]uint32)
+	}
+	crowd := make(map[uint32]uint32, 2*crowdAt)
+	b.crowds[entry.path] = crowd
+	for i, n := rec.head, rec.count; n > 0; n-- {
+		member := b.entries.at(i)
+		crowd[member.watcher] = i
+		i = member.nextOnPath
+	}
+}
+
+// unlink removes an entry, and its path if that was its last watcher.
+func (b *table) unlink(t *Tables, e uint32) {
+	entry := b.entries.at(e)
+	p, wi := entry.path, entry.watcher
+	b.takeFromPath(e)
+	rec := b.paths.at(p)
+	if crowd, ok := b.crowds[p]; ok {
+		if rec.count <= crowdOver {
+			delete(b.crowds, p)
+		} else {
+			delete(crowd, wi)
+		}
+	}
+	if rec.count == 0 {
+		b.forgetPath(p)
+	}
+	b.takeFromWatcher(t, e)
+	b.entries.release(e)
+	b.count--
+}
+
+// forgetPath removes a path without watchers.
+func (b *table) forgetPath(p uint32) {
+	delete(b.byPath, b.paths.at(p).name)
+	if len(b.byPath) == 0 && b.paths.large() {
+		b.byPath, b.crowds = nil, nil // a map never shrinks by itself
+	}
+	b.paths.release(p)
+}
+
+// takeFromWatcher takes an entry out of its watcher's ring.
+func (b *table) takeFromWatcher(t *Tables, e uint32) {
+	entry := b.entries.at(e)
+	list := &t.watchers.at(entry.watcher).lists[b.which]
+	b.entries.at(entry.prevOfWatcher).nextOfWatcher = entry.nextOfWatcher
+	b.entries.at(entry.nextOfWatcher).prevOfWatcher = entry.prevOfWatcher
+	if list.head == e {
+		list.head = entry.nextOfWatcher
+	}
+	list.count--
+	if list.count == 0 {
+		list.head = 0
+		b.watchers--
+	}
+}
+
+// remove takes kinds from the watcher's watch on path, and the watch if none
+// is left. It returns the kinds that were there and are not now.
+func (b *table) remove(t *Tables, wi uint32, path string, k kinds) kinds {
+	p, ok := b.byPath[path]
+	if !ok || k == 0 {
+		return 0
+	}
+	e := b.find(wi, p)
+	if e == 0 {
+		return 0
+	}
+	was := b.entries.at(e).kinds
+	if was&^k == 0 {
+		b.unlink(t, e)
+	} else if was&k != 0 {
+		b.narrow(e, k)
+	}
+	return was & k
+}
+
+// fire appends those who watch path itself and uses up one-shot watches.
+func (b *table) fire(t *Tables, path string, dst []ID) []ID {
+	p, ok := b.byPath[path]
+	if !ok {
+		return dst
+	}
+	rec := b.paths.at(p)
+	e, n := rec.head, rec.count
+	for ; n > 0; n-- {
+		entry := b.entries.at(e)
+		next := entry.nextOnPath
+		wi := entry.watcher
+		dst = t.name(wi, dst)
+		switch {
+		case entry.kinds == standard:
+			b.unlink(t, e)
+			t.forgetIdle(wi)
+		case entry.kinds&standard != 0:
+			entry.kinds &^= standard
+		}
+		e = next
+	}
+	return dst
+}
+
+// fireRecursive appends those who watch path recursively.
+func (b *table) fireRecursive(t *Tables, path string, dst []ID) []ID {
+	p, ok := b.byPath[path]
+	if !ok {
+		return dst
+	}
+	rec := b.paths.at(p)
+	e := rec.head
+	for range rec.count {
+		entry := b.entries.at(e)
+		if entry.kinds&recursive == 0 {
+			break
+		}
+		dst = t.name(entry.watcher, dst)
+		e = entry.nextOnPath
+	}
+	return dst
+}

@@ -1,0 +1,309 @@
+// Package watch holds the watches of a server's clients: who is to be told of
+// what, by the rules of ZooKeeper 3.9 (features page, section 2).
+//
+// A watcher is a number that the caller gives to a connection. There are two
+// tables, as in Apache: the data table fires on creation, deletion and change
+// of a znode, the child table on changes of its list of children and on its
+// deletion. A watch is a watcher, a path and a set of kinds in one table:
+//
+//	kind        data table   child table   lives on after firing
+//	Data            x                       no
+//	Child                         x         no
+//	Persistent      x             x         yes
+//	Recursive       x                       yes; fires for descendants too
+//
+// Invariants, each with a test that carries its number:
+//
+//  1. The kinds of a watcher on a path add up; each is removed by itself.
+//  2. A Trigger names a watcher at most once, and uses up the one-shot watches
+//     of every watcher that it names on the path itself.
+//  3. Recursive watches never fire for NodeChildrenChanged.
+//  4. Where nothing watches a path, and nobody watches recursively, a Trigger
+//     is one look into a map, without allocation.
+//  5. Adding and removing a watch takes the same time however many there are;
+//     firing takes time for the watchers that it names, and for one map lookup
+//     per ancestor if there are recursive watches at all.
+//  6. A watch takes about 60 bytes, and a watched path 60 and its own bytes
+//     once, however many tables and watchers it stands in.
+//  7. Order is that of the calls: equal calls give equal results, in equal order.
+//
+// Nothing here knows znodes, sessions or ACLs. The tables have no lock: the
+// caller sees to it that one call runs at a time.
+package watch
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// ID names a watcher. The caller gives a number to every connection, and gives
+// it to another one only after Drop.
+type ID uint32
+
+// Kind is what a watch was asked for by.
+type Kind uint8
+
+// The kinds.
+const (
+	Data       Kind = iota // getData, exists
+	Child                  // getChildren, getChildren2
+	Persistent             // addWatch, mode 0
+	Recursive              // addWatch, mode 1
+)
+
+// Tables holds the watches of one server. The zero value is empty and ready.
+type Tables struct {
+	data, child table
+	byID        map[ID]uint32
+	watchers    slab[watcher]
+	recursive   int    // number of watches in data that include recursive
+	round       uint64 // number of the latest Trigger that named anybody
+}
+
+// watcher is what is known of one ID. It exists while it has a watch.
+type watcher struct {
+	round uint64 // the Trigger that named it last
+	id    ID
+	lists [2]watchList // by table.which
+}
+
+// watchList is a ring of one watcher's watches in one table.
+type watchList struct {
+	head  uint32 // an entry, 0 if there is none
+	count uint32
+}
+
+// Add registers a watch of kind k. Doing it again changes nothing. It keeps a
+// copy of path, which may alias a buffer that is reused.
+func (t *Tables) Add(w ID, path string, k Kind) {
+	wi, ok := t.byID[w]
+	if !ok {
+		if t.byID == nil {
+			t.byID = make(map[ID]uint32)
+			t.child.which = 1
+		}
+		wi = t.watchers.alloc()
+		t.watchers.at(wi).id = w
+		t.byID[w] = wi
+	}
+	switch k {
+	case Data:
+		t.data.add(t, wi, path, standard)
+	case Child:
+		t.child.add(t, wi, path, standard)
+	case Persistent:
+		t.data.add(t, wi, path, persistent)
+		t.child.add(t, wi, path, persistent)
+	case Recursive:
+		if t.data.add(t, wi, path, recursive) {
+			t.recursive++
+		}
+	}
+}
+
+// Contains reports whether w has a watch on path that checkWatches of type typ
+// finds. WatcherChildren and WatcherData find one-shot watches only,
+// WatcherAny any watch in either table. An unknown type finds nothing.
+func (t *Tables) Contains(w ID, path string, typ zk.WatcherType) bool {
+	wi, ok := t.byID[w]
+	if !ok {
+		return false
+	}
+	switch typ {
+	case zk.WatcherChildren:
+		return t.child.kindsOf(wi, path)&standard != 0
+	case zk.WatcherData:
+		return t.data.kindsOf(wi, path)&standard != 0
+	case zk.WatcherPersistent:
+		return t.data.kindsOf(wi, path)&persistent != 0
+	case zk.WatcherPersistentRecursive:
+		return t.data.kindsOf(wi, path)&recursive != 0
+	case zk.WatcherAny:
+		return t.child.kindsOf(wi, path)|t.data.kindsOf(wi, path) != 0
+	}
+	return false
+}
+
+// Remove takes away the watches of w on path that removeWatches of type typ
+// means, and reports whether there was one; without one the answer to the
+// client is ErrNoWatcher. The types mean what they do in Contains.
+func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
+	wi, ok := t.byID[w]
+	if !ok {
+		return false
+	}
+	var fromData, fromChild kinds
+	switch typ {
+	case zk.WatcherChildren:
+		fromChild = standard
+	case zk.WatcherData:
+		fromData = standard
+	case zk.WatcherPersistent:
+		fromData, fromChild = persistent, persistent
+	case zk.WatcherPersistentRecursive:
+		fromData = recursive
+	case zk.WatcherAny:
+		fromData, fromChild = all, all
+	}
+	goneChild := t.child.remove(t, wi, path, fromChild)
+	goneData := t.data.remove(t, wi, path, fromData)
+	if goneData&recursive != 0 {
+		t.recursive--
+	}
+	t.forgetIdle(wi)
+	return goneChild|goneData != 0
+}
+
+// Drop takes away every watch of w, in time for their number. w may be unknown.
+func (t *Tables) Drop(w ID) {
+	wi, ok := t.byID[w]
+	if !ok {
+		return
+	}
+	for _, tab := range [...]*table{&t.data, &t.child} {
+		list := &t.watchers.at(wi).lists[tab.which]
+		for list.count > 0 {
+			e := list.head
+			if tab.entries.at(e).kinds&recursive != 0 {
+				t.recursive--
+			}
+			tab.unlink(t, e)
+		}
+	}
+	t.forgetIdle(wi)
+}
+
+// forgetIdle removes the record of a watcher without watches.
+func (t *Tables) forgetIdle(wi uint32) {
+	w := t.watchers.at(wi)
+	if w.lists[0].count|w.lists[1].count != 0 {
+		return
+	}
+	delete(t.byID, w.id)
+	if len(t.byID) == 0 && t.watchers.large() {
+		t.byID = make(map[ID]uint32) // a map never shrinks by itself
+	}
+	t.watchers.release(wi)
+}
+
+// Trigger appends to dst the watchers to be told that ev happened to path, and
+// uses up their one-shot watches. Within one call no watcher is named twice:
+//
+//	NodeCreated, NodeDataChanged  data table of path, recursive watches above it
+//	NodeDeleted                   the same, then the child table of path
+//	NodeChildrenChanged           child table of path
+//
+// A created or deleted znode needs two calls: one for itself, one with
+// NodeChildrenChanged for its parent. Other events name nobody.
+//
+// REQUIRES: path is that of a znode; the root is "/".
+func (t *Tables) Trigger(ev zk.EventType, path string, dst []ID) []ID {
+	switch ev {
+	case zk.EventNodeCreated, zk.EventNodeDataChanged, zk.EventNodeDeleted:
+		t.round++
+		dst = t.data.fire(t, path, dst)
+		if t.recursive > 0 {
+			dst = t.fireAbove(path, dst)
+		}
+		if ev == zk.EventNodeDeleted {
+			dst = t.child.fire(t, path, dst)
+		}
+	case zk.EventNodeChildrenChanged:
+		t.round++
+		dst = t.child.fire(t, path, dst)
+	}
+	return dst
+}
+
+// fireAbove appends those who watch an ancestor of path recursively.
+func (t *Tables) fireAbove(path string, dst []ID) []ID {
+	for len(path) > 1 {
+		path = path[:max(strings.LastIndexByte(path, '/'), 0)]
+		above := path
+		if above == "" {
+			above = "/"
+		}
+		dst = t.data.fireRecursive(t, above, dst)
+	}
+	return dst
+}
+
+// name appends the watcher unless this Trigger has named it already.
+func (t *Tables) name(wi uint32, dst []ID) []ID {
+	w := t.watchers.at(wi)
+	if w.round == t.round {
+		return dst
+	}
+	w.round = t.round
+	return append(dst, w.id)
+}
+
+// Len returns the number of watches in both tables: mntr's watch_count.
+func (t *Tables) Len() int { return t.data.count + t.child.count }
+
+// Summary counts the data table, as wchs shows it: watchers that have a watch
+// in it, watched paths, and watches (pairs of watcher and path).
+func (t *Tables) Summary() (watchers, paths, watches int) {
+	return t.data.watchers, len(t.data.byPath), t.data.count
+}
+
+// Paths iterates the paths in the data table, and for each those who watch it,
+// as wchp shows them. Nothing may be added, removed or triggered meanwhile.
+func (t *Tables) Paths() iter.Seq2[string, iter.Seq[ID]] {
+	return func(yield func(string, iter.Seq[ID]) bool) {
+		for p := uint32(1); p < t.data.paths.next; p++ {
+			if rec := t.data.paths.at(p); rec.count > 0 && !yield(rec.name, t.watchersOf(rec)) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Tables) watchersOf(rec *watched) iter.Seq[ID] {
+	return func(yield func(ID) bool) {
+		e := rec.head
+		for range rec.count {
+			entry := t.data.entries.at(e)
+			if !yield(t.watchers.at(entry.watcher).id) {
+				return
+			}
+			e = entry.nextOnPath
+		}
+	}
+}
+
+// Watchers iterates the watchers in the data table in the order of their
+// numbers, and for each the paths that it watches, as wchc shows them. Nothing
+// may be added, removed or triggered meanwhile.
+func (t *Tables) Watchers() iter.Seq2[ID, iter.Seq[string]] {
+	return func(yield func(ID, iter.Seq[string]) bool) {
+		ids := make([]ID, 0, t.data.watchers)
+		for id, wi := range t.byID {
+			if t.watchers.at(wi).lists[0].count > 0 {
+				ids = append(ids, id)
+			}
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			if !yield(id, t.pathsOf(t.watchers.at(t.byID[id]).lists[0])) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Tables) pathsOf(list watchList) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		e := list.head
+		for range list.count {
+			entry := t.data.entries.at(e)
+			if !yield(t.data.paths.at(entry.path).name) {
+				return
+			}
+			e = entry.nextOfWatcher
+		}
+	}
+}
