@@ -1,0 +1,336 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Warning is something that an operator has written and that has not the effect
+// that one would expect, or a dangerous one.
+type Warning struct {
+	Where string // "zoo.cfg:12", "command line" or "SERVER_JVMFLAGS"
+	Key   string // as it was written, without -D
+	Text  string
+}
+
+// String prints where, key and text on one line.
+func (w Warning) String() string { return w.Where + ": " + w.Key + ": " + w.Text }
+
+// Error is a setting that keeps the server from starting.
+type Error struct {
+	Where  string // as in Warning; the file alone if something is not set
+	Key    string
+	Value  string // "" when nothing was written, or when it is a secret
+	Reason string
+}
+
+// Error prints where, key=value and the reason on one line.
+func (e *Error) Error() string {
+	if e.Value == "" {
+		return e.Where + ": " + e.Key + ": " + e.Reason
+	}
+	return e.Where + ": " + e.Key + "=" + printable(e.Value) + ": " + e.Reason
+}
+
+// printable cuts a long text and quotes it if a line would not show it as it is.
+func printable(s string) string {
+	const most = 120
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
+
+// Default returns the configuration of a server that was told nothing: one that
+// serves 127.0.0.1:2181 and keeps its data in ./pinfold-data.
+func Default() *Config {
+	c, _, err := Load("", nil, "")
+	if err != nil {
+		panic("config: the defaults are refused: " + err.Error())
+	}
+	return c
+}
+
+// Load reads the configuration file, if file is not "", and the properties
+// -Dname=value among jvmFlags (the command line) and among the words of environ
+// (the variable SERVER_JVMFLAGS, split as a shell does). Other words are left
+// out.
+//
+// The error joins one *Error for every setting that is refused, in the order of
+// the places; or it is the failure to read a file. The warnings are returned
+// with an error, too.
+func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, error) {
+	l := loader{
+		config: &Config{File: file, Properties: make(map[string]string)},
+		known:  catalogue{sections()},
+		places: make(map[string]string),
+		given:  make(map[string]int),
+	}
+	l.defaults()
+	var lines []entry
+	if file != "" {
+		text, err := readFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		if lines, err = parseProperties(text); err != nil {
+			return nil, nil, syntaxError(file, err)
+		}
+		l.config.Text = string(text)
+	}
+	flags := append(parseFlags(splitWords(environ), "SERVER_JVMFLAGS"), parseFlags(jvmFlags, "command line")...)
+	l.file(file, lines)
+	l.flags(flags)
+	l.members(lines)
+	l.finish()
+	return l.result()
+}
+
+// readFile reads a whole file of at most maxFileBytes.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return text, nil
+}
+
+// syntaxError names the file, and the line if there is one.
+func syntaxError(file string, err error) error {
+	if at, ok := errors.AsType[*lineError](err); ok {
+		return fmt.Errorf("%s:%d: %w", file, at.line, at.err)
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+// A loader gathers settings, warnings and errors.
+type loader struct {
+	config   *Config
+	known    catalogue
+	places   map[string]string // key or property that was set -> where
+	given    map[string]int    // those of them that are small numbers
+	warnings []Warning
+	errs     []error
+}
+
+func (l *loader) warn(where, key, format string, args ...any) {
+	l.warnings = append(l.warnings, Warning{where, key, fmt.Sprintf(format, args...)})
+}
+
+func (l *loader) fail(where, key, value, reason string) {
+	if isSecret(key) {
+		value = ""
+	}
+	l.errs = append(l.errs, &Error{where, key, value, reason})
+}
+
+// isSecret reports whether values of the key must not be shown.
+func isSecret(key string) bool {
+	k := strings.ToLower(key)
+	return strings.Contains(k, "password") && !strings.HasSuffix(k, "path") || strings.Contains(k, "superdigest")
+}
+
+func (l *loader) result() (*Config, []Warning, error) {
+	if len(l.errs) > 0 {
+		return nil, l.warnings, errors.Join(l.errs...)
+	}
+	return l.config, l.warnings, nil
+}
+
+// defaults sets every setting to its default.
+func (l *loader) defaults() {
+	for _, sec := range l.known.sections {
+		for _, s := range sec.settings {
+			if s.def == "" {
+				continue
+			}
+			if err := s.setter.set(l.config, s.def); err != nil {
+				panic("config: default of " + s.name + ": " + err.Error())
+			}
+		}
+	}
+}
+
+// file takes the keys of zoo.cfg, the last of each name.
+func (l *loader) file(file string, lines []entry) {
+	last := make(map[string]int)
+	for i := range lines {
+		lines[i].key = strings.TrimSpace(lines[i].key)
+		lines[i].value = strings.TrimSpace(lines[i].value)
+		last[lines[i].key] = i
+	}
+	for i, p := range lines {
+		where := fmt.Sprintf("%s:%d", file, p.line)
+		if at := last[p.key]; at != i {
+			l.warn(where, p.key, "set again in line %d, which counts", lines[at].line)
+			continue
+		}
+		l.places[p.key] = where
+		if isMemberKey(p.key) {
+			continue // members reads them, when multiAddress.enabled is known
+		}
+		if s := l.known.find(inFile, p.key); s != nil {
+			l.apply(s, where, p.key, p.value)
+			continue
+		}
+		l.config.Properties["zookeeper."+p.key] = p.value
+		l.places["zookeeper."+p.key] = where
+		if s := l.known.find(property, p.key); s != nil {
+			l.apply(s, where, p.key, p.value)
+			continue
+		}
+		l.unknownKey(where, p.key)
+	}
+}
+
+// unknownKey warns of a key of zoo.cfg that means nothing there.
+func (l *loader) unknownKey(where, key string) {
+	if l.known.find(bare, key) != nil {
+		l.warn(where, key, "has no effect in a file; it is read only as -D%s=...", key)
+		return
+	}
+	if name, ok := strings.CutPrefix(key, "zookeeper."); ok && l.known.find(property, name) != nil {
+		l.warn(where, key, "has no effect; in a file it is written without zookeeper., as %s", name)
+		return
+	}
+	near := l.known.nearest(key, func(s *setting) (string, bool) { return s.name, s.scope != bare })
+	l.unknown(where, key, near)
+}
+
+func (l *loader) unknown(where, key, near string) {
+	if near == "" {
+		l.warn(where, key, "unknown, has no effect")
+		return
+	}
+	l.warn(where, key, "unknown, has no effect; did you mean %s?", near)
+}
+
+// flags takes the properties, the last of each name, where the file has none.
+func (l *loader) flags(flags []flag) {
+	last := make(map[string]int)
+	for i := range flags {
+		last[flags[i].name] = i
+	}
+	for i, f := range flags {
+		if last[f.name] != i {
+			continue
+		}
+		if value, ok := l.config.Properties[f.name]; ok {
+			if value != f.value {
+				l.warn(f.where, f.name, "overridden by %s", l.places[f.name])
+			}
+			continue
+		}
+		l.config.Properties[f.name] = f.value
+		l.places[f.name] = f.where
+		l.flag(f)
+	}
+}
+
+// flag applies one -D.
+func (l *loader) flag(f flag) {
+	name, prefixed := strings.CutPrefix(f.name, "zookeeper.")
+	if prefixed {
+		if s := l.known.find(property, name); s != nil {
+			l.apply(s, f.where, f.name, f.value)
+			return
+		}
+		if l.known.find(inFile, name) != nil || l.known.find(bare, name) != nil {
+			l.misplaced(f, name)
+			return
+		}
+		l.unknown(f.where, f.name, l.known.nearest(f.name, func(s *setting) (string, bool) {
+			return s.fullName(), s.scope == property
+		}))
+		return
+	}
+	if s := l.known.find(bare, f.name); s != nil {
+		l.apply(s, f.where, f.name, f.value)
+		return
+	}
+	if s := l.known.find(property, f.name); s != nil && s.name == f.name {
+		l.warn(f.where, f.name, "has no effect without its prefix: -Dzookeeper.%s=...", f.name)
+		return
+	}
+	if s := l.known.find(inFile, f.name); s != nil && s.name == f.name {
+		l.misplaced(f, f.name)
+		return
+	}
+	// What is left is for the JVM and its libraries, unless it is nearly ours.
+	near := l.known.nearest(f.name, func(s *setting) (string, bool) { return s.fullName(), s.scope != inFile })
+	if near != "" && distance(f.name, near, 4) < 4 {
+		l.unknown(f.where, f.name, near)
+	}
+}
+
+// misplaced warns of a -D that would count elsewhere.
+func (l *loader) misplaced(f flag, name string) {
+	if l.known.find(bare, name) != nil {
+		l.warn(f.where, f.name, "has no effect; it is read only without zookeeper., as -D%s=...", name)
+		return
+	}
+	l.warn(f.where, f.name, "has no effect as a property; %s is a key of zoo.cfg", name)
+}
+
+// apply takes one value for a setting that is known.
+func (l *loader) apply(s *setting, where, key, value string) {
+	text := value
+	var err error
+	if s.setter.number && s.scope != inFile {
+		text, err = decimal(value)
+	}
+	if err == nil {
+		err = s.setter.set(l.config, text)
+	}
+	if err != nil {
+		l.fail(where, key, value, err.Error())
+		return
+	}
+	if n, err := strconv.Atoi(text); err == nil && s.setter.number {
+		l.given[s.fullName()] = n
+	}
+	switch s.effect {
+	case missing:
+		if !s.isHarmless(value) {
+			l.warn(where, key, "has no effect here: %s", s.note)
+		}
+	case refused:
+		if !s.isHarmless(value) {
+			l.fail(where, key, value, s.note)
+		}
+	}
+}
+
+// isHarmless reports whether the value asks for nothing.
+func (s *setting) isHarmless(value string) bool {
+	for _, h := range strings.Split(s.harmless, ",") {
+		if h != "" && strings.EqualFold(h, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// raised warns if the value in use is not the one that was given.
+func (l *loader) raised(key string, used int) {
+	where := l.places[key]
+	if where == "" {
+		return
+	}
+	given, ok := l.given[key]
+	if ok && given != used {
+		l.warn(where, strings.TrimPrefix(key, "zookeeper."), "%d is too small; %d is used", given, used)
+	}
+}

@@ -1,0 +1,184 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+func clientSettings() []setting {
+	return []setting{
+		{name: "clientPort", scope: inFile, setter: port(func(c *Config) *int { return &c.Client.Port }),
+			note: "port of the clients; 0 lets the system choose. A standalone server needs it"},
+		{name: "clientPortAddress", scope: inFile, setter: filled(func(c *Config) *string { return &c.Client.Host }),
+			note: "address to listen on; every address when it is not set. Needs `clientPort`"},
+		{name: "clientPortListenBacklog", scope: inFile, def: "-1", effect: accepted,
+			setter: count(-1, func(c *Config) *int { return &c.Client.Backlog }),
+			note:   "shown by `conf`; the socket always has the system's maximum"},
+		{name: "maxClientCnxns", scope: inFile, def: "60",
+			setter: whole("a whole number", -1<<31, 1<<31-1, func(c *Config, n int64) { c.Client.MaxPerIP = int(max(n, 0)) }),
+			note:   "connections of one client address; 0 is no limit"},
+		{name: "maxCnxns", scope: property, def: "0", setter: count(0, func(c *Config) *int { return &c.Client.MaxTotal }),
+			note: "connections of all clients; 0 is no limit"},
+		{name: "clientTcpKeepAlive", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Client.TCPKeepAlive }), note: "TCP keep-alive on client connections"},
+		{name: "nio.sessionlessCnxnTimeout", scope: property, def: "10000",
+			setter: millis(1, func(c *Config) *time.Duration { return &c.Client.SessionlessTimeout }),
+			note:   "ms until a connection that asked for no session is closed"},
+		{name: "jute.maxbuffer", scope: bare, def: "1048575",
+			setter: count(1024, func(c *Config) *int { return &c.Client.MaxFrameBytes }),
+			note:   "bytes; a longer request closes its connection"},
+		{name: "jute.maxbuffer.extrasize", scope: property,
+			setter: count(0, func(c *Config) *int { return &c.Client.ExtraBytes }),
+			note:   "bytes that a record on disk may have beyond `jute.maxbuffer`, at least 1024; `jute.maxbuffer` when it is not set"},
+		{name: "largeRequestThreshold", scope: property, def: "-1",
+			setter: count(-1, func(c *Config) *int { return &c.Requests.LargeBytes }),
+			note:   "bytes from which a request counts as large; -1 is never"},
+		{name: "largeRequestMaxBytes", scope: property, def: "104857600",
+			setter: count(1, func(c *Config) *int { return &c.Requests.LargeMaxBytes }),
+			note:   "bytes of all large requests in flight; beyond it the connection is closed"},
+	}
+}
+
+func sessionSettings() []setting {
+	return []setting{
+		{name: "tickTime", scope: inFile, def: "3000",
+			setter: millis(1, func(c *Config) *time.Duration { return &c.Session.Tick }),
+			note:   "ms; sessions expire in such steps"},
+		{name: "minSessionTimeout", scope: inFile, def: "-1",
+			setter: millis(-1, func(c *Config) *time.Duration { return &c.Session.MinTimeout }),
+			note:   "ms; -1 is 2 × `tickTime`"},
+		{name: "maxSessionTimeout", scope: inFile, def: "-1",
+			setter: millis(-1, func(c *Config) *time.Duration { return &c.Session.MaxTimeout }),
+			note:   "ms; -1 is 20 × `tickTime`. Not less than `minSessionTimeout`"},
+	}
+}
+
+func treeSettings() []setting {
+	return []setting{
+		{name: "enforceQuota", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Tree.EnforceQuota }),
+			note: "hard quotas refuse; otherwise quotas only warn"},
+		{name: "extendedTypesEnabled", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Tree.ExtendedTypes }),
+			note: "TTL znodes exist. Equal on all servers"},
+		{name: "emulate353TTLNodes", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Tree.Emulate353TTL }),
+			note: "TTL znodes as 3.5.3 stored them"},
+		{name: "znode.container.checkIntervalMs", scope: bare, def: "60000",
+			setter: millis(1, func(c *Config) *time.Duration { return &c.Reaper.Interval }),
+			note:   "ms between searches for empty containers and znodes whose time is over"},
+		{name: "znode.container.maxPerMinute", scope: bare, def: "10000",
+			setter: count(1, func(c *Config) *int { return &c.Reaper.MaxPerMinute }),
+			note:   "such znodes deleted per minute"},
+		{name: "znode.container.maxNeverUsedIntervalMs", scope: bare, def: "0",
+			setter: millis(0, func(c *Config) *time.Duration { return &c.Reaper.NeverUsed }),
+			note:   "ms until a container that never had a child is deleted; 0 is never (Apache 3.10: 300000)"},
+	}
+}
+
+// digestHashes are the names that Java has for the hashes of the digest scheme,
+// those that this server has too.
+func digestHashes() []string {
+	return []string{"SHA1", "SHA-1", "SHA", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "MD5",
+		"SHA3-224", "SHA3-256", "SHA3-384", "SHA3-512"}
+}
+
+func authSettings() []setting {
+	return []setting{
+		{name: "skipACL", scope: property, def: "no", setter: yesNo(func(c *Config) *bool { return &c.Auth.SkipACL }),
+			note: "`yes` checks no ACL"},
+		{name: "enableEagerACLCheck", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Auth.EagerACLCheck }),
+			note:   "a follower checks before it forwards; no difference on a standalone server"},
+		{name: "DigestAuthenticationProvider.superDigest", scope: property,
+			setter: setter{set: superDigest}, note: "`user:base64(hash(user:password))` of the superuser"},
+		{name: "DigestAuthenticationProvider.enabled", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Auth.DigestEnabled }), note: "the scheme `digest` exists"},
+		{name: "DigestAuthenticationProvider.digestAlg", scope: property, def: "SHA1",
+			setter: oneOf(digestHashes(), func(c *Config, s string) {
+				if s == "SHA" || s == "SHA-1" {
+					s = "SHA1"
+				}
+				c.Auth.DigestHash = s
+			}), note: "hash of the scheme `digest`"},
+		{name: "ensembleAuthName", scope: property, setter: setter{set: ensembleNames},
+			note: "names, separated by commas, of which a client of the scheme `ensemble` must prove one"},
+		{name: "enforce.auth.enabled", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "clients without authentication would be served"},
+		{name: "enforce.auth.schemes", scope: property, effect: missing, setter: anyWords(), note: "of `enforce.auth.enabled`"},
+		{name: "sessionRequireClientSASLAuth", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "clients without SASL would be served"},
+		{name: "authProvider.*", scope: property, effect: refused, harmless: "org.apache.zookeeper.server.auth.DigestAuthenticationProvider",
+			setter: anyWords(), note: "Java classes cannot be loaded; the built-in digest and ip providers are always there"},
+		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false", effect: missing, harmless: "false",
+			setter: anyBoolean(), note: "of the HTTP administration server"},
+	}
+}
+
+func superDigest(c *Config, text string) error {
+	user, hash, ok := strings.Cut(text, ":")
+	if !ok || user == "" || hash == "" {
+		return errors.New("not of the form user:base64")
+	}
+	c.Auth.SuperDigest = text
+	return nil
+}
+
+// ensembleNames splits at commas. Names are trimmed and empty ones kept out, and
+// a list without names still turns the check on.
+func ensembleNames(c *Config, text string) error {
+	c.Auth.EnsembleNames = []string{}
+	for _, name := range strings.Split(text, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			c.Auth.EnsembleNames = append(c.Auth.EnsembleNames, name)
+		}
+	}
+	return nil
+}
+
+func requestSettings() []setting {
+	return []setting{
+		{name: "globalOutstandingLimit", scope: property, def: "1000",
+			setter: count(1, func(c *Config) *int { return &c.Requests.MaxOutstanding }),
+			note:   "requests in flight beyond which reading from busy connections stops"},
+		{name: "request_throttle_max_requests", scope: property, def: "0",
+			setter: count(0, func(c *Config) *int { return &c.Requests.MaxInPipeline }), note: "requests in the pipeline; 0 is no limit"},
+		{name: "request_throttle_stall_time", scope: property, def: "100",
+			setter: millis(0, func(c *Config) *time.Duration { return &c.Requests.StallTime }), note: "ms that a request waits for a place"},
+		{name: "request_throttle_drop_stale", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Requests.DropStale }), note: "stale requests are dropped"},
+		{name: "request_stale_connection_check", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Requests.StaleConn }), note: "stale: the connection is gone"},
+		{name: "request_stale_latency_check", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Requests.StaleLatency }), note: "stale: it waited longer than its session's timeout"},
+		{name: "request_throttler.shutdownTimeout", scope: property, def: "10000",
+			setter: millis(0, func(c *Config) *time.Duration { return &c.Requests.ShutdownTimeout }), note: "ms that a stopping server waits for requests in flight"},
+		{name: "throttled_op_wait_time", scope: property, def: "0",
+			setter: millis(0, func(c *Config) *time.Duration { return &c.Requests.ThrottledOpWait }), note: "ms of waiting after which a request is answered -127; 0 is never"},
+	}
+}
+
+func throttleSettings() []setting {
+	return []setting{
+		{name: "connection_throttle_tokens", scope: property, def: "0", setter: count(0, func(c *Config) *int { return &c.Throttle.Tokens }),
+			note: "size of the bucket; 0 is off"},
+		{name: "connection_throttle_fill_time", scope: property, def: "1",
+			setter: millis(1, func(c *Config) *time.Duration { return &c.Throttle.FillTime }), note: "ms between fillings"},
+		{name: "connection_throttle_fill_count", scope: property, def: "1", setter: count(0, func(c *Config) *int { return &c.Throttle.FillCount }),
+			note: "tokens of one filling"},
+		{name: "connection_throttle_freeze_time", scope: property, def: "-1",
+			setter: millis(-1, func(c *Config) *time.Duration { return &c.Throttle.FreezeTime }), note: "ms between changes of the probability to drop; -1 never drops"},
+		{name: "connection_throttle_drop_increase", scope: property, def: "0.02",
+			setter: fraction(0, 1, func(c *Config) *float64 { return &c.Throttle.DropIncrease }), note: "step up"},
+		{name: "connection_throttle_drop_decrease", scope: property, def: "0.002",
+			setter: fraction(0, 1, func(c *Config) *float64 { return &c.Throttle.DropDecrease }), note: "step down"},
+		{name: "connection_throttle_decrease_ratio", scope: property, def: "0",
+			setter: fraction(0, 1, func(c *Config) *float64 { return &c.Throttle.DecreaseAt }), note: "share of tokens that must be free for a step down"},
+		{name: "connection_throttle_weight_enabled", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Throttle.Weighted }), note: "sessions cost tokens by kind"},
+		{name: "connection_throttle_global_session_weight", scope: property, def: "3",
+			setter: count(1, func(c *Config) *int { return &c.Throttle.GlobalWeight }), note: "tokens of a new session"},
+		{name: "connection_throttle_local_session_weight", scope: property, def: "1",
+			setter: count(1, func(c *Config) *int { return &c.Throttle.LocalWeight }), note: "tokens of a new local session"},
+		{name: "connection_throttle_renew_session_weight", scope: property, def: "2",
+			setter: count(1, func(c *Config) *int { return &c.Throttle.RenewalWeight }), note: "tokens of a reconnect"},
+	}
+}

@@ -1,0 +1,185 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+func adminSettings() []setting {
+	admin := "HTTP administration is not there yet"
+	return []setting{
+		{name: "4lw.commands.whitelist", scope: property, def: "srvr", setter: setter{set: whitelist},
+			note: "words that are answered, separated by commas; `*` is all. `readonlymode.enabled` adds `isro`"},
+		{name: "admin.enableServer", scope: property, def: "false", effect: missing, harmless: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.Enabled }), note: admin},
+		{name: "admin.serverAddress", scope: property, def: "0.0.0.0", effect: accepted,
+			setter: words(func(c *Config) *string { return &c.Admin.Host }), note: admin},
+		{name: "admin.serverPort", scope: property, def: "8080", effect: accepted,
+			setter: port(func(c *Config) *int { return &c.Admin.Port }), note: admin},
+		{name: "admin.idleTimeout", scope: property, def: "30000", effect: accepted,
+			setter: millis(-1, func(c *Config) *time.Duration { return &c.Admin.IdleTimeout }), note: admin},
+		{name: "admin.commandURL", scope: property, def: "/commands", effect: accepted,
+			setter: words(func(c *Config) *string { return &c.Admin.CommandURL }), note: admin},
+		{name: "admin.*", scope: property, effect: accepted, setter: anyWords(), note: admin},
+		{name: "metricsProvider.className", scope: inFile, def: defaultProvider, effect: missing, harmless: defaultProvider,
+			setter: oneOf([]string{defaultProvider, nullProvider, prometheusProvider}, func(c *Config, s string) { c.Metrics.Provider = s }),
+			note:   "the metrics are those of `mntr`; the Prometheus exporter is not there yet"},
+		{name: "metricsProvider.httpHost", scope: inFile, def: "0.0.0.0", effect: accepted,
+			setter: words(func(c *Config) *string { return &c.Metrics.Host }), note: "of the Prometheus exporter"},
+		{name: "metricsProvider.httpPort", scope: inFile, def: "7000", effect: accepted,
+			setter: port(func(c *Config) *int { return &c.Metrics.Port }), note: "of the Prometheus exporter"},
+		{name: "metricsProvider.*", scope: inFile, effect: accepted, setter: anyWords(), note: "of the Prometheus exporter"},
+		{name: "audit.enable", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "no audit log would be written"},
+		{name: "audit.impl.class", scope: property, effect: accepted, setter: anyWords(), note: "of `audit.enable`"},
+	}
+}
+
+// whitelist splits at commas, as the word list of the four-letter words.
+func whitelist(c *Config, text string) error {
+	c.Commands.Allowed = []string{}
+	for _, word := range strings.Split(text, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			c.Commands.Allowed = append(c.Commands.Allowed, word)
+		}
+	}
+	return nil
+}
+
+func tlsSettings() []setting {
+	return []setting{
+		{name: "secureClientPort", scope: inFile, effect: refused, setter: anyWhole(), note: "TLS is not supported yet"},
+		{name: "secureClientPortAddress", scope: inFile, effect: refused, setter: anyWords(), note: "TLS is not supported yet"},
+		{name: "client.portUnification", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "TLS is not supported yet"},
+		{name: "sslQuorum", scope: inFile, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "TLS is not supported yet"},
+		{name: "portUnification", scope: inFile, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "TLS is not supported yet"},
+		{name: "sslQuorumReloadCertFiles", scope: inFile, def: "false", effect: missing, harmless: "false", setter: anyBoolean(),
+			note: "TLS is not supported yet"},
+		{name: "client.certReload", scope: property, def: "false", effect: missing, harmless: "false", setter: anyBoolean(),
+			note: "TLS is not supported yet"},
+		{name: "ssl.*", scope: property, effect: missing, setter: anyWords(),
+			note: "TLS is not supported yet; the keys that turn it on are refused"},
+		{name: "X509AuthenticationProvider.superUser", scope: property, effect: missing, setter: anyWords(),
+			note: "there is no scheme `x509` without TLS"},
+		{name: "fips-mode", scope: property, effect: missing, setter: anyBoolean(), note: "of TLS and SASL"},
+		{name: "com.sun.net.ssl.checkRevocation", scope: bare, effect: missing, setter: anyWords(), note: "of TLS"},
+	}
+}
+
+func saslSettings() []setting {
+	note := "SASL is not supported yet"
+	return []setting{
+		{name: "java.security.auth.login.config", scope: bare, effect: refused, setter: anyWords(),
+			note: "SASL is not supported yet: clients could not log in as they expect to"},
+		{name: "quorum.auth.enableSasl", scope: inFile, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: note},
+		{name: "quorum.auth.serverRequireSasl", scope: inFile, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: note},
+		{name: "quorum.auth.learnerRequireSasl", scope: inFile, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: note},
+		{name: "quorum.auth.server.saslLoginContext", scope: inFile, effect: missing, setter: anyWords(), note: note},
+		{name: "quorum.auth.learner.saslLoginContext", scope: inFile, effect: missing, setter: anyWords(), note: note},
+		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, effect: missing, setter: anyWords(), note: note},
+		{name: "superUser*", scope: property, effect: missing, setter: anyWords(), note: note + "; nobody becomes superuser by it"},
+		{name: "SASLAuthenticationProvider.superPassword", scope: property, effect: missing, setter: anyWords(), note: note},
+		{name: "letAnySaslUserDoX", scope: property, effect: missing, setter: anyWords(), note: note},
+		{name: "allowSaslFailedClients", scope: property, def: "false", effect: missing, harmless: "false", setter: anyBoolean(), note: note},
+		{name: "sasl.*", scope: property, effect: missing, setter: anyWords(), note: note},
+		{name: "kerberos.*", scope: property, effect: missing, setter: anyWords(), note: note},
+		{name: "security.auth_to_local", scope: property, effect: missing, setter: anyWords(), note: note},
+		{name: "kinit", scope: property, effect: missing, setter: anyWords(), note: note},
+	}
+}
+
+func quorumSettings() []setting {
+	return []setting{
+		{name: "server.*", scope: inFile, setter: anyWords(),
+			note: "`host:quorumPort:electionPort[:participant|observer][;[host:]clientPort]`; more than one participant is refused: ensembles are not there yet"},
+		{name: "group.*", scope: inFile, setter: anyWords(), note: "`sid:sid:...` of a hierarchical quorum"},
+		{name: "weight.*", scope: inFile, setter: anyWords(), note: "weight of a server in its group, 1 when it is not set"},
+		{name: "dynamicConfigFile", scope: inFile, setter: filled(func(c *Config) *string { return &c.Quorum.DynamicFile }),
+			note: "file of the server, group and weight lines, which then must not be in zoo.cfg"},
+		{name: "initLimit", scope: inFile, setter: count(0, func(c *Config) *int { return &c.Quorum.InitLimit }),
+			note: "ticks; an ensemble needs it"},
+		{name: "syncLimit", scope: inFile, setter: count(0, func(c *Config) *int { return &c.Quorum.SyncLimit }),
+			note: "ticks; an ensemble needs it"},
+		{name: "connectToLearnerMasterLimit", scope: inFile, def: "0", setter: count(0, func(c *Config) *int { return &c.Quorum.ConnectLimit }),
+			note: "ticks; 0 is `initLimit`"},
+		{name: "electionAlg", scope: inFile, def: "3", setter: oneOf([]string{"3"}, func(*Config, string) {}), note: "only 3"},
+		{name: "peerType", scope: inFile, def: "participant", setter: setter{set: func(c *Config, text string) (err error) {
+			c.Quorum.Observer, err = parseRole(text)
+			return err
+		}}, note: "`participant` or `observer`, as the server line says"},
+		{name: "observerMasterPort", scope: inFile, def: "0", setter: port(func(c *Config) *int { return &c.Quorum.ObserverMasterPort }), note: "followers serve observers there; 0 is not"},
+		{name: "quorumListenOnAllIPs", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.ListenOnAllIPs })},
+		{name: "syncEnabled", scope: inFile, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.SyncEnabled }), note: "observers write log and snapshots"},
+		{name: "localSessionsEnabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.LocalSessions })},
+		{name: "localSessionsUpgradingEnabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.LocalUpgrading })},
+		{name: "standaloneEnabled", scope: inFile, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.StandaloneEnabled }),
+			note: "one participant is a standalone server"},
+		{name: "reconfigEnabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.ReconfigEnabled })},
+		{name: "readonlymode.enabled", scope: bare, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.ReadOnlyMode }),
+			note: "a server without a quorum serves reads"},
+		{name: "leaderServes", scope: property, def: "yes", setter: yesNo(func(c *Config) *bool { return &c.Quorum.LeaderServes }), note: "the leader takes clients"},
+		{name: "oraclePath", scope: inFile, setter: words(func(c *Config) *string { return &c.Quorum.OraclePath })},
+		{name: "multiAddress.enabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.MultiAddress })},
+		{name: "multiAddress.reachabilityCheckEnabled", scope: inFile, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.ReachabilityCheck })},
+		{name: "multiAddress.reachabilityCheckTimeoutMs", scope: inFile, def: "1000", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ReachabilityTimeout })},
+		{name: "electionPortBindRetry", scope: property, def: "3", setter: count(0, func(c *Config) *int { return &c.Quorum.ElectionBindRetry }), note: "0 is without end"},
+		{name: "cnxTimeout", scope: property, def: "5000", setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.ConnectTimeout }), note: "ms, of election connections"},
+		{name: "quorumCnxnTimeoutMs", scope: property, def: "-1", setter: millis(-1, func(c *Config) *time.Duration { return &c.Quorum.LinkTimeout }), note: "ms; -1 is `tickTime` × `syncLimit`"},
+		{name: "leaderConnectDelayDuringRetryMs", scope: property, def: "100", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.RetryDelay })},
+		{name: "fastleader.minNotificationInterval", scope: property, def: "200", setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.MinNotification })},
+		{name: "fastleader.maxNotificationInterval", scope: property, def: "60000", setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.MaxNotification })},
+		{name: "observer.reconnectDelayMs", scope: property, def: "0", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverReconnect })},
+		{name: "observer.election.DelayMs", scope: property, def: "200", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverElection })},
+		{name: "observerMaster.sizeLimit", scope: property, def: "33554432", setter: count(0, func(c *Config) *int { return &c.Quorum.ObserverQueueBytes }), note: "bytes"},
+		{name: "leader.maxConcurrentSnapSyncs", scope: property, def: "10", setter: count(1, func(c *Config) *int { return &c.Quorum.MaxSnapSyncs })},
+		{name: "leader.maxConcurrentDiffSyncs", scope: property, def: "100", setter: count(1, func(c *Config) *int { return &c.Quorum.MaxDiffSyncs })},
+		{name: "tcpKeepAlive", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.TCPKeepAlive })},
+	}
+}
+
+// onlyTests is the reason for settings that break promises on purpose.
+const onlyTests = "only for tests of the Java server"
+
+func javaSettings() []setting {
+	none := "Java's threads and buffers; no counterpart"
+	whole := func(name, def string) setting {
+		return setting{name: name, scope: property, def: def, effect: accepted, setter: anyWhole(), note: none}
+	}
+	truth := func(name string) setting {
+		return setting{name: name, scope: property, def: "false", effect: accepted, setter: anyBoolean(), note: none}
+	}
+	return []setting{
+		{name: "serverCnxnFactory", scope: property, effect: accepted, setter: anyWords(), note: none},
+		{name: "netty.*", scope: property, effect: accepted, setter: anyWords(), note: none},
+		whole("nio.numSelectorThreads", ""), whole("nio.numWorkerThreads", ""),
+		whole("nio.directBufferBytes", "65536"), whole("nio.shutdownTimeout", "5000"),
+		whole("commitProcessor.numWorkerThreads", ""), whole("commitProcessor.shutdownTimeout", "5000"),
+		whole("commitProcessor.maxReadBatchSize", "-1"), whole("commitProcessor.maxCommitBatchSize", "1"),
+		whole("intBufferStartingSizeBytes", "1024"),
+		whole("maxResponseCacheSize", "400"), whole("maxGetChildrenResponseCacheSize", "400"),
+		whole("leader.ackLoggingFrequency", "1000"), whole("leader.maxTimeToWaitForEpoch", "-1"),
+		truth("leader.closeSocketAsync"), truth("learner.asyncSending"), truth("learner.closeSocketAsync"),
+		truth("follower.skipLearnerRequestToNextProcessor"), truth("forward_learner_requests_to_commit_processor_disabled"),
+		{name: "quorum.cnxn.threads.size", scope: inFile, def: "20", effect: accepted, setter: anyWhole(), note: none},
+		{name: "jvm.pause.monitor", scope: inFile, def: "false", effect: accepted, setter: anyBoolean(), note: none},
+		{name: "jvm.pause.*", scope: inFile, effect: accepted, setter: anyWhole(), note: none},
+		{name: "watchManagerName", scope: property, effect: accepted, setter: anyWords(), note: none},
+		whole("watcherCleanThreadsNum", "2"), whole("watcherCleanThreshold", "1000"), whole("watcherCleanIntervalInSeconds", "600"),
+		whole("maxInProcessingDeadWatchers", "-1"), whole("bitHashCacheSize", "10"),
+		truth("pathStats.enabled"),
+		{name: "pathStats.*", scope: property, effect: accepted, setter: anyNumber(), note: none},
+		truth("messageTracker.Enabled"), whole("messageTracker.BufferSize", "10"),
+		truth("jmx.log4j.disable"),
+		{name: "log.*", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
+		{name: "root.logger", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
+		{name: "console.threshold", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
+		{name: "tracelog.*", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
+		{name: "auditlog.*", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
+		{name: "testingonly.initialZxid", scope: property, effect: refused, setter: anyWords(), note: onlyTests},
+		{name: "test.allowDiscontinuousProposals", scope: property, def: "false", effect: refused, harmless: "false",
+			setter: anyBoolean(), note: onlyTests},
+	}
+}

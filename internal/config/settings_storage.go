@@ -1,0 +1,71 @@
+package config
+
+import (
+	"math"
+	"time"
+)
+
+func dataSettings() []setting {
+	return []setting{
+		{name: "dataDir", scope: inFile, setter: filled(func(c *Config) *string { return &c.Data.Dir }),
+			note: "snapshots, epochs, `myid`. A zoo.cfg must have it; without a zoo.cfg `./pinfold-data`"},
+		{name: "dataLogDir", scope: inFile, setter: filled(func(c *Config) *string { return &c.Data.LogDir }),
+			note: "transaction logs; `dataDir` when it is not set"},
+		{name: "datadir.autocreate", scope: property, def: "true", setter: boolean(func(c *Config) *bool { return &c.Data.AutoCreate }),
+			note: "missing directories are made"},
+		{name: "db.autocreate", scope: property, def: "true", setter: boolean(func(c *Config) *bool { return &c.Data.DBAutoCreate }),
+			note: "`false`: an empty data directory needs a file `initialize`"},
+	}
+}
+
+func logSettings() []setting {
+	return []setting{
+		{name: "preAllocSize", scope: property, def: "65536", setter: kilobytes(func(c *Config) *int64 { return &c.Log.PreAllocBytes }),
+			note: "KB; the log file grows in such steps, 0 is none"},
+		{name: "txnLogSizeLimitInKb", scope: property, def: "-1", setter: kilobytes(func(c *Config) *int64 { return &c.Log.MaxBytes }),
+			note: "KB; a new log file is begun beyond it, -1 is no limit"},
+		{name: "forceSync", scope: property, def: "yes", setter: yesNo(func(c *Config) *bool { return &c.Log.ForceSync }),
+			note: "`no` acknowledges before the disk has it: a crash loses acknowledged writes"},
+		{name: "fsync.warningthresholdms", scope: property, def: "1000",
+			setter: millis(0, func(c *Config) *time.Duration { return &c.Log.FsyncWarnAfter }), note: "ms; a slower fsync is reported"},
+		{name: "flushDelay", scope: property, def: "0", setter: millis(0, func(c *Config) *time.Duration { return &c.Log.FlushDelay }),
+			note: "ms that a flush may wait for more transactions"},
+		{name: "maxWriteQueuePollTime", scope: property, def: "-1",
+			setter: millis(-1, func(c *Config) *time.Duration { return &c.Log.MaxWriteWait }), note: "ms; -1 is a third of `flushDelay`"},
+		{name: "maxBatchSize", scope: property, def: "1000", setter: count(0, func(c *Config) *int { return &c.Log.MaxBatch }),
+			note: "transactions per flush; 0 is no limit"},
+		{name: "closeSessionTxn.enabled", scope: property, def: "true", setter: boolean(func(c *Config) *bool { return &c.Log.CloseSessionTxn }),
+			note: "the end of a session lists the znodes that it deletes"},
+		{name: "digest.enabled", scope: property, def: "true", setter: boolean(func(c *Config) *bool { return &c.Log.DigestEnabled }),
+			note: "transactions and snapshots carry the digest of the tree"},
+		{name: "commitLogCount", scope: property, def: "500",
+			setter: whole("a whole number", 0, math.MaxInt32, func(c *Config, n int64) { c.Log.CommitLogCount = int(max(n, 500)) }),
+			note:   "transactions kept for learners, at least 500"},
+		{name: "snapshotSizeFactor", scope: property, def: "0.33",
+			setter: fraction(-math.MaxFloat64, math.MaxFloat64, func(c *Config) *float64 { return &c.Log.SnapSizeFactor }),
+			note:   "log sent to a learner, as a share of the snapshot; negative is never"},
+		{name: "forceSnapshotSync", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Log.ForceSnapSync }),
+			note: "learners always get a snapshot"},
+	}
+}
+
+func snapshotSettings() []setting {
+	return []setting{
+		{name: "snapCount", scope: property, def: "100000",
+			setter: whole("a whole number", math.MinInt32, math.MaxInt32, func(c *Config, n int64) { c.Snapshot.Count = int(max(n, 2)) }),
+			note:   "transactions between snapshots, at least 2"},
+		{name: "snapSizeLimitInKb", scope: property, def: "4194304", setter: kilobytes(func(c *Config) *int64 { return &c.Snapshot.SizeBytes }),
+			note: "KB of log between snapshots; 0 or less is no limit"},
+		{name: "snapshot.compression.method", scope: property,
+			setter: oneOf([]string{"", "gz", "snappy"}, func(c *Config, s string) { c.Snapshot.Compression = s }), note: "`gz`, `snappy` or nothing"},
+		{name: "snapshot.trust.empty", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Snapshot.TrustEmpty }),
+			note: "logs without any snapshot are believed"},
+		{name: "serializeLastProcessedZxid.enabled", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Log.SerializeLastTxn }), note: "snapshots end with the last zxid that they hold"},
+		{name: "autopurge.snapRetainCount", scope: inFile, def: "3",
+			setter: whole("a whole number", math.MinInt32, math.MaxInt32, func(c *Config, n int64) { c.Purge.Retain = int(max(n, 3)) }),
+			note:   "snapshots that purging keeps, at least 3"},
+		{name: "autopurge.purgeInterval", scope: inFile, def: "0", setter: purgeInterval(),
+			note: "hours between purges, or a number with ms, s, m, h or d; 0 is never"},
+	}
+}
