@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Options says where a server's data is and how it is written.
+type Options struct {
+	// DataDir holds snapshots and epoch files, in its subdirectory version-2.
+	DataDir string
+	// DataLogDir holds the log, likewise; "" is DataDir.
+	DataLogDir string
+	// AutoCreate makes directories that are not there (datadir.autocreate).
+	AutoCreate bool
+	// Compression is what snapshots are written with; all kinds are read.
+	Compression Compression
+	// Log configures the transaction log.
+	Log LogOptions
+}
+
+// Dir is the data directory of one server, locked against other processes of
+// this kind. Its methods may be called by several goroutines at once as far as
+// they concern different things: the log writer's, the snapshotter's, the epoch
+// files'. CutTail, Truncate and Purge take care of themselves, but see there.
+type Dir struct {
+	fs      vfs.FS
+	o       Options
+	snapDir string // DataDir/version-2
+	logDir  string // DataLogDir/version-2
+	locks   []io.Closer
+}
+
+// MaxSnapshotCandidates is how many of the newest snapshots a server tries to
+// load before it gives up.
+const MaxSnapshotCandidates = 100
+
+// Open opens the directories, makes them if that is wanted, locks them, and
+// removes temporary files that a crash has left.
+//
+// It returns an error that wraps vfs.ErrLocked if another process has them,
+// fs.ErrNotExist if one is missing and AutoCreate is false; and refuses, if the
+// two differ, a log in the snapshots' or a snapshot in the logs', which means
+// that they have been mixed up or one of them moved.
+func Open(fsys vfs.FS, o Options) (*Dir, error) {
+	if o.DataLogDir == "" {
+		o.DataLogDir = o.DataDir
+	}
+	o.Log = o.Log.withDefaults()
+	d := &Dir{
+		fs: fsys, o: o,
+		snapDir: path.Join(o.DataDir, versionDir),
+		logDir:  path.Join(o.DataLogDir, versionDir),
+	}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Dir) open() error {
+	dirs := []string{d.snapDir}
+	if d.logDir != d.snapDir {
+		dirs = append(dirs, d.logDir)
+	}
+	for _, dir := range dirs {
+		if err := d.makeDir(dir); err != nil {
+			return err
+		}
+		lock, err := d.fs.Lock(path.Join(path.Dir(dir), lockName))
+		if err != nil {
+			return fmt.Errorf("storage: lock %s: %w", path.Dir(dir), err)
+		}
+		d.locks = append(d.locks, lock)
+	}
+	for _, dir := range dirs {
+		if err := d.clean(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeDir makes sure that a version-2 directory is there.
+func (d *Dir) makeDir(dir string) error {
+	_, err := d.fs.List(dir)
+	switch {
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("storage: open %s: %w", dir, err)
+	case !d.o.AutoCreate:
+		return fmt.Errorf("storage: %s is missing and datadir.autocreate is off: %w", dir, err)
+	}
+	if err := d.fs.MkdirAll(dir); err != nil {
+		return fmt.Errorf("storage: create %s: %w", dir, err)
+	}
+	return nil
+}
+
+// clean looks for files that do not belong into a directory.
+func (d *Dir) clean(dir string) error {
+	names, err := d.fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("storage: list %s: %w", dir, err)
+	}
+	for _, name := range names {
+		switch {
+		case strings.HasPrefix(name, tmpPrefix+logPrefix), strings.HasPrefix(name, tmpPrefix+snapshotPrefix):
+			if err := d.fs.Remove(path.Join(dir, name)); err != nil {
+				return fmt.Errorf("storage: remove an unfinished file: %w", err)
+			}
+		case d.logDir == d.snapDir:
+		case dir == d.snapDir && strings.HasPrefix(name, logPrefix):
+			return fmt.Errorf("storage: %s is for snapshots but has the log file %s", dir, name)
+		case dir == d.logDir && strings.HasPrefix(name, snapshotPrefix):
+			return fmt.Errorf("storage: %s is for logs but has the snapshot %s", dir, name)
+		}
+	}
+	return nil
+}
+
+// Close releases the locks. Logs, snapshots and readers are closed by their
+// owners before.
+func (d *Dir) Close() error {
+	var errs []error
+	for _, l := range d.locks {
+		errs = append(errs, l.Close())
+	}
+	d.locks = nil
+	return errors.Join(errs...)
+}
+
+// Snapshots returns the snapshot files, newest first, MaxSnapshotCandidates at
+// most. They need not be valid: OpenSnapshot and the seals tell.
+func (d *Dir) Snapshots() ([]Snapshot, error) {
+	snaps, err := listSnapshots(d.fs, d.snapDir)
+	return snaps[:min(len(snaps), MaxSnapshotCandidates)], err
+}
+
+// OpenSnapshot opens one of Snapshots. A file that cannot be a whole snapshot is
+// an *Error of ErrCorrupt; the next older one should be tried.
+func (d *Dir) OpenSnapshot(s Snapshot) (*SnapshotReader, error) {
+	return openSnapshot(d.fs, d.snapDir, s)
+}
+
+// CreateSnapshot begins the snapshot of a zxid.
+func (d *Dir) CreateSnapshot(zxid zk.Zxid) (*SnapshotWriter, error) {
+	return createSnapshot(d.fs, d.snapDir, zxid, d.o.Compression)
+}
+
+// HasLog reports whether there is any log file, even one without a transaction.
+func (d *Dir) HasLog() (bool, error) {
+	logs, err := listLogs(d.fs, d.logDir)
+	return len(logs) > 0, err
+}
+
+// ReadLog reads the transactions after a zxid; see LogReader. Nothing may be
+// appended meanwhile, or it may be taken for torn.
+func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
+	return openLog(d.fs, d.logDir, after, d.o.Log.MaxEntryBytes)
+}
+
+// NewLog returns a log whose first transaction has to follow last (0: any may),
+// in a new file. CutTail comes before its first Flush.
+func (d *Dir) NewLog(last zk.Zxid) *Log { return newLog(d.fs, d.logDir, last, d.o.Log) }
+
+// CutTail cuts off what a reader has found behind the last entry: a torn write,
+// or zeros. A file without entries is removed. It is durable when it returns.
+func (d *Dir) CutTail(t Tail) error {
+	if t.Name == "" || t.Bytes > 0 && t.Bytes == t.Size {
+		return nil
+	}
+	if t.Bytes == 0 {
+		if err := d.fs.Remove(t.Name); err != nil {
+			return fmt.Errorf("storage: remove a log without transactions: %w", err)
+		}
+		return d.syncDir(d.logDir)
+	}
+	return d.cutFile(t.Name, t.Bytes)
+}
+
+// cutFile truncates a file, durably.
+func (d *Dir) cutFile(name string, bytes int64) error {
+	f, err := d.fs.OpenReadWrite(name)
+	if err != nil {
+		return fmt.Errorf("storage: cut log: %w", err)
+	}
+	err = f.Truncate(bytes)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("storage: cut log %s at %d: %w", name, bytes, err)
+	}
+	return nil
+}
+
+func (d *Dir) syncDir(dir string) error {
+	if err := d.fs.SyncDir(dir); err != nil {
+		return fmt.Errorf("storage: sync %s: %w", dir, err)
+	}
+	return nil
+}

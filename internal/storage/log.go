@@ -1,0 +1,302 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Defaults and bounds of a log.
+const (
+	// DefaultPreallocBytes is Apache's preAllocSize.
+	DefaultPreallocBytes = 64 << 20
+	// DefaultMaxEntryBytes is what Apache's defaults let it read back:
+	// jute.maxbuffer and as much again.
+	DefaultMaxEntryBytes = 2 * 0xFFFFF
+	// maxWriteBytes bounds what is written before it is synced, save for a single
+	// entry that is larger. It bounds how much a crash can tear, and with it the
+	// part of a log where the reader takes holes for a torn write.
+	maxWriteBytes = 4 << 20
+	// growMargin is how close to the end of its file an entry may come before the
+	// file is extended; Apache's figure.
+	growMargin = 4096
+)
+
+// LogOptions configures a log; the zero value is Apache's default.
+type LogOptions struct {
+	// PreallocBytes is the step in which a file is extended (preAllocSize × 1024);
+	// 0 is DefaultPreallocBytes, a negative one extends by what is written.
+	PreallocBytes int64
+	// MaxFileBytes is the length from which the next flush ends a file
+	// (txnLogSizeLimitInKb × 1024); 0 or less is no limit.
+	MaxFileBytes int64
+	// MaxEntryBytes is the largest payload that is written or read; 0 is
+	// DefaultMaxEntryBytes.
+	MaxEntryBytes int
+	// NoSync leaves the syncing of entries to the operating system
+	// (forceSync=no): acknowledged entries may be lost when the machine fails. A
+	// new file is synced once even so, before it appears.
+	NoSync bool
+}
+
+func (o LogOptions) withDefaults() LogOptions {
+	if o.PreallocBytes == 0 {
+		o.PreallocBytes = DefaultPreallocBytes
+	}
+	if o.MaxEntryBytes <= 0 {
+		o.MaxEntryBytes = DefaultMaxEntryBytes
+	}
+	return o
+}
+
+// Log appends transactions to the newest log file. It is owned by one goroutine.
+//
+// Entries gather in a buffer that is written and synced as one by Flush. The
+// first flush of a file makes it under a temporary name and renames it once it
+// is durable, so that a log never appears empty.
+//
+// The first error of the disk sticks: from then on everything returns it, and
+// nothing reaches the disk. After a failed sync the page cache cannot be
+// believed, so the process has to end and read its log again.
+type Log struct {
+	fs   vfs.FS
+	dir  string
+	o    LogOptions
+	err  error
+	last zk.Zxid // appended; 0 if anything may follow
+
+	file vfs.File // nil: the next flush makes one
+	name string   // of file, with its directory
+	pos  int64    // end of the last entry written
+	size int64    // length of the file, zeros included
+
+	// buf holds the entries that are not written yet. For a new file the header
+	// comes first. Invariant: len(buf) > 0 exactly if there is an entry in it,
+	// outside of Begin and End.
+	buf   []byte
+	first zk.Zxid // of the entries in buf
+	start int     // where in buf the entry of Begin starts
+	begun bool
+}
+
+// errLogClosed is what a log returns after Close.
+var errLogClosed = errors.New("storage: the log is closed")
+
+// newLog returns a log whose next entry has to follow last.
+func newLog(fsys vfs.FS, dir string, last zk.Zxid, o LogOptions) *Log {
+	return &Log{fs: fsys, dir: dir, last: last, o: o.withDefaults()}
+}
+
+// Begin starts an entry. The caller appends the payload to the slice that it
+// returns, leaving what is in it alone, and hands the result to End; nothing
+// else of the log may be called in between, except Begin, which starts anew.
+//
+// Begin may write and sync earlier entries, if many are waiting; an error of
+// that is returned by End.
+func (l *Log) Begin() []byte {
+	if len(l.buf) >= maxWriteBytes {
+		_ = l.Flush() // sticks
+	}
+	l.begun, l.start = true, len(l.buf)
+	b := l.buf
+	if l.file == nil && len(b) == 0 {
+		b = appendFileHeader(b, logMagic, 0)
+	}
+	return append(b, make([]byte, prefixBytes)...)
+}
+
+// End completes the entry: buf is what Begin returned with the payload behind
+// it, and belongs to the log again. The payload begins with a TxnHeader whose
+// zxid is the given one and follows the last entry's. Where it would make the
+// next write larger than a crash may tear, End writes and syncs what came before.
+//
+// An entry that is refused (ErrGap, a payload shorter than a TxnHeader or longer
+// than MaxEntryBytes, another zxid in it) is dropped; the log goes on without
+// it. Other errors stick.
+func (l *Log) End(zxid zk.Zxid, buf []byte) error {
+	if l.err != nil {
+		return l.err
+	}
+	if !l.begun {
+		return fmt.Errorf("storage: append %v: End without Begin", zxid)
+	}
+	l.begun = false
+	start := l.start
+	frame := start
+	if l.file == nil && start == 0 {
+		frame = headerBytes
+	}
+	if err := l.check(zxid, buf, frame); err != nil {
+		return err
+	}
+	payload := buf[frame+prefixBytes:]
+	binary.BigEndian.PutUint64(buf[frame:], uint64(sumAdler(adlerInit, payload)))
+	binary.BigEndian.PutUint32(buf[frame+8:], uint32(len(payload)))
+	buf = append(buf, entryEnd)
+	if start > 0 && len(buf) > maxWriteBytes {
+		// Too much for one write: what came before goes out by itself.
+		if err := l.write(buf[:start]); err != nil {
+			return err
+		}
+		buf = append(buf[:0], buf[start:]...)
+		start = 0
+	}
+	if start == 0 {
+		l.first = zxid
+	}
+	l.buf, l.last = buf, zxid
+	return nil
+}
+
+// check refuses an entry that could not be read back.
+func (l *Log) check(zxid zk.Zxid, buf []byte, frame int) error {
+	n := len(buf) - frame - prefixBytes
+	if n < txnHeadBytes || n > l.o.MaxEntryBytes {
+		return fmt.Errorf("storage: append %v: payload of %d bytes, want %d to %d",
+			zxid, n, txnHeadBytes, l.o.MaxEntryBytes)
+	}
+	if got := payloadZxid(buf[frame+prefixBytes:]); got != zxid {
+		return fmt.Errorf("storage: append %v: the payload says %v", zxid, got)
+	}
+	if zxid <= 0 || l.last != 0 && !follows(l.last, zxid) {
+		return fmt.Errorf("storage: append %v after %v: %w", zxid, l.last, ErrGap)
+	}
+	return nil
+}
+
+// Append is Begin, a copy of payload, and End.
+func (l *Log) Append(zxid zk.Zxid, payload []byte) error {
+	return l.End(zxid, append(l.Begin(), payload...))
+}
+
+// Flush writes the entries that are waiting and makes them durable: when it
+// returns nil, LastZxid is. Without such entries it does nothing. It ends the
+// file if that has reached MaxFileBytes.
+func (l *Log) Flush() error {
+	if l.err != nil {
+		return l.err
+	}
+	l.begun = false
+	if len(l.buf) == 0 {
+		return nil
+	}
+	if err := l.write(l.buf); err != nil {
+		return err
+	}
+	if cap(l.buf) > 2*maxWriteBytes {
+		l.buf = nil
+	}
+	l.buf = l.buf[:0]
+	if l.o.MaxFileBytes > 0 && l.pos > l.o.MaxFileBytes {
+		return l.endFile()
+	}
+	return nil
+}
+
+// write makes p durable at the end of the file, which it makes if there is none.
+func (l *Log) write(p []byte) error {
+	if err := l.writeFile(p); err != nil {
+		l.err = fmt.Errorf("storage: write to the log: %w", err)
+	}
+	return l.err
+}
+
+func (l *Log) writeFile(p []byte) error {
+	tmp := ""
+	if l.file == nil {
+		l.name = path.Join(l.dir, logPrefix+l.first.Hex())
+		if _, err := l.fs.Size(l.name); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is there already (%w)", l.name, errors.Join(fs.ErrExist, err))
+		}
+		tmp = path.Join(l.dir, tmpPrefix+logPrefix+l.first.Hex())
+		f, err := l.fs.Create(tmp)
+		if err != nil {
+			return err
+		}
+		l.file, l.pos, l.size = f, 0, headerBytes
+	}
+	if step := l.o.PreallocBytes; step > 0 && l.pos+int64(len(p))+growMargin >= l.size {
+		over := l.pos + int64(len(p)) + growMargin - l.size
+		l.size += (over/step + 1) * step
+		if err := l.file.Preallocate(l.size); err != nil {
+			return err
+		}
+	}
+	if _, err := l.file.Write(p); err != nil {
+		return err
+	}
+	l.pos += int64(len(p))
+	if !l.o.NoSync || tmp != "" {
+		if err := l.file.Sync(); err != nil {
+			return err
+		}
+	}
+	if tmp == "" {
+		return nil
+	}
+	if err := l.fs.Rename(tmp, l.name); err != nil {
+		return err
+	}
+	return l.fs.SyncDir(l.dir)
+}
+
+// Roll flushes and ends the file; the next entry starts another one.
+func (l *Log) Roll() error {
+	if err := l.Flush(); err != nil {
+		return err
+	}
+	return l.endFile()
+}
+
+// endFile cuts the zeros behind the last entry off and closes the file.
+func (l *Log) endFile() error {
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Truncate(l.pos)
+	err = errors.Join(err, l.file.Close())
+	l.file = nil
+	if err != nil {
+		l.err = fmt.Errorf("storage: end log %s: %w", l.name, err)
+	}
+	return l.err
+}
+
+// Close flushes, ends the file and releases it, also after an error, which it
+// returns. The log accepts nothing after it.
+func (l *Log) Close() error {
+	if l.err == errLogClosed {
+		return nil
+	}
+	err := l.Roll()
+	if l.file != nil {
+		err = errors.Join(err, l.file.Close())
+		l.file = nil
+	}
+	l.err = errLogClosed
+	return err
+}
+
+// Err returns the error that sticks, nil if the log works.
+func (l *Log) Err() error { return l.err }
+
+// LastZxid returns the zxid of the last entry that End or Append accepted,
+// durable or not; before the first, the one that NewLog was given.
+func (l *Log) LastZxid() zk.Zxid { return l.last }
+
+// FileBytes returns how long the present file is up to its last written entry;
+// 0 if none is open.
+func (l *Log) FileBytes() int64 {
+	if l.file == nil {
+		return 0
+	}
+	return l.pos
+}
+
+// BufferedBytes returns how much Flush would write.
+func (l *Log) BufferedBytes() int { return len(l.buf) }

@@ -1,0 +1,254 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Tail is the end of the last log file as a reader has found it. Dir.CutTail
+// makes it so on the disk.
+type Tail struct {
+	Name  string // of the file, with its directory; "" if there is no log
+	Bytes int64  // length up to the end of the last entry; 0 if the file has none
+	Size  int64  // length of the file
+	// Torn says that a crash interrupted the last write: behind Bytes there are
+	// not only zeros. No transaction in there was ever acknowledged.
+	Torn   bool
+	Reason string // why it is torn, for the operator
+}
+
+// LogReader reads the transactions of a log in the order of their zxids, over
+// all its files. It is owned by one goroutine.
+//
+// Where an entry is not valid it tells three things apart (docs/formats.md has
+// the reasoning): only zeros behind, which is the end of the file; a write that
+// a crash has torn, possible in the last file only, which is the end of the log
+// and is reported by Tail; and anything else, which is an *Error of ErrCorrupt.
+type LogReader struct {
+	fs       vfs.FS
+	dir      string
+	maxEntry int
+	files    []numbered // not read yet
+	after    zk.Zxid    // what comes up to here is skipped
+	last     zk.Zxid    // returned or skipped
+	recent   [1024]entrySum
+	dups     int
+	err      error
+	tail     Tail
+
+	file    vfs.File
+	name    string
+	size    int64
+	win     *window
+	advance int  // of the entry that Next has returned
+	entries bool // the present file has had one
+}
+
+// entrySum recognises an entry that is there twice.
+type entrySum struct {
+	zxid  zk.Zxid
+	adler uint32
+	bytes int
+}
+
+// openLog returns a reader of the transactions after a zxid. It starts in the
+// newest file that may hold the next one.
+func openLog(fsys vfs.FS, dir string, after zk.Zxid, maxEntry int) (*LogReader, error) {
+	logs, err := listLogs(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	start := 0
+	for i, l := range logs {
+		if l.zxid <= after+1 {
+			start = i
+		}
+	}
+	return &LogReader{
+		fs: fsys, dir: dir, maxEntry: maxEntry,
+		files: logs[start:], after: after, last: after, win: newWindow(nil),
+	}, nil
+}
+
+// Next returns the payload of the next transaction, valid until the next call;
+// at the end of the log, io.EOF. Its errors stick: *Error of ErrCorrupt or
+// ErrGap, or what the file system returns.
+//
+// Contiguity: every zxid follows the one before by one, or is the first of a
+// newer epoch; so does the first of all follow the zxid that the reader was
+// opened after, unless that is 0. An entry that is there again, byte for byte,
+// as Apache may write it, is skipped and counted by Duplicates.
+func (r *LogReader) Next() ([]byte, error) {
+	for r.err == nil {
+		var payload []byte
+		payload, r.err = r.step()
+		if payload != nil {
+			return payload, nil
+		}
+	}
+	return nil, r.err
+}
+
+// step moves by one entry or one file. It returns a payload if that is what
+// Next returns.
+func (r *LogReader) step() ([]byte, error) {
+	if r.file == nil {
+		return nil, r.openNext()
+	}
+	r.win.discard(r.advance)
+	r.advance = 0
+	payload, sum, ok, err := r.entry()
+	if err != nil {
+		return nil, fmt.Errorf("storage: read %s: %w", r.name, err)
+	}
+	if !ok {
+		return nil, r.endOfFile()
+	}
+	offset := r.win.off
+	zxid := payloadZxid(payload)
+	if !r.entries {
+		r.entries = true
+		if want := path.Join(r.dir, logPrefix+zxid.Hex()); want != r.name {
+			return nil, &Error{r.name, offset, fmt.Sprintf("the first entry is %v", zxid), ErrCorrupt}
+		}
+	}
+	r.advance = len(payload) + frameBytes
+	return r.accept(zxid, payload, sum, offset)
+}
+
+// accept decides whether a valid entry is skipped, returned or refused.
+func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int64) ([]byte, error) {
+	id := entrySum{zxid, sum, len(payload)}
+	seen := &r.recent[uint64(zxid)%uint64(len(r.recent))]
+	switch {
+	case zxid <= r.after:
+		*seen = id
+		return nil, nil
+	case zxid <= r.last:
+		if *seen != id {
+			return nil, &Error{r.name, offset,
+				fmt.Sprintf("%v comes after %v and is another transaction than before", zxid, r.last), ErrGap}
+		}
+		r.dups++
+		return nil, nil
+	case r.last != 0 && !follows(r.last, zxid):
+		return nil, &Error{r.name, offset, fmt.Sprintf("%v comes after %v", zxid, r.last), ErrGap}
+	}
+	*seen = id
+	r.last = zxid
+	return payload, nil
+}
+
+// entry returns the payload of the entry at the window, and false if there is
+// no valid one. err is the file system's.
+func (r *LogReader) entry() (payload []byte, sum uint32, ok bool, err error) {
+	b, err := r.win.fill(prefixBytes)
+	if err != nil {
+		return nil, 0, false, notEOF(err)
+	}
+	want, n := binary.BigEndian.Uint64(b), binary.BigEndian.Uint32(b[8:])
+	if n < txnHeadBytes || int64(n) > int64(r.maxEntry) ||
+		r.win.off+int64(n)+frameBytes > r.size {
+		return nil, 0, false, nil
+	}
+	b, err = r.win.fill(int(n) + frameBytes)
+	if err != nil {
+		return nil, 0, false, notEOF(err)
+	}
+	payload = b[prefixBytes : prefixBytes+n : prefixBytes+n]
+	sum = sumAdler(adlerInit, payload)
+	return payload, sum, uint64(sum) == want && b[prefixBytes+n] == entryEnd, nil
+}
+
+func notEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// openNext opens the next file and checks its header; io.EOF after the last.
+func (r *LogReader) openNext() error {
+	if len(r.files) == 0 {
+		return io.EOF
+	}
+	r.name = path.Join(r.dir, r.files[0].name)
+	f, err := r.fs.Open(r.name)
+	if err != nil {
+		return fmt.Errorf("storage: open log: %w", err)
+	}
+	r.files, r.file, r.entries = r.files[1:], f, false
+	r.size, err = f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("storage: open log %s: %w", r.name, err)
+	}
+	r.win.reset(f)
+	b, err := r.win.fill(headerBytes)
+	if err != nil && notEOF(err) != nil {
+		return fmt.Errorf("storage: read %s: %w", r.name, err)
+	}
+	// The dbid is 0; Apache does not look at it, and neither do we.
+	want := appendFileHeader(nil, logMagic, 0)[:8]
+	if len(b) >= headerBytes && string(b[:8]) == string(want) {
+		r.win.discard(headerBytes)
+		return nil
+	}
+	return r.endOfFile()
+}
+
+// endOfFile is called where no valid entry begins. It closes the file if that
+// is its end, and else returns what is wrong.
+func (r *LogReader) endOfFile() error {
+	b := breakage{file: r.file, at: r.win.off, size: r.size, maxEntry: r.maxEntry, last: len(r.files) == 0}
+	end, reason, err := b.judge()
+	if err != nil {
+		return fmt.Errorf("storage: read %s: %w", r.name, err)
+	}
+	if end == endDamaged {
+		return &Error{r.name, r.win.off, reason, ErrCorrupt}
+	}
+	if len(r.files) == 0 {
+		r.tail = Tail{Name: r.name, Bytes: r.win.off, Size: r.size, Torn: end == endTorn, Reason: reason}
+		if !r.entries {
+			r.tail.Bytes = 0
+		}
+	}
+	err = r.file.Close()
+	r.file = nil
+	if err != nil {
+		return fmt.Errorf("storage: close %s: %w", r.name, err)
+	}
+	return nil
+}
+
+// LastZxid returns the zxid of the last transaction that Next has returned;
+// before the first, the zxid that the reader was opened after.
+func (r *LogReader) LastZxid() zk.Zxid { return r.last }
+
+// Tail returns the end of the log once Next has returned io.EOF.
+func (r *LogReader) Tail() Tail { return r.tail }
+
+// Duplicates returns how many entries were there again.
+func (r *LogReader) Duplicates() int { return r.dups }
+
+// Close releases the file.
+func (r *LogReader) Close() error {
+	if r.err == nil {
+		r.err = errors.New("storage: the log reader is closed")
+	}
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}

@@ -1,0 +1,193 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+)
+
+// SnapshotReader reads the stream of a snapshot, which begins behind the file
+// header. It is owned by one goroutine.
+//
+// The caller decodes in place: Fill shows what is buffered, Discard consumes it.
+// A decoder of small records takes as many as it finds whole in Buffered,
+// discards them, and calls Fill for one byte more than was left over.
+//
+//	b := r.Buffered()
+//	for {
+//		n := decode(b)              // bytes of whole records
+//		r.Discard(n)
+//		b, err = r.Fill(len(b)-n+1) // io.EOF: no more, b is what is left
+//	}
+//
+// What it shows is not trusted before CheckSeal has returned nil: a flipped bit
+// comes through, and lengths have to be checked.
+type SnapshotReader struct {
+	name   string // with directory
+	file   vfs.File
+	win    *window
+	sum    uint32 // of what was consumed, up to summed
+	summed int    // index into win.buf
+	size   int64  // of the file
+}
+
+// openSnapshot opens a snapshot and checks what can be checked without reading
+// it: its end if it is plain, its magic and its header. A file that fails is an
+// *Error of ErrCorrupt.
+func openSnapshot(fsys vfs.FS, dir string, s Snapshot) (*SnapshotReader, error) {
+	r := &SnapshotReader{name: path.Join(dir, s.Name), sum: adlerInit}
+	f, err := fsys.Open(r.name)
+	if err != nil {
+		return nil, fmt.Errorf("storage: open snapshot: %w", err)
+	}
+	r.file = f
+	if err := r.open(s.Compression); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return r, nil
+}
+
+func (r *SnapshotReader) open(c Compression) error {
+	size, err := r.file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = r.file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return fmt.Errorf("storage: open snapshot %s: %w", r.name, err)
+	}
+	r.size = size
+	if size < 10 {
+		return r.corrupt(0, fmt.Sprintf("a snapshot cannot have %d bytes", size))
+	}
+	var src io.Reader = r.file
+	switch c {
+	case Plain:
+		end := make([]byte, len(sealEnd))
+		if _, err := r.file.ReadAt(end, size-int64(len(end))); err != nil && err != io.EOF {
+			return fmt.Errorf("storage: read snapshot %s: %w", r.name, err)
+		}
+		if string(end) != sealEnd {
+			return r.corrupt(size-int64(len(end)), "it does not end with a seal")
+		}
+	case Gzip:
+		src, err = gzip.NewReader(r.file)
+	case Snappy:
+		src, err = newSnappyReader(r.file)
+	}
+	if err != nil {
+		return r.readError(0, err)
+	}
+	r.win = newWindow(src)
+	b, err := r.win.fill(headerBytes)
+	if err != nil {
+		return r.readError(0, err)
+	}
+	if want := appendFileHeader(nil, snapshotMagic, -1)[:8]; string(b[:8]) != string(want) {
+		return r.corrupt(0, "this is not the header of a snapshot of version 2")
+	}
+	r.Discard(headerBytes)
+	return nil
+}
+
+// Fill returns what is buffered, at least n bytes, valid until the next call. If
+// the stream ends before, it returns what is left and io.EOF. Other errors are
+// the file system's, or *Error of ErrCorrupt for a compressed file.
+func (r *SnapshotReader) Fill(n int) ([]byte, error) {
+	if r.win.w-r.win.r >= n {
+		return r.win.buf[r.win.r:r.win.w], nil
+	}
+	r.addSum()
+	b, err := r.win.fill(n)
+	r.summed = r.win.r
+	if err != nil && err != io.EOF {
+		return b, r.readError(r.win.off+int64(len(b)), err)
+	}
+	return b, err
+}
+
+// Buffered returns what can be had without reading, valid until the next Fill.
+func (r *SnapshotReader) Buffered() []byte { return r.win.buf[r.win.r:r.win.w] }
+
+// Discard consumes n bytes of what is buffered.
+func (r *SnapshotReader) Discard(n int) { r.win.discard(n) }
+
+// Offset returns how much of the stream is consumed, the file header included.
+func (r *SnapshotReader) Offset() int64 { return r.win.off }
+
+// SizeBytes returns the length of the file, compressed as it is.
+func (r *SnapshotReader) SizeBytes() int64 { return r.size }
+
+// addSum puts what was consumed since the last call into the checksum. It is
+// called once a buffer, which is much cheaper than once a record.
+func (r *SnapshotReader) addSum() {
+	r.sum = sumAdler(r.sum, r.win.buf[r.summed:r.win.r])
+	r.summed = r.win.r
+}
+
+// CheckSeal consumes a seal and compares its checksum with that of everything
+// consumed before it. It returns io.EOF if the stream ends here, which means
+// that the optional part that would end with the seal is absent, and an *Error
+// of ErrCorrupt if the seal is wrong.
+func (r *SnapshotReader) CheckSeal() error {
+	offset := r.win.off
+	b, err := r.Fill(sealBytes)
+	if err == io.EOF && len(b) > 0 {
+		return r.corrupt(offset, "the snapshot ends within a seal")
+	}
+	if err != nil {
+		return err
+	}
+	r.addSum()
+	if got := binary.BigEndian.Uint64(b); got != uint64(r.sum) {
+		return r.corrupt(offset, fmt.Sprintf("the checksum is %#x, should be %#x", r.sum, got))
+	}
+	if string(b[8:sealBytes]) != sealEnd {
+		return r.corrupt(offset+8, "a seal does not end with \"/\"")
+	}
+	r.Discard(sealBytes)
+	return nil
+}
+
+// CheckEnd returns nil if the stream ends here, whole: for a gzip file that
+// includes its checksum. More data is an *Error of ErrCorrupt.
+func (r *SnapshotReader) CheckEnd() error {
+	b, err := r.Fill(1)
+	if err == io.EOF {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.corrupt(r.win.off, fmt.Sprintf("%d bytes or more behind the end", len(b)))
+}
+
+// Corrupt returns the error for a record that the caller cannot decode, at the
+// present offset.
+func (r *SnapshotReader) Corrupt(reason string) error { return r.corrupt(r.win.off, reason) }
+
+func (r *SnapshotReader) corrupt(offset int64, reason string) error {
+	return &Error{r.name, offset, reason, ErrCorrupt}
+}
+
+// readError tells what a decompressor finds wrong from what the disk does.
+func (r *SnapshotReader) readError(offset int64, err error) error {
+	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
+		return r.corrupt(offset, err.Error())
+	}
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, errSnappy, gzip.ErrChecksum, gzip.ErrHeader} {
+		if errors.Is(err, e) {
+			return r.corrupt(offset, err.Error())
+		}
+	}
+	return fmt.Errorf("storage: read snapshot %s: %w", r.name, err)
+}
+
+// Close releases the file.
+func (r *SnapshotReader) Close() error { return r.file.Close() }

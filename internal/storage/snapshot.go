@@ -1,0 +1,237 @@
+package storage
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Compression is how a snapshot file is compressed.
+type Compression int
+
+// The compressions, and their values of snapshot.compression.method.
+const (
+	Plain  Compression = iota // ""
+	Gzip                      // gz
+	Snappy                    // snappy
+)
+
+// ParseCompression reads a value of snapshot.compression.method.
+func ParseCompression(s string) (Compression, error) {
+	for _, c := range []Compression{Plain, Gzip, Snappy} {
+		if s == strings.TrimPrefix(c.suffix(), ".") {
+			return c, nil
+		}
+	}
+	return Plain, fmt.Errorf("storage: compression method %q, want gz, snappy or nothing", s)
+}
+
+// suffix is what the file name ends in.
+func (c Compression) suffix() string {
+	switch c {
+	case Gzip:
+		return ".gz"
+	case Snappy:
+		return ".snappy"
+	}
+	return ""
+}
+
+// Snapshot is a snapshot file in the directory.
+type Snapshot struct {
+	Name        string  // without directory
+	Zxid        zk.Zxid // everything up to it is in the snapshot
+	Compression Compression
+}
+
+// parseSnapshotName reads snapshot.<hex>[.gz|.snappy].
+func parseSnapshotName(name string) (s Snapshot, ok bool) {
+	s.Name = name
+	hex, ok := strings.CutPrefix(name, snapshotPrefix)
+	if !ok {
+		return s, false
+	}
+	for _, c := range []Compression{Gzip, Snappy} {
+		if rest, ok := strings.CutSuffix(hex, c.suffix()); ok {
+			hex, s.Compression = rest, c
+			break
+		}
+	}
+	s.Zxid, ok = parseHex(hex)
+	return s, ok
+}
+
+// listSnapshots returns the snapshot files of a directory, newest first.
+func listSnapshots(fsys vfs.FS, dir string) ([]Snapshot, error) {
+	names, err := fsys.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("storage: list %s: %w", dir, err)
+	}
+	var snaps []Snapshot
+	for _, name := range names {
+		if s, ok := parseSnapshotName(name); ok {
+			snaps = append(snaps, s)
+		}
+	}
+	slices.SortStableFunc(snaps, func(a, b Snapshot) int { return cmp.Compare(b.Zxid, a.Zxid) })
+	return snaps, nil
+}
+
+// sealBytes is the length of a seal: checksum 8, string "/" 5. It is also how a
+// valid plain file ends.
+const sealBytes = 13
+
+// sealEnd is the string "/", which ends a seal and with it a plain snapshot.
+const sealEnd = "\x00\x00\x00\x01/"
+
+// SnapshotWriter writes one snapshot. It is owned by one goroutine. The stream
+// is a header, which it writes by itself, then what the caller writes with a
+// Seal behind each part:
+//
+//	sessions, ACLs, nodes and the terminating string "/"; Seal
+//	digest block; Seal
+//	last zxid block; Seal
+//
+// Commit makes the snapshot visible, durably; Abort makes it vanish. The first
+// error sticks.
+type SnapshotWriter struct {
+	fs        vfs.FS
+	dir, name string
+	tmp       string // with directory
+	file      vfs.File
+	out       *bufio.Writer // to the file
+	packed    io.Writer     // into out, compressing
+	sum       uint32
+	bytes     int64
+	err       error
+}
+
+// snapshotBufferBytes is how much of a snapshot is written at once.
+const snapshotBufferBytes = 1 << 20
+
+// createSnapshot makes a temporary file and writes the header into it.
+func createSnapshot(fsys vfs.FS, dir string, zxid zk.Zxid, c Compression) (*SnapshotWriter, error) {
+	w := &SnapshotWriter{fs: fsys, dir: dir, sum: adlerInit}
+	w.name = snapshotPrefix + zxid.Hex() + c.suffix()
+	w.tmp = path.Join(dir, tmpPrefix+w.name)
+	f, err := fsys.Create(w.tmp)
+	if err != nil {
+		return nil, fmt.Errorf("storage: create snapshot: %w", err)
+	}
+	w.file = f
+	w.out = bufio.NewWriterSize(f, snapshotBufferBytes)
+	switch c {
+	case Plain:
+		w.packed = w.out
+	case Gzip:
+		w.packed, err = gzip.NewWriterLevel(w.out, gzip.BestSpeed)
+	case Snappy:
+		w.packed = newSnappyWriter(w.out)
+	}
+	if err == nil {
+		_, err = w.Write(appendFileHeader(nil, snapshotMagic, -1))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("storage: write snapshot %s: %w", w.tmp, err), w.Abort())
+	}
+	return w, nil
+}
+
+// Write appends to the stream. Large pieces are cheapest.
+func (w *SnapshotWriter) Write(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.sum = sumAdler(w.sum, p)
+	w.bytes += int64(len(p))
+	n, err := w.packed.Write(p)
+	if err != nil {
+		w.err = fmt.Errorf("storage: write snapshot %s: %w", w.tmp, err)
+	}
+	return n, w.err
+}
+
+// Seal writes the checksum of everything before it, and the string "/". The seal
+// is itself covered by the next one.
+func (w *SnapshotWriter) Seal() error {
+	b := binary.BigEndian.AppendUint64(nil, uint64(w.sum))
+	_, err := w.Write(append(b, sealEnd...))
+	return err
+}
+
+// Bytes returns the length of the stream so far, before compression.
+func (w *SnapshotWriter) Bytes() int64 { return w.bytes }
+
+// Commit syncs the file, gives it its name, in place of one that had it, and
+// makes the name durable. After an error the snapshot may or may not be there,
+// but is whole if it is; the temporary file is removed if it can be.
+func (w *SnapshotWriter) Commit() error {
+	if w.err == nil {
+		if err := w.finish(); err != nil {
+			w.err = fmt.Errorf("storage: finish snapshot %s: %w", w.name, err)
+		}
+	}
+	if w.err != nil {
+		return errors.Join(w.err, w.Abort())
+	}
+	w.err = errSnapshotDone
+	return nil
+}
+
+var errSnapshotDone = errors.New("storage: the snapshot is finished")
+
+func (w *SnapshotWriter) finish() error {
+	if c, ok := w.packed.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	if err := w.out.Flush(); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		return err
+	}
+	f := w.file
+	w.file = nil
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := w.fs.Rename(w.tmp, path.Join(w.dir, w.name)); err != nil {
+		return err
+	}
+	w.tmp = ""
+	return w.fs.SyncDir(w.dir)
+}
+
+// Abort removes the temporary file. After Commit it does nothing, so it may be
+// deferred.
+func (w *SnapshotWriter) Abort() error {
+	var err error
+	if w.file != nil {
+		err = w.file.Close()
+		w.file = nil
+	}
+	if w.tmp != "" {
+		err = errors.Join(err, w.fs.Remove(w.tmp))
+		w.tmp = ""
+	}
+	if w.err == nil {
+		w.err = errSnapshotDone
+	}
+	if err != nil {
+		return fmt.Errorf("storage: abort snapshot %s: %w", w.name, err)
+	}
+	return nil
+}

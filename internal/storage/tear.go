@@ -1,0 +1,229 @@
+package storage
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+)
+
+// logEnd is what a place without a valid entry means.
+type logEnd int
+
+const (
+	endClean   logEnd = iota // zeros or nothing: the file ends here
+	endTorn                  // a crash has interrupted the last write
+	endDamaged               // no crash explains it
+)
+
+// breakage is a place in a log file where no valid entry (or header) begins.
+//
+// A write that a crash interrupts leaves each of its sectors new or as it was,
+// which in a log is zero, or ends the file early: a hole is the mark of a torn
+// write. Damage by a flipped bit leaves no hole. Since a payload may hold zeros
+// of its own, a hole alone proves nothing: if one bit makes the entry valid, it
+// is damage whatever else there is. And since at most maxWriteBytes are ever
+// unsynced, a torn write leaves nothing far behind the first hole.
+type breakage struct {
+	file     io.ReaderAt
+	at       int64
+	size     int64 // of the file
+	maxEntry int
+	last     bool // it is the last file of the log
+}
+
+// judge returns what the breakage means and, unless it is a clean end, why.
+func (b breakage) judge() (end logEnd, reason string, err error) {
+	tail, lastByte, ones, err := b.scan()
+	switch {
+	case err != nil:
+		return 0, "", err
+	case b.at == 0:
+		return b.judgeHeader(tail, lastByte)
+	case lastByte < 0:
+		return endClean, "", nil
+	case !b.last:
+		return endDamaged, "no valid entry begins here, the log goes on in the next file", nil
+	case lastByte-b.at >= b.window():
+		return endDamaged, fmt.Sprintf("no valid entry begins here, but there is data up to byte %d, "+
+			"more than one write can have left unfinished", lastByte), nil
+	case ones == 1:
+		return endTorn, fmt.Sprintf("a single bit is set in the zeros behind the last entry, at byte %d", lastByte), nil
+	}
+	if offset, what := b.flippedBit(tail); what != "" {
+		return endDamaged, fmt.Sprintf("the entry is valid but for one flipped bit in its %s, at byte %d",
+			what, b.at+offset), nil
+	}
+	if offset := b.hole(tail); offset >= 0 {
+		return endTorn, fmt.Sprintf("the last write is incomplete from byte %d on", b.at+offset), nil
+	}
+	return endDamaged, "the entry is complete but its checksum, length or end is wrong", nil
+}
+
+// judgeHeader is judge for a file whose first bytes are not a log's header.
+// Apache writes the header before it syncs anything, so a crash may leave the
+// last file empty, cut within the header, or zero where the header should be.
+func (b breakage) judgeHeader(tail []byte, lastByte int64) (logEnd, string, error) {
+	header := appendFileHeader(nil, logMagic, 0)
+	switch {
+	case lastByte < 0 && b.last:
+		return endTorn, "the file has no content", nil
+	case lastByte < 0:
+		return endDamaged, "the file has no content, the log goes on in the next file", nil
+	case b.last && b.size < headerBytes && string(tail) == string(header[:len(tail)]):
+		return endTorn, "the file ends within its header", nil
+	case b.last && lastByte < b.window() && allZero(tail[:min(len(tail), vfs.SectorBytes)]):
+		return endTorn, "the first sector of the file was never written", nil
+	}
+	return endDamaged, "this is not the header of a transaction log of version 2", nil
+}
+
+// window is how many bytes from the first invalid entry on one write may cover.
+func (b breakage) window() int64 { return max(maxWriteBytes, int64(b.maxEntry)+frameBytes) }
+
+// scan reads the file from the breakage on. It returns the part that one write
+// may cover, the offset of the last byte that is not zero (-1 if there is none),
+// and how many bits are set, counted up to some number above 1.
+func (b breakage) scan() (tail []byte, lastByte int64, ones int, err error) {
+	lastByte = -1
+	tail = make([]byte, 0, min(b.window(), b.size-b.at))
+	chunk := make([]byte, windowBytes)
+	for off := b.at; off < b.size; {
+		n, err := b.file.ReadAt(chunk[:min(int64(len(chunk)), b.size-off)], off)
+		if n == 0 {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, 0, 0, err
+		}
+		part := chunk[:n]
+		tail = append(tail, part[:min(n, cap(tail)-len(tail))]...)
+		if !allZero(part) {
+			for i, x := range part {
+				if x != 0 {
+					lastByte = off + int64(i)
+					ones += bits.OnesCount8(x)
+				}
+			}
+		}
+		off += int64(n)
+	}
+	return tail, lastByte, ones, nil
+}
+
+func allZero(p []byte) bool {
+	for len(p) >= 8 {
+		if binary.LittleEndian.Uint64(p) != 0 {
+			return false
+		}
+		p = p[8:]
+	}
+	for _, x := range p {
+		if x != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// flippedBit looks for one bit that makes the entry at the front of tail valid.
+// It returns the offset of its byte and what the byte belongs to, "" if there is
+// no such bit.
+func (b breakage) flippedBit(tail []byte) (offset int64, what string) {
+	if len(tail) < prefixBytes {
+		return 0, ""
+	}
+	want, n := binary.BigEndian.Uint64(tail), binary.BigEndian.Uint32(tail[8:])
+	for i := range 32 {
+		m := n ^ 1<<i
+		if p, ok := b.framed(tail, m); ok && tail[prefixBytes+m] == entryEnd &&
+			uint64(sumAdler(adlerInit, p)) == want {
+			return 11 - int64(i/8), "length"
+		}
+	}
+	p, ok := b.framed(tail, n)
+	if !ok {
+		return 0, ""
+	}
+	sum := sumAdler(adlerInit, p)
+	end := tail[prefixBytes+n]
+	if uint64(sum) == want {
+		return int64(prefixBytes + n), oneBit("end byte", uint64(end^entryEnd))
+	}
+	if end != entryEnd {
+		return 0, ""
+	}
+	if diff := uint64(sum) ^ want; bits.OnesCount64(diff) == 1 {
+		return 7 - int64(bits.TrailingZeros64(diff)/8), "checksum"
+	}
+	if i := flippedByte(p, sum, want); i >= 0 {
+		return int64(prefixBytes + i), "payload"
+	}
+	return 0, ""
+}
+
+func oneBit(what string, diff uint64) string {
+	if bits.OnesCount64(diff) == 1 {
+		return what
+	}
+	return ""
+}
+
+// framed returns the payload of n bytes in tail, if there can be one.
+func (b breakage) framed(tail []byte, n uint32) ([]byte, bool) {
+	if n < txnHeadBytes || int64(n) > int64(b.maxEntry) || int64(n)+frameBytes > int64(len(tail)) {
+		return nil, false
+	}
+	return tail[prefixBytes : prefixBytes+n], true
+}
+
+// flippedByte returns the index of a byte of p, whose Adler-32 is sum, one bit of
+// which changes the sum to want; -1 if there is none. To change byte i by d adds
+// d to the first half of the sum and d·(len(p)-i) to the second.
+func flippedByte(p []byte, sum uint32, want uint64) int {
+	if want > 0xffffffff {
+		return -1
+	}
+	mod := func(v int64) int64 { return (v%adlerMod + adlerMod) % adlerMod }
+	d1 := mod(int64(want&0xffff) - int64(sum&0xffff))
+	d2 := mod(int64(want>>16) - int64(sum>>16))
+	for i, x := range p {
+		for bit := range 8 {
+			d := int64(1) << bit
+			if x&(1<<bit) != 0 {
+				d = -d
+			}
+			if mod(d) == d1 && mod(d*int64(len(p)-i)) == d2 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// hole returns the offset in tail of a sector, or part of one, that the entry at
+// its front ought to fill and that is zero or beyond the end of the file; -1 if
+// there is none.
+func (b breakage) hole(tail []byte) int64 {
+	end := int64(prefixBytes)
+	if len(tail) >= prefixBytes {
+		n := binary.BigEndian.Uint32(tail[8:])
+		if n >= txnHeadBytes && int64(n) <= int64(b.maxEntry) {
+			end = int64(n) + frameBytes
+		}
+	}
+	for off := int64(0); off < end; {
+		next := off + vfs.SectorBytes - (b.at+off)%vfs.SectorBytes
+		if next > int64(len(tail)) && end > int64(len(tail)) {
+			return off
+		}
+		// The first four bytes of an entry are always zero.
+		if part := tail[off:min(next, int64(len(tail)))]; next > 4 && allZero(part) {
+			return off
+		}
+		off = next
+	}
+	return -1
+}

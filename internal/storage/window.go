@@ -1,0 +1,53 @@
+package storage
+
+import "io"
+
+// windowBytes is how much a window reads at once.
+const windowBytes = 256 << 10
+
+// window reads a stream through a buffer that the caller sees. It allocates no
+// more than twice what it has read.
+type window struct {
+	src  io.Reader
+	buf  []byte
+	r, w int   // buf[r:w] is read and not consumed
+	off  int64 // of buf[r] in the stream
+	err  error // of src, for good
+}
+
+func newWindow(src io.Reader) *window {
+	return &window{src: src, buf: make([]byte, windowBytes)}
+}
+
+// reset starts again at a new stream.
+func (w *window) reset(src io.Reader) { *w = window{src: src, buf: w.buf} }
+
+// fill returns what is buffered, at least n bytes. If the stream ends before, it
+// returns what is left, and io.EOF or the stream's error. The result is valid
+// until the next call.
+func (w *window) fill(n int) ([]byte, error) {
+	for w.w-w.r < n {
+		if w.err != nil {
+			return w.buf[w.r:w.w], w.err
+		}
+		if w.r > 0 && (w.w == len(w.buf) || len(w.buf)-w.r < n) {
+			w.w = copy(w.buf, w.buf[w.r:w.w])
+			w.r = 0
+		}
+		if w.w == len(w.buf) {
+			grown := make([]byte, 2*len(w.buf))
+			copy(grown, w.buf[:w.w])
+			w.buf = grown
+		}
+		var k int
+		k, w.err = w.src.Read(w.buf[w.w:])
+		w.w += k
+	}
+	return w.buf[w.r:w.w], nil
+}
+
+// discard consumes n bytes, which are buffered.
+func (w *window) discard(n int) {
+	w.r += n
+	w.off += int64(n)
+}
