@@ -15,10 +15,11 @@ import (
 	"unsafe"
 )
 
-// Errors of a Decoder. Both mean that the input is not a record.
+// Errors of a Decoder. All mean that the input is not a record.
 var (
 	ErrShort  = errors.New("jute: input ends within a field")
 	ErrLength = errors.New("jute: length is negative or larger than the input")
+	ErrNull   = errors.New("jute: string is null")
 )
 
 // AppendBool appends one byte, 0 or 1.
@@ -75,7 +76,7 @@ type Decoder struct {
 // NewDecoder reads from b.
 func NewDecoder(b []byte) Decoder { return Decoder{rest: b} }
 
-// Err returns the first error, ErrShort or ErrLength.
+// Err returns the first error.
 func (d *Decoder) Err() error { return d.err }
 
 // Rest returns the input that is not read yet; nil after an error.
@@ -153,6 +154,16 @@ func (d *Decoder) String() string {
 		return ""
 	}
 	return unsafe.String(&b[0], len(b))
+}
+
+// Path reads a string that must not be null, as the path of most requests; null
+// is ErrNull.
+func (d *Decoder) Path() string {
+	if len(d.rest) >= 4 && int32(binary.BigEndian.Uint32(d.rest)) == -1 {
+		d.Fail(ErrNull)
+		return ""
+	}
+	return d.String()
 }
 
 // Count reads the length of a vector whose elements take at least minBytes

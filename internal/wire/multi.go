@@ -80,9 +80,9 @@ func (m *MultiOp) decode(d *jute.Decoder, op OpCode) {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
 		m.CreateRequest.Decode(d, op)
 	case OpSetData:
-		m.Path, m.Data, m.Version = d.String(), d.Buffer(), d.Int()
+		m.Path, m.Data, m.Version = d.Path(), d.Buffer(), d.Int()
 	case OpDelete, OpCheck:
-		m.Path, m.Version = d.String(), d.Int()
+		m.Path, m.Version = d.Path(), d.Int()
 	case OpGetData, OpGetChildren:
 		m.Path = d.String()
 		d.Bool() // the watch flag has no effect here

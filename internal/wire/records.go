@@ -77,7 +77,7 @@ type CreateRequest struct {
 
 // Decode reads the record as op has it: createTTL carries the TTL.
 func (r *CreateRequest) Decode(d *jute.Decoder, op OpCode) {
-	r.Path = d.String()
+	r.Path = d.Path()
 	r.Data = d.Buffer()
 	r.ACL = DecodeACL(d)
 	r.Flags = zk.CreateMode(d.Int())
@@ -108,7 +108,7 @@ type PathVersion struct {
 
 // Decode reads the record.
 func (r *PathVersion) Decode(d *jute.Decoder) {
-	r.Path = d.String()
+	r.Path = d.Path()
 	r.Version = d.Int()
 }
 
@@ -125,7 +125,7 @@ type PathWatch struct {
 
 // Decode reads the record.
 func (r *PathWatch) Decode(d *jute.Decoder) {
-	r.Path = d.String()
+	r.Path = d.Path()
 	r.Watch = d.Bool()
 }
 

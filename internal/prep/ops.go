@@ -1,0 +1,379 @@
+package prep
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// parentOf names the parent as the projection knows it: the root is "/".
+func parentOf(path string) string {
+	if parent := znode.Parent(path); parent != "" {
+		return parent
+	}
+	return "/"
+}
+
+// splittable reports whether path has a parent at all.
+func splittable(path string) bool {
+	return strings.IndexByte(path, '/') >= 0 && strings.IndexByte(path, 0) < 0
+}
+
+// create prepares all kinds of create. The order of the checks is Apache's, for
+// the first that fails is the one that the client hears of.
+func (p *Preparer) create(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+	if code := p.checkFlags(req, m); code != zk.OK {
+		return code
+	}
+	if !splittable(m.Path) {
+		return zk.ErrBadArguments
+	}
+	acl, code := p.fixUp(m.ACL, req.IDs)
+	if code != zk.OK {
+		return code
+	}
+	parentPath := parentOf(m.Path)
+	parent, ok := p.get(parentPath)
+	if !ok {
+		return zk.ErrNoNode
+	}
+	if !p.allowed(req, parent.acl, zk.PermCreate) {
+		return zk.ErrNoAuth
+	}
+	path := strings.Clone(m.Path)
+	if m.Flags.IsSequential() {
+		path = m.Path + sequence(parent.mode.Cversion)
+	}
+	if znode.ValidatePath(path) != nil {
+		return zk.ErrBadArguments
+	}
+	if _, exists := p.get(path); exists {
+		return zk.ErrNodeExists
+	}
+	if p.tree.IsEphemeral(parent.mode.Owner) {
+		return zk.ErrNoChildrenForEphemerals
+	}
+	if code := p.checkQuota(path, int64(len(m.Data)), 1); code != zk.OK {
+		return code
+	}
+	*op = txn.Op{
+		Type: m.Type, Path: path, Data: m.Data, ACL: acl, ParentCversion: parent.mode.Cversion + 1,
+		Ephemeral: m.Flags.IsEphemeral() && m.Type != wire.OpCreateContainer, TTL: m.TTL,
+	}
+	p.projectCreate(req, h, op, parentPath, parent)
+	return zk.OK
+}
+
+// checkFlags checks what a create asks for, and that its session may.
+func (p *Preparer) checkFlags(req *Request, m *wire.MultiOp) zk.Code {
+	switch {
+	case !m.Flags.Valid():
+		return zk.ErrBadArguments
+	case m.Type == wire.OpCreateTTL && !p.cfg.ExtendedTypes:
+		return zk.ErrUnimplemented
+	case m.Flags.IsTTL() && !p.cfg.ExtendedTypes:
+		return zk.ErrUnimplemented
+	case m.Flags.IsTTL() != (m.Type == wire.OpCreateTTL):
+		// Apache lets a createTTL without a TTL flag pass, and dies of it.
+		return zk.ErrBadArguments
+	case m.Flags.IsTTL() && (m.TTL <= 0 || m.TTL > znode.MaxTTL):
+		return zk.ErrBadArguments
+	}
+	return p.checkSession(req)
+}
+
+// fixUp returns the ACL to store. It shares nothing with the request.
+func (p *Preparer) fixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
+	if len(acl) == 1 && acl[0].Perms == zk.PermAll && acl[0].ID == zk.AnyoneUnsafe {
+		return openACL, zk.OK
+	}
+	fixed, code := p.auth.FixUp(acl, ids)
+	if code != zk.OK {
+		return nil, code
+	}
+	fixed = slices.Clone(fixed)
+	for i, a := range fixed {
+		fixed[i].ID = zk.ID{Scheme: strings.Clone(a.ID.Scheme), ID: strings.Clone(a.ID.ID)}
+	}
+	return fixed, zk.OK
+}
+
+// openACL is shared by all who ask for it; nobody changes it.
+var openACL = zk.OpenACLUnsafe()
+
+// sequence is the suffix of a sequential name: the count of creates in ten
+// digits. Past 2^31 the counter is negative and stays so; the sign takes the
+// place of a digit, as in Apache.
+func sequence(cversion int32) string {
+	digits := strconv.FormatInt(int64(cversion), 10)
+	if len(digits) >= 10 {
+		return digits
+	}
+	pad := "0000000000"[:10-len(digits)]
+	if cversion < 0 {
+		return "-" + pad + digits[1:]
+	}
+	return pad + digits
+}
+
+// projectCreate records the parent and the new znode as they will be.
+func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, parentPath string, parent change) {
+	changed := parent
+	changed.kids++
+	if op.ParentCversion > parent.mode.Cversion { // as the tree will, see znode
+		changed.mode.Cversion, changed.mode.Pzxid = op.ParentCversion, h.Zxid
+	}
+	p.put(h, parentPath, &parent, changed)
+	owner := zk.SessionID(0)
+	if op.Ephemeral {
+		owner = req.Session
+	}
+	ttl := int64(0)
+	if op.Type == wire.OpCreateTTL {
+		ttl = op.TTL
+	}
+	p.put(h, op.Path, nil, change{
+		mode: znode.Mode{
+			Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time,
+			Owner: p.tree.OwnerOf(owner, op.Type == wire.OpCreateContainer, ttl),
+		},
+		sum: p.sum(op.Path, op.Data), dataLen: len(op.Data), acl: op.ACL,
+	})
+}
+
+// sum is znode.Sum where a digest is kept.
+func (p *Preparer) sum(path string, data []byte) uint32 {
+	if !p.cfg.DigestEnabled {
+		return 0
+	}
+	return znode.Sum(path, data)
+}
+
+func (p *Preparer) delete(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+	if code := p.checkSession(req); code != zk.OK {
+		return code
+	}
+	if !splittable(m.Path) || znode.IsSystem(m.Path) {
+		return zk.ErrBadArguments
+	}
+	parent, ok := p.get(parentOf(m.Path))
+	if !ok {
+		return zk.ErrNoNode
+	}
+	if !p.allowed(req, parent.acl, zk.PermDelete) {
+		return zk.ErrNoAuth
+	}
+	return p.deleteLeaf(h, m.Path, m.Version, op)
+}
+
+// deleteLeaf prepares the deletion of a znode that must exist, have the version
+// and no children.
+func (p *Preparer) deleteLeaf(h *txn.Header, path string, version int32, op *txn.Op) zk.Code {
+	c, ok := p.get(path)
+	switch {
+	case !ok:
+		return zk.ErrNoNode
+	case version != -1 && version != c.mode.Version:
+		return zk.ErrBadVersion
+	case c.kids > 0:
+		return zk.ErrNotEmpty
+	}
+	path = strings.Clone(path)
+	*op = txn.Op{Type: wire.OpDelete, Path: path}
+	p.removeChange(h, path, c)
+	return zk.OK
+}
+
+// deleteContainer is what the sweep of containers and TTL znodes asks for. The
+// path comes as a string record, or bare from an old server. A client that sends
+// it, which no library does, needs the right to delete.
+func (p *Preparer) deleteContainer(req *Request, tx *txn.Txn) zk.Code {
+	path := string(req.Body)
+	if d := jute.NewDecoder(req.Body); len(req.Body) >= 4 && req.Body[0] != '/' {
+		path = d.String()
+	}
+	if !splittable(path) || znode.IsSystem(path) {
+		return zk.ErrBadArguments
+	}
+	c, ok := p.get(path)
+	switch {
+	case !ok:
+		return zk.ErrNoNode
+	case c.kids > 0:
+		return zk.ErrNotEmpty
+	case p.tree.IsEphemeral(c.mode.Owner):
+		return zk.ErrBadVersion
+	}
+	parent, ok := p.get(parentOf(path))
+	if !ok {
+		return zk.ErrNoNode
+	}
+	if !req.internal() && !p.allowed(req, parent.acl, zk.PermDelete) {
+		return zk.ErrNoAuth
+	}
+	code := p.deleteLeaf(&tx.Header, path, -1, &tx.Op)
+	tx.Op.Type = wire.OpDeleteContainer
+	return code
+}
+
+func (p *Preparer) setData(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+	if code := p.checkSession(req); code != zk.OK {
+		return code
+	}
+	if znode.ValidatePath(m.Path) != nil {
+		return zk.ErrBadArguments
+	}
+	c, ok := p.get(m.Path)
+	switch {
+	case !ok:
+		return zk.ErrNoNode
+	case !p.allowed(req, c.acl, zk.PermWrite):
+		return zk.ErrNoAuth
+	}
+	if code := p.checkQuota(m.Path, int64(len(m.Data)-c.dataLen), 0); code != zk.OK {
+		return code
+	}
+	if m.Version != -1 && m.Version != c.mode.Version {
+		return zk.ErrBadVersion
+	}
+	path := strings.Clone(m.Path)
+	*op = txn.Op{Type: wire.OpSetData, Path: path, Data: m.Data, Version: c.mode.Version + 1}
+	changed := c
+	changed.mode.Version, changed.mode.Mzxid, changed.mode.Mtime = op.Version, h.Zxid, h.Time
+	changed.sum, changed.dataLen = p.sum(path, m.Data), len(m.Data)
+	p.put(h, path, &c, changed)
+	return zk.OK
+}
+
+func (p *Preparer) setACL(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+	if code := p.checkSession(req); code != zk.OK {
+		return code
+	}
+	if znode.ValidatePath(m.Path) != nil {
+		return zk.ErrBadArguments
+	}
+	acl, code := p.fixUp(m.ACL, req.IDs)
+	if code != zk.OK {
+		return code
+	}
+	c, ok := p.get(m.Path)
+	switch {
+	case !ok:
+		return zk.ErrNoNode
+	case !p.allowed(req, c.acl, zk.PermAdmin):
+		return zk.ErrNoAuth
+	case m.Version != -1 && m.Version != c.mode.Aversion:
+		return zk.ErrBadVersion
+	}
+	path := strings.Clone(m.Path)
+	*op = txn.Op{Type: wire.OpSetACL, Path: path, ACL: acl, Version: c.mode.Aversion + 1}
+	changed := c
+	changed.mode.Aversion, changed.acl = op.Version, acl
+	p.put(h, path, &c, changed)
+	return zk.OK
+}
+
+func (p *Preparer) check(req *Request, m *wire.MultiOp, op *txn.Op) zk.Code {
+	if code := p.checkSession(req); code != zk.OK {
+		return code
+	}
+	if znode.ValidatePath(m.Path) != nil {
+		return zk.ErrBadArguments
+	}
+	c, ok := p.get(m.Path)
+	switch {
+	case !ok:
+		return zk.ErrNoNode
+	case !p.allowed(req, c.acl, zk.PermRead):
+		return zk.ErrNoAuth
+	case m.Version != -1 && m.Version != c.mode.Version:
+		return zk.ErrBadVersion
+	}
+	*op = txn.Op{Type: wire.OpCheck, Path: m.Path, Version: m.Version + 1}
+	return zk.OK
+}
+
+// checkQuota refuses a change that would pass a hard limit. Like Apache's it
+// knows the applied state only: pipelined writes can overshoot.
+func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
+	if !p.cfg.EnforceQuota {
+		return zk.OK
+	}
+	q := p.tree.QuotaPath(path)
+	if q == "" {
+		return zk.OK
+	}
+	limits, used, ok := p.tree.QuotaLimits(q)
+	if !ok {
+		return zk.OK
+	}
+	if count != 0 && limits.CountHard > -1 && used.Count+count > limits.CountHard ||
+		bytes != 0 && limits.BytesHard > -1 && used.Bytes+bytes > limits.BytesHard {
+		return zk.ErrQuotaExceeded
+	}
+	return zk.OK
+}
+
+// prepareMulti prepares the operations one by one. With the first that fails
+// everything is undone: it keeps its code, those after it say that they were
+// not looked at, and those before it stay as they are in the transaction, which
+// changes nothing when it is applied.
+func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
+	d := jute.NewDecoder(req.Body)
+	p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
+	if d.Err() != nil || !validTTLs(p.multi) {
+		return zk.ErrMarshalling
+	}
+	p.out.begin()
+	digest, failed := p.digest, false
+	tx.Op.Type = wire.OpMulti
+	for i := range p.multi {
+		var op txn.Op
+		code := zk.ErrRuntimeInconsistency
+		if !failed {
+			code = p.prepareOp(req, &tx.Header, &p.multi[i], &op)
+		}
+		if code == zk.ErrSessionMoved {
+			p.out.rollback()
+			p.digest = digest
+			return code
+		}
+		if code != zk.OK {
+			op = txn.Op{Type: wire.OpError, Err: code}
+			failed = true
+		}
+		tx.Multi = append(tx.Multi, op)
+	}
+	if failed {
+		p.out.rollback()
+		p.digest = digest
+	} else {
+		p.out.commit()
+	}
+	return zk.OK
+}
+
+// validTTLs reports whether the operations of a multi could be read at all:
+// Apache refuses a wrong combination of flag and TTL while decoding.
+func validTTLs(ops []wire.MultiOp) bool {
+	for i := range ops {
+		m := &ops[i]
+		switch m.Type {
+		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+			if m.Flags.IsTTL() {
+				return false
+			}
+		case wire.OpCreateTTL:
+			if m.Flags.IsTTL() != (m.TTL > 0 && m.TTL <= znode.MaxTTL) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,209 @@
+// Package prep makes transactions of requests: the work of the leader, or of a
+// standalone server, before anything is logged (protocol page, section 7;
+// paper, section 4.1).
+//
+// A request is checked against the projected state: the tree, and over it the
+// changes of the transactions that are prepared but not applied. The result is
+// idempotent: it carries the values that it leads to, not how to compute them.
+// A request that fails a check becomes an error transaction, which takes a zxid
+// like any other, so that its reply keeps its place in the order.
+//
+// Invariants:
+//
+//  1. Preparing does not fail: every request becomes a transaction.
+//  2. What Prepare says will be true of the tree, digest included, once the
+//     transaction and all before it are applied.
+//  3. Once everything prepared is applied, nothing is outstanding.
+package prep
+
+import (
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Request is one request to change the state.
+type Request struct {
+	Session zk.SessionID // 0 for the server's own
+	Xid     int32
+	Op      wire.OpCode
+	Body    []byte  // the record; for createSession an int, the timeout
+	IDs     []zk.ID // who asks; not changed while anybody holds it
+	Owner   session.Owner
+}
+
+// internal reports whether the server itself asks: no session, no ACL.
+func (r *Request) internal() bool { return r.Session == 0 }
+
+// Config is what requests are judged by beside the state.
+type Config struct {
+	ExtendedTypes   bool // TTL znodes are allowed
+	EnforceQuota    bool // hard limits refuse
+	ReconfigEnabled bool
+	ListClosedPaths bool // closeSession lists the ephemerals: closeSessionTxn.enabled
+	DigestEnabled   bool
+}
+
+// Preparer prepares requests one after the other. It is owned by one goroutine,
+// and while it prepares that goroutine holds the read lock of the tree.
+type Preparer struct {
+	cfg      Config
+	tree     *znode.Tree
+	auth     *auth.Authority
+	sessions *session.Tracker
+	out      outstanding
+	digest   uint64 // of the projected tree
+	multi    []wire.MultiOp
+}
+
+// New returns a preparer for a tree that has applied everything there is.
+func New(cfg Config, tree *znode.Tree, authority *auth.Authority, sessions *session.Tracker) *Preparer {
+	return &Preparer{
+		cfg: cfg, tree: tree, auth: authority, sessions: sessions,
+		out: newOutstanding(), digest: tree.Digest(),
+	}
+}
+
+// Applied says that the tree now contains every transaction up to z.
+func (p *Preparer) Applied(z zk.Zxid) { p.out.applied(z) }
+
+// Outstanding is the number of paths with changes that are not applied.
+func (p *Preparer) Outstanding() int { return len(p.out.changes) }
+
+// Prepare makes of req the transaction z, at the given time of the server's
+// clock. What tx holds aliases req.Body. It keeps nothing of req.
+func (p *Preparer) Prepare(req *Request, z zk.Zxid, nowMillis int64, tx *txn.Txn) {
+	*tx = txn.Txn{
+		Header: txn.Header{Session: req.Session, Cxid: req.Xid, Zxid: z, Time: nowMillis, Type: req.Op},
+		Multi:  tx.Multi[:0],
+	}
+	var code zk.Code
+	if req.Op == wire.OpMulti {
+		code = p.prepareMulti(req, tx)
+	} else {
+		code = p.prepareOne(req, tx)
+	}
+	if code != zk.OK {
+		tx.Header.Type = wire.OpError
+		tx.Op = txn.Op{Type: wire.OpError, Err: code}
+		return
+	}
+	tx.HasDigest = p.cfg.DigestEnabled
+	tx.Digest = p.digest
+}
+
+// prepareOne decodes and prepares a request of a single operation.
+func (p *Preparer) prepareOne(req *Request, tx *txn.Txn) zk.Code {
+	d := jute.NewDecoder(req.Body)
+	switch req.Op {
+	case wire.OpCreateSession:
+		tx.Op = txn.Op{Type: req.Op, TimeoutMillis: d.Int()}
+		return codeOf(&d)
+	case wire.OpCloseSession:
+		return p.closeSession(req, tx)
+	case wire.OpReconfig:
+		return p.reconfig(req)
+	case wire.OpDeleteContainer:
+		return p.deleteContainer(req, tx)
+	}
+	var m wire.MultiOp
+	m.Type = req.Op
+	switch req.Op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		m.CreateRequest.Decode(&d, req.Op)
+	case wire.OpDelete:
+		m.Path, m.Version = d.Path(), d.Int()
+	case wire.OpSetData:
+		m.Path, m.Data, m.Version = d.String(), d.Buffer(), d.Int()
+	case wire.OpSetACL:
+		m.Path, m.ACL, m.Version = d.String(), wire.DecodeACL(&d), d.Int()
+	default:
+		return zk.ErrUnimplemented
+	}
+	if d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	return p.prepareOp(req, &tx.Header, &m, &tx.Op)
+}
+
+// prepareOp prepares a decoded operation, alone or in a multi.
+func (p *Preparer) prepareOp(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+	*op = txn.Op{Type: m.Type, Path: m.Path}
+	switch m.Type {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		return p.create(req, h, m, op)
+	case wire.OpDelete:
+		return p.delete(req, h, m, op)
+	case wire.OpSetData:
+		return p.setData(req, h, m, op)
+	case wire.OpSetACL:
+		return p.setACL(req, h, m, op)
+	case wire.OpCheck:
+		return p.check(req, m, op)
+	}
+	return zk.ErrUnimplemented
+}
+
+// codeOf is what a client is told of a body that is no record.
+func codeOf(d *jute.Decoder) zk.Code {
+	if d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	return zk.OK
+}
+
+// checkSession says whether the session may write.
+func (p *Preparer) checkSession(req *Request) zk.Code {
+	if req.internal() {
+		return zk.OK
+	}
+	return p.sessions.CheckGlobal(req.Session, req.Owner)
+}
+
+// allowed says whether req may do perm to a znode with acl.
+func (p *Preparer) allowed(req *Request, acl []zk.ACL, perm zk.Perms) bool {
+	return p.auth.Allowed(acl, perm, req.IDs)
+}
+
+func (p *Preparer) reconfig(req *Request) zk.Code {
+	if !p.cfg.ReconfigEnabled {
+		return zk.ErrReconfigDisabled
+	}
+	if code := p.checkSession(req); code != zk.OK {
+		return code
+	}
+	return zk.ErrUnimplemented // a standalone server has no members to change
+}
+
+// closeSession deletes what the session's ephemerals are, counting those whose
+// creation is still on its way.
+func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
+	if code := p.closeCheck(req); code != zk.OK {
+		return code
+	}
+	p.sessions.MarkClosing(req.Session)
+	paths := p.ephemerals(req.Session)
+	tx.Op = txn.Op{Type: wire.OpCloseSession, PathsListed: p.cfg.ListClosedPaths}
+	if p.cfg.ListClosedPaths {
+		tx.Op.Paths = paths
+	}
+	for _, path := range paths {
+		if c, ok := p.get(path); ok {
+			p.removeChange(&tx.Header, path, c)
+		}
+	}
+	return zk.OK
+}
+
+// closeCheck lets the expiry, which has marked the session already, and the
+// session's own request pass.
+func (p *Preparer) closeCheck(req *Request) zk.Code {
+	if req.Owner == session.NoOwner {
+		return zk.OK
+	}
+	return p.checkSession(req)
+}

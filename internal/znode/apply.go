@@ -1,0 +1,288 @@
+package znode
+
+import (
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Result is what a transaction did. Apply fills one that the caller keeps and
+// reuses.
+type Result struct {
+	Outcome           // of the transaction; its Err is 0 for a multi, failed or not
+	Multi   []Outcome // of each operation of a multi
+	Events  []Change  // in the order in which watches must fire
+}
+
+// Outcome is what one change did: an error, or for the kinds that report one
+// the path and Stat of the znode after it.
+type Outcome struct {
+	Type wire.OpCode
+	Err  zk.Code
+	Path string // of a create
+	Stat zk.Stat
+}
+
+// Change is an event that watches may be waiting for. ACL is that of the znode
+// at Path: who may not read it must not hear of it. Path aliases the
+// transaction.
+type Change struct {
+	Type zk.EventType
+	Path string
+	ACL  []zk.ACL
+}
+
+func (r *Result) reset(t wire.OpCode) {
+	*r = Result{Outcome: Outcome{Type: t}, Multi: r.Multi[:0], Events: r.Events[:0]}
+}
+
+// Apply carries out tx and fills r. Errors such as a missing parent occur only
+// while a log is replayed over a fuzzy snapshot, whose effects they already are;
+// they are results, not failures (protocol page, section 8.3).
+func (t *Tree) Apply(tx *txn.Txn, r *Result) {
+	r.reset(tx.Header.Type)
+	if tx.Header.Type == wire.OpMulti {
+		t.applyMulti(tx, r)
+	} else {
+		r.Outcome = t.applyOp(&tx.Header, &tx.Op, r)
+	}
+	if tx.Zxid > t.lastZxid {
+		t.lastZxid = tx.Zxid
+	}
+}
+
+// applyMulti applies the operations of a multi, or reports them if one failed
+// in preparation: those before it as done but undone (0), it with its code,
+// those after it as inconsistent.
+func (t *Tree) applyMulti(tx *txn.Txn, r *Result) {
+	failed := tx.Failed()
+	for i := range tx.Multi {
+		op := &tx.Multi[i]
+		o := Outcome{Type: op.Type}
+		switch {
+		case failed:
+			o = Outcome{Type: wire.OpError}
+			if op.Type == wire.OpError {
+				o.Err = op.Err
+			}
+		default:
+			o = t.applyOp(&tx.Header, op, r)
+		}
+		r.Multi = append(r.Multi, o)
+	}
+}
+
+func (t *Tree) applyOp(h *txn.Header, op *txn.Op, r *Result) Outcome {
+	o := Outcome{Type: op.Type}
+	switch op.Type {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		o.Path = op.Path
+		o.Err = t.applyCreate(h, op, r, &o.Stat)
+	case wire.OpDelete, wire.OpDeleteContainer:
+		o.Err = t.applyDelete(h.Zxid, op.Path, r)
+	case wire.OpSetData, wire.OpReconfig:
+		o.Err = t.applySetData(h, op, r, &o.Stat)
+	case wire.OpSetACL:
+		o.Err = t.applySetACL(op, &o.Stat)
+	case wire.OpCreateSession:
+		t.sessions[h.Session] = op.TimeoutMillis
+	case wire.OpCloseSession:
+		t.applyCloseSession(h, op, r)
+	case wire.OpError:
+		o.Err = op.Err
+	}
+	return o
+}
+
+func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.Code {
+	if op.Type == wire.OpCreateTTL && (op.TTL <= 0 || op.TTL > MaxTTL) {
+		return zk.ErrBadArguments // Apache logs this one and dies of it (protocol page, section 7)
+	}
+	slash := strings.LastIndexByte(op.Path, '/')
+	if slash < 0 || slash == len(op.Path)-1 {
+		return zk.ErrNoNode
+	}
+	parentPath := op.Path[:slash]
+	parent := t.Lookup(parentPath)
+	if parent == 0 {
+		return zk.ErrNoNode
+	}
+	if id := t.Lookup(op.Path); id != 0 {
+		t.adopt(h.Zxid, op, id, parent, parentPath)
+		return zk.ErrNodeExists
+	}
+	t.countChild(parent, parentPath, op.ParentCversion, h.Zxid)
+	m := Mode{
+		Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Owner: t.owner(h, op),
+	}
+	id := t.insertUnder(parent, op.Path, op.Path[slash+1:], op.Data, t.acls.use(op.ACL), m)
+	t.Stat(id, s)
+	if strings.HasPrefix(op.Path, quotaPrefix) {
+		t.quotaNodeCreated(op.Path)
+	}
+	t.chargeQuota(op.Path, int64(len(op.Data)), 1)
+	r.Events = append(r.Events,
+		Change{zk.EventNodeCreated, op.Path, t.ACL(id)},
+		Change{zk.EventNodeChildrenChanged, rooted(parentPath), t.ACL(parent)})
+	return zk.OK
+}
+
+// owner is the ephemeralOwner that a create stores.
+func (t *Tree) owner(h *txn.Header, op *txn.Op) int64 {
+	switch {
+	case op.Type == wire.OpCreateContainer:
+		return containerOwner
+	case op.Type == wire.OpCreateTTL:
+		return t.opts.ttlOwner(op.TTL)
+	case op.Ephemeral:
+		return int64(h.Session)
+	}
+	return 0
+}
+
+// adopt makes the znode that a fuzzy snapshot already has what the create
+// intended: its ACL, and for a plain create the parent's counters.
+func (t *Tree) adopt(z zk.Zxid, op *txn.Op, id, parent ID, parentPath string) {
+	n := t.nodes.at(id)
+	old := n.acl
+	n.acl = t.acls.use(op.ACL)
+	t.acls.release(old)
+	if op.Type == wire.OpCreate {
+		t.countChild(parent, parentPath, op.ParentCversion, z)
+	}
+}
+
+// countChild moves the parent's count of creates to cversion, -1 for one more,
+// and with it pzxid; never backwards, so that replay changes nothing.
+func (t *Tree) countChild(parent ID, path string, cversion int32, z zk.Zxid) {
+	n := t.nodes.at(parent)
+	if cversion == -1 {
+		cversion = n.cversion + 1
+	}
+	if cversion <= n.cversion {
+		return
+	}
+	t.subDigest(path, n)
+	n.cversion, n.pzxid = cversion, z
+	t.addDigest(path, n)
+}
+
+func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
+	id := t.Lookup(path)
+	if id == 0 || id == rootID {
+		t.touchParent(z, path)
+		return zk.ErrNoNode
+	}
+	n := t.nodes.at(id)
+	if len(t.kids[n.kids]) > 0 {
+		return zk.ErrNotEmpty
+	}
+	parent, acl, size := n.parent, t.ACL(id), int64(max(n.dataLen, 0))
+	parentPath := Parent(path)
+	t.touch(parent, parentPath, z)
+	t.removeNode(id, path)
+	if strings.HasPrefix(path, quotaPrefix) && strings.HasSuffix(path, limitsSuffix) {
+		delete(t.quotas, parentPath[len(quotaPath):])
+	}
+	t.chargeQuota(path, -size, -1)
+	r.Events = append(r.Events,
+		Change{zk.EventNodeDeleted, path, acl},
+		Change{zk.EventNodeChildrenChanged, rooted(parentPath), t.ACL(parent)})
+	return zk.OK
+}
+
+// touchParent moves the parent's pzxid for a deletion whose znode a fuzzy
+// snapshot has lost already (ZOOKEEPER-3145).
+func (t *Tree) touchParent(z zk.Zxid, path string) {
+	parentPath := Parent(path)
+	if parent := t.Lookup(parentPath); parent != 0 && path != "" && path != "/" {
+		t.touch(parent, parentPath, z)
+	}
+}
+
+func (t *Tree) touch(id ID, path string, z zk.Zxid) {
+	n := t.nodes.at(id)
+	if z <= n.pzxid {
+		return
+	}
+	t.subDigest(path, n)
+	n.pzxid = z
+	t.addDigest(path, n)
+}
+
+func (t *Tree) applySetData(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.Code {
+	id := t.Lookup(op.Path)
+	if id == 0 {
+		return zk.ErrNoNode
+	}
+	n := t.nodes.at(id)
+	grown := int64(len(op.Data)) - int64(max(n.dataLen, 0))
+	t.replaceData(op.Path, n, op.Data, h, op.Version)
+	t.Stat(id, s)
+	t.chargeQuota(op.Path, grown, 0)
+	r.Events = append(r.Events, Change{zk.EventNodeDataChanged, rooted(op.Path), t.ACL(id)})
+	return zk.OK
+}
+
+// replaceData sets data and the fields of the Stat that go with it.
+func (t *Tree) replaceData(path string, n *node, data []byte, h *txn.Header, version int32) {
+	t.subDigest(path, n)
+	t.storeData(path, n, data)
+	n.version, n.mzxid, n.mtime = version, h.Zxid, h.Time
+	t.addDigest(path, n)
+}
+
+func (t *Tree) applySetACL(op *txn.Op, s *zk.Stat) zk.Code {
+	id := t.Lookup(op.Path)
+	if id == 0 {
+		return zk.ErrNoNode
+	}
+	n := t.nodes.at(id)
+	t.subDigest(op.Path, n)
+	old := n.acl
+	n.acl = t.acls.use(op.ACL)
+	t.acls.release(old)
+	n.aversion = op.Version
+	t.addDigest(op.Path, n)
+	t.Stat(id, s)
+	return zk.OK
+}
+
+// applyCloseSession deletes the listed ephemerals and any that the tree still
+// has of the session, all at this zxid.
+func (t *Tree) applyCloseSession(h *txn.Header, op *txn.Op, r *Result) {
+	for _, path := range op.Paths {
+		t.applyDelete(h.Zxid, path, r)
+	}
+	for id := range t.ephemerals[h.Session] {
+		t.applyDelete(h.Zxid, t.Path(id), r)
+	}
+	delete(t.sessions, h.Session)
+}
+
+// DropOrphans deletes the ephemerals of sessions that do not exist, without a
+// transaction: what a leader or standalone server does once after recovery.
+func (t *Tree) DropOrphans() (dropped []string) {
+	for s := range t.ephemerals {
+		if t.HasSession(s) {
+			continue
+		}
+		var r Result
+		for id := range t.ephemerals[s] {
+			path := t.Path(id)
+			t.applyDelete(t.lastZxid, path, &r)
+			dropped = append(dropped, path)
+		}
+	}
+	return dropped
+}
+
+// rooted is path as clients know it: the root is "/".
+func rooted(path string) string {
+	if path == "" {
+		return "/"
+	}
+	return path
+}

@@ -1,0 +1,205 @@
+package znode
+
+// An arena keeps byte strings in large blocks that hold no pointers, so that a
+// million of them are a few hundred objects to the garbage collector. A string
+// is named by a ref. It lives in a slot of the smallest class that holds it;
+// freed slots are reused by the same class, and a block whose slots are all
+// free is given back. Strings above maxSlot are ordinary allocations.
+//
+// An arena is owned by the tree: written under the tree's write lock, read
+// under its read lock. A slice from bytes is valid until the ref is freed.
+//
+// Invariant: every slot of a block is either in use or on the block's free
+// list, and block.used counts the former.
+type arena struct {
+	classes [numClasses]slotClass
+	large   [][]byte
+	free    []uint32 // indices of large that are nil
+	inUse   int64    // bytes of slots and large strings in use
+}
+
+// A ref names a string of an arena: class in the top byte, then for a slot the
+// block (32 bits) and the slot within it (24 bits). The zero ref is the empty
+// string.
+type ref uint64
+
+// noRef is the empty string, which takes no slot.
+const noRef ref = 0
+
+const (
+	slotGrain  = 16
+	maxSlot    = 16 << 10
+	blockSize  = 128 << 10
+	numClasses = 60
+	largeClass = 255
+)
+
+// slotClass holds the blocks of one slot size.
+type slotClass struct {
+	size    int
+	blocks  []*block
+	partial []uint32 // indices of blocks with free slots, the last is used first
+	vacant  []uint32 // indices of blocks that were given back
+}
+
+// block is a run of slots. Free slots form a list through their first bytes.
+type block struct {
+	mem       []byte
+	used      int32
+	fresh     int32 // slots from here on were never used
+	freeHead  int32 // first freed slot, -1 if none
+	isPartial bool
+}
+
+// classSizes are multiples of slotGrain, an eighth apart, so that at most an
+// eighth of a slot is wasted on a string of more than 128 bytes.
+var classSizes, classOf = func() (sizes [numClasses]int, of [maxSlot/slotGrain + 1]uint8) {
+	n, size := 0, slotGrain
+	for ; size <= maxSlot; n++ {
+		sizes[n] = size
+		step := size / 8 / slotGrain * slotGrain
+		size += max(step, slotGrain)
+		if sizes[n] < maxSlot && size > maxSlot {
+			size = maxSlot
+		}
+	}
+	class := 0
+	for i := range of {
+		for sizes[class] < i*slotGrain {
+			class++
+		}
+		of[i] = uint8(class)
+	}
+	return sizes, of
+}()
+
+// alloc returns a slot of n bytes. The caller fills bytes(ref, n).
+func (a *arena) alloc(n int) ref {
+	if n == 0 {
+		return noRef
+	}
+	if n > maxSlot {
+		return a.allocLarge(n)
+	}
+	ci := classOf[(n+slotGrain-1)/slotGrain]
+	c := &a.classes[ci]
+	c.size = classSizes[ci]
+	bi, b := c.blockWithRoom()
+	slot := b.take(c.size)
+	if b.full(c.size) {
+		b.isPartial = false
+		c.partial = c.partial[:len(c.partial)-1]
+	}
+	a.inUse += int64(c.size)
+	return ref(ci+1)<<56 | ref(bi)<<24 | ref(slot)
+}
+
+func (a *arena) allocLarge(n int) ref {
+	var i uint32
+	if k := len(a.free); k > 0 {
+		i = a.free[k-1]
+		a.free = a.free[:k-1]
+		a.large[i] = make([]byte, n)
+	} else {
+		i = uint32(len(a.large))
+		a.large = append(a.large, make([]byte, n))
+	}
+	a.inUse += int64(n)
+	return ref(largeClass)<<56 | ref(i)
+}
+
+// bytes returns the n bytes of r, which was allocated with n.
+func (a *arena) bytes(r ref, n int) []byte {
+	if r == noRef {
+		return nil
+	}
+	if r>>56 == largeClass {
+		return a.large[uint32(r)]
+	}
+	c := &a.classes[r>>56-1]
+	off := int(r&(1<<24-1)) * c.size
+	return c.blocks[uint32(r>>24)].mem[off : off+n : off+n]
+}
+
+// release frees r. Its bytes must not be used any more.
+func (a *arena) release(r ref) {
+	if r == noRef {
+		return
+	}
+	if r>>56 == largeClass {
+		i := uint32(r)
+		a.inUse -= int64(len(a.large[i]))
+		a.large[i] = nil
+		a.free = append(a.free, i)
+		return
+	}
+	c := &a.classes[r>>56-1]
+	bi := uint32(r >> 24)
+	b := c.blocks[bi]
+	b.put(int32(r&(1<<24-1)), c.size)
+	a.inUse -= int64(c.size)
+	if !b.isPartial {
+		b.isPartial = true
+		c.partial = append(c.partial, bi)
+	} else if b.used == 0 && len(c.partial) > 1 {
+		c.giveBack(bi)
+	}
+}
+
+// blockWithRoom returns the last block on the partial list, which is made if
+// there is none.
+func (c *slotClass) blockWithRoom() (uint32, *block) {
+	if k := len(c.partial); k > 0 {
+		bi := c.partial[k-1]
+		return bi, c.blocks[bi]
+	}
+	b := &block{mem: make([]byte, blockSize/c.size*c.size), freeHead: -1, isPartial: true}
+	var bi uint32
+	if k := len(c.vacant); k > 0 {
+		bi = c.vacant[k-1]
+		c.vacant = c.vacant[:k-1]
+		c.blocks[bi] = b
+	} else {
+		bi = uint32(len(c.blocks))
+		c.blocks = append(c.blocks, b)
+	}
+	c.partial = append(c.partial, bi)
+	return bi, b
+}
+
+// giveBack drops the empty block bi and takes it off the partial list.
+func (c *slotClass) giveBack(bi uint32) {
+	for i, p := range c.partial {
+		if p == bi {
+			c.partial = append(c.partial[:i], c.partial[i+1:]...)
+			break
+		}
+	}
+	c.blocks[bi] = nil
+	c.vacant = append(c.vacant, bi)
+}
+
+func (b *block) full(size int) bool {
+	return b.freeHead < 0 && int(b.fresh)*size == len(b.mem)
+}
+
+// take returns a free slot of b, which is not full.
+func (b *block) take(size int) int32 {
+	b.used++
+	if b.freeHead < 0 {
+		b.fresh++
+		return b.fresh - 1
+	}
+	slot := b.freeHead
+	p := b.mem[int(slot)*size:]
+	b.freeHead = int32(uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24)
+	return slot
+}
+
+// put makes slot the head of the free list.
+func (b *block) put(slot int32, size int) {
+	b.used--
+	p, next := b.mem[int(slot)*size:], uint32(b.freeHead)
+	p[0], p[1], p[2], p[3] = byte(next), byte(next>>8), byte(next>>16), byte(next>>24)
+	b.freeHead = slot
+}

@@ -1,0 +1,99 @@
+package znode
+
+import "hash/maphash"
+
+// An index finds nodes by the hash of their path. It is open addressing with
+// linear probing in 256 parts, each of which grows by itself: adding the
+// millionth node moves four thousand entries, not a million.
+//
+// An entry keeps the low 32 bits of the hash beside the node, so that probing
+// and growing touch no node. Equal hashes are told apart by the caller.
+type index struct {
+	seed  maphash.Seed
+	parts [256]indexPart
+}
+
+type indexPart struct {
+	entries []indexEntry // a power of two, or empty
+	used    int
+}
+
+type indexEntry struct {
+	hash uint32
+	id   ID // 0 marks an empty entry
+}
+
+func newIndex() index { return index{seed: maphash.MakeSeed()} }
+
+func (x *index) hash(path string) uint64 { return maphash.String(x.seed, path) }
+
+// find returns the first node of hash h for which is returns true; 0 if none.
+func (x *index) find(h uint64, is func(ID) bool) ID {
+	p := &x.parts[h>>56]
+	if len(p.entries) == 0 {
+		return 0
+	}
+	mask := uint32(len(p.entries) - 1)
+	for i := uint32(h) & mask; ; i = (i + 1) & mask {
+		e := p.entries[i]
+		if e.id == 0 {
+			return 0
+		}
+		if e.hash == uint32(h) && is(e.id) {
+			return e.id
+		}
+	}
+}
+
+// add enters id, which is not there yet.
+func (x *index) add(h uint64, id ID) {
+	p := &x.parts[h>>56]
+	if 5*(p.used+1) > 4*len(p.entries) {
+		p.grow()
+	}
+	p.insert(indexEntry{uint32(h), id})
+	p.used++
+}
+
+// remove takes out id, which is there, and closes the gap that it leaves.
+func (x *index) remove(h uint64, id ID) {
+	p := &x.parts[h>>56]
+	mask := uint32(len(p.entries) - 1)
+	i := uint32(h) & mask
+	for p.entries[i].id != id {
+		i = (i + 1) & mask
+	}
+	p.used--
+	for j := i; ; {
+		j = (j + 1) & mask
+		e := p.entries[j]
+		if e.id == 0 {
+			break
+		}
+		// e may move to the gap at i unless its own place lies behind i.
+		if (j-e.hash)&mask >= (j-i)&mask {
+			p.entries[i] = e
+			i = j
+		}
+	}
+	p.entries[i] = indexEntry{}
+}
+
+func (p *indexPart) insert(e indexEntry) {
+	mask := uint32(len(p.entries) - 1)
+	i := e.hash & mask
+	for p.entries[i].id != 0 {
+		i = (i + 1) & mask
+	}
+	p.entries[i] = e
+}
+
+func (p *indexPart) grow() {
+	old := p.entries
+	p.entries = make([]indexEntry, max(8, 2*len(old)))
+	for _, e := range old {
+		if e.id != 0 {
+			p.insert(e)
+		}
+	}
+}

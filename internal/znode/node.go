@@ -1,0 +1,175 @@
+package znode
+
+import (
+	"hash/crc32"
+	"unsafe"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// An ID names a znode as long as it exists. 0 is none. IDs are reused.
+type ID uint32
+
+const rootID ID = 1
+
+// nullData is the dataLen of a znode whose data is null.
+const nullData = -1
+
+// node is a znode's record. It holds no pointers: nodes are kept in large
+// blocks that the garbage collector does not look into, and refer to each other
+// by ID. The name and the data lie in one string of the arena.
+type node struct {
+	czxid, mzxid, pzxid zk.Zxid
+	ctime, mtime        int64
+	owner               int64 // ephemeralOwner as stored: a session, or a container or TTL mark
+	version, aversion   int32
+	cversion            int32  // internal: the number of children ever created
+	sum                 uint32 // CRC-32 of path and data, the first part of the digest
+	acl                 aclID
+	parent              ID     // of a free node: the next free one
+	slot                uint32 // position in the parent's list of children; freeSlot if not in use
+	kids                uint32 // the list of children, index into Tree.kids; 0 is none yet
+	blob                ref    // name, then data
+	nameLen             uint32
+	dataLen             int32
+}
+
+const freeSlot = ^uint32(0)
+
+const nodesPerBlock = 2048
+
+// nodeTable allocates nodes.
+type nodeTable struct {
+	blocks []*[nodesPerBlock]node
+	fresh  ID // from here on never used
+	free   ID // list of freed nodes
+}
+
+func (t *nodeTable) at(id ID) *node {
+	return &t.blocks[id/nodesPerBlock][id%nodesPerBlock]
+}
+
+// alloc returns a zeroed node.
+func (t *nodeTable) alloc() ID {
+	if id := t.free; id != 0 {
+		n := t.at(id)
+		t.free = n.parent
+		*n = node{}
+		return id
+	}
+	if int(t.fresh/nodesPerBlock) == len(t.blocks) {
+		t.blocks = append(t.blocks, new([nodesPerBlock]node))
+	}
+	t.fresh++
+	return t.fresh - 1
+}
+
+func (t *nodeTable) release(id ID) {
+	n := t.at(id)
+	*n = node{slot: freeSlot, parent: t.free}
+	t.free = id
+}
+
+// kind says how long a znode lives.
+type kind uint8
+
+const (
+	kindPersistent kind = iota
+	kindEphemeral
+	kindContainer
+	kindTTL
+)
+
+// Marks in ephemeralOwner (features page, section 6).
+const (
+	containerOwner  int64  = -1 << 63
+	ttlOwnerMark    uint64 = 0xff << 56
+	ttlMask         uint64 = 1<<40 - 1
+	ttlFeatureMask  uint64 = 0xffff << 40
+	MaxTTL          int64  = int64(ttlMask)
+	max353TTL       uint64 = 1<<60 - 1
+	owner353TTLBits uint64 = 1 << 63
+)
+
+// ownerKind tells what a stored ephemeralOwner means.
+func (o *Options) ownerKind(owner int64) kind {
+	switch {
+	case owner == 0:
+		return kindPersistent
+	case owner == containerOwner:
+		return kindContainer
+	case o.ExtendedTypes && o.Emulate353TTL && owner < 0:
+		return kindTTL
+	case o.ExtendedTypes && uint64(owner)&ttlOwnerMark == ttlOwnerMark && uint64(owner)&ttlFeatureMask == 0:
+		return kindTTL
+	}
+	return kindEphemeral
+}
+
+// ttlOwner is the ephemeralOwner of a znode that lives ttl milliseconds.
+func (o *Options) ttlOwner(ttl int64) int64 {
+	if o.Emulate353TTL {
+		return int64(owner353TTLBits | uint64(ttl))
+	}
+	return int64(ttlOwnerMark | uint64(ttl))
+}
+
+// ownerTTL is the inverse of ttlOwner, in milliseconds.
+func (o *Options) ownerTTL(owner int64) int64 {
+	if o.Emulate353TTL {
+		return int64(uint64(owner) & max353TTL)
+	}
+	return int64(uint64(owner) & ttlMask)
+}
+
+// Mode is what the digest of a znode is computed from, beside path and data.
+// The leader's preparation carries it for znodes whose changes are not applied
+// yet.
+type Mode struct {
+	Czxid, Mzxid, Pzxid         zk.Zxid
+	Ctime, Mtime                int64
+	Version, Cversion, Aversion int32
+	Owner                       int64
+}
+
+func (n *node) mode() Mode {
+	return Mode{n.czxid, n.mzxid, n.pzxid, n.ctime, n.mtime, n.version, n.cversion, n.aversion, n.owner}
+}
+
+// Digest completes the digest of a znode whose path and data sum to sum
+// (protocol page, section 9).
+func (m *Mode) Digest(sum uint32) uint32 {
+	var b [60]byte
+	put64(b[0:], uint64(m.Czxid))
+	put64(b[8:], uint64(m.Mzxid))
+	put64(b[16:], uint64(m.Pzxid))
+	put64(b[24:], uint64(m.Ctime))
+	put64(b[32:], uint64(m.Mtime))
+	put32(b[40:], uint32(m.Version))
+	put32(b[44:], uint32(m.Cversion))
+	put32(b[48:], uint32(m.Aversion))
+	put64(b[52:], uint64(m.Owner))
+	return crc32.Update(sum, crc32.IEEETable, b[:])
+}
+
+// Sum is the part of a znode's digest that its path and data make.
+func Sum(path string, data []byte) uint32 {
+	if path == "/" {
+		path = ""
+	}
+	sum := crc32.Update(0, crc32.IEEETable, unsafe.Slice(unsafe.StringData(path), len(path)))
+	return crc32.Update(sum, crc32.IEEETable, data)
+}
+
+// InDigest reports whether the znode at path counts in the tree's digest: all
+// do but those below /zookeeper.
+func InDigest(path string) bool {
+	return len(path) < len(systemPrefix) || path[:len(systemPrefix)] != systemPrefix
+}
+
+func put64(b []byte, v uint64) { put32(b, uint32(v>>32)); put32(b[4:], uint32(v)) }
+
+func put32(b []byte, v uint32) {
+	_ = b[3]
+	b[0], b[1], b[2], b[3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
+}

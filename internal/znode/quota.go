@@ -1,0 +1,141 @@
+package znode
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// Quota is the content of a limits or stats znode. -1 means unset.
+type Quota struct {
+	Count, Bytes         int64 // soft limits, or what is used
+	CountHard, BytesHard int64
+}
+
+// ParseQuota reads "count=1,bytes=2", with hard limits
+// "count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=4" (the stray = is
+// Apache's). What is missing or no number is unset.
+func ParseQuota(b []byte) Quota {
+	q := Quota{-1, -1, -1, -1}
+	for _, field := range bytes.FieldsFunc(b, func(r rune) bool { return r == ',' || r == ';' }) {
+		key, value, _ := strings.Cut(string(field), "=")
+		n, err := strconv.ParseInt(strings.TrimRight(value, "="), 10, 64)
+		if err != nil {
+			continue
+		}
+		switch key {
+		case "count":
+			q.Count = n
+		case "bytes":
+			q.Bytes = n
+		case "countHardLimit":
+			q.CountHard = n
+		case "byteHardLimit":
+			q.BytesHard = n
+		}
+	}
+	return q
+}
+
+// append writes q in Apache's form.
+func (q Quota) append(b []byte) []byte {
+	b = strconv.AppendInt(append(b, "count="...), q.Count, 10)
+	b = strconv.AppendInt(append(b, ",bytes="...), q.Bytes, 10)
+	if q.CountHard >= 0 || q.BytesHard >= 0 {
+		b = strconv.AppendInt(append(b, "=;byteHardLimit="...), q.BytesHard, 10)
+		b = strconv.AppendInt(append(b, ";countHardLimit="...), q.CountHard, 10)
+	}
+	return b
+}
+
+// QuotaPath returns the path of the nearest quota that path falls under, "" if
+// there is none. A quota of the root does not count, as in Apache.
+func (t *Tree) QuotaPath(path string) string {
+	if len(t.quotas) == 0 {
+		return ""
+	}
+	for p := path; p != "" && p != "/"; p = Parent(p) {
+		if _, ok := t.quotas[p]; ok {
+			return p
+		}
+	}
+	return ""
+}
+
+// QuotaLimits returns the limits and the use of the quota at path, a result of
+// QuotaPath. ok is false if either znode is missing.
+func (t *Tree) QuotaLimits(path string) (limits, used Quota, ok bool) {
+	l, s := t.Lookup(quotaPath+path+limitsSuffix), t.Lookup(quotaPath+path+statsSuffix)
+	if l == 0 || s == 0 {
+		return Quota{}, Quota{}, false
+	}
+	return ParseQuota(t.Data(l)), ParseQuota(t.Data(s)), true
+}
+
+// chargeQuota counts a change of path against its quota. The stats znode
+// changes in place: no zxid, no version, no watch.
+func (t *Tree) chargeQuota(path string, bytes, count int64) {
+	if q := t.QuotaPath(path); q != "" {
+		t.changeStats(q, func(s *Quota) { s.Bytes += bytes; s.Count += count })
+	}
+}
+
+func (t *Tree) changeStats(quota string, change func(*Quota)) {
+	path := quotaPath + quota + statsSuffix
+	id := t.Lookup(path)
+	if id == 0 {
+		return
+	}
+	n := t.nodes.at(id)
+	s := ParseQuota(t.data(n))
+	change(&s)
+	t.storeData(path, n, s.append(nil))
+}
+
+// quotaNodeCreated starts counting when a limits or stats znode appears.
+func (t *Tree) quotaNodeCreated(path string) {
+	if target, ok := strings.CutSuffix(path[len(quotaPath):], limitsSuffix); ok {
+		t.quotas[strings.Clone(target)] = struct{}{}
+	} else if target, ok := strings.CutSuffix(path[len(quotaPath):], statsSuffix); ok {
+		t.recount(target)
+	}
+}
+
+// recount sets the stats of the quota at path to what is really there.
+func (t *Tree) recount(path string) {
+	var use Quota
+	if id := t.Lookup(path); id != 0 && path != "" {
+		use = t.usage(id)
+	}
+	t.changeStats(path, func(s *Quota) { s.Bytes, s.Count = use.Bytes, use.Count })
+}
+
+func (t *Tree) usage(id ID) Quota {
+	n := t.nodes.at(id)
+	u := Quota{Count: 1, Bytes: int64(max(n.dataLen, 0))}
+	for _, k := range t.kids[n.kids] {
+		v := t.usage(k)
+		u.Count += v.Count
+		u.Bytes += v.Bytes
+	}
+	return u
+}
+
+// setupQuotas finds the quotas of a tree that was loaded and recounts them.
+func (t *Tree) setupQuotas() {
+	if root := t.Lookup(quotaPath); root != 0 {
+		t.findQuotas(root, "")
+	}
+}
+
+func (t *Tree) findQuotas(id ID, path string) {
+	for _, k := range t.kids[t.nodes.at(id).kids] {
+		name := t.name(t.nodes.at(k))
+		if name == limitsName {
+			t.quotas[path] = struct{}{}
+			t.recount(path)
+			continue
+		}
+		t.findQuotas(k, path+"/"+name)
+	}
+}

@@ -1,0 +1,446 @@
+// Package znode is the in-memory tree: the znodes with their data, ACLs and
+// Stats, the sessions that ephemerals belong to, quotas and the digest
+// (protocol page, sections 8 and 9; paper, section 4.3).
+//
+// The tree changes by Apply alone, one transaction at a time in zxid order;
+// applying is idempotent, so that a log may be replayed over a fuzzy snapshot.
+// It knows no clock and takes no locks: its owner lets either one writer or many
+// readers in. Slices that a reading method returns are valid until the next
+// Apply.
+//
+// Invariants, all checked by check in the tests:
+//
+//  1. A znode's parent exists; the root has none.
+//  2. The list of a znode's children holds each child once, at child.slot.
+//  3. The index finds exactly the znodes that exist.
+//  4. Ephemerals, containers and TTL znodes are in the set of their kind.
+//  5. The digest is the sum over all znodes outside /zookeeper/.
+package znode
+
+import (
+	"strings"
+	"unsafe"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Options are the settings that must be the same on all servers of an ensemble.
+type Options struct {
+	ExtendedTypes bool // zookeeper.extendedTypesEnabled: TTL marks are understood
+	Emulate353TTL bool // zookeeper.emulate353TTLNodes
+	NoDigest      bool // digest.enabled=false
+}
+
+// Tree is the replicated state of a server. Make one with New.
+type Tree struct {
+	opts  Options
+	nodes nodeTable
+	arena arena
+	index index
+	kids  [][]ID
+	spare []uint32 // unused entries of kids
+	acls  aclCache
+
+	lastZxid zk.Zxid
+	digest   uint64
+	count    int   // znodes
+	size     int64 // bytes of all paths and data
+
+	sessions   map[zk.SessionID]int32           // timeout in milliseconds
+	ephemerals map[zk.SessionID]map[ID]struct{} // the znodes of each session that has any
+	ephCount   int
+	containers map[ID]struct{}
+	ttls       map[ID]struct{}
+	quotas     map[string]struct{} // paths that have a limits node
+}
+
+// New returns the tree of a fresh server: the root and the system znodes. The
+// data of ConfigPath is empty until SetConfig.
+func New(opts Options) *Tree {
+	t := newEmpty(opts)
+	for _, path := range []string{systemPath, quotaPath} {
+		t.insert(path, []byte{}, 0, Mode{})
+	}
+	t.insert(ConfigPath, []byte{}, t.acls.use(zk.ReadACLUnsafe()), Mode{Version: -1, Aversion: -1})
+	return t
+}
+
+// newEmpty returns a tree of the root alone.
+func newEmpty(opts Options) *Tree {
+	t := &Tree{
+		opts: opts, index: newIndex(), acls: newACLCache(), kids: make([][]ID, 1),
+		nodes:      nodeTable{fresh: rootID},
+		sessions:   map[zk.SessionID]int32{},
+		ephemerals: map[zk.SessionID]map[ID]struct{}{},
+		containers: map[ID]struct{}{}, ttls: map[ID]struct{}{}, quotas: map[string]struct{}{},
+	}
+	n := t.nodes.at(t.nodes.alloc())
+	t.count = 1
+	n.sum = Sum("", nil)
+	t.addDigest("/", n)
+	return t
+}
+
+// Lookup finds the znode at path; "" is the root, as for Apache. It returns 0
+// if there is none. It does not allocate.
+func (t *Tree) Lookup(path string) ID {
+	if path == "" || path == "/" {
+		return rootID
+	}
+	h := t.index.hash(path)
+	p := &t.index.parts[h>>56]
+	if len(p.entries) == 0 {
+		return 0
+	}
+	mask := uint32(len(p.entries) - 1)
+	for i := uint32(h) & mask; ; i = (i + 1) & mask {
+		e := p.entries[i]
+		if e.id == 0 {
+			return 0
+		}
+		if e.hash == uint32(h) && t.isAt(e.id, path) {
+			return e.id
+		}
+	}
+}
+
+// isAt reports whether path is the path of id.
+func (t *Tree) isAt(id ID, path string) bool {
+	for id != rootID {
+		n := t.nodes.at(id)
+		k := len(path) - int(n.nameLen)
+		if k < 1 || path[k-1] != '/' || path[k:] != t.name(n) {
+			return false
+		}
+		path, id = path[:k-1], n.parent
+	}
+	return path == ""
+}
+
+// name returns the last component of n's path. It aliases the arena.
+func (t *Tree) name(n *node) string {
+	b := t.arena.bytes(n.blob, int(n.nameLen))
+	if len(b) == 0 {
+		return ""
+	}
+	return unsafe.String(&b[0], len(b))
+}
+
+// Path returns the path of id.
+func (t *Tree) Path(id ID) string { return string(t.AppendPath(nil, id)) }
+
+// AppendPath appends the path of id to b; the root's is "/".
+func (t *Tree) AppendPath(b []byte, id ID) []byte {
+	if id == rootID {
+		return append(b, '/')
+	}
+	return t.appendPath(b, id)
+}
+
+func (t *Tree) appendPath(b []byte, id ID) []byte {
+	if id == rootID {
+		return b
+	}
+	n := t.nodes.at(id)
+	b = t.appendPath(b, n.parent)
+	return append(append(b, '/'), t.name(n)...)
+}
+
+// Data returns the data of id, nil if it is null.
+func (t *Tree) Data(id ID) []byte { return t.data(t.nodes.at(id)) }
+
+func (t *Tree) data(n *node) []byte {
+	if n.dataLen == nullData {
+		return nil
+	}
+	b := t.arena.bytes(n.blob, int(n.nameLen)+int(n.dataLen))[n.nameLen:]
+	if b == nil {
+		b = []byte{}
+	}
+	return b
+}
+
+// Stat fills s with what a client sees of id.
+func (t *Tree) Stat(id ID, s *zk.Stat) {
+	n := t.nodes.at(id)
+	kids := int32(len(t.kids[n.kids]))
+	*s = zk.Stat{
+		Czxid: n.czxid, Mzxid: n.mzxid, Ctime: n.ctime, Mtime: n.mtime,
+		Version: n.version, Cversion: 2*n.cversion - kids, Aversion: n.aversion,
+		DataLength: max(n.dataLen, 0), NumChildren: kids, Pzxid: n.pzxid,
+	}
+	if t.opts.ownerKind(n.owner) == kindEphemeral {
+		s.EphemeralOwner = n.owner
+	}
+}
+
+// Mode returns what the digest and the next transaction need of id. Unlike in
+// Stat, cversion is the internal counter and the owner is as stored.
+func (t *Tree) Mode(id ID) Mode { return t.nodes.at(id).mode() }
+
+// Sum returns the CRC of id's path and data, for Mode.Digest.
+func (t *Tree) Sum(id ID) uint32 { return t.nodes.at(id).sum }
+
+// IsEphemeral reports whether owner, as Mode has it, is a session.
+func (t *Tree) IsEphemeral(owner int64) bool { return t.opts.ownerKind(owner) == kindEphemeral }
+
+// OwnerOf is the ephemeralOwner to be stored for a znode of the given kind.
+func (t *Tree) OwnerOf(session zk.SessionID, container bool, ttl int64) int64 {
+	switch {
+	case container:
+		return containerOwner
+	case ttl > 0:
+		return t.opts.ttlOwner(ttl)
+	}
+	return int64(session)
+}
+
+// ACL returns the ACL of id. It stays valid after the next Apply, and belongs
+// to the tree.
+func (t *Tree) ACL(id ID) []zk.ACL { return t.acls.list(t.nodes.at(id).acl) }
+
+// NumChildren returns the number of id's children.
+func (t *Tree) NumChildren(id ID) int { return len(t.kids[t.nodes.at(id).kids]) }
+
+// DataLen returns the number of bytes of id's data.
+func (t *Tree) DataLen(id ID) int { return int(max(t.nodes.at(id).dataLen, 0)) }
+
+// Children calls f with the name of each child of id, in no particular order.
+// The name aliases the tree.
+func (t *Tree) Children(id ID, f func(name string)) {
+	for _, k := range t.kids[t.nodes.at(id).kids] {
+		f(t.name(t.nodes.at(k)))
+	}
+}
+
+// Descendants returns the number of znodes below id.
+func (t *Tree) Descendants(id ID) int {
+	n := 0
+	for _, k := range t.kids[t.nodes.at(id).kids] {
+		n += 1 + t.Descendants(k)
+	}
+	return n
+}
+
+// Ephemerals calls f with the path of each ephemeral of session, in no
+// particular order.
+func (t *Tree) Ephemerals(session zk.SessionID, f func(path string)) {
+	for id := range t.ephemerals[session] {
+		f(t.Path(id))
+	}
+}
+
+// EphemeralSessions calls f with every session that has ephemerals.
+func (t *Tree) EphemeralSessions(f func(zk.SessionID)) {
+	for s := range t.ephemerals {
+		f(s)
+	}
+}
+
+// HasSession reports whether the session exists.
+func (t *Tree) HasSession(s zk.SessionID) bool { _, ok := t.sessions[s]; return ok }
+
+// Sessions calls f with every session and its timeout in milliseconds.
+func (t *Tree) Sessions(f func(s zk.SessionID, timeoutMillis int32)) {
+	for s, timeout := range t.sessions {
+		f(s, timeout)
+	}
+}
+
+// LastZxid is the zxid of the last transaction applied.
+func (t *Tree) LastZxid() zk.Zxid { return t.lastZxid }
+
+// Digest is the digest of the whole tree.
+func (t *Tree) Digest() uint64 { return t.digest }
+
+// Count is the number of znodes as Apache counts them, the root twice.
+func (t *Tree) Count() int { return t.count + systemNodeCost }
+
+// EphemeralCount is the number of ephemerals.
+func (t *Tree) EphemeralCount() int { return t.ephCount }
+
+// DataSize is the number of bytes of all paths and data.
+func (t *Tree) DataSize() int64 { return t.size }
+
+// Expired calls f with the path of each container that has lost its last child
+// and each TTL znode without children that was not set for its time to live
+// (features page, section 6). neverUsedMillis is how long a container that never
+// had a child is spared; 0 spares it for good.
+func (t *Tree) Expired(nowMillis, neverUsedMillis int64, f func(path string)) {
+	for id := range t.containers {
+		n := t.nodes.at(id)
+		if len(t.kids[n.kids]) > 0 {
+			continue
+		}
+		if n.cversion > 0 || neverUsedMillis > 0 && nowMillis-n.mtime > neverUsedMillis {
+			f(t.Path(id))
+		}
+	}
+	for id := range t.ttls {
+		n := t.nodes.at(id)
+		if len(t.kids[n.kids]) == 0 && nowMillis-n.mtime > t.opts.ownerTTL(n.owner) {
+			f(t.Path(id))
+		}
+	}
+}
+
+// SetConfig makes data the content of /zookeeper/config, outside any
+// transaction: it is the server's own configuration.
+func (t *Tree) SetConfig(data []byte, nowMillis int64) {
+	id := t.Lookup(ConfigPath)
+	if id == 0 {
+		t.insert(ConfigPath, data, t.acls.use(zk.ReadACLUnsafe()), Mode{Version: -1, Aversion: -1, Mtime: nowMillis})
+		return
+	}
+	n := t.nodes.at(id)
+	t.storeData(ConfigPath, n, data)
+	n.mtime = nowMillis
+}
+
+// insert adds the znode at path, whose parent exists and which does not, with
+// one use of acl counted already. It returns 0 and does nothing if the parent
+// is missing.
+func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) ID {
+	slash := strings.LastIndexByte(path, '/')
+	parent := t.Lookup(path[:slash])
+	if parent == 0 {
+		return 0
+	}
+	return t.insertUnder(parent, path, path[slash+1:], data, acl, m)
+}
+
+func (t *Tree) insertUnder(parent ID, path, name string, data []byte, acl aclID, m Mode) ID {
+	id := t.nodes.alloc()
+	n := t.nodes.at(id)
+	*n = node{
+		czxid: m.Czxid, mzxid: m.Mzxid, pzxid: m.Pzxid, ctime: m.Ctime, mtime: m.Mtime, owner: m.Owner,
+		version: m.Version, cversion: m.Cversion, aversion: m.Aversion, acl: acl, parent: parent,
+	}
+	t.fill(n, name, data)
+	n.sum = Sum(path, data)
+	t.link(parent, id)
+	t.index.add(t.index.hash(path), id)
+	t.indexKind(id, n.owner)
+	t.addDigest(path, n)
+	t.count++
+	t.size += int64(len(path) + len(data))
+	return id
+}
+
+// fill gives n a new name and data; what it had must be released already.
+func (t *Tree) fill(n *node, name string, data []byte) {
+	n.blob = t.arena.alloc(len(name) + len(data))
+	b := t.arena.bytes(n.blob, len(name)+len(data))
+	copy(b[copy(b, name):], data)
+	n.nameLen, n.dataLen = uint32(len(name)), int32(len(data))
+	if data == nil {
+		n.dataLen = nullData
+	}
+}
+
+// storeData replaces the data of n, the znode at path, outside the digest.
+func (t *Tree) storeData(path string, n *node, data []byte) {
+	t.size += int64(len(data)) - int64(max(n.dataLen, 0))
+	if int(n.dataLen) == len(data) && data != nil {
+		copy(t.arena.bytes(n.blob, int(n.nameLen)+len(data))[n.nameLen:], data)
+	} else {
+		old, name := n.blob, t.name(n)
+		t.fill(n, name, data)
+		t.arena.release(old)
+	}
+	n.sum = Sum(path, data)
+}
+
+// removeNode takes out id, the znode at path, which has no children.
+func (t *Tree) removeNode(id ID, path string) {
+	n := t.nodes.at(id)
+	t.subDigest(path, n)
+	t.count--
+	t.size -= int64(len(path)) + int64(max(n.dataLen, 0))
+	t.unindexKind(id, n.owner)
+	t.index.remove(t.index.hash(path), id)
+	t.unlink(n)
+	if n.kids != 0 {
+		t.kids[n.kids] = nil
+		t.spare = append(t.spare, n.kids)
+	}
+	t.arena.release(n.blob)
+	t.acls.release(n.acl)
+	t.nodes.release(id)
+}
+
+// link appends child to the children of parent.
+func (t *Tree) link(parent, child ID) {
+	p := t.nodes.at(parent)
+	if p.kids == 0 {
+		if k := len(t.spare); k > 0 {
+			p.kids = t.spare[k-1]
+			t.spare = t.spare[:k-1]
+		} else {
+			p.kids = uint32(len(t.kids))
+			t.kids = append(t.kids, nil)
+		}
+	}
+	t.nodes.at(child).slot = uint32(len(t.kids[p.kids]))
+	t.kids[p.kids] = append(t.kids[p.kids], child)
+}
+
+// unlink takes child out of its parent's children; the last one takes its place.
+func (t *Tree) unlink(child *node) {
+	list := &t.kids[t.nodes.at(child.parent).kids]
+	last := len(*list) - 1
+	moved := (*list)[last]
+	(*list)[child.slot] = moved
+	t.nodes.at(moved).slot = child.slot
+	*list = (*list)[:last]
+	if c := cap(*list); c > 64 && last < c/4 {
+		*list = append(make([]ID, 0, c/2), *list...)
+	}
+}
+
+// indexKind enters id into the set of its kind.
+func (t *Tree) indexKind(id ID, owner int64) {
+	switch t.opts.ownerKind(owner) {
+	case kindEphemeral:
+		s := zk.SessionID(owner)
+		if t.ephemerals[s] == nil {
+			t.ephemerals[s] = map[ID]struct{}{}
+		}
+		t.ephemerals[s][id] = struct{}{}
+		t.ephCount++
+	case kindContainer:
+		t.containers[id] = struct{}{}
+	case kindTTL:
+		t.ttls[id] = struct{}{}
+	}
+}
+
+func (t *Tree) unindexKind(id ID, owner int64) {
+	switch t.opts.ownerKind(owner) {
+	case kindEphemeral:
+		s := zk.SessionID(owner)
+		delete(t.ephemerals[s], id)
+		if len(t.ephemerals[s]) == 0 {
+			delete(t.ephemerals, s)
+		}
+		t.ephCount--
+	case kindContainer:
+		delete(t.containers, id)
+	case kindTTL:
+		delete(t.ttls, id)
+	}
+}
+
+func (t *Tree) addDigest(path string, n *node) {
+	if !t.opts.NoDigest && InDigest(path) {
+		m := n.mode()
+		t.digest += uint64(m.Digest(n.sum))
+	}
+}
+
+func (t *Tree) subDigest(path string, n *node) {
+	if !t.opts.NoDigest && InDigest(path) {
+		m := n.mode()
+		t.digest -= uint64(m.Digest(n.sum))
+	}
+}
