@@ -48,7 +48,7 @@ func (l *loader) member(where, key, value string) {
 func (l *loader) dynamicFile(name string) {
 	text, err := readFile(name)
 	if err != nil {
-		l.fail(l.places["dynamicConfigFile"], "dynamicConfigFile", name, strings.TrimPrefix(err.Error(), "config: "))
+		l.fail(l.places["dynamicConfigFile"], "dynamicConfigFile", name, err.Error())
 		return
 	}
 	lines, err := parseProperties(text)
@@ -127,8 +127,11 @@ func (l *loader) finishQuorum() {
 		}
 		return
 	}
-	l.fail(where, "server", "", fmt.Sprintf("an ensemble of %d participants: ensembles are not supported yet",
-		q.Members.Voters()))
+	ensemble := "standaloneEnabled=false makes one server an ensemble"
+	if n := q.Members.Voters(); n > 1 {
+		ensemble = fmt.Sprintf("%d participants are an ensemble", n)
+	}
+	l.fail(where, "server", "", ensemble+"; ensembles are not supported yet")
 	if q.InitLimit == 0 {
 		l.fail(l.config.File, "initLimit", "", "not set; an ensemble needs it")
 	}

@@ -67,25 +67,30 @@ func Default() *Config {
 // the places; or it is the failure to read a file. The warnings are returned
 // with an error, too.
 func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, error) {
+	var text []byte
+	if file != "" {
+		var err error
+		if text, err = readFile(file); err != nil {
+			return nil, nil, fmt.Errorf("config: %w", err)
+		}
+	}
+	flags := append(parseFlags(splitWords(environ), "SERVER_JVMFLAGS"), parseFlags(jvmFlags, "command line")...)
+	return load(file, text, flags)
+}
+
+// load is Load after the reading.
+func load(file string, text []byte, flags []flag) (*Config, []Warning, error) {
+	lines, err := parseProperties(text)
+	if err != nil {
+		return nil, nil, syntaxError(file, err)
+	}
 	l := loader{
-		config: &Config{File: file, Properties: make(map[string]string)},
+		config: &Config{File: file, Text: string(text), Properties: make(map[string]string)},
 		known:  catalogue{sections()},
 		places: make(map[string]string),
 		given:  make(map[string]int),
 	}
 	l.defaults()
-	var lines []entry
-	if file != "" {
-		text, err := readFile(file)
-		if err != nil {
-			return nil, nil, err
-		}
-		if lines, err = parseProperties(text); err != nil {
-			return nil, nil, syntaxError(file, err)
-		}
-		l.config.Text = string(text)
-	}
-	flags := append(parseFlags(splitWords(environ), "SERVER_JVMFLAGS"), parseFlags(jvmFlags, "command line")...)
 	l.file(file, lines)
 	l.flags(flags)
 	l.members(lines)
@@ -97,12 +102,12 @@ func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, e
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return nil, err
 	}
 	return text, nil
 }

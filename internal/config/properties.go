@@ -70,33 +70,33 @@ type lineScanner struct {
 }
 
 // next reads a logical line. It reports false at the end of the input.
+//
+// Java's reader knows only the characters of a logical line that it has so far.
+// Where these are none, because a line was a lone backslash, the next natural
+// line may still be a comment. (A lone backslash that ends the input is an empty
+// key to Java if the line ends with LF, and nothing if it ends with CRLF. Here
+// it is nothing.)
 func (s *lineScanner) next() bool {
+	var joined []byte
+	continued := false // the line goes on
 	for len(s.rest) > 0 {
 		line := s.natural()
-		if len(line) == 0 || line[0] == '#' || line[0] == '!' {
+		if len(joined) == 0 && (len(line) == 0 || line[0] == '#' || line[0] == '!') {
+			continued = false
 			continue
 		}
-		s.at = s.seen
+		if !continued {
+			s.at = s.seen
+		}
 		if !continues(line) {
-			s.line = line
+			s.line = append(joined, line...)
 			return true
 		}
-		joined := append([]byte(nil), line[:len(line)-1]...)
-		for len(s.rest) > 0 {
-			line = s.natural()
-			if !continues(line) {
-				joined = append(joined, line...)
-				break
-			}
-			joined = append(joined, line[:len(line)-1]...)
-		}
-		if len(joined) == 0 { // only backslashes and white space
-			continue
-		}
-		s.line = joined
-		return true
+		joined = append(joined, line[:len(line)-1]...)
+		continued = true
 	}
-	return false
+	s.line = joined
+	return len(joined) > 0
 }
 
 // natural cuts one natural line off and returns it without its leading white

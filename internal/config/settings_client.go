@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"time"
 )
@@ -13,10 +14,10 @@ func clientSettings() []setting {
 		{name: "clientPortAddress", scope: inFile, setter: filled(func(c *Config) *string { return &c.Client.Host }),
 			note: "address to listen on; every address when it is not set. Needs `clientPort`"},
 		{name: "clientPortListenBacklog", scope: inFile, def: "-1", effect: accepted,
-			setter: count(-1, func(c *Config) *int { return &c.Client.Backlog }),
+			setter: count(math.MinInt32, func(c *Config) *int { return &c.Client.Backlog }),
 			note:   "shown by `conf`; the socket always has the system's maximum"},
 		{name: "maxClientCnxns", scope: inFile, def: "60",
-			setter: whole("a whole number", -1<<31, 1<<31-1, func(c *Config, n int64) { c.Client.MaxPerIP = int(max(n, 0)) }),
+			setter: whole("a whole number", math.MinInt32, math.MaxInt32, func(c *Config, n int64) { c.Client.MaxPerIP = int(max(n, 0)) }),
 			note:   "connections of one client address; 0 is no limit"},
 		{name: "maxCnxns", scope: property, def: "0", setter: count(0, func(c *Config) *int { return &c.Client.MaxTotal }),
 			note: "connections of all clients; 0 is no limit"},
@@ -26,8 +27,8 @@ func clientSettings() []setting {
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Client.SessionlessTimeout }),
 			note:   "ms until a connection that asked for no session is closed"},
 		{name: "jute.maxbuffer", scope: bare, def: "1048575",
-			setter: count(1024, func(c *Config) *int { return &c.Client.MaxFrameBytes }),
-			note:   "bytes; a longer request closes its connection"},
+			setter: count(64, func(c *Config) *int { return &c.Client.MaxFrameBytes }),
+			note:   "bytes, at least 64; a longer request closes its connection"},
 		{name: "jute.maxbuffer.extrasize", scope: property,
 			setter: count(0, func(c *Config) *int { return &c.Client.ExtraBytes }),
 			note:   "bytes that a record on disk may have beyond `jute.maxbuffer`, at least 1024; `jute.maxbuffer` when it is not set"},

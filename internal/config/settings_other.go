@@ -91,55 +91,6 @@ func saslSettings() []setting {
 	}
 }
 
-func quorumSettings() []setting {
-	return []setting{
-		{name: "server.*", scope: inFile, setter: anyWords(),
-			note: "`host:quorumPort:electionPort[:participant|observer][;[host:]clientPort]`; more than one participant is refused: ensembles are not there yet"},
-		{name: "group.*", scope: inFile, setter: anyWords(), note: "`sid:sid:...` of a hierarchical quorum"},
-		{name: "weight.*", scope: inFile, setter: anyWords(), note: "weight of a server in its group, 1 when it is not set"},
-		{name: "dynamicConfigFile", scope: inFile, setter: filled(func(c *Config) *string { return &c.Quorum.DynamicFile }),
-			note: "file of the server, group and weight lines, which then must not be in zoo.cfg"},
-		{name: "initLimit", scope: inFile, setter: count(0, func(c *Config) *int { return &c.Quorum.InitLimit }),
-			note: "ticks; an ensemble needs it"},
-		{name: "syncLimit", scope: inFile, setter: count(0, func(c *Config) *int { return &c.Quorum.SyncLimit }),
-			note: "ticks; an ensemble needs it"},
-		{name: "connectToLearnerMasterLimit", scope: inFile, def: "0", setter: count(0, func(c *Config) *int { return &c.Quorum.ConnectLimit }),
-			note: "ticks; 0 is `initLimit`"},
-		{name: "electionAlg", scope: inFile, def: "3", setter: oneOf([]string{"3"}, func(*Config, string) {}), note: "only 3"},
-		{name: "peerType", scope: inFile, def: "participant", setter: setter{set: func(c *Config, text string) (err error) {
-			c.Quorum.Observer, err = parseRole(text)
-			return err
-		}}, note: "`participant` or `observer`, as the server line says"},
-		{name: "observerMasterPort", scope: inFile, def: "0", setter: port(func(c *Config) *int { return &c.Quorum.ObserverMasterPort }), note: "followers serve observers there; 0 is not"},
-		{name: "quorumListenOnAllIPs", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.ListenOnAllIPs })},
-		{name: "syncEnabled", scope: inFile, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.SyncEnabled }), note: "observers write log and snapshots"},
-		{name: "localSessionsEnabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.LocalSessions })},
-		{name: "localSessionsUpgradingEnabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.LocalUpgrading })},
-		{name: "standaloneEnabled", scope: inFile, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.StandaloneEnabled }),
-			note: "one participant is a standalone server"},
-		{name: "reconfigEnabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.ReconfigEnabled })},
-		{name: "readonlymode.enabled", scope: bare, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.ReadOnlyMode }),
-			note: "a server without a quorum serves reads"},
-		{name: "leaderServes", scope: property, def: "yes", setter: yesNo(func(c *Config) *bool { return &c.Quorum.LeaderServes }), note: "the leader takes clients"},
-		{name: "oraclePath", scope: inFile, setter: words(func(c *Config) *string { return &c.Quorum.OraclePath })},
-		{name: "multiAddress.enabled", scope: inFile, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.MultiAddress })},
-		{name: "multiAddress.reachabilityCheckEnabled", scope: inFile, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.ReachabilityCheck })},
-		{name: "multiAddress.reachabilityCheckTimeoutMs", scope: inFile, def: "1000", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ReachabilityTimeout })},
-		{name: "electionPortBindRetry", scope: property, def: "3", setter: count(0, func(c *Config) *int { return &c.Quorum.ElectionBindRetry }), note: "0 is without end"},
-		{name: "cnxTimeout", scope: property, def: "5000", setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.ConnectTimeout }), note: "ms, of election connections"},
-		{name: "quorumCnxnTimeoutMs", scope: property, def: "-1", setter: millis(-1, func(c *Config) *time.Duration { return &c.Quorum.LinkTimeout }), note: "ms; -1 is `tickTime` × `syncLimit`"},
-		{name: "leaderConnectDelayDuringRetryMs", scope: property, def: "100", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.RetryDelay })},
-		{name: "fastleader.minNotificationInterval", scope: property, def: "200", setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.MinNotification })},
-		{name: "fastleader.maxNotificationInterval", scope: property, def: "60000", setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.MaxNotification })},
-		{name: "observer.reconnectDelayMs", scope: property, def: "0", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverReconnect })},
-		{name: "observer.election.DelayMs", scope: property, def: "200", setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverElection })},
-		{name: "observerMaster.sizeLimit", scope: property, def: "33554432", setter: count(0, func(c *Config) *int { return &c.Quorum.ObserverQueueBytes }), note: "bytes"},
-		{name: "leader.maxConcurrentSnapSyncs", scope: property, def: "10", setter: count(1, func(c *Config) *int { return &c.Quorum.MaxSnapSyncs })},
-		{name: "leader.maxConcurrentDiffSyncs", scope: property, def: "100", setter: count(1, func(c *Config) *int { return &c.Quorum.MaxDiffSyncs })},
-		{name: "tcpKeepAlive", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Quorum.TCPKeepAlive })},
-	}
-}
-
 // onlyTests is the reason for settings that break promises on purpose.
 const onlyTests = "only for tests of the Java server"
 
@@ -150,6 +101,9 @@ func javaSettings() []setting {
 	}
 	truth := func(name string) setting {
 		return setting{name: name, scope: property, def: "false", effect: accepted, setter: anyBoolean(), note: none}
+	}
+	client := func(name string) setting {
+		return setting{name: name, scope: property, effect: accepted, setter: anyWords(), note: "read by Java clients"}
 	}
 	return []setting{
 		{name: "serverCnxnFactory", scope: property, effect: accepted, setter: anyWords(), note: none},
@@ -173,6 +127,13 @@ func javaSettings() []setting {
 		{name: "pathStats.*", scope: property, effect: accepted, setter: anyNumber(), note: none},
 		truth("messageTracker.Enabled"), whole("messageTracker.BufferSize", "10"),
 		truth("jmx.log4j.disable"),
+		{name: "jmx.log4j.mbean", scope: property, effect: accepted, setter: anyWords(), note: none},
+		{name: "controllerPort", scope: property, effect: accepted, setter: anyWords(), note: onlyTests},
+		{name: "leader.nodelay", scope: bare, effect: accepted, setter: anyWords(), note: "TCP_NODELAY is always on"},
+		{name: "follower.nodelay", scope: bare, effect: accepted, setter: anyWords(), note: "TCP_NODELAY is always on"},
+		client("client.secure"), client("clientCnxnSocket"), client("disableAutoWatchReset"),
+		client("hostProvider.*"), client("request.timeout"), client("server.principal"),
+		client("server.realm"), client("shuffleDnsResponse"), client("requireKerberosConfig"),
 		{name: "log.*", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
 		{name: "root.logger", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
 		{name: "console.threshold", scope: property, effect: accepted, setter: anyWords(), note: "set by Apache's scripts for Java's logging"},
