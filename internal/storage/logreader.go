@@ -72,7 +72,7 @@ func openLog(fsys vfs.FS, dir string, after zk.Zxid, maxEntry int) (*LogReader, 
 	}
 	return &LogReader{
 		fs: fsys, dir: dir, maxEntry: maxEntry,
-		files: logs[start:], after: after, last: after, win: newWindow(nil),
+		files: logs[start:], after: after, last: after, win: &window{},
 	}, nil
 }
 
@@ -191,7 +191,7 @@ func (r *LogReader) openNext() error {
 	if err != nil {
 		return fmt.Errorf("storage: open log %s: %w", r.name, err)
 	}
-	r.win.reset(f)
+	r.win.reset(f, r.size)
 	b, err := r.win.fill(headerBytes)
 	if err != nil && notEOF(err) != nil {
 		return fmt.Errorf("storage: read %s: %w", r.name, err)

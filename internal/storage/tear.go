@@ -22,7 +22,9 @@ const (
 //
 // A write that a crash interrupts leaves each of its sectors new or as it was,
 // which in a log is zero, or ends the file early: a hole is the mark of a torn
-// write. Damage by a flipped bit leaves no hole. Since a payload may hold zeros
+// write. So is an end of the data within the entry, since a write that is cut
+// short without a power failure leaves its front part. Damage by a flipped bit
+// leaves no hole. Since a payload may hold zeros
 // of its own, a hole alone proves nothing: if one bit makes the entry valid, it
 // is damage whatever else there is. And since at most maxWriteBytes are ever
 // unsynced, a torn write leaves nothing far behind the first hole.
@@ -56,7 +58,7 @@ func (b breakage) judge() (end logEnd, reason string, err error) {
 		return endDamaged, fmt.Sprintf("the entry is valid but for one flipped bit in its %s, at byte %d",
 			what, b.at+offset), nil
 	}
-	if offset := b.hole(tail); offset >= 0 {
+	if offset := b.hole(tail, lastByte); offset >= 0 {
 		return endTorn, fmt.Sprintf("the last write is incomplete from byte %d on", b.at+offset), nil
 	}
 	return endDamaged, "the entry is complete but its checksum, length or end is wrong", nil
@@ -89,7 +91,7 @@ func (b breakage) window() int64 { return max(maxWriteBytes, int64(b.maxEntry)+f
 func (b breakage) scan() (tail []byte, lastByte int64, ones int, err error) {
 	lastByte = -1
 	tail = make([]byte, 0, min(b.window(), b.size-b.at))
-	chunk := make([]byte, windowBytes)
+	chunk := make([]byte, min(windowBytes, b.size-b.at))
 	for off := b.at; off < b.size; {
 		n, err := b.file.ReadAt(chunk[:min(int64(len(chunk)), b.size-off)], off)
 		if n == 0 {
@@ -203,10 +205,10 @@ func flippedByte(p []byte, sum uint32, want uint64) int {
 	return -1
 }
 
-// hole returns the offset in tail of a sector, or part of one, that the entry at
-// its front ought to fill and that is zero or beyond the end of the file; -1 if
-// there is none.
-func (b breakage) hole(tail []byte) int64 {
+// hole returns the offset in tail of what the entry at its front lacks: a sector,
+// or part of one, that it ought to fill and that is zero, or all of it from the
+// last byte of the file on that is not zero. It returns -1 if it lacks nothing.
+func (b breakage) hole(tail []byte, lastByte int64) int64 {
 	end := int64(prefixBytes)
 	if len(tail) >= prefixBytes {
 		n := binary.BigEndian.Uint32(tail[8:])
@@ -214,13 +216,14 @@ func (b breakage) hole(tail []byte) int64 {
 			end = int64(n) + frameBytes
 		}
 	}
+	// A write that a full disk or a kill has cut short need not end at a sector.
+	if written := lastByte + 1 - b.at; written < end {
+		return written
+	}
 	for off := int64(0); off < end; {
 		next := off + vfs.SectorBytes - (b.at+off)%vfs.SectorBytes
-		if next > int64(len(tail)) && end > int64(len(tail)) {
-			return off
-		}
 		// The first four bytes of an entry are always zero.
-		if part := tail[off:min(next, int64(len(tail)))]; next > 4 && allZero(part) {
+		if next > 4 && allZero(tail[off:min(next, int64(len(tail)))]) {
 			return off
 		}
 		off = next

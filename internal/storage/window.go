@@ -19,8 +19,14 @@ func newWindow(src io.Reader) *window {
 	return &window{src: src, buf: make([]byte, windowBytes)}
 }
 
-// reset starts again at a new stream.
-func (w *window) reset(src io.Reader) { *w = window{src: src, buf: w.buf} }
+// reset starts again at a new stream, of which size bytes are expected.
+func (w *window) reset(src io.Reader, size int64) {
+	buf := w.buf
+	if n := min(windowBytes, size+1); int64(len(buf)) < n {
+		buf = make([]byte, n)
+	}
+	*w = window{src: src, buf: buf}
+}
 
 // fill returns what is buffered, at least n bytes. If the stream ends before, it
 // returns what is left, and io.EOF or the stream's error. The result is valid
