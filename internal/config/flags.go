@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// A flag is one -Dname=value.
-type flag struct {
+// A definition is one -Dname=value.
+type definition struct {
 	name  string
 	value string
 	where string // "command line" or "SERVER_JVMFLAGS"
@@ -12,15 +12,15 @@ type flag struct {
 // parseFlags keeps the -Dname=value of a list of words. -Dname alone sets the
 // empty string, as Java does. Other words (-Xmx1g, -XX:..., -server, ...)
 // are for a JVM and are left out.
-func parseFlags(words []string, where string) []flag {
-	var all []flag
+func parseFlags(words []string, where string) []definition {
+	var all []definition
 	for _, w := range words {
 		def, ok := strings.CutPrefix(w, "-D")
 		if !ok || def == "" {
 			continue
 		}
 		name, value, _ := strings.Cut(def, "=")
-		all = append(all, flag{name, value, where})
+		all = append(all, definition{name, value, where})
 	}
 	return all
 }

@@ -56,8 +56,8 @@ func FuzzSplitWords(f *testing.F) {
 
 func TestParseFlags(t *testing.T) {
 	got := parseFlags([]string{"-Xmx1g", "-Da=b=c", "-Dd", "-D", "-De=", "-server", "Df=g", "-XX:+UseG1GC"}, "here")
-	want := []flag{{"a", "b=c", "here"}, {"d", "", "here"}, {"e", "", "here"}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(flag{})); diff != "" {
+	want := []definition{{"a", "b=c", "here"}, {"d", "", "here"}, {"e", "", "here"}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(definition{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -79,7 +79,7 @@ func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, e
 }
 
 // load is Load after the reading.
-func load(file string, text []byte, flags []flag) (*Config, []Warning, error) {
+func load(file string, text []byte, flags []definition) (*Config, []Warning, error) {
 	lines, err := parseProperties(text)
 	if err != nil {
 		return nil, nil, syntaxError(file, err)
@@ -223,7 +223,7 @@ func (l *loader) unknown(where, key, near string) {
 }
 
 // flags takes the properties, the last of each name, where the file has none.
-func (l *loader) flags(flags []flag) {
+func (l *loader) flags(flags []definition) {
 	last := make(map[string]int)
 	for i := range flags {
 		last[flags[i].name] = i
@@ -245,7 +245,7 @@ func (l *loader) flags(flags []flag) {
 }
 
 // flag applies one -D.
-func (l *loader) flag(f flag) {
+func (l *loader) flag(f definition) {
 	name, prefixed := strings.CutPrefix(f.name, "zookeeper.")
 	if prefixed {
 		if s := l.known.find(property, name); s != nil {
@@ -281,7 +281,7 @@ func (l *loader) flag(f flag) {
 }
 
 // misplaced warns of a -D that would count elsewhere.
-func (l *loader) misplaced(f flag, name string) {
+func (l *loader) misplaced(f definition, name string) {
 	if l.known.find(bare, name) != nil {
 		l.warn(f.where, f.name, "has no effect; it is read only without zookeeper., as -D%s=...", name)
 		return

@@ -29,7 +29,7 @@ type setting struct {
 	def      string // the value when it is not set; "" leaves the zero value
 	setter   setter
 	effect   effect
-	harmless string // the value that asks for nothing; of missing and refused
+	harmless string // values, separated by commas, that ask for nothing; of missing and refused
 	note     string // one line for the operator
 }
 
@@ -52,26 +52,27 @@ func (s *setting) matches(name string) bool {
 // A section is the settings of one owner, as the documentation groups them.
 type section struct {
 	title    string
+	intro    string // a sentence below the title, or ""
 	settings []setting
 }
 
 // sections returns every setting that Apache ZooKeeper knows, 3.8 to 3.10.
 func sections() []section {
 	return []section{
-		{"Client port", clientSettings()},
-		{"Directories", dataSettings()},
-		{"Transaction log", logSettings()},
-		{"Snapshots and purging", snapshotSettings()},
-		{"Sessions", sessionSettings()},
-		{"Znodes", treeSettings()},
-		{"Access control", authSettings()},
-		{"Requests in flight", requestSettings()},
-		{"Connection throttle", throttleSettings()},
-		{"Four-letter words, HTTP, metrics, audit", adminSettings()},
-		{"TLS", tlsSettings()},
-		{"SASL and Kerberos", saslSettings()},
-		{"Ensemble", quorumSettings()},
-		{"Tuning of the Java server", javaSettings()},
+		{title: "Client port", settings: clientSettings()},
+		{title: "Directories", settings: dataSettings()},
+		{title: "Transaction log", settings: logSettings()},
+		{title: "Snapshots and purging", settings: snapshotSettings()},
+		{title: "Sessions", settings: sessionSettings()},
+		{title: "Znodes", settings: treeSettings()},
+		{title: "Access control", settings: authSettings()},
+		{title: "Requests in flight", settings: requestSettings()},
+		{title: "Connection throttle", settings: throttleSettings()},
+		{title: "Four-letter words, HTTP, metrics, audit", settings: adminSettings()},
+		{title: "TLS", settings: tlsSettings()},
+		{title: "SASL and Kerberos", settings: saslSettings()},
+		{title: "Ensemble", intro: "Read and checked. Ensembles are not there yet: a standalone server lives by `reconfigEnabled`, `standaloneEnabled`, `readonlymode.enabled` and the address in its server line.", settings: quorumSettings()},
+		{title: "Tuning of the Java server", settings: javaSettings()},
 	}
 }
 

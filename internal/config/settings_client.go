@@ -107,7 +107,7 @@ func authSettings() []setting {
 		{name: "enforce.auth.schemes", scope: property, effect: missing, setter: anyWords(), note: "of `enforce.auth.enabled`"},
 		{name: "sessionRequireClientSASLAuth", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
 			note: "clients without SASL would be served"},
-		{name: "authProvider.*", scope: property, effect: refused, harmless: "org.apache.zookeeper.server.auth.DigestAuthenticationProvider",
+		{name: "authProvider.*", scope: property, effect: refused, harmless: "org.apache.zookeeper.server.auth.DigestAuthenticationProvider,org.apache.zookeeper.server.auth.IPAuthenticationProvider",
 			setter: anyWords(), note: "Java classes cannot be loaded; the built-in digest and ip providers are always there"},
 		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false", effect: missing, harmless: "false",
 			setter: anyBoolean(), note: "of the HTTP administration server"},

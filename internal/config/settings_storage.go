@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"math"
 	"time"
 )
@@ -57,7 +58,7 @@ func snapshotSettings() []setting {
 		{name: "snapSizeLimitInKb", scope: property, def: "4194304", setter: kilobytes(func(c *Config) *int64 { return &c.Snapshot.SizeBytes }),
 			note: "KB of log between snapshots; 0 or less is no limit"},
 		{name: "snapshot.compression.method", scope: property,
-			setter: oneOf([]string{"", "gz", "snappy"}, func(c *Config, s string) { c.Snapshot.Compression = s }), note: "`gz`, `snappy` or nothing"},
+			setter: setter{set: compression}, note: "`gz`, `snappy` or nothing"},
 		{name: "snapshot.trust.empty", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Snapshot.TrustEmpty }),
 			note: "logs without any snapshot are believed"},
 		{name: "serializeLastProcessedZxid.enabled", scope: property, def: "true",
@@ -68,4 +69,13 @@ func snapshotSettings() []setting {
 		{name: "autopurge.purgeInterval", scope: inFile, def: "0", setter: purgeInterval(),
 			note: "hours between purges, or a number with ms, s, m, h or d; 0 is never"},
 	}
+}
+
+func compression(c *Config, text string) error {
+	switch text {
+	case "", "gz", "snappy":
+		c.Snapshot.Compression = text
+		return nil
+	}
+	return errors.New("not gz or snappy")
 }

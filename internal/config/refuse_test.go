@@ -1,0 +1,242 @@
+package config
+
+import (
+	"testing"
+)
+
+// base is a file that is accepted as it is.
+const base = "dataDir=data\nclientPort=2181\n"
+
+// TestReports holds the texts that operators read. What is refused here for its
+// syntax or for a rule, Apache 3.8.0 refuses too, unless the case says else.
+func TestReports(t *testing.T) {
+	tests := []struct {
+		name    string
+		file    string
+		flags   []string
+		environ string
+		want    string
+	}{
+		{name: "fine", file: base},
+
+		// Values.
+		{name: "not a number", file: base + "tickTime=abc",
+			want: "error zoo.cfg:3: tickTime=abc: not a whole number of milliseconds\n"},
+		{name: "no value", file: base + "tickTime=",
+			want: "error zoo.cfg:3: tickTime: not a whole number of milliseconds\n"},
+		{name: "hex in a key of the file", file: base + "tickTime=0x10",
+			want: "error zoo.cfg:3: tickTime=0x10: not a whole number of milliseconds\n"},
+		{name: "tick of nothing", file: base + "tickTime=0", want: "error zoo.cfg:3: tickTime=0: must be 1 or more\n"},
+		{name: "more than an int", file: base + "maxSessionTimeout=9999999999",
+			want: "error zoo.cfg:3: maxSessionTimeout=9999999999: must be between -1 and 2147483647\n"},
+		{name: "more than a long", file: base + "snapSizeLimitInKb=99999999999999999999",
+			want: "error zoo.cfg:3: snapSizeLimitInKb=99999999999999999999: must be between -9007199254740991 and 9007199254740991\n"},
+		{name: "port", file: "dataDir=data\nclientPort=70000", want: "error zoo.cfg:2: clientPort=70000: must be between 0 and 65535\n"},
+		{name: "not a boolean", file: base + "standaloneEnabled=yes", want: "error zoo.cfg:3: standaloneEnabled=yes: not true or false\n"},
+		{name: "Apache takes any other word for false", file: base + "digest.enabled=on",
+			want: "error zoo.cfg:3: digest.enabled=on: not true or false\n"},
+		{name: "Apache takes any other word for yes", file: base + "forceSync=false", want: "error zoo.cfg:3: forceSync=false: not yes or no\n"},
+		{name: "not a fraction", file: base + "connection_throttle_drop_increase=2",
+			want: "error zoo.cfg:3: connection_throttle_drop_increase=2: must be between 0 and 1\n"},
+		{name: "NaN", file: base + "connection_throttle_drop_increase=NaN",
+			want: "error zoo.cfg:3: connection_throttle_drop_increase=NaN: not a number\n"},
+		{name: "compression", file: base + "snapshot.compression.method=zip",
+			want: "error zoo.cfg:3: snapshot.compression.method=zip: not gz or snappy\n"},
+		{name: "octal", flags: []string{"-Dzookeeper.snapCount=0100"},
+			want: "error command line: zookeeper.snapCount=0100: starts with 0, which reads as octal or as decimal\n"},
+		{name: "bad hex", flags: []string{"-Djute.maxbuffer=0x-5"}, want: "error command line: jute.maxbuffer=0x-5: not a whole number\n"},
+		{name: "environment", environ: `-Xmx1g "-Dzookeeper.maxCnxns=a b"`, want: "error SERVER_JVMFLAGS: zookeeper.maxCnxns=a b: not a whole number\n"},
+		{name: "control characters are shown", file: base + `tickTime=1\n2`,
+			want: `error zoo.cfg:3: tickTime="1\n2": not a whole number of milliseconds` + "\n"},
+		{name: "secrets are not", flags: []string{"-Dzookeeper.DigestAuthenticationProvider.superDigest=secret"},
+			want: "error command line: zookeeper.DigestAuthenticationProvider.superDigest: not of the form user:base64\n"},
+		{name: "all at once, in order", file: base + "tickTime=x\nelectionAlg=1\npeerType=king", flags: []string{"-Djute.maxbuffer=-1"},
+			want: "error zoo.cfg:3: tickTime=x: not a whole number of milliseconds\n" +
+				"error zoo.cfg:4: electionAlg=1: not one of 3\n" +
+				"error zoo.cfg:5: peerType=king: not participant or observer\n" +
+				"error command line: jute.maxbuffer=-1: must be 64 or more\n"},
+		{name: "syntax", file: base + `a=\u12g4`, want: `error zoo.cfg:3: malformed \uXXXX escape` + "\n"},
+		{name: "purge interval", file: base + "autopurge.purgeInterval=1w",
+			want: "error zoo.cfg:3: autopurge.purgeInterval=1w: not a whole number of hours, nor a number with ms, s, m, h or d\n"},
+		{name: "purge interval beyond time", file: base + "autopurge.purgeInterval=999999999d",
+			want: "error zoo.cfg:3: autopurge.purgeInterval=999999999d: too long\n"},
+
+		// Rules over several settings.
+		{name: "no directory", file: "clientPort=1", want: "error zoo.cfg: dataDir: not set\n"},
+		{name: "empty directory", file: "dataDir=\nclientPort=1", want: "error zoo.cfg:1: dataDir: is empty\n"},
+		{name: "no port; Apache starts and serves no one", file: "dataDir=data", want: "error zoo.cfg: clientPort: not set; no client could connect\n"},
+		{name: "address without port", file: "dataDir=data\nclientPortAddress=127.0.0.1",
+			want: "error zoo.cfg:2: clientPortAddress=127.0.0.1: needs clientPort\n"},
+		{name: "timeouts crossed", file: base + "minSessionTimeout=50000\nmaxSessionTimeout=4000",
+			want: "error zoo.cfg:4: maxSessionTimeout: minSessionTimeout is 50000 ms and maxSessionTimeout is 4000 ms\n"},
+		{name: "timeout beyond the default", file: base + "minSessionTimeout=70000",
+			want: "error zoo.cfg:3: minSessionTimeout: minSessionTimeout is 70000 ms and maxSessionTimeout is 60000 ms\n"},
+
+		// Names.
+		{name: "case", file: base + "ticktime=5", want: "warning zoo.cfg:3: ticktime: unknown, has no effect; did you mean tickTime?\n"},
+		{name: "letters swapped", file: base + "snapCuont=5", want: "warning zoo.cfg:3: snapCuont: unknown, has no effect; did you mean snapCount?\n"},
+		{name: "nothing near", file: base + "foo=5", want: "warning zoo.cfg:3: foo: unknown, has no effect\n"},
+		{name: "repeated", file: base + "snapCount=5\nsnapCount=6", want: "warning zoo.cfg:3: snapCount: set again in line 4, which counts\n"},
+		{name: "only -D", file: base + "jute.maxbuffer=5000",
+			want: "warning zoo.cfg:3: jute.maxbuffer: has no effect in a file; it is read only as -Djute.maxbuffer=...\n"},
+		{name: "prefix in the file", file: base + "zookeeper.snapCount=5",
+			want: "warning zoo.cfg:3: zookeeper.snapCount: has no effect; in a file it is written without zookeeper., as snapCount\n"},
+		{name: "unknown property", flags: []string{"-Dzookeeper.snapcount=5"},
+			want: "warning command line: zookeeper.snapcount: unknown, has no effect; did you mean zookeeper.snapCount?\n"},
+		{name: "prefix misspelt", flags: []string{"-Dzookeper.snapCount=5"},
+			want: "warning command line: zookeper.snapCount: unknown, has no effect; did you mean zookeeper.snapCount?\n"},
+		{name: "prefix missing", flags: []string{"-DsnapCount=5"},
+			want: "warning command line: snapCount: has no effect without its prefix: -Dzookeeper.snapCount=...\n"},
+		{name: "prefix too much", flags: []string{"-Dzookeeper.jute.maxbuffer=5000"},
+			want: "warning command line: zookeeper.jute.maxbuffer: has no effect; it is read only without zookeeper., as -Djute.maxbuffer=...\n"},
+		{name: "only the file", flags: []string{"-Dzookeeper.tickTime=5", "-DtickTime=5"},
+			want: "warning command line: zookeeper.tickTime: has no effect as a property; tickTime is a key of zoo.cfg\n" +
+				"warning command line: tickTime: has no effect as a property; tickTime is a key of zoo.cfg\n"},
+		{name: "bare misspelt", flags: []string{"-Djute.maxbufer=5000"},
+			want: "warning command line: jute.maxbufer: unknown, has no effect; did you mean jute.maxbuffer?\n"},
+		{name: "for the JVM", flags: []string{"-Dcom.sun.management.jmxremote", "-Dlog4j.configuration=x", "-Xmx1g", "-Djava.net.preferIPv4Stack=true"}},
+
+		// Effects.
+		{name: "accepted", file: base + "netty.advancedFlowControl.enabled=true\nnio.numWorkerThreads=4\nadmin.serverPort=8081\n" +
+			"jvm.pause.monitor=true\nadmin.enableServer=false\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+			flags: []string{"-Dzookeeper.log.dir=/x", "-Dzookeeper.jmx.log4j.disable=true"}},
+		{name: "accepted and wrong", file: base + "nio.numWorkerThreads=many", want: "error zoo.cfg:3: nio.numWorkerThreads=many: not a whole number\n"},
+		{name: "missing", file: base + "admin.enableServer=true\nssl.keyStore.location=/k",
+			want: "warning zoo.cfg:3: admin.enableServer: has no effect here: HTTP administration is not there yet\n" +
+				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that turn it on are refused\n"},
+		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\nenforce.auth.enabled=true\n" +
+			"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nsessionRequireClientSASLAuth=true\nclient.portUnification=true",
+			flags: []string{"-Djava.security.auth.login.config=/etc/jaas.conf"},
+			want: "error zoo.cfg:3: secureClientPort=2281: TLS is not supported yet\n" +
+				"error zoo.cfg:4: sslQuorum=true: TLS is not supported yet\n" +
+				"error zoo.cfg:5: quorum.auth.enableSasl=true: SASL is not supported yet\n" +
+				"error zoo.cfg:6: audit.enable=true: no audit log would be written\n" +
+				"error zoo.cfg:7: enforce.auth.enabled=true: clients without authentication would be served\n" +
+				"error zoo.cfg:8: authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider: " +
+				"Java classes cannot be loaded; the built-in digest and ip providers are always there\n" +
+				"error zoo.cfg:9: sessionRequireClientSASLAuth=true: clients without SASL would be served\n" +
+				"error zoo.cfg:10: client.portUnification=true: TLS is not supported yet\n" +
+				"error command line: java.security.auth.login.config=/etc/jaas.conf: SASL is not supported yet: clients could not log in as they expect to\n"},
+		{name: "refused features turned off", file: base + "sslQuorum=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +
+			"authProvider.1=org.apache.zookeeper.server.auth.IPAuthenticationProvider"},
+		{name: "dangerous", file: base + "forceSync=no\nskipACL=yes\nsnapshot.trust.empty=true",
+			want: "warning zoo.cfg:3: forceSync: no: acknowledged writes are LOST when the machine crashes\n" +
+				"warning zoo.cfg:4: skipACL: yes: every client may read, change and delete every znode\n" +
+				"warning zoo.cfg:5: snapshot.trust.empty: true: lost snapshots go unnoticed; turn it off after the upgrade\n"},
+		{name: "raised", file: base + "snapCount=1\nautopurge.snapRetainCount=1\ncommitLogCount=3",
+			want: "warning zoo.cfg:3: snapCount: 1 is too small; 2 is used\n" +
+				"warning zoo.cfg:4: autopurge.snapRetainCount: 1 is too small; 3 is used\n" +
+				"warning zoo.cfg:5: commitLogCount: 3 is too small; 500 is used\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inDir(t, map[string]string{"zoo.cfg": tt.file})
+			name := "zoo.cfg"
+			if tt.file == "" {
+				name = ""
+			}
+			c, warnings, err := Load(name, tt.flags, tt.environ)
+			if got := report(warnings, err); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+			if (c == nil) != (err != nil) {
+				t.Errorf("config %v with error %v", c, err)
+			}
+		})
+	}
+}
+
+// TestEnsembleReports is TestReports for the server lines. What Apache 3.8.0
+// accepts as an ensemble is refused for what it is.
+func TestEnsembleReports(t *testing.T) {
+	const (
+		one    = "server.1=h:2888:3888\n"
+		two    = "server.2=i:2888:3888\n"
+		limits = "initLimit=10\nsyncLimit=5\n"
+		alone  = "warning zoo.cfg:3: server.1: the only server; it is ignored, the server runs standalone\n"
+	)
+	tests := []struct {
+		name  string
+		file  string
+		extra map[string]string
+		want  string
+		addr  string
+	}{
+		{name: "one server", file: base + one, want: alone, addr: ":2181"},
+		{name: "one server with its group", file: base + one + "group.1=1\nweight.1=3", want: alone, addr: ":2181"},
+		{name: "its own client port", file: "dataDir=data\nserver.1=h:2888:3888;127.0.0.1:2182", extra: map[string]string{"data/myid": "1\n"},
+			want: "warning zoo.cfg:2: server.1: the only server; it is ignored, the server runs standalone\n", addr: "127.0.0.1:2182"},
+		{name: "the same client port", file: base + "server.1=h:2888:3888;2181", extra: map[string]string{"data/myid": "1"}, want: alone, addr: ":2181"},
+		{name: "another client port", file: base + "server.1=h:2888:3888;2182", extra: map[string]string{"data/myid": "1"},
+			want: alone + "error zoo.cfg:3: server.1: client address 0.0.0.0:2182 is not clientPort and clientPortAddress, :2181\n"},
+		{name: "wider client address", file: base + "clientPortAddress=127.0.0.1\nserver.1=h:2888:3888;2181", extra: map[string]string{"data/myid": "1"},
+			want: "warning zoo.cfg:4: server.1: the only server; it is ignored, the server runs standalone\n" +
+				"error zoo.cfg:4: server.1: client address 0.0.0.0:2181 is not clientPort and clientPortAddress, 127.0.0.1:2181\n"},
+		{name: "bad myid", file: base + one, extra: map[string]string{"data/myid": "one\n"},
+			want: alone + "error data/myid: myid=one: not a server's number\n"},
+		{name: "two servers", file: base + limits + one + two, extra: map[string]string{"data/myid": "1"},
+			want: "error zoo.cfg:5: server: 2 participants are an ensemble; ensembles are not supported yet\n"},
+		{name: "two servers without the rest", file: base + one + two,
+			want: "error zoo.cfg:3: server: 2 participants are an ensemble; ensembles are not supported yet\n" +
+				"error zoo.cfg: initLimit: not set; an ensemble needs it\n" +
+				"error zoo.cfg: syncLimit: not set; an ensemble needs it\n" +
+				"error data/myid: myid: the file is missing; an ensemble needs it\n"},
+		{name: "one server as an ensemble", file: base + "standaloneEnabled=false\n" + limits + one, extra: map[string]string{"data/myid": "1"},
+			want: "error zoo.cfg:6: server: standaloneEnabled=false makes one server an ensemble; ensembles are not supported yet\n"},
+		{name: "no server as an ensemble", file: base + "standaloneEnabled=false",
+			want: "error zoo.cfg: server: standaloneEnabled=false needs at least one server line\n"},
+		{name: "observer alone", file: base + "server.1=h:1:2:observer", want: "error zoo.cfg:3: server: the ensemble has observers and no participant\n"},
+		{name: "one participant and an observer", file: base + one + "server.2=i:1:2:observer",
+			want: "error zoo.cfg:3: server: one participant with observers is no ensemble; standaloneEnabled=false allows it\n"},
+		{name: "not in a group", file: base + one + two + "group.1=1", want: "error zoo.cfg:3: server: server.2 is in no group\n"},
+		{name: "in two groups", file: base + one + "group.1=1\ngroup.2=1",
+			want: alone + "error zoo.cfg:5: group.2=1: server 1 is in group 1 already\n"},
+		{name: "group of letters", file: base + "group.1=a", want: `error zoo.cfg:3: group.1=a: "a" is not a server's number` + "\n"},
+		{name: "weight of letters", file: base + "weight.1=a", want: "error zoo.cfg:3: weight.1=a: a weight is a whole number, 0 or more\n"},
+		{name: "server of letters", file: base + "server.x=h:1:2", want: `error zoo.cfg:3: server.x=h:1:2: "x" is not a server's or group's number` + "\n"},
+		{name: "grouping", file: base + "grouping=1", want: "error zoo.cfg:3: grouping=1: not of the form server.N, group.N or weight.N\n"},
+		{name: "addresses", file: base + "server.1=h:1:2|i:1:2", want: "error zoo.cfg:3: server.1=h:1:2|i:1:2: several addresses need multiAddress.enabled=true\n"},
+		{name: "addresses allowed behind the line", file: base + "server.1=h:1:2|i:1:2\nmultiAddress.enabled=true", want: alone, addr: ":2181"},
+		{name: "bad version", file: base + "version=xyz", want: "error zoo.cfg:3: version=xyz: not a number in hex\n"},
+
+		{name: "dynamic file", file: "dataDir=data\ndynamicConfigFile=dyn.100000001", extra: map[string]string{"data/myid": "1", "dyn.100000001": "server.1=h:1:2;2183"},
+			want: "warning dyn.100000001:1: server.1: the only server; it is ignored, the server runs standalone\n", addr: ":2183"},
+		{name: "no dynamic file", file: base + "dynamicConfigFile=dyn",
+			want: "error zoo.cfg:3: dynamicConfigFile=dyn: open dyn: no such file or directory\n"},
+		{name: "servers in both", file: base + "dynamicConfigFile=dyn\n" + one, extra: map[string]string{"dyn": ""},
+			want: "error zoo.cfg:4: server.1=h:2888:3888: belongs in the dynamic file, because dynamicConfigFile is set\n"},
+		{name: "too much in the dynamic file", file: base + "dynamicConfigFile=dyn", extra: map[string]string{"dyn": one + "tickTime=5\nversion=1"},
+			want: "warning dyn:1: server.1: the only server; it is ignored, the server runs standalone\n" +
+				"error dyn:2: tickTime=5: only server, group and weight lines belong in a dynamic file\n" +
+				"error dyn:3: version=1: the version is in the name of the file, not in it\n"},
+		{name: "syntax of the dynamic file", file: base + "dynamicConfigFile=dyn", extra: map[string]string{"dyn": "\n\\u1"},
+			want: `error dyn:2: malformed \uXXXX escape` + "\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			files := map[string]string{"zoo.cfg": tt.file}
+			for name, text := range tt.extra {
+				files[name] = text
+			}
+			inDir(t, files)
+			c, warnings, err := Load("zoo.cfg", nil, "")
+			if got := report(warnings, err); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+			if err == nil && c.Client.Addr() != tt.addr {
+				t.Errorf("client address %q, want %q", c.Client.Addr(), tt.addr)
+			}
+		})
+	}
+}
+
+func TestDynamicFileVersion(t *testing.T) {
+	inDir(t, map[string]string{"zoo.cfg": base + "dynamicConfigFile=zoo.cfg.dynamic.10000000a", "zoo.cfg.dynamic.10000000a": "server.1=h:1:2"})
+	c, _, err := Load("zoo.cfg", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Quorum.Members.Version != 0x10000000a {
+		t.Errorf("version %#x, want 0x10000000a", c.Quorum.Members.Version)
+	}
+}
