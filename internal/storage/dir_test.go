@@ -1,0 +1,176 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Open makes the directories if it may, and shares them with nobody.
+func TestOpen(t *testing.T) {
+	for name, newFS := range map[string]func() (vfs.FS, string){
+		"mem": func() (vfs.FS, string) { return vfs.NewMem(), "/srv" },
+		"os":  func() (vfs.FS, string) { return vfs.OS{}, filepath.ToSlash(t.TempDir()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys, base := newFS()
+			o := Options{DataDir: base + "/data", DataLogDir: base + "/log"}
+			if _, err := Open(fsys, o); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "datadir.autocreate") {
+				t.Fatalf("without autocreate: %v", err)
+			}
+			o.AutoCreate = true
+			d := openTest(t, fsys, o)
+			if n := len(list(t, fsys, base+"/data/version-2")) + len(list(t, fsys, base+"/log/version-2")); n != 0 {
+				t.Fatalf("%d files in new directories", n)
+			}
+			for _, other := range []Options{o, {DataDir: base + "/log"}, {DataDir: base + "/other", DataLogDir: base + "/log", AutoCreate: true}} {
+				if _, err := Open(fsys, other); !errors.Is(err, vfs.ErrLocked) {
+					t.Fatalf("a second server with %+v: %v", other, err)
+				}
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			openTest(t, fsys, o).Close()
+		})
+	}
+}
+
+// Files that a crash has left are removed; others are left alone.
+func TestOpenCleans(t *testing.T) {
+	mem := vfs.NewMem()
+	for _, name := range []string{"tmp.log.7", "tmp.snapshot.5.gz", "tmp.notes", "acceptedEpoch.tmp", "log.bak", "README"} {
+		putFile(t, mem, "/data/version-2/"+name, []byte("x"))
+	}
+	d := openTest(t, mem, testOptions())
+	if got := fmt.Sprint(list(t, mem, "/data/version-2")); got != "[README acceptedEpoch.tmp log.bak tmp.notes]" {
+		t.Errorf("files %v are left", got)
+	}
+	if has, err := d.HasLog(); has || err != nil {
+		t.Errorf("log.bak is a log: %v", err)
+	}
+}
+
+// Logs among the snapshots, or snapshots among the logs, mean that a directory
+// has moved: to start would be to start empty.
+func TestOpenRefusesMixedDirectories(t *testing.T) {
+	for _, tt := range []struct{ file, want string }{
+		{"/data/version-2/log.1", "/data/version-2 is for snapshots but has the log file log.1"},
+		{"/log/version-2/snapshot.5", "/log/version-2 is for logs but has the snapshot snapshot.5"},
+	} {
+		mem := vfs.NewMem()
+		putFile(t, mem, tt.file, []byte("x"))
+		o := Options{DataDir: "/data", DataLogDir: "/log", AutoCreate: true}
+		if _, err := Open(mem, o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v", tt.file, err)
+		}
+		o.DataLogDir = ""
+		if tt.file == "/data/version-2/log.1" {
+			openTest(t, mem, o).Close()
+		}
+	}
+}
+
+func TestLoadEpochs(t *testing.T) {
+	last := zk.MakeZxid(5, 9)
+	tests := []struct {
+		name                  string
+		accepted, current     string
+		tmp                   string // currentEpoch.tmp
+		wantAccepted, wantNow uint32
+		err                   string
+	}{
+		{"none", "", "", "", 5, 5, ""},
+		{"both", "8", "7", "", 8, 7, ""},
+		{"with a newline", "8\n", "7\n", "", 8, 7, ""},
+		{"no accepted", "", "5", "", 5, 5, ""},
+		{"no accepted, newer current", "", "6", "", 0, 0, "older than currentEpoch"},
+		{"unfinished update", "5", "4", "5", 5, 5, ""},
+		{"unfinished update to another epoch", "9", "4", "7", 0, 0, "older than the last transaction"},
+		{"current lags the log", "5", "4", "", 0, 0, "older than the last transaction 0x500000009"},
+		{"accepted lags current", "6", "7", "", 0, 0, "acceptedEpoch 6 is older than currentEpoch 7"},
+		{"no number", "5", "five", "", 0, 0, "not an epoch"},
+		{"empty", "5", " ", "", 0, 0, "not an epoch"},
+		{"negative", "5", "-1", "", 0, 0, "not an epoch"},
+		{"too large", "2147483648", "5", "", 0, 0, "not an epoch"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			for name, s := range map[string]string{"acceptedEpoch": tt.accepted, "currentEpoch": tt.current, "currentEpoch.tmp": tt.tmp} {
+				if s != "" {
+					putFile(t, mem, "/data/version-2/"+name, []byte(s))
+				}
+			}
+			d := openTest(t, mem, testOptions())
+			accepted, current, err := d.LoadEpochs(last)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil || accepted != tt.wantAccepted || current != tt.wantNow {
+				t.Fatalf("epochs %d and %d, %v", accepted, current, err)
+			}
+			if tt.tmp != "" && string(readFile(t, mem, "/data/version-2/currentEpoch")) != tt.tmp {
+				t.Fatal("the unfinished update was not completed")
+			}
+		})
+	}
+}
+
+// An epoch file has the decimal number and nothing else.
+func TestSetEpochs(t *testing.T) {
+	mem := vfs.NewMem()
+	d := openTest(t, mem, testOptions())
+	if err := errors.Join(d.SetAcceptedEpoch(12), d.SetCurrentEpoch(11), d.SetAcceptedEpoch(13)); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(list(t, mem, "/data/version-2")); got != "[acceptedEpoch currentEpoch]" {
+		t.Fatalf("files %v", got)
+	}
+	if got := readFile(t, mem, "/data/version-2/acceptedEpoch"); string(got) != "13" {
+		t.Fatalf("acceptedEpoch holds %q", got)
+	}
+	accepted, current, err := d.LoadEpochs(0)
+	if err != nil || accepted != 13 || current != 11 {
+		t.Fatalf("epochs %d and %d, %v", accepted, current, err)
+	}
+}
+
+func TestTakeInitialize(t *testing.T) {
+	mem := vfs.NewMem()
+	o := Options{DataDir: "/data", DataLogDir: "/log", AutoCreate: true}
+	putFile(t, mem, "/log/initialize", nil)
+	d := openTest(t, mem, o)
+	for _, want := range []bool{true, false} {
+		if got, err := d.TakeInitialize(); got != want || err != nil {
+			t.Fatalf("initialize is there: %v, %v, want %v", got, err, want)
+		}
+	}
+}
+
+// At most MaxSnapshotCandidates are listed, the newest.
+func TestSnapshotsNewestFirst(t *testing.T) {
+	mem := vfs.NewMem()
+	for z := range zk.Zxid(130) {
+		putFile(t, mem, "/data/version-2/snapshot."+z.Hex(), []byte("x"))
+	}
+	d := openTest(t, mem, testOptions())
+	snaps, err := d.Snapshots()
+	if err != nil || len(snaps) != MaxSnapshotCandidates {
+		t.Fatalf("%d snapshots, %v", len(snaps), err)
+	}
+	for i, s := range snaps {
+		if s.Zxid != zk.Zxid(129-i) {
+			t.Fatalf("number %d is %v", i, s.Zxid)
+		}
+	}
+}
