@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// An allowance is a known difference between two correct servers. A is the
+// oracle, Apache 3.8.0; B follows 3.9.
+type allowance struct {
+	name   string
+	reason string
+	// item decides about one pair of items. Nil for the allowances that
+	// sequences apply.
+	item func(w *world, t *step, a, b *item) bool
+	// versions tells that the allowance is about releases: it does not count
+	// when both sides are of the same.
+	versions bool
+}
+
+// Names of the allowances that compare uses on whole sequences.
+const (
+	allowCloseOrder = "close-event-order"
+	allowBatchEvent = "batch-event-early"
+)
+
+// allowances is the table. An entry is as narrow as its reason.
+func allowances() []allowance {
+	return []allowance{
+		{
+			name:     "event-zxid",
+			reason:   "3.8 sends zxid -1 in an event's header; 3.9 the zxid of the change, which lies within the step; for setWatches' own events -1 as well",
+			versions: true,
+			item: func(w *world, t *step, a, b *item) bool {
+				return a.Kind == itemEvent && b.Kind == itemEvent && a.Event == b.Event && a.Path == b.Path && a.Text == b.Text &&
+					a.Zxid == noZxid && b.Zxid > w.b.rel(w.b.before) && b.Zxid <= w.b.rel(w.b.last)
+			},
+		},
+		{
+			name:     "exists-needs-read",
+			reason:   "3.8.0 answers exists without READ; since 3.8.4/3.9.2 (ZOOKEEPER-2590) -102",
+			versions: true,
+			item: func(w *world, t *step, a, b *item) bool {
+				return a.answers(wire.OpExists) && sameHeader(a, b) && a.Err == zk.OK && b.Err == zk.ErrNoAuth && b.Text == ""
+			},
+		},
+		{
+			name:     "watcher-types-4-5",
+			reason:   "checkWatches and removeWatches know the types Persistent and PersistentRecursive since 3.9.0; asked only of paths without a watch",
+			versions: true,
+			item: func(w *world, t *step, a, b *item) bool {
+				return (a.answers(wire.OpCheckWatches) || a.answers(wire.OpRemoveWatches)) && sameHeader(a, b) &&
+					a.Err == zk.ErrMarshalling && b.Err == zk.ErrNoWatcher
+			},
+		},
+		{
+			name:     "multi-create-result",
+			reason:   "3.8.0's multi answers create2 as create, and containers and TTL nodes as create2; 3.9 answers each as itself (ZOOKEEPER-4026). The paths are compared",
+			versions: true,
+			item: func(w *world, t *step, a, b *item) bool {
+				return a.answers(wire.OpMulti) && sameHeader(a, b) && a.Err == b.Err && a.Loose == b.Loose && multiTypesAsKnown(a, b)
+			},
+		},
+		{
+			name:   "acl-auth-order",
+			reason: "scheme auth expands to the connection's identities in the order of a Java hash set",
+			item: func(w *world, t *step, a, b *item) bool {
+				return a.answers(wire.OpGetACL) && sameHeader(a, b) && a.Err == b.Err && a.Loose == b.Loose && strings.Contains(a.Loose, "digest:")
+			},
+		},
+		{
+			name:   "batch-zxid",
+			reason: "a reply's zxid is the last one applied when it is written: a server that applies a pipelined batch at once may show a later one of the same batch",
+			item: func(w *world, t *step, a, b *item) bool {
+				return len(t.Reqs) > 1 && a.Kind == itemReply && b.Kind == itemReply && a.Xid == b.Xid && a.Err == b.Err && a.Text == b.Text &&
+					a.Zxid > zeroZxid && b.Zxid >= a.Zxid && b.Zxid <= w.b.rel(w.b.last)
+			},
+		},
+		{
+			name:   allowCloseOrder,
+			reason: "the ephemerals of an ending session are deleted in the order of a Java hash set; the events are compared as a bag",
+		},
+		{
+			name:   allowBatchEvent,
+			reason: "an event goes before every reply that shows its change, and may go before earlier replies of a pipelined batch too",
+		},
+	}
+}
+
+func (i *item) answers(op wire.OpCode) bool { return i.Kind == itemReply && i.Req.Op == op }
+
+// sameHeader compares all of the header but err.
+func sameHeader(a, b *item) bool {
+	return a.Kind == itemReply && b.Kind == itemReply && a.Xid == b.Xid && a.Zxid == b.Zxid
+}
+
+// multiTypesAsKnown checks that B's results have the request's types and A's
+// are what 3.8.0 makes of them.
+func multiTypesAsKnown(a, b *item) bool {
+	if len(a.Multi) != len(b.Multi) {
+		return false
+	}
+	for i := range a.Multi {
+		x, y := a.Multi[i], b.Multi[i]
+		if x.op == y.op {
+			continue
+		}
+		ok := x.op == wire.OpCreate && (y.op == wire.OpCreate2 || y.op == wire.OpCreateContainer) ||
+			x.op == wire.OpCreate2 && (y.op == wire.OpCreateContainer || y.op == wire.OpCreateTTL || y.op == wire.OpCreate)
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// report prints how often each allowance was needed.
+func report(used map[string]int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "allowances used:\n")
+	n := 0
+	for _, a := range allowances() {
+		if used[a.name] > 0 {
+			fmt.Fprintf(&b, "  %6d  %-20s %s\n", used[a.name], a.name, a.reason)
+			n++
+		}
+	}
+	if n == 0 {
+		b.WriteString("  none\n")
+	}
+	return b.String()
+}
+
+// bag renders events without their order.
+func bag(items []item) []string {
+	var v []string
+	for _, i := range items {
+		if i.Kind == itemEvent {
+			v = append(v, fmt.Sprintf("%v %q %s", i.Event, i.Path, i.Text))
+		}
+	}
+	slices.Sort(v)
+	return v
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// startPatience is how long a server may take to serve.
+const startPatience = 60 * time.Second
+
+// A configuration is the lines of zoo.cfg that a run varies.
+type configuration struct {
+	name  string
+	lines []string
+}
+
+// configurations are those that a run without -config goes through in turn.
+func configurations() []configuration {
+	return []configuration{
+		{"extended", []string{"extendedTypesEnabled=true"}},
+		{"plain", nil},
+		{"quota", []string{"extendedTypesEnabled=true", "enforceQuota=true"}},
+	}
+}
+
+// A server is a process that this program started.
+type server struct {
+	name string
+	addr string
+	cmd  *exec.Cmd
+	out  string // its standard output and error
+	done chan error
+}
+
+// zooCfg writes the configuration file that both kinds of server read.
+func zooCfg(dir string, port int, c configuration) (string, error) {
+	if err := os.MkdirAll(filepath.Join(dir, "data"), 0o755); err != nil {
+		return "", err
+	}
+	lines := append([]string{
+		"tickTime=500", "dataDir=" + filepath.Join(dir, "data"), fmt.Sprintf("clientPort=%d", port), "clientPortAddress=127.0.0.1",
+		"minSessionTimeout=1000", fmt.Sprintf("maxSessionTimeout=%d", longTimeout), "maxClientCnxns=0", "admin.enableServer=false",
+		"4lw.commands.whitelist=*", "forceSync=no", "preAllocSize=64",
+		"DigestAuthenticationProvider.superDigest=" + digestID(superPassword),
+	}, c.lines...)
+	path := filepath.Join(dir, "zoo.cfg")
+	return path, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
+// startApache starts Debian's Apache ZooKeeper in dir.
+func startApache(dir string, port int, c configuration) (*server, error) {
+	cfg, err := zooCfg(dir, port, c)
+	if err != nil {
+		return nil, err
+	}
+	classPath, err := apacheClassPath()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+		"-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+		// Containers and TTL nodes must not vanish at a moment of the server's choosing.
+		"-Dznode.container.checkIntervalMs=86400000",
+		"-cp", classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)
+	return start("apache", dir, port, cmd)
+}
+
+// apacheClassPath finds the jars of Debian's zookeeper package and of what it
+// needs to run.
+func apacheClassPath() (string, error) {
+	const jars = "/usr/share/java"
+	need := []string{"zookeeper", "zookeeper-jute", "netty-handler", "netty-all", "slf4j-api", "slf4j-simple", "jackson-core",
+		"jackson-databind", "jackson-annotations", "jetty9-server", "jetty9-servlet", "jetty9-util", "jetty9-io", "jetty9-http",
+		"jetty9-security", "jetty9-util-ajax", "servlet-api", "metrics-core", "snappy-java", "commons-cli", "audience-annotations"}
+	var have []string
+	for _, n := range need {
+		if p := filepath.Join(jars, n+".jar"); fileExists(p) {
+			have = append(have, p)
+		}
+	}
+	if len(have) == 0 || !fileExists(filepath.Join(jars, "zookeeper.jar")) {
+		return "", errors.New("no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
+	}
+	return strings.Join(have, ":"), nil
+}
+
+func fileExists(p string) bool {
+	_, err := os.Stat(p)
+	return err == nil
+}
+
+// startPinfold starts the binary at path.
+func startPinfold(path, dir string, port int, c configuration) (*server, error) {
+	cfg, err := zooCfg(dir, port, c)
+	if err != nil {
+		return nil, err
+	}
+	return start("pinfold", dir, port, exec.Command(path, "server", cfg))
+}
+
+// start runs cmd and returns when it serves.
+func start(name, dir string, port int, cmd *exec.Cmd) (*server, error) {
+	s := &server{name: name, addr: fmt.Sprintf("127.0.0.1:%d", port), cmd: cmd, out: filepath.Join(dir, "out"), done: make(chan error, 1)}
+	// A server left on the port by another run would answer in ours' place.
+	l, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return nil, fmt.Errorf("port of %s: %w", name, err)
+	}
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(s.out, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	cmd.Stdout, cmd.Stderr = f, f
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() { s.done <- cmd.Wait() }()
+	for end := time.Now().Add(startPatience); ; {
+		select {
+		case err := <-s.done:
+			s.done <- err
+			return nil, fmt.Errorf("%s ended: %v; its output:\n%s", name, err, s.tail())
+		default:
+		}
+		if t, err := fourLetter(s.addr, "srvr"); err == nil && strings.Contains(t, "Mode:") {
+			return s, nil
+		}
+		if time.Now().After(end) {
+			s.kill()
+			return nil, fmt.Errorf("%s does not serve after %v; its output:\n%s", name, startPatience, s.tail())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// kill ends the process at once and waits until it is gone.
+func (s *server) kill() {
+	if s == nil || s.cmd.Process == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill() // an error means that it has ended
+	<-s.done
+	s.done <- nil
+}
+
+// tail is the end of the server's output.
+func (s *server) tail() string {
+	b, err := os.ReadFile(s.out)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4000
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return string(b)
+}
