@@ -9,9 +9,9 @@
 //
 //  1. Allowed does not allocate, and an ACL of world:anyone is decided before
 //     any identity is looked at.
-//  2. What FixUp accepts contains no entry of scheme auth and no identity that
-//     its scheme calls malformed; FixUp of its result changes nothing, and it
-//     is never larger than its input or MaxExpanded, whichever is more.
+//  2. What FixUp gives contains no entry of scheme auth and no identity that
+//     its scheme calls malformed, so FixUp accepts it again; it is never longer
+//     than its input or MaxExpanded, whichever is more.
 //  3. Everything fails closed: an unknown scheme, a malformed identity and an
 //     address of the other family match nobody.
 //  4. An identity of scheme super is made only by a digest equal to the
@@ -162,8 +162,9 @@ func (a *Authority) digestID(userPassword string) string {
 }
 
 // javaString decodes b as Java does: every longest piece that could have begun
-// a character, and every other byte that fits none, becomes one U+FFFD. A
-// client that sends Latin-1 is known by the same digest there and here.
+// a character, every half of a surrogate pair, and every other byte that fits
+// none becomes one U+FFFD. A client that sends Latin-1 is known by the same
+// digest there and here.
 func javaString(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -175,11 +176,20 @@ func javaString(b []byte) string {
 			for n < len(b) && !utf8.FullRune(b[:n]) && !utf8.FullRune(b[:n+1]) {
 				n++
 			}
+			if surrogateHalf(b) {
+				n = 3
+			}
 		}
 		s.WriteRune(r)
 		b = b[n:]
 	}
 	return s.String()
+}
+
+// surrogateHalf reports whether b begins with one of U+D800 to U+DFFF in the
+// form that UTF-8 would give it, which is not allowed.
+func surrogateHalf(b []byte) bool {
+	return len(b) >= 3 && b[0] == 0xED && b[1] >= 0xA0 && b[1] <= 0xBF && b[2] >= 0x80 && b[2] <= 0xBF
 }
 
 // UserName returns the name of an identity for display: the user of a digest,

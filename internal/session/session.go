@@ -61,15 +61,14 @@ type Tracker struct {
 	next     zk.SessionID
 	sessions map[zk.SessionID]*session
 
-	// buckets holds the ids to look at when a time comes. An id counts only in
-	// the bucket that its session names; others are leftovers of a move.
-	buckets map[int64][]zk.SessionID
+	// buckets holds the sessions to look at when a time comes: every one that
+	// is not closing, in the bucket that it names. None is empty.
+	buckets map[int64]map[zk.SessionID]*session
 }
 
 // session is one entry of the table.
 //
-// Invariant: bucket <= deadline, and buckets[bucket] holds the id, unless the
-// session is closing.
+// Invariant: bucket <= deadline.
 type session struct {
 	timeout  int32 // milliseconds, as agreed at its creation
 	current  int32 // milliseconds, as the latest Touch said
@@ -89,7 +88,7 @@ func NewTracker(c Config) *Tracker {
 		cfg:      c,
 		next:     c.FirstID,
 		sessions: make(map[zk.SessionID]*session),
-		buckets:  make(map[int64][]zk.SessionID),
+		buckets:  make(map[int64]map[zk.SessionID]*session),
 	}
 }
 
@@ -112,11 +111,13 @@ func (t *Tracker) Add(id zk.SessionID, timeoutMillis int32, nowMillis int64) boo
 		t.Touch(id, timeoutMillis, nowMillis)
 		return false
 	}
-	at := t.bucketOf(nowMillis, timeoutMillis)
-	t.sessions[id] = &session{
-		timeout: timeoutMillis, current: timeoutMillis, deadline: at, bucket: at,
+	s := &session{
+		timeout:  timeoutMillis,
+		current:  timeoutMillis,
+		deadline: t.bucketOf(nowMillis, timeoutMillis),
 	}
-	t.buckets[at] = append(t.buckets[at], id)
+	t.sessions[id] = s
+	t.place(id, s)
 	return true
 }
 
@@ -131,7 +132,9 @@ func (t *Tracker) Touch(id zk.SessionID, timeoutMillis int32, nowMillis int64) b
 	s.current = timeoutMillis
 	s.deadline = t.bucketOf(nowMillis, timeoutMillis)
 	if s.deadline < s.bucket {
-		// Later buckets can wait until this one comes; an earlier one cannot.
+		// A move to a later bucket can wait until this one comes; to an earlier
+		// one it cannot.
+		t.displace(id, s)
 		t.place(id, s)
 	}
 	return true
@@ -140,7 +143,21 @@ func (t *Tracker) Touch(id zk.SessionID, timeoutMillis int32, nowMillis int64) b
 // place puts a session into the bucket of its deadline.
 func (t *Tracker) place(id zk.SessionID, s *session) {
 	s.bucket = s.deadline
-	t.buckets[s.bucket] = append(t.buckets[s.bucket], id)
+	b := t.buckets[s.bucket]
+	if b == nil {
+		b = make(map[zk.SessionID]*session)
+		t.buckets[s.bucket] = b
+	}
+	b[id] = s
+}
+
+// displace takes a session out of its bucket, if it is in one.
+func (t *Tracker) displace(id zk.SessionID, s *session) {
+	b := t.buckets[s.bucket]
+	delete(b, id)
+	if len(b) == 0 {
+		delete(t.buckets, s.bucket)
+	}
 }
 
 // bucketOf returns the bucket of a session that was heard of at nowMillis.
@@ -151,7 +168,7 @@ func (t *Tracker) bucketOf(nowMillis int64, timeoutMillis int32) int64 {
 
 // Due marks the sessions that have expired by nowMillis as closing and returns
 // them. The caller submits a closeSession for each, and calls Remove when that
-// is applied.
+// is applied. heard must not call the tracker.
 //
 // heard returns the time at which this server last heard of a session over a
 // connection of its own, by the clock of nowMillis. For a session without one
@@ -166,35 +183,21 @@ func (t *Tracker) Due(nowMillis int64, heard func(zk.SessionID) (int64, bool)) [
 	slices.Sort(times)
 	var expired []zk.SessionID
 	for _, at := range times {
-		ids := t.buckets[at]
+		bucket := t.buckets[at]
 		delete(t.buckets, at)
 		begin := len(expired)
-		for _, id := range ids {
-			if t.expire(id, at, nowMillis, heard) {
-				expired = append(expired, id)
+		for id, s := range bucket {
+			t.hear(id, s, heard)
+			if s.deadline > nowMillis {
+				t.place(id, s)
+				continue
 			}
+			s.closing = true
+			expired = append(expired, id)
 		}
 		slices.Sort(expired[begin:])
 	}
 	return expired
-}
-
-// expire looks at a session in the bucket of time at. It reports whether the
-// session has expired, and marks it; one that lives is put where it belongs.
-func (t *Tracker) expire(
-	id zk.SessionID, at, nowMillis int64, heard func(zk.SessionID) (int64, bool),
-) bool {
-	s := t.sessions[id]
-	if s == nil || s.closing || s.bucket != at {
-		return false // gone, or a leftover
-	}
-	t.hear(id, s, heard)
-	if s.deadline > nowMillis {
-		t.place(id, s)
-		return false
-	}
-	s.closing = true
-	return true
 }
 
 // hear raises a session's deadline to what its connection knows.
@@ -249,13 +252,17 @@ func (t *Tracker) SetOwner(id zk.SessionID, owner Owner) zk.Code {
 // MarkClosing makes the session fail every check from now on: its closeSession
 // is on the way. A session that does not exist stays so.
 func (t *Tracker) MarkClosing(id zk.SessionID) {
-	if s := t.sessions[id]; s != nil {
+	if s := t.sessions[id]; s != nil && !s.closing {
 		s.closing = true
+		t.displace(id, s)
 	}
 }
 
 // Remove forgets a session.
-func (t *Tracker) Remove(id zk.SessionID) { delete(t.sessions, id) }
+func (t *Tracker) Remove(id zk.SessionID) {
+	t.MarkClosing(id)
+	delete(t.sessions, id)
+}
 
 // Len returns the number of sessions, closing ones included.
 func (t *Tracker) Len() int { return len(t.sessions) }
