@@ -23,8 +23,8 @@
 //  5. Adding and removing a watch takes the same time however many there are;
 //     firing takes time for the watchers that it names, and for one map lookup
 //     per ancestor if there are recursive watches at all.
-//  6. A watch takes about 60 bytes, and a watched path 60 and its own bytes
-//     once, however many tables and watchers it stands in.
+//  6. A watch takes 28 bytes, about 50 on a path with many watchers. A watcher
+//     takes 50 to 70, a path 50 to 75 in each table, its characters once.
 //  7. Order is that of the calls: equal calls give equal results, in equal order.
 //
 // Nothing here knows znodes, sessions or ACLs. The tables have no lock: the
