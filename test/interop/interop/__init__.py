@@ -1,0 +1,1 @@
+"""What the interoperation suites share: servers, ports, results, golden files."""

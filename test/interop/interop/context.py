@@ -1,0 +1,53 @@
+"""What a suite is told about the run it is part of."""
+
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+
+from interop.ports import Ports
+from interop.server import end_recorded
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which server: kind is apache or pinfold, binary the path of the latter."""
+    kind: str
+    binary: str = None
+
+
+APACHE = Target("apache")
+
+
+class Run:
+    """One suite's run: its scratch directory, ports and processes.
+
+    Leave it through `with`, so that its servers end and its scratch goes.
+    """
+
+    def __init__(self, target, *, size=1, only=None, record=False, keep=False):
+        self.target, self.size, self.record = target, size, record
+        self.only = re.compile(only) if only else None
+        self.ports = Ports()
+        self.scratch = tempfile.mkdtemp(prefix="pinfold-interop-")
+        self.pids_path = os.path.join(self.scratch, "pids")
+        self._keep = keep
+
+    def wants(self, name):
+        return self.only is None or self.only.search(name) is not None
+
+    def directory(self, *parts):
+        path = os.path.join(self.scratch, *parts)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        end_recorded(self.pids_path)
+        if not self._keep:
+            shutil.rmtree(self.scratch, ignore_errors=True)
