@@ -81,15 +81,16 @@ func appendFrame(b, body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(body))), body...)
 }
 
-// fourLetter asks a four-letter word and returns the whole answer.
-func fourLetter(addr, word string) (string, error) {
+// fourLetter asks a four-letter word and returns the whole answer, which must
+// be there within the patience.
+func fourLetter(addr, word string, patience time.Duration) (string, error) {
 	c, err := dial(addr)
 	if err != nil {
 		return "", err
 	}
 	defer c.close()
 	c.send([]byte(word))
-	if err := c.c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := c.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return "", err
 	}
 	b, err := io.ReadAll(c.r)

@@ -47,6 +47,7 @@ type modelClient struct {
 type generator struct {
 	r        *rand.Rand
 	same     bool // both servers are of one release
+	quota    bool // limits are enforced: ask more below /q
 	clients  []*modelClient
 	made     int // clients so far
 	versions map[string]zk.Stat
@@ -103,12 +104,15 @@ func (g *generator) path() string {
 	switch n := g.r.IntN(100); {
 	case n < 5:
 		return pick(g, oddPaths())
-	case n < 11:
+	case n < 8:
 		return pick(g, quotaPaths())
-	case n < 21 && len(g.seq) > 0:
+	case n < 18 && len(g.seq) > 0:
 		return pick(g, g.seq)
-	case n < 23:
+	case n < 20:
 		return "/"
+	}
+	if g.quota && g.chance(50) {
+		return pick(g, g.paths[slices.Index(g.paths, "/q"):])
 	}
 	return pick(g, g.paths)
 }
@@ -161,7 +165,7 @@ func (g *generator) dataFor(path string) []byte {
 
 // limits is the text of a quota node as zkCli writes it.
 func (g *generator) limits() []byte {
-	n, b := g.r.IntN(6)-1, g.r.IntN(60)-1
+	n, b := g.r.IntN(8)-1, g.r.IntN(60)-1
 	switch g.r.IntN(5) {
 	case 0:
 		return []byte(fmt.Sprintf("count=%d,bytes=%d", n, b))
@@ -257,6 +261,8 @@ func (g *generator) next() step {
 	}
 	c := pick(g, live)
 	switch n := g.r.IntN(1000); {
+	case n >= 120 && n < 128:
+		return g.setQuota(c)
 	case n < 6 && len(g.clients) < maxClients:
 		return g.open()
 	case n < 10:
@@ -279,6 +285,31 @@ func (g *generator) next() step {
 	}
 	q := g.request(c, false)
 	return step{Kind: kindRequest, Client: c.name, Reqs: []request{q}}
+}
+
+// setQuota is what zkCli's setquota sends: the quota's znodes, its limits and
+// statistics. Limits are low, so that they are met.
+func (g *generator) setQuota(c *modelClient) step {
+	s := step{Kind: kindRequest, Client: c.name}
+	path := pick(g, []string{"/q", "/q/a"})
+	for _, n := range []struct {
+		path string
+		data []byte
+	}{
+		{path, nil},
+		{"/zookeeper/quota/q", []byte{}},
+		{"/zookeeper/quota" + path, []byte{}},
+		{"/zookeeper/quota" + path + "/zookeeper_limits", g.limits()},
+		{"/zookeeper/quota" + path + "/zookeeper_stats", []byte("count=0,bytes=0")},
+	} {
+		r := wire.CreateRequest{Path: n.path, Data: n.data, ACL: zk.OpenACLUnsafe(), TTL: -1}
+		s.Reqs = append(s.Reqs, g.make(c, wire.OpCreate, r.Append(nil, wire.OpCreate)))
+		if strings.HasSuffix(n.path, "zookeeper_limits") {
+			w := wire.SetDataRequest{Path: n.path, Data: n.data, Version: -1}
+			s.Reqs = append(s.Reqs, g.make(c, wire.OpSetData, w.Append(nil)))
+		}
+	}
+	return s
 }
 
 // closing is a request that ends the session or at least the connection.

@@ -206,6 +206,7 @@ func (g *generator) setWatches(c *modelClient, op wire.OpCode) []byte {
 
 func (g *generator) multi() []byte {
 	var b []byte
+	tame := g.chance(40) // likely to succeed as a whole
 	for range g.r.IntN(7) {
 		m := wire.MultiOp{Type: pick(g, []wire.OpCode{wire.OpCreate, wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL,
 			wire.OpDelete, wire.OpDelete, wire.OpSetData, wire.OpSetData, wire.OpCheck, wire.OpCheck})}
@@ -215,14 +216,20 @@ func (g *generator) multi() []byte {
 			if m.Type == wire.OpCreateContainer && !g.same {
 				m.Flags = zk.Container // 3.8.0 goes by the flag, 3.9 by the operation
 			}
+			if tame {
+				m.ACL, m.Path = zk.OpenACLUnsafe(), pick(g, g.paths)+pick(g, []string{"", "", "/x", "/y", "/z", "/z1", "/z2"})
+			}
 			if m.Type != wire.OpCreateContainer && m.Type != wire.OpCreateTTL && g.chance(3) {
 				m.Flags = pick(g, []zk.CreateMode{-1, 9})
 			}
 		default:
 			m.Path = g.path()
 			m.Data, m.Version = g.dataFor(m.Path), g.version(m.Path, false)
-			if g.chance(50) {
+			if tame || g.chance(50) {
 				m.Version = -1
+			}
+			if tame && m.Type == wire.OpDelete {
+				m.Path = pick(g, g.paths) + pick(g, []string{"/x", "/y", "/z", "/z1", "/z2"})
 			}
 		}
 		b = m.Append(b)

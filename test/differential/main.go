@@ -36,6 +36,8 @@ type options struct {
 	verbose bool
 	// coverage prints how often A answered what.
 	coverage bool
+	// different makes two Apaches be taken as of different releases.
+	different bool
 }
 
 func main() {
@@ -54,6 +56,7 @@ func main() {
 	flag.BoolVar(&o.shrink, "shrink", true, "shorten the steps that lead to a difference (started servers only)")
 	flag.BoolVar(&o.restart, "restart", true, "at the end kill both servers, start them again and compare the trees once more (started servers only)")
 	flag.BoolVar(&o.verbose, "v", false, "print every step")
+	flag.BoolVar(&o.different, "different", false, "ask two Apaches only what servers of different releases are asked")
 	flag.BoolVar(&o.coverage, "coverage", false, "at the end print how often A answered what")
 	flag.Parse()
 	if err := o.run(); err != nil {
@@ -144,7 +147,7 @@ func (p *processes) killAll() {
 }
 
 // sameRelease reports whether both servers are Apache's.
-func (o *options) sameRelease() bool { return o.apache && o.pinfold == "" }
+func (o *options) sameRelease() bool { return o.apache && o.pinfold == "" && !o.different }
 
 // world starts or finds the two servers and connects to them. Started servers
 // begin with empty directories unless keep is set.
@@ -207,6 +210,7 @@ func (o *options) one(p *processes, seed uint64, c configuration, used map[strin
 	w.used, w.seen = used, seen
 	started := time.Now()
 	g := newGenerator(seed, w.sameRelease)
+	g.quota = c.name == "quota"
 	var steps []step
 	var diff *difference
 	for range o.steps {

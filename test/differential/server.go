@@ -132,7 +132,7 @@ func start(name, dir string, port int, cmd *exec.Cmd) (*server, error) {
 			return nil, fmt.Errorf("%s ended: %v; its output:\n%s", name, err, s.tail())
 		default:
 		}
-		if t, err := fourLetter(s.addr, "srvr"); err == nil && strings.Contains(t, "Mode:") {
+		if t, err := fourLetter(s.addr, "srvr", time.Second); err == nil && strings.Contains(t, "Mode:") {
 			return s, nil
 		}
 		if time.Now().After(end) {

@@ -205,7 +205,32 @@ func (s *side) requests(t *step, got map[string][]item) {
 				c.conn = nil
 				return
 			}
+			if it.endsConnection() {
+				got[t.Client] = append(got[t.Client], s.awaitClose(c.conn)...)
+				c.conn.close()
+				c.conn = nil
+				return
+			}
 			break
+		}
+	}
+}
+
+// endsConnection tells that the server closes behind this reply. It does so
+// soon, not at once, so a barrier might still be answered.
+func (i *item) endsConnection() bool {
+	return i.answers(wire.OpCloseSession) && i.Err == zk.OK || i.answers(wire.OpAuth) && i.Err == zk.ErrAuthFailed ||
+		i.Zxid == noZxid && i.Err == zk.ErrUnimplemented
+}
+
+// awaitClose reads until the server closes, or is silent, which differs.
+func (s *side) awaitClose(c *conn) []item {
+	var got []item
+	for {
+		i := s.read(c, &request{Op: wire.OpError})
+		got = append(got, i)
+		if i.Kind != itemEvent && i.Kind != itemReply {
+			return got
 		}
 	}
 }

@@ -79,18 +79,18 @@ func (w *world) compareTrees() (*difference, int) {
 func (w *world) compareWords() *difference {
 	sum := func(s *side) (string, error) {
 		var out []string
-		srvr, err := fourLetter(s.addr, "srvr")
+		srvr, err := fourLetter(s.addr, "srvr", answerTimeout)
 		if err != nil {
 			return "", err
 		}
 		out = append(out, linesWith(srvr, "Node count:", "Mode:")...)
-		mntr, err := fourLetter(s.addr, "mntr")
+		mntr, err := fourLetter(s.addr, "mntr", answerTimeout)
 		if err != nil {
 			return "", err
 		}
 		out = append(out, linesWith(mntr, "zk_znode_count\t", "zk_ephemerals_count\t", "zk_server_state\t", "zk_approximate_data_size\t",
 			"zk_num_alive_connections\t", "zk_global_sessions\t")...)
-		dump, err := fourLetter(s.addr, "dump")
+		dump, err := fourLetter(s.addr, "dump", answerTimeout)
 		if err != nil {
 			return "", err
 		}
