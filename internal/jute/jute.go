@@ -167,8 +167,9 @@ func (d *Decoder) Path() string {
 }
 
 // Count reads the length of a vector whose elements take at least minBytes
-// each; null reads as 0. A count that the rest of the input cannot hold is
-// ErrLength, so a caller may allocate by it.
+// each; null reads as 0, and so does any other negative count, as in Apache. A
+// count that the rest of the input cannot hold is ErrLength, so a caller may
+// allocate by it.
 func (d *Decoder) Count(minBytes int) int {
 	n, _ := d.NullableCount(minBytes)
 	return n
@@ -183,7 +184,10 @@ func (d *Decoder) NullableCount(minBytes int) (n int, null bool) {
 	if c == -1 {
 		return 0, true
 	}
-	if c < 0 || int(c) > len(d.rest)/minBytes {
+	if c < 0 {
+		return 0, false
+	}
+	if int(c) > len(d.rest)/minBytes {
 		d.Fail(ErrLength)
 		return 0, false
 	}

@@ -205,17 +205,29 @@ type SetWatches struct {
 	PersistentRecursive []string
 }
 
-// Decode reads the record as op has it.
+// Decode reads the record as op has it. A null list or path is an error.
 func (r *SetWatches) Decode(d *jute.Decoder, op OpCode) {
 	r.RelativeZxid = zk.Zxid(d.Long())
-	r.Data = d.Strings()
-	r.Exist = d.Strings()
-	r.Child = d.Strings()
+	r.Data = decodePaths(d)
+	r.Exist = decodePaths(d)
+	r.Child = decodePaths(d)
 	r.Persistent, r.PersistentRecursive = nil, nil
 	if op == OpSetWatches2 {
-		r.Persistent = d.Strings()
-		r.PersistentRecursive = d.Strings()
+		r.Persistent = decodePaths(d)
+		r.PersistentRecursive = decodePaths(d)
 	}
+}
+
+func decodePaths(d *jute.Decoder) []string {
+	n, null := d.NullableCount(4)
+	if null {
+		d.Fail(jute.ErrNull)
+	}
+	paths := make([]string, n)
+	for i := range paths {
+		paths[i] = d.Path()
+	}
+	return paths
 }
 
 // Append writes the record as op has it.

@@ -1,0 +1,164 @@
+package replica
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// prepareRun is how many requests are prepared under one read lock, so that the
+// applier gets in between.
+const prepareRun = 64
+
+// loop prepares requests and expires sessions until Close, or a failure.
+func (r *Replica) loop() {
+	defer close(r.toLog)
+	expiry := time.NewTimer(r.untilTick(time.Now()))
+	defer expiry.Stop()
+	for {
+		select {
+		case <-r.inbox.wake:
+		case now := <-expiry.C:
+			r.expire(now.UnixMilli())
+			expiry.Reset(r.untilTick(now))
+		case <-r.failed:
+			return
+		case <-r.stopping:
+			r.work()
+			return
+		}
+		if !r.work() {
+			return
+		}
+	}
+}
+
+// work does all that is in the inbox; false means that the writer has failed.
+func (r *Replica) work() bool {
+	b, resumes, calls := r.inbox.take()
+	r.forgetClosed()
+	for _, s := range resumes {
+		r.resume(s)
+	}
+	for _, f := range calls {
+		f(r.tracker, r.heard)
+	}
+	if b == nil {
+		return true
+	}
+	r.prepare(b)
+	select {
+	case r.toLog <- b:
+		return true
+	case <-r.failed:
+		return false
+	}
+}
+
+// prepare makes the transactions of a batch.
+func (r *Replica) prepare(b *batch) {
+	now := time.Now().UnixMilli()
+	if cap(b.txns) < len(b.reqs) {
+		b.txns = make([]txn.Txn, 0, cap(b.reqs))
+	}
+	for start := 0; start < len(b.reqs); start += prepareRun {
+		end := min(start+prepareRun, len(b.reqs))
+		r.mu.RLock()
+		r.prep.Applied(zk.Zxid(r.applied.Load()))
+		for i := start; i < end; i++ {
+			b.txns = b.txns[:i+1]
+			r.prepareOne(&b.reqs[i], &b.txns[i], now)
+		}
+		r.mu.RUnlock()
+	}
+	for i := range b.txns {
+		b.enc = b.txns[i].Append(b.enc)
+		b.ends = append(b.ends, len(b.enc))
+	}
+	r.stats.Proposals.Add(int64(len(b.txns)))
+}
+
+// prepareOne gives the request the next zxid.
+func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
+	z := r.nextZxid
+	r.nextZxid++
+	if req.Op == wire.OpCreateSession {
+		r.beginSession(req, nowMillis)
+	}
+	r.prep.Prepare(&req.Request, z, nowMillis, tx)
+	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
+		r.closing = append(r.closing, closingSession{z, req.Session})
+	}
+}
+
+// beginSession gives a createSession its session.
+func (r *Replica) beginSession(req *Request, nowMillis int64) {
+	req.Session = r.tracker.NextID()
+	r.tracker.Add(req.Session, int32(binary.BigEndian.Uint32(req.Body)), nowMillis)
+	r.tracker.SetOwner(req.Session, req.Owner)
+	r.owners[req.Session] = req.Origin
+}
+
+// forgetClosed drops the sessions whose end has been applied.
+func (r *Replica) forgetClosed() {
+	applied, n := zk.Zxid(r.applied.Load()), 0
+	for ; n < len(r.closing) && r.closing[n].zxid <= applied; n++ {
+		r.tracker.Remove(r.closing[n].id)
+		delete(r.owners, r.closing[n].id)
+	}
+	r.closing = r.closing[n:]
+	if len(r.closing) == 0 {
+		r.closing = nil
+	}
+}
+
+func (r *Replica) resume(s resume) {
+	ok := r.tracker.SetOwner(s.id, s.owner) == zk.OK && r.tracker.Touch(s.id, s.timeoutMillis, time.Now().UnixMilli())
+	if ok {
+		r.owners[s.id] = s.origin
+	}
+	s.origin.Resumed(ok, s.id, s.timeoutMillis)
+}
+
+// heard is when the session's client was last heard of, by its connection.
+func (r *Replica) heard(id zk.SessionID) (int64, bool) {
+	if o := r.owners[id]; o != nil {
+		return o.LastHeardMillis(), true
+	}
+	return 0, false
+}
+
+// expire submits the end of every session that is due.
+func (r *Replica) expire(nowMillis int64) {
+	due := r.tracker.Due(nowMillis, r.heard)
+	if len(due) == 0 {
+		return
+	}
+	reqs := make([]Request, len(due))
+	for i, id := range due {
+		r.log.Info("session expired", "session", id)
+		reqs[i] = Request{
+			Request:  prep.Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner},
+			Origin:   r.owners[id],
+			Received: Monotonic(),
+		}
+	}
+	r.stats.Expired.Add(int64(len(due)))
+	r.Submit(reqs)
+}
+
+// untilTick is the time to the next multiple of the tick.
+func (r *Replica) untilTick(now time.Time) time.Duration {
+	return r.o.Tick - time.Duration(now.UnixNano())%r.o.Tick
+}
+
+// start is when the process began: the zero of Monotonic.
+var start = time.Now()
+
+// Monotonic is the server's monotonic clock, which request times are told by.
+func Monotonic() time.Duration { return time.Since(start) }

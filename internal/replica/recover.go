@@ -1,0 +1,182 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Report says what recovery has found.
+type Report struct {
+	Snapshot  string   // name of the snapshot that was loaded, "" if none
+	Skipped   []string // newer snapshots that could not be read, with the reason
+	Replayed  int      // transactions from the log
+	Tail      storage.Tail
+	Orphans   []string // ephemerals of sessions that do not exist, removed
+	Znodes    int
+	Sessions  int
+	Zxid      zk.Zxid
+	Took      time.Duration
+	LoadTook  time.Duration
+	Mismatch  int // transactions after which the digest was not the logged one
+	NewServer bool
+}
+
+// ErrNoDatabase is returned for an empty directory where db.autocreate is off
+// and no file "initialize" says that it may be so.
+var ErrNoDatabase = errors.New("no database: db.autocreate is false; create the file \"initialize\" in the data directory to start an empty one")
+
+// ErrNoSnapshot is returned for a log without any snapshot.
+var ErrNoSnapshot = errors.New("there is a transaction log but no snapshot: files are missing; set snapshot.trust.empty=true to start from the log alone")
+
+// recover loads the newest snapshot that is whole and replays the log over it
+// (protocol page, section 11.6).
+func (r *Replica) recover(nowMillis int64) (Report, error) {
+	began := time.Now()
+	var rep Report
+	loaded, err := r.newestSnapshot(&rep)
+	if err != nil {
+		return rep, err
+	}
+	rep.LoadTook = time.Since(began)
+	r.tree = loaded.tree
+	log, err := r.replay(&loaded, &rep)
+	if err != nil {
+		return rep, err
+	}
+	rep.Orphans = r.tree.DropOrphans()
+	if r.o.ConfigText != nil {
+		r.tree.SetConfig(r.o.ConfigText, nowMillis)
+	}
+	r.wal = r.o.Dir.NewLog(log)
+	if rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" {
+		r.wal = r.o.Dir.NewLog(r.tree.LastZxid())
+		if err := r.writeSnapshot(); err != nil {
+			return rep, fmt.Errorf("replica: first snapshot: %w", err)
+		}
+	}
+	rep.Znodes, rep.Zxid = r.tree.Count(), r.tree.LastZxid()
+	r.tree.Sessions(func(zk.SessionID, int32) { rep.Sessions++ })
+	rep.Took = time.Since(began)
+	r.stats.init(r.tree)
+	return rep, nil
+}
+
+// newestSnapshot loads the newest snapshot that can be read; an empty tree if
+// there is none and that is allowed.
+func (r *Replica) newestSnapshot(rep *Report) (loadedSnapshot, error) {
+	candidates, err := r.o.Dir.Snapshots()
+	if err != nil {
+		return loadedSnapshot{}, err
+	}
+	for _, s := range candidates {
+		l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes)
+		if err == nil {
+			rep.Snapshot = s.Name
+			if l.unlisted > 0 {
+				r.log.Warn("znodes with an unknown ACL are open to everybody until the log sets it", "snapshot", s.Name, "znodes", l.unlisted)
+			}
+			return l, nil
+		}
+		if !errors.Is(err, storage.ErrCorrupt) {
+			return loadedSnapshot{}, err
+		}
+		r.log.Warn("snapshot cannot be used, trying the one before", "snapshot", s.Name, "err", err)
+		rep.Skipped = append(rep.Skipped, err.Error())
+	}
+	if len(candidates) > 0 {
+		return loadedSnapshot{}, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), rep.Skipped[0])
+	}
+	return r.emptyDatabase(rep)
+}
+
+func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
+	hasLog, err := r.o.Dir.HasLog()
+	if err != nil {
+		return loadedSnapshot{}, err
+	}
+	if hasLog && !r.o.TrustEmpty {
+		return loadedSnapshot{}, fmt.Errorf("replica: %w", ErrNoSnapshot)
+	}
+	if !hasLog {
+		marked, err := r.o.Dir.TakeInitialize()
+		if err != nil {
+			return loadedSnapshot{}, err
+		}
+		if !marked && !r.o.DBAutoCreate {
+			return loadedSnapshot{}, fmt.Errorf("replica: %w", ErrNoDatabase)
+		}
+		rep.NewServer = true
+	}
+	return loadedSnapshot{tree: znode.New(r.o.Tree)}, nil
+}
+
+// replay applies the log after the snapshot, cuts a torn tail, and returns the
+// zxid that the log goes on from.
+func (r *Replica) replay(l *loadedSnapshot, rep *Report) (zk.Zxid, error) {
+	lr, err := r.o.Dir.ReadLog(l.zxid)
+	if err != nil {
+		return 0, err
+	}
+	err = r.replayFrom(lr, l, rep)
+	rep.Tail = lr.Tail()
+	if err = errors.Join(err, lr.Close()); err != nil {
+		return 0, err
+	}
+	if rep.Tail.Torn {
+		r.log.Warn("the log ends in a write that a crash interrupted; it is cut off, nothing in it was acknowledged",
+			"file", rep.Tail.Name, "offset", rep.Tail.Bytes, "reason", rep.Tail.Reason)
+	}
+	if err := r.o.Dir.CutTail(rep.Tail); err != nil {
+		return 0, err
+	}
+	return r.tree.LastZxid(), nil
+}
+
+func (r *Replica) replayFrom(lr *storage.LogReader, l *loadedSnapshot, rep *Report) error {
+	progress := time.Now()
+	for {
+		payload, err := lr.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tx, err := txn.Decode(payload)
+		if err != nil {
+			return fmt.Errorf("replica: replay: %w", err)
+		}
+		r.tree.Apply(&tx, &r.result)
+		r.compareDigest(&tx, l, rep)
+		rep.Replayed++
+		if rep.Replayed%10000 == 0 && time.Since(progress) > 5*time.Second {
+			progress = time.Now()
+			r.log.Info("replaying the log", "transactions", rep.Replayed, "zxid", tx.Zxid)
+		}
+	}
+}
+
+// compareDigest checks the tree against the logged digests. While the effects
+// of a transaction may be in a fuzzy snapshot already the tree has no digest
+// that anybody knows; from where the snapshot says on, it has.
+func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
+	want, known := tx.Digest, tx.HasDigest
+	if l.hasDigest && tx.Zxid <= l.digestZxid {
+		want, known = l.digest, tx.Zxid == l.digestZxid
+	}
+	if !r.o.Prep.DigestEnabled || !known || want == r.tree.Digest() {
+		return
+	}
+	if rep.Mismatch == 0 {
+		r.log.Error("the tree's digest is not the one that was logged", "zxid", tx.Zxid, "tree", r.tree.Digest(), "logged", want)
+	}
+	rep.Mismatch++
+	r.stats.DigestMismatches.Add(1)
+}

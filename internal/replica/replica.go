@@ -1,0 +1,287 @@
+// Package replica drives the state of a server: it prepares requests, logs the
+// transactions, applies them and tells who waits (design, section 2).
+//
+//	Submit -> inbox -> loop: prepare -> writer: log+fsync -> applier: apply, notify, respond
+//
+// A batch of requests goes through the stages as one. While the writer waits
+// for the disk the next batches gather, and one fsync carries them all.
+//
+// Goroutines, each the only owner of its part:
+//
+//	loop      the preparer, the session tracker, the zxid counter
+//	writer    the transaction log
+//	applier   the only one that changes the tree and fires watches
+//	snapshotter, at most one at a time, and the sweeper and purger by the clock
+//
+// Invariants, tests have the same names:
+//
+//	P2  nothing is applied, and so nobody is told, before it is durable
+//	P3  transactions apply in zxid order, without a gap
+//	P4  events of zxid z reach a connection before any reply that shows a state
+//	    at or after z: applying, firing and replying happen under the tree's
+//	    write lock, reading and replying under its read lock
+//	P6  the inbox is bounded by its users, see Outstanding; the stages hold at
+//	    most stageBatches batches between them
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Origin is who sent a request: a client's connection. Its methods must not
+// block: the applier calls them.
+type Origin interface {
+	// Applied tells of the transaction that a request became. It is called with
+	// the tree's write lock held, after the events of tx have been fired. Request,
+	// transaction and result are valid during the call only.
+	Applied(req *Request, tx *txn.Txn, r *znode.Result)
+	// Resumed answers Resume. timeoutMillis is what the session has now.
+	Resumed(ok bool, id zk.SessionID, timeoutMillis int32)
+	// LastHeardMillis is when the client last gave a sign of life, by the
+	// server's clock.
+	LastHeardMillis() int64
+}
+
+// Clients is all connections together.
+type Clients interface {
+	// Fired tells that the watches of ws fired for ch, which happened at z. It is
+	// called with the tree's write lock held and must not block.
+	Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID)
+	// Flush sends what Applied and Fired have made, after a batch. No lock is held.
+	Flush()
+}
+
+// Request is a request to change the state, and who waits for it.
+type Request struct {
+	prep.Request
+	Origin   Origin        // nil: nobody waits
+	Received time.Duration // when it was read, by the server's monotonic clock
+}
+
+// Options configures a replica.
+type Options struct {
+	Dir      *storage.Dir
+	Tree     znode.Options
+	Prep     prep.Config
+	Auth     *auth.Authority
+	Clients  Clients
+	ServerID uint8
+	Tick     time.Duration // of session expiry
+	// MinSession and MaxSession bound what Resume may set a timeout to.
+	MinSession, MaxSession time.Duration
+	ConfigText             []byte // content of /zookeeper/config
+
+	SnapCount      int   // transactions between snapshots, before randomising
+	SnapBytes      int64 // of log between snapshots, before randomising; <= 0 is no limit
+	LastZxidBlock  bool  // snapshots say at their end which zxid they reach
+	TrustEmpty     bool  // a log without a snapshot is believed
+	DBAutoCreate   bool  // an empty directory is a new database
+	MaxRecordBytes int   // of a znode or session list in a snapshot
+
+	SweepInterval  time.Duration // of containers and TTL znodes
+	SweepPerMinute int
+	NeverUsed      time.Duration
+	PurgeInterval  time.Duration // 0 is never
+	PurgeRetain    int
+	FsyncWarnAfter time.Duration
+	InitialCounter int64 // of the zxid, for tests of the rollover; 0 is none
+	Logger         *slog.Logger
+}
+
+// stageBatches bounds the batches that wait between two stages.
+const stageBatches = 4
+
+// Replica is the state of one server and what changes it. Make one with Open.
+type Replica struct {
+	o   Options
+	log *slog.Logger
+
+	// mu guards tree. The applier holds it to write, in short batches; readers
+	// hold it to read, and watchMu within it to register watches.
+	mu   sync.RWMutex
+	tree *znode.Tree
+
+	watchMu sync.Mutex
+	watches watch.Tables
+
+	inbox   inbox
+	toLog   chan *batch
+	toApply chan *batch
+	pool    sync.Pool // of *batch
+
+	applied   atomic.Int64 // zxid of the last transaction in the tree
+	inProcess atomic.Int64 // requests submitted and not yet applied
+	rollLog   atomic.Bool  // the snapshotter asks the writer for a new file
+	stats     Stats
+
+	stopping chan struct{} // closed by Close: the loop drains and ends
+	stopOnce sync.Once
+	wg       sync.WaitGroup
+	failOnce sync.Once
+	failed   chan struct{}
+	failure  error // set before failed is closed
+
+	// Owned by the loop.
+	prep     *prep.Preparer
+	tracker  *session.Tracker
+	nextZxid zk.Zxid
+	owners   map[zk.SessionID]Origin
+	closing  []closingSession
+
+	// Owned by the writer.
+	wal *storage.Log
+
+	// Owned by the applier.
+	snap     snapshotPlan
+	result   znode.Result
+	fired    []watch.ID
+	snapDone atomic.Bool // no snapshot is being written
+}
+
+// closingSession is a session whose closeSession transaction is on its way.
+type closingSession struct {
+	zxid zk.Zxid
+	id   zk.SessionID
+}
+
+// Start recovers the state from the directory and starts the goroutines.
+// nowMillis is the server's wall clock. The report says what was recovered.
+func Start(o Options, nowMillis int64) (*Replica, Report, error) {
+	r := &Replica{
+		o: o, log: o.Logger, toLog: make(chan *batch, stageBatches), toApply: make(chan *batch, stageBatches),
+		stopping: make(chan struct{}), failed: make(chan struct{}), owners: map[zk.SessionID]Origin{},
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	r.pool.New = func() any { return new(batch) }
+	r.inbox.init(&r.pool)
+	report, err := r.recover(nowMillis)
+	if err != nil {
+		return nil, report, err
+	}
+	r.tracker = session.NewTracker(session.Config{
+		TickMillis: int32(o.Tick.Milliseconds()), FirstID: session.InitialID(o.ServerID, nowMillis), Standalone: true,
+	})
+	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, nowMillis) })
+	r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
+	r.nextZxid = r.tree.LastZxid() + 1
+	r.applied.Store(int64(r.tree.LastZxid()))
+	r.snapDone.Store(true)
+	r.snap = newSnapshotPlan(o, report.Replayed)
+
+	r.wg.Go(r.loop)
+	r.wg.Go(r.writeLog)
+	r.wg.Go(r.apply)
+	r.wg.Go(r.sweep)
+	if o.PurgeInterval > 0 {
+		r.wg.Go(r.purge)
+	}
+	return r, report, nil
+}
+
+// ErrClosed is the failure of a replica that was closed in order.
+var ErrClosed = errors.New("replica: closed")
+
+// Failed is closed when the replica can go on no more, Failure says why. The
+// process must end: what is not acknowledged may or may not be durable.
+func (r *Replica) Failed() <-chan struct{} { return r.failed }
+
+// Failure is the reason, once Failed is closed.
+func (r *Replica) Failure() error { return r.failure }
+
+// fail stops everything: nothing is acknowledged from here on.
+func (r *Replica) fail(err error) {
+	r.failOnce.Do(func() {
+		r.failure = err
+		close(r.failed)
+	})
+}
+
+// Close finishes what was submitted, closes the log and waits for the
+// goroutines. The directory stays with its owner.
+func (r *Replica) Close() error {
+	r.stopOnce.Do(func() { close(r.stopping) })
+	r.wg.Wait()
+	select {
+	case <-r.failed:
+		return r.failure
+	default:
+		r.fail(ErrClosed)
+		return nil
+	}
+}
+
+// RLock lets the caller read Tree until RUnlock. What it read is the state at
+// Tree().LastZxid().
+func (r *Replica) RLock() { r.mu.RLock() }
+
+// RUnlock ends RLock.
+func (r *Replica) RUnlock() { r.mu.RUnlock() }
+
+// Tree is the state. REQUIRES: RLock.
+func (r *Replica) Tree() *znode.Tree { return r.tree }
+
+// Watches calls f with the watch tables, alone.
+func (r *Replica) Watches(f func(*watch.Tables)) {
+	r.watchMu.Lock()
+	defer r.watchMu.Unlock()
+	f(&r.watches)
+}
+
+// AddWatch registers a watch. REQUIRES: RLock, so that no change falls between
+// what the caller has read and the watch.
+func (r *Replica) AddWatch(w watch.ID, path string, k watch.Kind) {
+	r.watchMu.Lock()
+	r.watches.Add(w, path, k)
+	r.watchMu.Unlock()
+}
+
+// Outstanding is the number of requests submitted and not yet applied. Who
+// submits must wait while it is above the limit of the server.
+func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
+
+// LastApplied is the zxid of the last transaction in the tree.
+func (r *Replica) LastApplied() zk.Zxid { return zk.Zxid(r.applied.Load()) }
+
+// Submit hands requests over, in order. It copies their bodies and keeps
+// nothing else but the Origins. The owner of a createSession is given its id by
+// the transaction.
+func (r *Replica) Submit(reqs []Request) {
+	r.inProcess.Add(int64(len(reqs)))
+	r.inbox.put(reqs)
+}
+
+// Resume makes origin the one that speaks for a session from now on, with a new
+// timeout. The password is checked already. Origin.Resumed answers.
+func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin Origin) {
+	r.inbox.putResume(resume{id, owner, timeoutMillis, origin})
+}
+
+// Do calls f in the loop's goroutine, between two batches, with the session
+// tracker. It does not wait.
+func (r *Replica) Do(f func(t *session.Tracker, heard func(zk.SessionID) (int64, bool))) {
+	r.inbox.putCall(f)
+}
+
+// check stops the process for a broken invariant: a stopped server is better
+// than a state that nobody agreed on.
+func check(ok bool, format string, args ...any) {
+	if !ok {
+		panic("replica: broken invariant: " + fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,250 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// snapshotPlan decides when the next snapshot is due. It adds up to as much
+// again to what is configured, by chance, so that the servers of an ensemble do
+// not all write one at the same time.
+type snapshotPlan struct {
+	maxTxns  int
+	maxBytes int64
+	txns     int // since the last snapshot
+	bytes    int64
+	dueTxns  int
+	dueBytes int64 // 0: never for its size
+}
+
+func newSnapshotPlan(o Options, replayed int) snapshotPlan {
+	p := snapshotPlan{maxTxns: o.SnapCount, maxBytes: o.SnapBytes}
+	p.draw()
+	p.txns = replayed
+	return p
+}
+
+// draw starts the count anew, with new limits between half and the whole of
+// what is configured.
+func (p *snapshotPlan) draw() {
+	p.txns, p.bytes = 0, 0
+	half := p.maxTxns / 2
+	p.dueTxns = half + rand.IntN(half+1)
+	p.dueBytes = 0
+	if p.maxBytes > 0 {
+		p.dueBytes = p.maxBytes/2 + rand.Int64N(p.maxBytes/2+1)
+	}
+}
+
+// maybeSnapshot counts what was applied and starts a snapshot if one is due and
+// none is being written.
+func (r *Replica) maybeSnapshot(txns, bytes int) {
+	p := &r.snap
+	p.txns += txns
+	p.bytes += int64(bytes)
+	if p.txns <= p.dueTxns && (p.dueBytes == 0 || p.bytes <= p.dueBytes) {
+		return
+	}
+	if !r.snapDone.CompareAndSwap(true, false) {
+		return
+	}
+	p.draw()
+	r.rollLog.Store(true)
+	r.wg.Go(func() {
+		defer r.snapDone.Store(true)
+		if err := r.writeSnapshot(); err != nil {
+			r.stats.SnapshotErrors.Add(1)
+			r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
+		}
+	})
+}
+
+// snapshotPiece is how much of the tree is written under one read lock: about
+// a third of a millisecond.
+const snapshotPiece = 64 << 10
+
+// writeSnapshot writes a fuzzy snapshot while transactions go on being applied.
+func (r *Replica) writeSnapshot() error {
+	began := time.Now()
+	r.mu.RLock()
+	walk, buf := r.tree.Walk(nil)
+	r.mu.RUnlock()
+	w, err := r.o.Dir.CreateSnapshot(walk.Zxid())
+	if err != nil {
+		return err
+	}
+	if err := r.fillSnapshot(w, walk, buf); err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	if err := w.Commit(); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	r.stats.Snapshot.Add(took)
+	r.log.Info("snapshot written", "zxid", walk.Zxid(), "znodes", walk.Nodes(), "bytes", w.Bytes(), "took", took.Round(time.Millisecond))
+	return nil
+}
+
+func (r *Replica) fillSnapshot(w *storage.SnapshotWriter, walk *znode.Walk, buf []byte) error {
+	for done := false; !done; {
+		r.mu.RLock()
+		buf, done = walk.Next(buf, snapshotPiece)
+		r.mu.RUnlock()
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+		buf = buf[:0]
+		if r.Stopping() {
+			return errStopping
+		}
+	}
+	if err := w.Seal(); err != nil {
+		return err
+	}
+	r.mu.RLock()
+	zxid, digest := r.tree.LastZxid(), r.tree.Digest()
+	r.mu.RUnlock()
+	if r.o.Prep.DigestEnabled {
+		if err := writeSealed(w, appendDigest(buf[:0], zxid, digest)); err != nil {
+			return err
+		}
+	}
+	if r.o.LastZxidBlock {
+		return writeSealed(w, jute.AppendLong(buf[:0], int64(zxid)))
+	}
+	return nil
+}
+
+// errStopping ends a snapshot when the server stops.
+var errStopping = errors.New("replica: the server is stopping")
+
+// Stopping reports whether Close was called or the replica has failed.
+func (r *Replica) Stopping() bool {
+	select {
+	case <-r.stopping:
+		return true
+	case <-r.failed:
+		return true
+	default:
+		return false
+	}
+}
+
+func appendDigest(b []byte, z zk.Zxid, digest uint64) []byte {
+	b = jute.AppendLong(b, int64(z))
+	b = jute.AppendInt(b, txn.DigestVersion)
+	return jute.AppendLong(b, int64(digest))
+}
+
+func writeSealed(w *storage.SnapshotWriter, block []byte) error {
+	if _, err := w.Write(block); err != nil {
+		return err
+	}
+	return w.Seal()
+}
+
+// loadedSnapshot is a tree read from a snapshot, and what its trailer says: the
+// digest that the tree will have once the log is replayed up to digestZxid.
+type loadedSnapshot struct {
+	tree       *znode.Tree
+	zxid       zk.Zxid
+	hasDigest  bool
+	digestZxid zk.Zxid
+	digest     uint64
+	unlisted   int
+}
+
+// loadSnapshot reads one snapshot whole. maxRecord bounds the memory that a
+// damaged length can cost.
+func loadSnapshot(dir *storage.Dir, s storage.Snapshot, opts znode.Options, maxRecord int) (loadedSnapshot, error) {
+	sr, err := dir.OpenSnapshot(s)
+	if err != nil {
+		return loadedSnapshot{}, err
+	}
+	l, err := readSnapshot(sr, s.Zxid, opts, maxRecord)
+	return l, errors.Join(err, sr.Close())
+}
+
+func readSnapshot(sr *storage.SnapshotReader, zxid zk.Zxid, opts znode.Options, maxRecord int) (loadedSnapshot, error) {
+	loader := znode.NewLoader(opts)
+	for b, done := sr.Buffered(), false; !done; {
+		n, end, err := loader.Load(b)
+		if err != nil {
+			return loadedSnapshot{}, sr.Corrupt(err.Error())
+		}
+		sr.Discard(n)
+		if done = end; done {
+			break
+		}
+		left := len(b) - n
+		if left > maxRecord {
+			return loadedSnapshot{}, sr.Corrupt(fmt.Sprintf("a record of more than %d bytes", maxRecord))
+		}
+		b, err = sr.Fill(left + 1)
+		if err == io.EOF {
+			return loadedSnapshot{}, sr.Corrupt("the snapshot ends within a record")
+		}
+		if err != nil {
+			return loadedSnapshot{}, err
+		}
+	}
+	if err := sr.CheckSeal(); err != nil {
+		if err == io.EOF {
+			err = sr.Corrupt("the snapshot has no checksum")
+		}
+		return loadedSnapshot{}, err
+	}
+	l := loadedSnapshot{zxid: zxid, unlisted: loader.Unlisted}
+	if err := l.readTrailer(sr); err != nil {
+		return loadedSnapshot{}, err
+	}
+	l.tree = loader.Tree(zxid)
+	return l, nil
+}
+
+// digestBlockBytes and zxidBlockBytes are the trailers' lengths without seals.
+const (
+	digestBlockBytes = 8 + 4 + 8
+	zxidBlockBytes   = 8
+	sealedBytes      = 13
+)
+
+// readTrailer reads what may follow the body: the digest block, the block of
+// the last zxid, both or neither. They are told apart by their lengths.
+func (l *loadedSnapshot) readTrailer(sr *storage.SnapshotReader) error {
+	b, err := sr.Fill(digestBlockBytes + sealedBytes)
+	if err == nil {
+		d := jute.NewDecoder(b)
+		l.digestZxid = zk.Zxid(d.Long())
+		l.hasDigest = d.Int() == txn.DigestVersion
+		l.digest = uint64(d.Long())
+		sr.Discard(digestBlockBytes)
+		if err := sr.CheckSeal(); err != nil {
+			return err
+		}
+		b, err = sr.Fill(zxidBlockBytes + sealedBytes)
+	}
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	if len(b) < zxidBlockBytes {
+		return sr.Corrupt("the trailer ends within a record")
+	}
+	sr.Discard(zxidBlockBytes)
+	if err := sr.CheckSeal(); err != nil {
+		return err
+	}
+	return sr.CheckEnd()
+}

@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+)
+
+// sweep deletes containers that have lost their children and znodes that have
+// outlived their time, at most SweepPerMinute of them (features page, section 6).
+func (r *Replica) sweep() {
+	tick := time.NewTicker(max(r.o.SweepInterval, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-r.stopping:
+			return
+		case <-r.failed:
+			return
+		}
+		var due []string
+		now := time.Now().UnixMilli()
+		r.mu.RLock()
+		r.tree.Expired(now, r.o.NeverUsed.Milliseconds(), func(path string) { due = append(due, path) })
+		r.mu.RUnlock()
+		if !r.sweepPaced(due) {
+			return
+		}
+	}
+}
+
+// sweepPaced submits the deletions at an even pace; false means that the server
+// is stopping.
+func (r *Replica) sweepPaced(due []string) bool {
+	pause := time.Minute / time.Duration(max(r.o.SweepPerMinute, 1))
+	for _, path := range due {
+		r.Submit([]Request{{
+			Request:  prep.Request{Op: wire.OpDeleteContainer, Body: []byte(path)},
+			Received: Monotonic(),
+		}})
+		select {
+		case <-time.After(pause):
+		case <-r.stopping:
+			return false
+		case <-r.failed:
+			return false
+		}
+	}
+	return true
+}
+
+// purge removes old snapshots and logs by the clock.
+func (r *Replica) purge() {
+	tick := time.NewTicker(r.o.PurgeInterval)
+	defer tick.Stop()
+	for {
+		removed, err := r.o.Dir.Purge(r.o.PurgeRetain)
+		if err != nil {
+			r.log.Error("purge of old files failed; it will be tried again", "err", err)
+		} else if len(removed) > 0 {
+			r.log.Info("old files purged", "files", removed)
+		}
+		select {
+		case <-tick.C:
+		case <-r.stopping:
+			return
+		case <-r.failed:
+			return
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+)
+
+// writeLog makes batches durable: one write and one fsync for all that wait. A
+// failure of the disk is the end (protocol page, section 17.1: 3701, 4882).
+func (r *Replica) writeLog() {
+	defer close(r.toApply)
+	var group []*batch
+	for b := range r.toLog {
+		group = append(group[:0], b)
+		group = r.gather(group)
+		if err := r.logGroup(group); err != nil {
+			r.fail(fmt.Errorf("replica: transaction log: %w", err))
+			return
+		}
+		for _, b := range group {
+			r.toApply <- b
+		}
+	}
+	if err := r.wal.Close(); err != nil {
+		r.fail(fmt.Errorf("replica: close the transaction log: %w", err))
+	}
+}
+
+// gather adds the batches that wait already.
+func (r *Replica) gather(group []*batch) []*batch {
+	for {
+		select {
+		case b, ok := <-r.toLog:
+			if !ok {
+				return group
+			}
+			group = append(group, b)
+		default:
+			return group
+		}
+	}
+}
+
+// logGroup appends all transactions of the group and syncs them.
+func (r *Replica) logGroup(group []*batch) error {
+	if r.rollLog.Swap(false) {
+		if err := r.wal.Roll(); err != nil {
+			return err
+		}
+	}
+	for _, b := range group {
+		for i := range b.txns {
+			if err := r.wal.Append(b.txns[i].Zxid, b.encoded(i)); err != nil {
+				return err
+			}
+		}
+	}
+	began := time.Now()
+	if err := r.wal.Flush(); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	r.stats.Fsync.Add(took)
+	if r.o.FsyncWarnAfter > 0 && took > r.o.FsyncWarnAfter {
+		r.stats.SlowFsyncs.Add(1)
+		r.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took)
+	}
+	return nil
+}

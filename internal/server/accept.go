@@ -1,0 +1,113 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Serve accepts connections until Stop; then it returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	closed := s.mu.closed
+	s.mu.Unlock()
+	if closed {
+		return l.Close()
+	}
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			// Out of file descriptors or memory: those who are connected go on.
+			s.log.Error("accept failed", "err", err)
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		s.accept(nc)
+	}
+}
+
+// accept takes a connection in or, if there are too many, closes it.
+func (s *Server) accept(nc net.Conn) {
+	addr := remoteAddr(nc)
+	if s.cfg.Client.TCPKeepAlive {
+		if t, ok := nc.(*net.TCPConn); ok {
+			_ = t.SetKeepAlive(true) // an option of comfort
+		}
+	}
+	c := &conn{s: s, nc: nc, remote: addr, established: time.Now()}
+	c.init()
+	c.mu.ids = []zk.ID{auth.IPIdentity(addr.Addr())}
+	if reason := s.admit(c); reason != "" {
+		s.stats.Rejected.Add(1)
+		s.log.Warn("connection refused", "client", addr, "reason", reason)
+		nc.Close()
+		return
+	}
+	s.wg.Go(c.serve)
+}
+
+// admit enters c into the tables; the reason says why not.
+func (s *Server) admit(c *conn) (reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ip := c.remote.Addr()
+	switch {
+	case s.mu.closed:
+		return "the server is stopping"
+	case s.cfg.Client.MaxTotal > 0 && s.mu.open >= s.cfg.Client.MaxTotal:
+		return "too many connections (maxCnxns)"
+	case s.cfg.Client.MaxPerIP > 0 && s.mu.perIP[ip] >= s.cfg.Client.MaxPerIP:
+		return "too many connections from this address (maxClientCnxns)"
+	}
+	s.mu.open++
+	s.mu.perIP[ip]++
+	s.mu.serial++
+	c.serial = s.mu.serial
+	if n := len(s.mu.free); n > 0 {
+		c.id = s.mu.free[n-1]
+		s.mu.free = s.mu.free[:n-1]
+		s.mu.conns[c.id] = c
+	} else {
+		c.id = watch.ID(len(s.mu.conns))
+		s.mu.conns = append(s.mu.conns, c)
+	}
+	return ""
+}
+
+// dismiss takes c, whose socket is closed, out of the tables. Its watches go
+// under the tree's read lock: no event can then meet another connection that is
+// given the same number.
+func (s *Server) dismiss(c *conn) {
+	s.replica.RLock()
+	s.replica.Watches(func(t *watch.Tables) { t.Drop(c.id) })
+	s.mu.Lock()
+	s.mu.conns[c.id] = nil
+	s.mu.free = append(s.mu.free, c.id)
+	s.mu.open--
+	ip := c.remote.Addr()
+	if s.mu.perIP[ip]--; s.mu.perIP[ip] == 0 {
+		delete(s.mu.perIP, ip)
+	}
+	s.mu.Unlock()
+	s.replica.RUnlock()
+}
+
+// remoteAddr is the peer's address; the zero value for a connection that has
+// none.
+func remoteAddr(nc net.Conn) netip.AddrPort {
+	t, ok := nc.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

@@ -1,0 +1,137 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// handshake handles the first bytes of a connection: a four-letter word, or a
+// ConnectRequest. It returns how many it took, 0 if it needs more.
+func (c *conn) handshake(b []byte) (int, error) {
+	if len(b) < 4 {
+		return 0, nil
+	}
+	if done, err := c.command(b); done {
+		return len(b), err
+	}
+	frame, n, ok, err := c.nextFrame(b)
+	if !ok || err != nil {
+		return 0, err
+	}
+	var req wire.ConnectRequest
+	d := jute.NewDecoder(frame)
+	req.Decode(&d)
+	if d.Err() != nil {
+		return n, fmt.Errorf("%w: first frame: %w", errProtocol, d.Err())
+	}
+	c.s.stats.Received.Add(1)
+	return n, c.connect(&req)
+}
+
+// connect sets up the session that the client asks for and waits until it has
+// its answer: nothing else is read before.
+func (c *conn) connect(req *wire.ConnectRequest) error {
+	if !c.s.throttle.take(req.SessionID != 0) {
+		c.s.stats.Rejected.Add(1)
+		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
+	}
+	if last := c.s.replica.LastApplied(); req.LastZxidSeen > last {
+		// P7: this client has seen a later state than we have.
+		return fmt.Errorf("%w: the client has seen %v, we are at %v; it must try another server", errProtocol, req.LastZxidSeen, last)
+	}
+	cfg := &c.s.cfg.Session
+	timeout := session.Clamp(req.TimeoutMillis, int32(cfg.MinTimeout.Milliseconds()), int32(cfg.MaxTimeout.Milliseconds()))
+	ready := make(chan struct{})
+	c.mu.Lock()
+	c.mu.readOnly = req.HasReadOnly
+	c.mu.ready = ready
+	c.mu.Unlock()
+	c.heard.Store(time.Now().UnixMilli())
+	switch {
+	case req.SessionID == 0:
+		c.newSession(timeout)
+	case !validPassword(req):
+		c.Resumed(false, req.SessionID, 0)
+	default:
+		c.s.replica.Resume(req.SessionID, c.owner(), timeout, c)
+	}
+	select {
+	case <-ready:
+	case <-c.s.replica.Failed():
+		return errEnd
+	}
+	c.open = true
+	_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
+	return nil
+}
+
+func validPassword(req *wire.ConnectRequest) bool {
+	want := session.Password(req.SessionID)
+	return bytes.Equal(req.Password, want[:])
+}
+
+func (c *conn) newSession(timeoutMillis int32) {
+	c.s.replica.Submit([]replica.Request{{
+		Request: prep.Request{
+			Op: wire.OpCreateSession, Body: jute.AppendInt(nil, timeoutMillis), Owner: c.owner(),
+		},
+		Origin:   c,
+		Received: replica.Monotonic(),
+	}})
+}
+
+// Resumed answers the client that came back to a session (replica.Origin).
+func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
+	c.mu.Lock()
+	if ok {
+		c.welcomeLocked(id, timeoutMillis)
+	} else {
+		c.refuseLocked()
+	}
+	c.mu.Unlock()
+	if ok {
+		c.s.bind(id, c)
+	}
+	c.flush(false)
+}
+
+// welcomeLocked tells the client of its session. REQUIRES: c.mu.
+func (c *conn) welcomeLocked(id zk.SessionID, timeoutMillis int32) {
+	c.mu.session, c.mu.timeout = id, timeoutMillis
+	password := session.Password(id)
+	c.answerConnectLocked(&wire.ConnectResponse{
+		TimeoutMillis: timeoutMillis, SessionID: id, Password: password[:], HasReadOnly: c.mu.readOnly,
+	})
+}
+
+// refuseLocked tells the client that its session is over, and ends the
+// connection. REQUIRES: c.mu.
+func (c *conn) refuseLocked() {
+	c.answerConnectLocked(&wire.ConnectResponse{
+		Password: make([]byte, wire.PasswordLen), HasReadOnly: c.mu.readOnly,
+	})
+	c.mu.closing = true
+}
+
+func (c *conn) answerConnectLocked(resp *wire.ConnectResponse) {
+	at := len(c.mu.out)
+	c.mu.out = resp.Append(append(c.mu.out, 0, 0, 0, 0))
+	endFrame(c.mu.out, at)
+	c.countSentLocked(1)
+	close(c.mu.ready)
+	c.mu.ready = nil
+}
+
+// endFrame writes the length of the frame that begins at b[at].
+func endFrame(b []byte, at int) {
+	binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4))
+}

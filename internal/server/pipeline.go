@@ -1,0 +1,312 @@
+package server
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// request is one frame: a header and what is behind it.
+type request struct {
+	wire.RequestHeader
+	body []byte
+	ids  []zk.ID // the connection's identities when it was read
+}
+
+// run is what handling one buffer of frames needs. It is pooled: connections
+// that do nothing hold none.
+type run struct {
+	submit []replica.Request
+	now    time.Duration
+}
+
+// pendingFIFO holds, in order, a session's writes that are in the pipeline and
+// the reads that came behind them. A read is answered when the writes before it
+// are applied (P1, P5); the writes were submitted at once.
+type pendingFIFO struct {
+	list  []pendingRequest
+	head  int
+	bytes int
+}
+
+type pendingRequest struct {
+	request
+	write bool // answered by Applied; body is nil
+	at    time.Duration
+}
+
+func (f *pendingFIFO) empty() bool { return f.head == len(f.list) }
+
+func (f *pendingFIFO) full() bool {
+	return len(f.list)-f.head > maxPending || f.bytes > maxPendingBytes
+}
+
+func (f *pendingFIFO) push(p pendingRequest) {
+	if !p.write {
+		p.body = append([]byte(nil), p.body...)
+		f.bytes += len(p.body)
+	}
+	f.list = append(f.list, p)
+}
+
+// front is the oldest request. REQUIRES: not empty.
+func (f *pendingFIFO) front() *pendingRequest { return &f.list[f.head] }
+
+func (f *pendingFIFO) pop() {
+	p := &f.list[f.head]
+	f.bytes -= len(p.body)
+	*p = pendingRequest{}
+	f.head++
+	switch {
+	case f.head < len(f.list):
+	case cap(f.list) > 256:
+		*f = pendingFIFO{} // an idle connection holds nothing large
+	default:
+		f.list, f.head = f.list[:0], 0
+	}
+}
+
+// process handles the whole frames at the front of b: it answers what can be
+// answered now, queues reads behind this session's writes, and submits writes.
+// It returns the number of bytes that it took.
+func (c *conn) process(b []byte) (n int, err error) {
+	r := c.s.runs.Get().(*run)
+	defer func() {
+		clear(r.submit)
+		r.submit = r.submit[:0]
+		c.s.runs.Put(r)
+	}()
+	for n < len(b) && err == nil && !c.leaving {
+		r.now = replica.Monotonic()
+		var took int
+		took, err = c.processRun(b[n:], r)
+		n += took
+		if len(r.submit) > 0 {
+			c.s.replica.Submit(r.submit)
+			clear(r.submit)
+			r.submit = r.submit[:0]
+		}
+		c.flush(true)
+		if took == 0 {
+			break
+		}
+		c.awaitDrain()
+		c.s.awaitRoom()
+	}
+	if n > 0 {
+		c.heard.Store(time.Now().UnixMilli())
+	}
+	return n, err
+}
+
+// processRun handles frames until there is no whole one left, the replies are
+// many enough to be sent, or readRun reads were answered under one lock.
+func (c *conn) processRun(b []byte, r *run) (n int, err error) {
+	view := treeView{c: c}
+	c.mu.Lock()
+	defer view.unlock()
+	received := 0
+	for !c.leaving && !c.mu.closing {
+		frame, size, ok, ferr := c.nextFrame(b[n:])
+		if !ok || ferr != nil {
+			err = ferr
+			break
+		}
+		if len(frame) < 8 {
+			return n, fmt.Errorf("%w: frame of %d bytes has no header", errProtocol, len(frame))
+		}
+		n += size
+		received++
+		c.take(frame, r, &view)
+		if len(c.mu.out) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= maxPending {
+			break
+		}
+	}
+	c.leaving = c.leaving || c.mu.closing
+	c.countReceivedLocked(received)
+	c.countAnsweredLocked(view.reads, replica.Monotonic()-r.now)
+	return n, err
+}
+
+// treeView takes the tree's read lock when the first read needs it. The order
+// of locks wants it before the connection's.
+type treeView struct {
+	c      *conn
+	locked bool
+	reads  int
+}
+
+// lock makes the tree readable. REQUIRES: c.mu, which is given up for a moment.
+func (v *treeView) lock() {
+	if !v.locked {
+		v.c.mu.Unlock()
+		v.c.s.replica.RLock()
+		v.c.mu.Lock()
+		v.locked = true
+	}
+}
+
+// unlock gives up the connection's lock and the tree's.
+func (v *treeView) unlock() {
+	v.c.mu.Unlock()
+	if v.locked {
+		v.c.s.replica.RUnlock()
+	}
+}
+
+// take handles one request. REQUIRES: c.mu.
+func (c *conn) take(frame []byte, r *run, view *treeView) {
+	d := jute.NewDecoder(frame)
+	var q request
+	q.Decode(&d)
+	q.body = d.Rest()
+	q.ids = c.mu.ids
+	c.mu.stats.noteRequest(&q)
+	switch {
+	case q.Op == wire.OpAuth:
+		c.authenticate(&q) // at once: it changes what the next requests may do
+	case q.Op == wire.OpSASL:
+		c.refuseSASL(&q)
+	case c.goesThroughLog(&q):
+		c.submit(&q, r)
+	case c.mu.pending.empty():
+		view.lock()
+		if c.mu.closing || c.mu.closed {
+			return
+		}
+		c.answer(c.s.replica.Tree(), &q)
+		view.reads++
+	default:
+		c.mu.pending.push(pendingRequest{request: q, at: r.now})
+	}
+}
+
+// goesThroughLog reports whether the request becomes a transaction. What a
+// client may not send, and a reconfig that cannot be read, does not.
+func (c *conn) goesThroughLog(q *request) bool {
+	switch q.Op {
+	case wire.OpCreateSession:
+		return false
+	case wire.OpReconfig:
+		var req wire.ReconfigRequest
+		d := jute.NewDecoder(q.body)
+		req.Decode(&d)
+		return d.Err() == nil
+	}
+	return q.Op.IsWrite()
+}
+
+// submit puts a write on its way. REQUIRES: c.mu.
+func (c *conn) submit(q *request, r *run) {
+	if q.Op == wire.OpCloseSession {
+		c.leaving = true
+		q.body = nil
+	}
+	if !c.s.large.admit(len(q.body)) {
+		c.leaving = true
+		c.mu.closing = true
+		c.s.log.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
+		return
+	}
+	r.submit = append(r.submit, replica.Request{
+		Request: prep.Request{
+			Session: c.mu.session, Xid: q.Xid, Op: q.Op, Body: q.body, IDs: q.ids, Owner: c.owner(),
+		},
+		Origin:   c,
+		Received: r.now,
+	})
+	c.mu.pending.push(pendingRequest{request: request{RequestHeader: q.RequestHeader}, write: true})
+}
+
+// answerPending answers the reads that are at the front now. REQUIRES: c.mu and
+// the tree's lock.
+func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
+	for !c.mu.pending.empty() && !c.mu.closing {
+		p := c.mu.pending.front()
+		if p.write {
+			return
+		}
+		c.answer(t, &p.request)
+		c.countAnsweredLocked(1, now-p.at)
+		c.mu.pending.pop()
+	}
+}
+
+// authenticate handles an auth packet. REQUIRES: c.mu.
+func (c *conn) authenticate(q *request) {
+	var p wire.AuthPacket
+	d := jute.NewDecoder(q.body)
+	p.Decode(&d)
+	if d.Err() != nil {
+		c.leaveLocked()
+		return
+	}
+	ids, verdict := c.s.auth.Authenticate(p.Scheme, p.Auth, c.mu.ids)
+	switch verdict {
+	case auth.Accepted:
+		c.mu.ids = ids
+		c.replyErrLocked(q.Xid, 0, zk.OK)
+	case auth.Refused:
+		c.s.stats.AuthFailed.Add(1)
+		c.s.log.Warn("authentication failed", "client", c.remote, "scheme", p.Scheme)
+		c.replyErrLocked(q.Xid, 0, zk.ErrAuthFailed)
+		c.leaveLocked()
+	case auth.HangUp:
+		c.s.log.Warn("the client looks for another ensemble", "client", c.remote)
+		c.leaveLocked()
+	}
+}
+
+// refuseSASL answers as Apache does where SASL is not configured: with no token.
+// REQUIRES: c.mu.
+func (c *conn) refuseSASL(q *request) {
+	d := jute.NewDecoder(q.body)
+	d.Buffer()
+	if d.Err() != nil {
+		c.leaveLocked()
+		return
+	}
+	at := c.beginReplyLocked(q.Xid, 0)
+	c.mu.out = jute.AppendBuffer(c.mu.out, nil)
+	c.endReplyLocked(at, zk.OK)
+}
+
+// leaveLocked ends the connection once the output is sent; nothing more is
+// read. REQUIRES: c.mu, and to be in serve's goroutine.
+func (c *conn) leaveLocked() {
+	c.leaving = true
+	c.mu.closing = true
+}
+
+// beginReplyLocked appends a frame's length and header and returns where it
+// begins. REQUIRES: c.mu.
+func (c *conn) beginReplyLocked(xid int32, z zk.Zxid) int {
+	at := len(c.mu.out)
+	c.mu.out = append(c.mu.out, 0, 0, 0, 0)
+	c.mu.out = wire.ReplyHeader{Xid: xid, Zxid: z}.Append(c.mu.out)
+	c.mu.stats.lastZxid = z
+	return at
+}
+
+// endReplyLocked completes the frame that begins at at. With an error it has no
+// body. REQUIRES: c.mu.
+func (c *conn) endReplyLocked(at int, code zk.Code) {
+	if code != zk.OK {
+		c.mu.out = c.mu.out[:at+4+wire.ReplyHeaderLen]
+		jute.PutInt(c.mu.out[at+4+12:], int32(code))
+	}
+	endFrame(c.mu.out, at)
+	c.countSentLocked(1)
+}
+
+func (c *conn) replyErrLocked(xid int32, z zk.Zxid, code zk.Code) {
+	at := c.beginReplyLocked(xid, z)
+	c.endReplyLocked(at, code)
+}

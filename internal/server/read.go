@@ -1,0 +1,302 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// answer appends the reply to a request that only reads. An operation that no
+// client may send ends the connection. REQUIRES: c.mu and the tree's lock.
+func (c *conn) answer(t *znode.Tree, q *request) {
+	read := readers(q.Op)
+	if read == nil {
+		c.replyErrLocked(q.Xid, -1, zk.ErrUnimplemented)
+		c.mu.closing = true
+		return
+	}
+	if q.Op == wire.OpSetWatches || q.Op == wire.OpSetWatches2 {
+		c.setWatches(t, q) // sends events before its reply
+		return
+	}
+	xid := q.Xid
+	if q.Op == wire.OpPing {
+		xid = wire.XidPing
+	}
+	at := c.beginReplyLocked(xid, t.LastZxid())
+	d := jute.NewDecoder(q.body)
+	code := read(c, t, q, &d)
+	if d.Err() != nil {
+		code = zk.ErrMarshalling
+	}
+	c.endReplyLocked(at, code)
+}
+
+// reader appends the body of a reply to c.mu.out. If it returns an error, or
+// the decoder has one, what it appended is dropped. It must do nothing lasting
+// before it knows that the request could be decoded.
+type reader = func(c *conn, t *znode.Tree, q *request, d *jute.Decoder) zk.Code
+
+// readers returns the reader of an operation, nil if it has none.
+func readers(op wire.OpCode) reader {
+	switch op {
+	case wire.OpGetData:
+		return (*conn).getData
+	case wire.OpExists:
+		return (*conn).exists
+	case wire.OpGetChildren, wire.OpGetChildren2:
+		return (*conn).getChildren
+	case wire.OpPing:
+		return func(*conn, *znode.Tree, *request, *jute.Decoder) zk.Code { return zk.OK }
+	case wire.OpSync:
+		return (*conn).sync
+	case wire.OpGetACL:
+		return (*conn).getACL
+	case wire.OpMultiRead:
+		return (*conn).multiRead
+	case wire.OpAddWatch:
+		return (*conn).addWatch
+	case wire.OpCheckWatches, wire.OpRemoveWatches:
+		return (*conn).checkOrRemoveWatches
+	case wire.OpGetEphemerals:
+		return (*conn).getEphemerals
+	case wire.OpGetAllChildrenNumber:
+		return (*conn).getAllChildrenNumber
+	case wire.OpWhoAmI:
+		return (*conn).whoAmI
+	case wire.OpSetWatches, wire.OpSetWatches2, wire.OpReconfig:
+		return (*conn).malformed
+	}
+	return nil
+}
+
+// malformed answers what could not be read.
+func (c *conn) malformed(*znode.Tree, *request, *jute.Decoder) zk.Code { return zk.ErrMarshalling }
+
+// find returns the znode at path if the request may read it.
+func (c *conn) find(t *znode.Tree, q *request, path string) (znode.ID, zk.Code) {
+	id := t.Lookup(path)
+	if id == 0 {
+		return 0, zk.ErrNoNode
+	}
+	if !c.s.auth.Allowed(t.ACL(id), zk.PermRead, q.ids) {
+		return 0, zk.ErrNoAuth
+	}
+	return id, zk.OK
+}
+
+func (c *conn) getData(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	var r wire.PathWatch
+	if r.Decode(d); d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	id, code := c.find(t, q, r.Path)
+	if code != zk.OK {
+		return code
+	}
+	c.appendData(t, id)
+	if r.Watch {
+		c.s.replica.AddWatch(c.id, r.Path, watch.Data)
+	}
+	return zk.OK
+}
+
+// appendData appends data and Stat.
+func (c *conn) appendData(t *znode.Tree, id znode.ID) {
+	var s zk.Stat
+	t.Stat(id, &s)
+	c.mu.out = jute.AppendBuffer(c.mu.out, t.Data(id))
+	c.mu.out = wire.AppendStat(c.mu.out, &s)
+}
+
+// exists registers its watch on a missing znode too: it fires on creation.
+func (c *conn) exists(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	var r wire.PathWatch
+	if r.Decode(d); d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	if strings.IndexByte(r.Path, 0) >= 0 {
+		return zk.ErrBadArguments
+	}
+	id, code := c.find(t, q, r.Path)
+	if code == zk.ErrNoAuth {
+		return code
+	}
+	if r.Watch {
+		c.s.replica.AddWatch(c.id, r.Path, watch.Data)
+	}
+	if code != zk.OK {
+		return code
+	}
+	var s zk.Stat
+	t.Stat(id, &s)
+	c.mu.out = wire.AppendStat(c.mu.out, &s)
+	return zk.OK
+}
+
+func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	var r wire.PathWatch
+	if r.Decode(d); d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	id, code := c.find(t, q, r.Path)
+	if code != zk.OK {
+		return code
+	}
+	c.appendChildren(t, id)
+	if q.Op == wire.OpGetChildren2 {
+		var s zk.Stat
+		t.Stat(id, &s)
+		c.mu.out = wire.AppendStat(c.mu.out, &s)
+	}
+	if r.Watch {
+		c.s.replica.AddWatch(c.id, r.Path, watch.Child)
+	}
+	return zk.OK
+}
+
+func (c *conn) appendChildren(t *znode.Tree, id znode.ID) {
+	c.mu.out = jute.AppendInt(c.mu.out, int32(t.NumChildren(id)))
+	t.Children(id, func(name string) { c.mu.out = jute.AppendString(c.mu.out, name) })
+}
+
+// sync has nothing to wait for: on a standalone server, as on a leader, every
+// change that was answered is applied. The path comes back as it was, even null.
+func (c *conn) sync(_ *znode.Tree, _ *request, d *jute.Decoder) zk.Code {
+	c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
+	return zk.OK
+}
+
+func (c *conn) getACL(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	path := d.Path()
+	if d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	id := t.Lookup(path)
+	if id == 0 {
+		return zk.ErrNoNode
+	}
+	acl := t.ACL(id)
+	if !c.s.auth.Allowed(acl, zk.PermRead|zk.PermAdmin, q.ids) {
+		return zk.ErrNoAuth
+	}
+	var s zk.Stat
+	t.Stat(id, &s)
+	c.mu.out = wire.AppendACL(c.mu.out, c.s.auth.Mask(acl, q.ids))
+	c.mu.out = wire.AppendStat(c.mu.out, &s)
+	return zk.OK
+}
+
+// multiRead answers each operation by itself: one that fails hinders no other.
+func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	ops := wire.DecodeMulti(d, wire.OpMultiRead, nil)
+	if d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	for i := range ops {
+		id, code := c.find(t, q, ops[i].Path)
+		if code != zk.OK {
+			c.mu.out = wire.AppendMultiError(c.mu.out, code)
+			continue
+		}
+		c.mu.out = wire.MultiHeader{Type: ops[i].Type}.Append(c.mu.out)
+		if ops[i].Type == wire.OpGetData {
+			c.appendData(t, id)
+		} else {
+			c.appendChildren(t, id)
+		}
+	}
+	c.mu.out = wire.AppendMultiEnd(c.mu.out)
+	return zk.OK
+}
+
+func (c *conn) addWatch(_ *znode.Tree, _ *request, d *jute.Decoder) zk.Code {
+	var r wire.PathInt
+	r.Decode(d)
+	kind, known := watchKind(zk.AddWatchMode(r.Value))
+	if d.Err() != nil || !known {
+		return zk.ErrMarshalling
+	}
+	c.s.replica.AddWatch(c.id, r.Path, kind)
+	c.mu.out = jute.AppendInt(c.mu.out, int32(zk.OK))
+	return zk.OK
+}
+
+func watchKind(m zk.AddWatchMode) (watch.Kind, bool) {
+	switch m {
+	case zk.AddWatchPersistent:
+		return watch.Persistent, true
+	case zk.AddWatchPersistentRecursive:
+		return watch.Recursive, true
+	}
+	return 0, false
+}
+
+func (c *conn) checkOrRemoveWatches(_ *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	var r wire.PathInt
+	r.Decode(d)
+	kind := zk.WatcherType(r.Value)
+	if d.Err() != nil || kind < zk.WatcherChildren || kind > zk.WatcherPersistentRecursive {
+		return zk.ErrMarshalling
+	}
+	found := false
+	c.s.replica.Watches(func(t *watch.Tables) {
+		if q.Op == wire.OpRemoveWatches {
+			found = t.Remove(c.id, r.Path, kind)
+		} else {
+			found = t.Contains(c.id, r.Path, kind)
+		}
+	})
+	if !found {
+		return zk.ErrNoWatcher
+	}
+	return zk.OK
+}
+
+// getEphemerals lists the session's own ephemerals whose path begins with the
+// prefix; a blank one or "/" means all.
+func (c *conn) getEphemerals(t *znode.Tree, _ *request, d *jute.Decoder) zk.Code {
+	prefix := d.String()
+	if d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	all := strings.TrimSpace(prefix) == "" || prefix == "/"
+	paths := []string{}
+	t.Ephemerals(c.mu.session, func(path string) {
+		if all || strings.HasPrefix(path, prefix) {
+			paths = append(paths, path)
+		}
+	})
+	slices.Sort(paths)
+	c.mu.out = jute.AppendStrings(c.mu.out, paths)
+	return zk.OK
+}
+
+// getAllChildrenNumber counts the descendants. For the root Apache takes its
+// number of znodes less two, which is one less than that.
+func (c *conn) getAllChildrenNumber(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	path := d.Path()
+	if d.Err() != nil {
+		return zk.ErrMarshalling
+	}
+	id, code := c.find(t, q, path)
+	if code != zk.OK {
+		return code
+	}
+	c.mu.out = jute.AppendInt(c.mu.out, int32(t.Descendants(id)))
+	return zk.OK
+}
+
+func (c *conn) whoAmI(_ *znode.Tree, q *request, _ *jute.Decoder) zk.Code {
+	c.mu.out = jute.AppendInt(c.mu.out, int32(len(q.ids)))
+	for _, id := range q.ids {
+		c.mu.out = jute.AppendString(c.mu.out, id.Scheme)
+		c.mu.out = jute.AppendString(c.mu.out, c.s.auth.UserName(id))
+	}
+	return zk.OK
+}

@@ -1,0 +1,206 @@
+// Package server is the client side of a ZooKeeper server: it accepts
+// connections, reads requests, answers those that only read from the local
+// tree, hands the others to the replica, and sends replies and events.
+//
+// The way of a request, one file each:
+//
+//	accept.go     connections, their limits
+//	conn.go       the socket's two halves: frames in, one write per batch out
+//	handshake.go  sessions: new, resumed, refused
+//	pipeline.go   a request: answered now, behind the session's own writes, or submitted
+//	read.go       the requests that read
+//	write.go      the replies to those that write
+//	events.go     what watches send
+//	command.go    four-letter words
+//
+// Invariants, tests have the same names:
+//
+//	P1  replies leave in the session's request order
+//	P4  the events of zxid z reach a connection before any reply that shows a
+//	    state at or after z
+//	P5  a read sees the session's own earlier writes
+//	P6  every queue is bounded: see limits
+//	P7  a reconnecting client never sees an older state than it has seen
+//
+// Locks, in the order in which they are taken: the replica's tree lock, a
+// connection's mu, Server.mu and the watch tables' lock, which are leaves.
+package server
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// limits bounds what one connection may make the server hold (P6).
+const (
+	readBufferBytes = 64 << 10  // pooled, held while a frame is incomplete
+	softOutBytes    = 256 << 10 // replies beyond it are sent before more is read
+	hardOutBytes    = 16 << 20  // a client that leaves so many events unread is closed
+	maxPending      = 4096      // reads that wait behind the session's writes
+	maxPendingBytes = 1 << 20
+	readRun         = 128 // reads that are answered under one read lock
+)
+
+// Version is what four-letter words and the start-up line call this server.
+// Clients and monitors parse the number in front, so it is that of the Apache
+// release whose behaviour this is.
+const Version = "3.9.4-pinfold"
+
+// Options configures a server.
+type Options struct {
+	Config *config.Config
+	Auth   *auth.Authority
+	Logger *slog.Logger
+}
+
+// Server serves clients from a replica. Make one with New, give it its replica
+// with Attach, then Serve.
+type Server struct {
+	cfg     *config.Config
+	auth    *auth.Authority
+	log     *slog.Logger
+	replica *replica.Replica
+	stats   Stats
+
+	throttle throttle
+	large    largeRequests
+
+	// The applier's: connections with output, and the event that is being sent.
+	dirty []*conn
+	event []byte
+
+	mu struct {
+		sync.Mutex
+		conns    []*conn // by watch.ID; nil is free
+		free     []watch.ID
+		open     int
+		perIP    map[netip.Addr]int
+		sessions map[zk.SessionID]*conn
+		serial   uint64
+		closed   bool
+	}
+	listener net.Listener
+	wg       sync.WaitGroup
+
+	gate struct {
+		sync.Mutex
+		sync.Cond
+		waiting atomic.Int32
+	}
+	runs    sync.Pool // of *run
+	buffers sync.Pool // of *[]byte, readBufferBytes long
+	outs    sync.Pool // of *[]byte, for output
+}
+
+// New returns a server without a replica. It is the replica's Clients.
+func New(o Options) *Server {
+	s := &Server{cfg: o.Config, auth: o.Auth, log: o.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.mu.perIP = map[netip.Addr]int{}
+	s.mu.sessions = map[zk.SessionID]*conn{}
+	s.gate.L = &s.gate.Mutex
+	s.runs.New = func() any { return new(run) }
+	s.buffers.New = func() any { b := make([]byte, readBufferBytes); return &b }
+	s.outs.New = func() any { return new([]byte) }
+	s.throttle = newThrottle(&o.Config.Throttle)
+	s.large = newLargeRequests(&o.Config.Requests)
+	s.stats.reset()
+	s.stats.started = time.Now()
+	return s
+}
+
+// Attach gives the server its replica, before Serve.
+func (s *Server) Attach(r *replica.Replica) { s.replica = r }
+
+// Stop closes the listener and all connections and waits for them. Sessions
+// live on: their clients come back.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	s.mu.closed = true
+	conns := make([]*conn, 0, s.mu.open)
+	for _, c := range s.mu.conns {
+		if c != nil {
+			conns = append(conns, c)
+		}
+	}
+	l := s.listener
+	s.mu.Unlock()
+	if l != nil {
+		l.Close() // an error changes nothing: nobody is accepted any more
+	}
+	for _, c := range conns {
+		c.kill("server shutdown")
+	}
+	s.wg.Wait()
+}
+
+// Flush sends what the applier has made for connections (replica.Clients).
+func (s *Server) Flush() {
+	for i, c := range s.dirty {
+		s.dirty[i] = nil
+		c.dirty = false
+		c.flush(false)
+	}
+	s.dirty = s.dirty[:0]
+	if s.gate.waiting.Load() > 0 {
+		s.gate.Lock()
+		s.gate.Broadcast()
+		s.gate.Unlock()
+	}
+}
+
+// markDirty has Flush send the output of c. Only the applier calls it.
+func (s *Server) markDirty(c *conn) {
+	if !c.dirty {
+		c.dirty = true
+		s.dirty = append(s.dirty, c)
+	}
+}
+
+// awaitRoom blocks while more requests are in the pipeline than
+// globalOutstandingLimit allows. A connection calls it before it reads on.
+func (s *Server) awaitRoom() {
+	limit := s.cfg.Requests.MaxOutstanding
+	if limit <= 0 || s.replica.Outstanding() <= limit {
+		return
+	}
+	s.gate.Lock()
+	s.gate.waiting.Add(1)
+	for s.replica.Outstanding() > limit && !s.replica.Stopping() {
+		s.gate.Wait()
+	}
+	s.gate.waiting.Add(-1)
+	s.gate.Unlock()
+}
+
+// bind makes c the connection of a session and closes the one it had.
+func (s *Server) bind(id zk.SessionID, c *conn) {
+	s.mu.Lock()
+	old := s.mu.sessions[id]
+	s.mu.sessions[id] = c
+	s.mu.Unlock()
+	if old != nil && old != c {
+		old.kill("client reconnected")
+	}
+}
+
+// unbind forgets the connection of a session, if it is c.
+func (s *Server) unbind(id zk.SessionID, c *conn) {
+	s.mu.Lock()
+	if s.mu.sessions[id] == c {
+		delete(s.mu.sessions, id)
+	}
+	s.mu.Unlock()
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Applied replies to a write, and to the reads that waited behind it
+// (replica.Origin). The applier calls it, with the tree's write lock.
+func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
+	c.s.large.done(len(req.Body))
+	switch {
+	case req.Op == wire.OpCreateSession:
+		c.sessionCreated(tx)
+	case req.Owner == session.NoOwner:
+		c.sessionExpired(tx)
+	default:
+		c.replyToWrite(req, tx, r)
+	}
+}
+
+func (c *conn) sessionCreated(tx *txn.Txn) {
+	c.s.bind(tx.Session, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed || c.mu.ready == nil {
+		return // it left; the session expires by itself
+	}
+	c.welcomeLocked(tx.Session, tx.TimeoutMillis)
+	c.s.markDirty(c)
+}
+
+// sessionExpired ends the connection of a session that the server has ended.
+func (c *conn) sessionExpired(tx *txn.Txn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.session == tx.Session {
+		c.mu.closing = true
+		c.s.markDirty(c)
+	}
+}
+
+func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) {
+	now := replica.Monotonic()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return
+	}
+	c.s.markDirty(c)
+	if tx.Header.Type == wire.OpError && tx.Err == zk.ErrSessionMoved {
+		c.mu.closing = true // the session has another connection, whose business this is
+		return
+	}
+	if !c.mu.closing {
+		at := c.beginReplyLocked(req.Xid, tx.Zxid)
+		c.mu.out = appendResult(c.mu.out, req.Op, r)
+		c.endReplyLocked(at, r.Err)
+		c.countWrittenLocked(now - req.Received)
+	}
+	c.mu.pending.pop()
+	c.answerPending(c.s.replica.Tree(), now)
+	if req.Op == wire.OpCloseSession {
+		c.mu.closing = true
+	}
+	if !c.mu.pending.full() {
+		c.mu.Broadcast()
+	}
+}
+
+// appendResult appends the body of a reply to the operation op.
+func appendResult(b []byte, op wire.OpCode, r *znode.Result) []byte {
+	switch op {
+	case wire.OpCreate:
+		return jute.AppendString(b, r.Path)
+	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		return wire.AppendStat(jute.AppendString(b, r.Path), &r.Stat)
+	case wire.OpSetData, wire.OpSetACL:
+		return wire.AppendStat(b, &r.Stat)
+	case wire.OpMulti:
+		if r.Err != zk.OK {
+			return b
+		}
+		for i := range r.Multi {
+			b = appendOutcome(b, &r.Multi[i])
+		}
+		return wire.AppendMultiEnd(b)
+	}
+	return b
+}
+
+// appendOutcome appends the result of one operation of a multi.
+func appendOutcome(b []byte, o *znode.Outcome) []byte {
+	if o.Type == wire.OpError {
+		return wire.AppendMultiError(b, o.Err)
+	}
+	b = wire.MultiHeader{Type: o.Type}.Append(b)
+	switch o.Type {
+	case wire.OpCreate:
+		return jute.AppendString(b, o.Path)
+	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		return wire.AppendStat(jute.AppendString(b, o.Path), &o.Stat)
+	case wire.OpSetData:
+		return wire.AppendStat(b, &o.Stat)
+	}
+	return b
+}
