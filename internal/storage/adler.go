@@ -54,6 +54,16 @@ func sumAdler(sum uint32, p []byte) uint32 {
 		p = p[adlerBlock:]
 	}
 	// s2 has grown by less than 2^24 a block: no slice is long enough to overflow.
+	for ; len(p) >= 4; p = p[4:] {
+		s1 += uint64(p[0])
+		s2 += s1
+		s1 += uint64(p[1])
+		s2 += s1
+		s1 += uint64(p[2])
+		s2 += s1
+		s1 += uint64(p[3])
+		s2 += s1
+	}
 	for _, x := range p {
 		s1 += uint64(x)
 		s2 += s1

@@ -130,7 +130,7 @@ func readBenchSnapshot(b *testing.B, d *Dir) {
 		b.Fatal(err)
 	}
 	defer r.Close()
-	for nodes := 0; nodes < benchNodes; {
+	for nodes := 0; ; {
 		buf := r.Buffered()
 		used := 0
 		for nodes < benchNodes && len(buf) >= used+4 {
@@ -147,6 +147,9 @@ func readBenchSnapshot(b *testing.B, d *Dir) {
 			nodes++
 		}
 		r.Discard(used)
+		if nodes == benchNodes {
+			break
+		}
 		if _, err := r.Fill(len(buf) - used + 1); err != nil {
 			b.Fatal(nodes, err)
 		}

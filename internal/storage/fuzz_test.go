@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
 
@@ -22,7 +23,7 @@ func FuzzLogReader(f *testing.F) {
 		d := putLogs(t, map[string][]byte{"log.1": b})
 		got, tail, err := readAll(d, 0)
 		if err != nil {
-			if e, ok := err.(*Error); !ok || e.Offset > int64(len(b)) {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Offset > int64(len(b)) {
 				t.Fatal(err)
 			}
 			return
@@ -57,7 +58,7 @@ func FuzzSnapshotReader(f *testing.F) {
 		d := putLogs(t, map[string][]byte{name: b})
 		part, err := readSnapshot(d, Snapshot{name, 1, c})
 		if err != nil {
-			if e, ok := err.(*Error); !ok || e.Kind != ErrCorrupt {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Kind != ErrCorrupt {
 				t.Fatal(err)
 			}
 			return
