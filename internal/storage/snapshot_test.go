@@ -202,6 +202,7 @@ func TestEveryFlippedBitOfSnapshot(t *testing.T) {
 // An error of the disk ends a snapshot, leaves no file behind if the disk
 // allows, and is told.
 func TestSnapshotErrorAtEveryOperation(t *testing.T) {
+	body := testPayload(1, 3<<20)
 	for _, kind := range []vfs.FaultKind{vfs.FaultIO, vfs.FaultShortWrite} {
 		for at := 1; ; at++ {
 			mem := vfs.NewMem()
@@ -212,7 +213,7 @@ func TestSnapshotErrorAtEveryOperation(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				w.Write(testPayload(1, 3<<20))
+				w.Write(body)
 				w.Seal()
 				err = w.Commit()
 				if again := w.Commit(); err != nil && again == nil {
