@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,11 +31,13 @@ generator is meant to cost far less than the server; both costs are printed.`,
   pinfold bench create --workers 1 --size 1024
   pinfold bench fill --count 1000000 --size 100
   pinfold bench watch --watchers 200
-  pinfold bench idle --sessions 10000 --pids 4711`,
+  pinfold bench idle --sessions 10000 --pids 4711
+  pinfold bench compare --system apache=scripts/apache-server --system "pinfold=./pinfold server"`,
 	}
 	var f benchFlags
 	f.register(c)
-	c.AddCommand(benchMix(&f), benchCreate(&f), benchFill(&f))
+	c.AddCommand(benchMix(&f), benchCreate(&f), benchFill(&f), benchWatch(&f), benchWatches(&f),
+		benchIdle(&f), benchFloor(), benchCompare(&f))
 	return c
 }
 
@@ -145,5 +149,130 @@ func benchFill(f *benchFlags) *cobra.Command {
 	c.Flags().IntVar(&w.Size, "size", 100, "bytes of a value")
 	c.Flags().IntVar(&w.Parents, "parents", 1, "number of znodes between path and them, if more than 1")
 	c.Flags().BoolVar(&w.Delete, "delete", false, "remove what an equal fill has created")
+	return c
+}
+
+func benchWatch(f *benchFlags) *cobra.Command {
+	var w bench.Watch
+	c := &cobra.Command{
+		Use:   "watch",
+		Short: "Fan events out to many watchers of one znode",
+		Args:  cobra.NoArgs,
+		RunE: f.run(func(o bench.Options) benchWorkload {
+			w.Options = o
+			return w
+		}),
+	}
+	c.Flags().IntVar(&w.Watchers, "watchers", 200, "number of sessions that watch")
+	c.Flags().BoolVar(&w.Persistent, "persistent", false, "addWatch once, not getData after every event")
+	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of the value")
+	c.Flags().DurationVar(&w.Interval, "interval", 0, "at least between two sets")
+	return c
+}
+
+func benchWatches(f *benchFlags) *cobra.Command {
+	var w bench.Watches
+	c := &cobra.Command{
+		Use:   "watches",
+		Short: "Watch many znodes from one session",
+		Args:  cobra.NoArgs,
+		RunE: f.run(func(o bench.Options) benchWorkload {
+			w.Options = o
+			return w
+		}),
+	}
+	c.Flags().IntVar(&w.Count, "count", 1000000, "number of znodes")
+	c.Flags().BoolVar(&w.Absent, "absent", false, "the znodes do not exist")
+	return c
+}
+
+func benchIdle(f *benchFlags) *cobra.Command {
+	var w bench.Idle
+	c := &cobra.Command{
+		Use:   "idle",
+		Short: "Hold many sessions that only ping",
+		Args:  cobra.NoArgs,
+		RunE: f.run(func(o bench.Options) benchWorkload {
+			w.Options = o
+			return w
+		}),
+	}
+	c.Flags().IntVar(&w.Sessions, "sessions", 10000, "number of sessions")
+	return c
+}
+
+func benchFloor() *cobra.Command {
+	var f bench.Floor
+	var listen string
+	c := &cobra.Command{
+		Use:   "floor",
+		Short: "Serve every request from one fixed buffer: the floor under any server's cost",
+		Long: `Floor is a server without a service: it answers every request at once from one
+fixed buffer. Load it with "pinfold bench mix" to see what connections and system
+calls cost on this machine, and what the generator can do.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			ln, err := net.Listen("tcp", listen)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "floor on %s, pid %d\n", ln.Addr(), os.Getpid())
+			return f.Serve(ctx, ln)
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:2181", "address")
+	c.Flags().IntVar(&f.Size, "size", 1024, "bytes of the value that every read returns")
+	return c
+}
+
+func benchCompare(f *benchFlags) *cobra.Command {
+	var w bench.Compare
+	var systems []string
+	var page string
+	c := &cobra.Command{
+		Use:   "compare --system NAME=COMMAND [--system NAME=COMMAND]",
+		Short: "Measure two servers in turn, and print a table of ratios",
+		Long: `Compare starts each system with a fresh data directory, measures one row after
+the other, and takes turns between the systems. COMMAND is a server in the foreground,
+to which the path of a zoo.cfg is added. Rows: ` + strings.Join(bench.Rows(), ", ") + `.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			for _, s := range systems {
+				name, command, ok := strings.Cut(s, "=")
+				if !ok || len(strings.Fields(command)) == 0 {
+					return fmt.Errorf("--system %q: want NAME=COMMAND", s)
+				}
+				w.Systems = append(w.Systems, bench.System{Name: name, Command: strings.Fields(command)})
+			}
+			w.Duration, w.Warmup = f.options.Duration, f.options.Warmup
+			if !f.quiet {
+				w.Progress = c.ErrOrStderr()
+			}
+			found, err := w.Run(ctx)
+			if found == nil {
+				return err
+			}
+			err = errors.Join(err, found.Print(c.OutOrStdout()))
+			if f.json != "" {
+				err = errors.Join(err, found.WriteJSON(f.json))
+			}
+			if page != "" && err == nil {
+				err = found.WriteMarkdown(page)
+			}
+			return err
+		},
+	}
+	c.Flags().StringArrayVar(&systems, "system", nil, "a system to measure; the second is held against the first")
+	c.Flags().IntVar(&w.Pairs, "pairs", 5, "visits to each system")
+	c.Flags().StringSliceVar(&w.Rows, "rows", nil, "rows to measure (default all)")
+	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
+	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the servers")
+	c.Flags().IntVar(&w.Znodes, "znodes", 1000000, "znodes of 100 bytes, for memory, restart and snapshot")
+	c.Flags().IntVar(&w.Sessions, "sessions", 10000, "idle sessions")
+	c.Flags().StringVar(&page, "write", "", "write the table to this Markdown file")
 	return c
 }

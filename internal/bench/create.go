@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -38,7 +39,6 @@ func (c Create) load(ctx context.Context, place string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.cancel()
 	value := fixedValue(c.Size)
 	err = r.connect(c.Workers, func(i int) script {
 		p := path{prefix: fmt.Sprintf("%s/w%d-", place, i), numbered: true}
@@ -46,14 +46,12 @@ func (c Create) load(ctx context.Context, place string) (*Result, error) {
 			body: 4 + len(p.at(0))}
 	})
 	if err != nil {
-		r.stop()
-		return nil, err
+		return nil, errors.Join(err, r.stop())
 	}
 	r.start()
 	w, err := r.measure()
 	if err != nil {
-		r.stop()
-		return nil, err
+		return nil, errors.Join(err, r.stop())
 	}
 	err = r.stop()
 	res := r.result(w, "create", map[string]any{"workers": c.Workers, "size": c.Size}, kindCreate)

@@ -59,8 +59,9 @@ func (z znodes) fill(ctx context.Context, o Options, connections, outstanding in
 		return nil, err
 	}
 	value := fixedValue(z.size)
-	return z.each(ctx, o, connections, outstanding, "fill", func(p path) (frame, kind, int) {
-		return createFrame(p, value), kindCreate, 4 + len(p.at(0))
+	return z.each(ctx, o, eachPlan{
+		label: "fill", kind: kindCreate, connections: connections, outstanding: outstanding,
+		request: func(p path) (frame, int) { return createFrame(p, value), 4 + len(p.at(0)) },
 	})
 }
 
@@ -84,14 +85,24 @@ func (z znodes) remove(ctx context.Context, o Options) error {
 
 // clear deletes the znodes and leaves the parents.
 func (z znodes) clear(ctx context.Context, o Options, connections, outstanding int) (*Result, error) {
-	return z.each(ctx, o, connections, outstanding, "delete", func(p path) (frame, kind, int) {
-		return deleteFrame(p), kindDelete, 0
+	return z.each(ctx, o, eachPlan{
+		label: "delete", kind: kindDelete, connections: connections, outstanding: outstanding,
+		request: func(p path) (frame, int) { return deleteFrame(p), 0 },
 	})
 }
 
+// An eachPlan says what is done with every znode of a set.
+type eachPlan struct {
+	label                    string
+	kind                     kind
+	connections, outstanding int
+	request                  func(p path) (f frame, body int)
+	// held, if set, is called when all is answered and the sessions are open.
+	held func(ctx context.Context, w *window) error
+}
+
 // each sends one request for every znode of the set.
-func (z znodes) each(ctx context.Context, o Options, connections, outstanding int, label string,
-	request func(p path) (frame, kind, int)) (*Result, error) {
+func (z znodes) each(ctx context.Context, o Options, plan eachPlan) (*Result, error) {
 	if z.count < 10000 {
 		o.Progress = nil
 	}
@@ -99,40 +110,35 @@ func (z znodes) each(ctx context.Context, o Options, connections, outstanding in
 	if err != nil {
 		return nil, err
 	}
-	defer r.cancel()
 	work := &sweep{count: uint64(z.count), done: make(chan struct{})}
-	err = r.connect(min(connections, z.count), func(int) script {
-		s := &sweepScript{work: work, depth: outstanding}
+	err = r.connect(min(plan.connections, z.count), func(int) script {
+		s := &sweepScript{work: work, depth: plan.outstanding, kind: plan.kind}
 		for _, parent := range z.parents {
-			f, k, body := request(path{prefix: parent + "/k", numbered: true})
-			s.frames, s.bodies, s.kind = append(s.frames, f), append(s.bodies, body), k
+			f, body := plan.request(path{prefix: parent + "/k", numbered: true})
+			s.frames, s.bodies = append(s.frames, f), append(s.bodies, body)
 		}
 		return s
 	})
 	if err != nil {
-		r.stop()
-		return nil, err
+		return nil, errors.Join(err, r.stop())
 	}
 	w, err := r.open()
-	if err != nil {
-		r.stop()
-		return nil, err
-	}
-	r.start()
-	if err := r.await(w, label, work.done); err != nil {
-		r.stop()
-		return nil, err
-	}
-	err = r.stop()
-	res := r.result(w, label, map[string]any{
-		"connections": connections, "outstanding": outstanding, "count": z.count,
-		"size": z.size, "parents": len(z.parents),
-	})
-	res.Interrupted = work.answered.Load() < work.count
 	if err == nil {
-		err = ctx.Err()
+		r.start()
+		err = r.await(w, plan.label, work.done)
 	}
-	return res, err
+	if err == nil && plan.held != nil && !r.over() {
+		err = plan.held(r.ctx, w)
+	}
+	if err = errors.Join(err, r.stop()); w == nil || w.elapsed == 0 {
+		return nil, err
+	}
+	res := r.result(w, plan.label, map[string]any{
+		"connections": plan.connections, "outstanding": plan.outstanding, "count": z.count,
+		"size": z.size, "parents": len(z.parents),
+	}, plan.kind)
+	res.Interrupted = work.answered.Load() < work.count
+	return res, errors.Join(err, ctx.Err())
 }
 
 // A sweep shares the numbers 0 to count-1 out to the sessions.
@@ -166,7 +172,7 @@ func (f *sweepScript) next(s *session, now int64) {
 
 func (f *sweepScript) reply(_ *session, q request, code zk.Code, _ []byte, _ int64) error {
 	harmless := code == zk.OK || q.kind == kindCreate && code == zk.ErrNodeExists ||
-		q.kind == kindDelete && code == zk.ErrNoNode
+		(q.kind == kindDelete || q.kind == kindWatch) && code == zk.ErrNoNode
 	if !harmless {
 		return fmt.Errorf("%v: %w", q.kind, code)
 	}

@@ -19,7 +19,11 @@ const (
 	requestHead = 12 // length, xid, type
 	replyHead   = 20 // length, xid, zxid, err
 	statBytes   = 68
-	keyDigits   = 9 // width of the number at the end of a numbered path
+
+	// addWatch is answered with an error code in the body, beside the header's.
+	errorResponseBytes = 4
+
+	keyDigits = 9 // width of the number at the end of a numbered path
 )
 
 // A frame is a whole request, encoded once and sent many times. Its xid is

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -47,7 +48,6 @@ func (m Mix) load(ctx context.Context, keys path) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.cancel()
 	value := fixedValue(m.Size)
 	err = r.connect(m.Connections, func(i int) script {
 		s := &mixScript{
@@ -66,15 +66,13 @@ func (m Mix) load(ctx context.Context, keys path) (*Result, error) {
 		return s
 	})
 	if err != nil {
-		r.stop()
-		return nil, err
+		return nil, errors.Join(err, r.stop())
 	}
 	m.pace(r)
 	r.start()
 	w, err := r.measure()
 	if err != nil {
-		r.stop()
-		return nil, err
+		return nil, errors.Join(err, r.stop())
 	}
 	err = r.stop()
 	params := map[string]any{

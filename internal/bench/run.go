@@ -30,6 +30,9 @@ const dialers = 64
 // drainTimeout bounds the wait for what is still under way at the end.
 const drainTimeout = 30 * time.Second
 
+// errConnect stands before the reason, which stop returns.
+var errConnect = errors.New("bench: not every session could be opened")
+
 // A run is one load: connections on loops, and the phases they go through.
 // Its methods are called from one goroutine, in the order connect, start,
 // measure or await, stop.
@@ -63,7 +66,7 @@ func newRun(ctx context.Context, o Options) (*run, error) {
 	for range o.Loops {
 		l, err := newLoop(r.epoch)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, r.stop())
 		}
 		r.loops = append(r.loops, l)
 	}
@@ -99,10 +102,10 @@ func (r *run) connect(n int, script func(i int) script) error {
 		})
 	}
 	wg.Wait()
-	if err := r.err(); err != nil {
-		return err
+	if r.err() == nil {
+		return r.ctx.Err() // interrupted; else stop returns why
 	}
-	return r.ctx.Err()
+	return errConnect
 }
 
 // dial opens the i-th session.

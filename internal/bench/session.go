@@ -174,6 +174,9 @@ func (s *session) answer(code zk.Code, body []byte, now int64) error {
 		return fmt.Errorf("%w: reply to the %v with xid %d has a body of %d bytes, not %d",
 			ErrProtocol, q.kind, xid, len(body), q.body)
 	}
+	if q.kind == kindClose {
+		return nil // the run's own, not the script's
+	}
 	s.tally.add(q.kind, code, time.Duration(now-q.at))
 	return s.script.reply(s, q, code, body, now)
 }

@@ -1,0 +1,254 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Compare measures two systems on this machine in turn, a pair of visits at a
+// time, so that what disturbs the machine disturbs both; and takes medians.
+type Compare struct {
+	Systems  []System // one or two; the second is held against the first
+	Pairs    int
+	Rows     []string // of Rows(); none for all
+	Dir      string   // for data; it is created, and what is made there removed
+	Port     int      // that the servers are given
+	Duration time.Duration
+	Warmup   time.Duration
+	Znodes   int // of the rows that need many
+	Sessions int // of the row idle
+	Progress io.Writer
+
+	results []*Result
+}
+
+// A Comparison is what Compare found.
+type Comparison struct {
+	Start   time.Time  `json:"start"`
+	Command string     `json:"command"`
+	Commit  string     `json:"commit"`
+	Machine Machine    `json:"machine"`
+	Disk    string     `json:"disk"`
+	Systems []string   `json:"systems"`
+	Version []string   `json:"versions"`
+	Visits  [][]values `json:"visits"` // by system, then pair
+	Results []*Result  `json:"results"`
+	Missed  int        `json:"missed"` // bars
+}
+
+// Run visits the systems. What was measured before an error or an interrupt is
+// returned with it.
+func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
+	for _, r := range c.Rows {
+		if !slices.Contains(Rows(), r) {
+			return nil, fmt.Errorf("bench: there is no row %q; there are %s", r, strings.Join(Rows(), ", "))
+		}
+	}
+	if len(c.Systems) < 1 || len(c.Systems) > 2 || c.Pairs < 1 || c.Znodes < 1 || c.Sessions < 1 {
+		return nil, errors.New("bench: compare: a parameter is out of range")
+	}
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	found := &Comparison{
+		Start: time.Now(), Command: strings.Join(os.Args, " "), Commit: Commit(),
+		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Visits: make([][]values, len(c.Systems)),
+	}
+	for _, s := range c.Systems {
+		found.Systems = append(found.Systems, s.Name)
+	}
+	var err error
+	for pair := 0; pair < c.Pairs && err == nil; pair++ {
+		for k := 0; k < len(c.Systems) && err == nil; k++ {
+			c.say("pair %d of %d: %s", pair+1, c.Pairs, c.Systems[k].Name)
+			var got values
+			got, err = c.visit(ctx, c.Systems[k])
+			found.Visits[k] = append(found.Visits[k], got)
+		}
+	}
+	found.Results = c.results
+	found.Version = c.versions(found.Systems)
+	return found, err
+}
+
+// visit starts a system afresh and measures the rows that are wanted.
+func (c *Compare) visit(ctx context.Context, s System) (values, error) {
+	dir, err := os.MkdirTemp(c.Dir, s.Name+"-")
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	v := &visit{Compare: c, system: s, dir: dir, port: c.Port, values: values{}}
+	err = v.empty(ctx)
+	if err == nil {
+		err = v.full(ctx)
+	}
+	if err != nil {
+		return v.values, err // the logs stay
+	}
+	return v.values, errors.Join(os.RemoveAll(dir), os.RemoveAll(dir+"-full"))
+}
+
+func (c *Compare) wants(row string) bool { return len(c.Rows) == 0 || slices.Contains(c.Rows, row) }
+
+func (c *Compare) say(format string, args ...any) {
+	if c.Progress != nil {
+		fmt.Fprintf(c.Progress, "== "+format+"\n", args...)
+	}
+}
+
+// keep notes a result, and makes an error of refused operations and of an
+// interrupt: neither belongs into a median.
+func (v *visit) keep(r *Result, err error) (*Result, error) {
+	if r != nil {
+		r.Params["system"] = v.system.Name
+		v.results = append(v.results, r)
+		if n := r.ErrorCount(); n > 0 && err == nil {
+			err = fmt.Errorf("bench: %d operations were refused", n)
+		}
+		if r.Interrupted && err == nil {
+			err = context.Canceled
+		}
+	}
+	return r, err
+}
+
+// versions returns what each system says that it is.
+func (c *Compare) versions(systems []string) []string {
+	out := make([]string, len(systems))
+	for _, r := range c.results {
+		if k := slices.Index(systems, fmt.Sprint(r.Params["system"])); k >= 0 {
+			out[k] = r.ServerVersion
+		}
+	}
+	return out
+}
+
+// median returns the median of a metric over the visits to a system, and
+// whether it was measured.
+func (c *Comparison) median(system int, key string) (float64, bool) {
+	var all []float64
+	for _, v := range c.Visits[system] {
+		if x, ok := v[key]; ok {
+			all = append(all, x)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
+}
+
+// Print writes the table in Markdown and counts the missed bars.
+func (c *Comparison) Print(w io.Writer) error {
+	c.Missed = 0
+	var b strings.Builder
+	fmt.Fprintf(&b, "| |%s", " "+strings.Join(c.Systems, " | ")+" |")
+	if len(c.Systems) == 2 {
+		b.WriteString(" ratio | bar | |\n|---|---:|---:|---:|---:|---|\n")
+	} else {
+		b.WriteString("\n|---|---:|\n")
+	}
+	for _, m := range metrics() {
+		c.printMetric(&b, m)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (c *Comparison) printMetric(b *strings.Builder, m metric) {
+	var got [2]float64
+	var ok [2]bool
+	for k := range c.Systems {
+		got[k], ok[k] = c.median(k, m.key)
+	}
+	if !ok[0] && !ok[1] {
+		return
+	}
+	fmt.Fprintf(b, "| %s |", m.title)
+	for k := range c.Systems {
+		if ok[k] {
+			fmt.Fprintf(b, " %s |", quantity(got[k], m.unit))
+		} else {
+			b.WriteString(" – |")
+		}
+	}
+	if len(c.Systems) == 2 {
+		ratio, verdict := "–", ""
+		if ok[0] && ok[1] && got[0] > 0 && got[1] > 0 {
+			ratio = fmt.Sprintf("%.2f ×", got[1]/got[0])
+			if !m.higher {
+				ratio = fmt.Sprintf("1/%.2f", got[0]/got[1])
+			}
+		}
+		if m.pass != nil && ok[1] {
+			if verdict = "PASS"; !m.pass(got[0], got[1]) {
+				verdict = "**MISS**"
+				c.Missed++
+			}
+		}
+		fmt.Fprintf(b, " %s | %s | %s |", ratio, m.bar, verdict)
+	}
+	b.WriteString("\n")
+}
+
+// quantity prints a value with as many digits as mean something.
+func quantity(v float64, unit string) string {
+	number := fmt.Sprintf("%.2f", v)
+	if v >= 100 {
+		number = grouped(v)
+	} else if v >= 10 {
+		number = fmt.Sprintf("%.1f", v)
+	}
+	if strings.HasPrefix(unit, "/") {
+		return number + unit
+	}
+	return number + " " + unit
+}
+
+// WriteMarkdown writes the page that keeps the comparison: docs/bench.md.
+func (c *Comparison) WriteMarkdown(name string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Measured\n\n%s, commit %s. Medians of %d visits to each server, in turn, with\n"+
+		"the generator on the same machine and fsync on; values of 1 KiB unless the row says otherwise.\n\n",
+		c.Start.UTC().Format("2006-01-02"), c.Commit, len(c.Visits[0]))
+	if err := c.Print(&b); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\n- machine: %d × %s, %d MB, Linux %s, %s\n- disk: %s\n",
+		c.Machine.CPUs, c.Machine.CPU, c.Machine.MemoryMB, c.Machine.Kernel, c.Machine.Go, c.Disk)
+	for k, s := range c.Systems {
+		fmt.Fprintf(&b, "- %s: %s\n", s, c.Version[k])
+	}
+	fmt.Fprintf(&b, "- command: `%s`\n\n", c.Command)
+	b.WriteString(`Each row loads for a while before it is measured. Server CPU is what /proc says,
+for each operation. RSS is read a few seconds after the load, of a JVM after two
+forced collections. A restart is timed from exec, after kill -9, to the first
+successful read. Snapshots back to back is what snapCount's default leads to under
+full write load. "pinfold bench --help" tells more.
+`)
+	if err := os.WriteFile(filepath.Clean(name), []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return nil
+}
+
+// WriteJSON writes everything to a file.
+func (c *Comparison) WriteJSON(name string) error {
+	b, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	if err := os.WriteFile(name, append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return nil
+}

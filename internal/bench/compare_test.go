@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseStat(t *testing.T) {
+	const stat = "4711 (od d) ) name) S 1 2 3 4 5 6 7 8 9 10 250 50 13 14 15"
+	if got, err := parseStat(stat); err != nil || got != 3*time.Second {
+		t.Errorf("%v, %v; want 3s", got, err)
+	}
+	for _, bad := range []string{"", "1 (x) S 1 2 3", "1 (x) S 1 2 3 4 5 6 7 8 9 10 a b 13"} {
+		if got, err := parseStat(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+func TestParseRSS(t *testing.T) {
+	if got, err := parseRSS("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t3\n"); err != nil || got != 2<<20 {
+		t.Errorf("%v, %v; want 2 MB", got, err)
+	}
+	for _, bad := range []string{"", "VmRSS:\tmuch kB\n"} {
+		if got, err := parseRSS(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, got)
+		}
+	}
+}
+
+func TestProcessUsageOfNobody(t *testing.T) {
+	if _, err := processUsage(1 << 30); err == nil {
+		t.Error("no error")
+	}
+}
+
+// The table takes medians, and knows which way is better.
+func TestComparisonTable(t *testing.T) {
+	c := &Comparison{
+		Systems: []string{"old", "new"},
+		Version: []string{"3.8.0", "dev"},
+		Visits: [][]values{
+			{{"reads/s": 100, "reads/cpu": 16, "create/p50": 0.5}, {"reads/s": 90, "reads/cpu": 16},
+				{"reads/s": 1000, "reads/cpu": 17}},
+			{{"reads/s": 900, "reads/cpu": 4, "create/p50": 0.2}, {"reads/s": 700, "reads/cpu": 4},
+				{"reads/s": 850, "reads/cpu": 4}},
+		},
+	}
+	name := filepath.Join(t.TempDir(), "bench.md")
+	if err := c.WriteMarkdown(name); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| | old | new | ratio | bar | |",
+		"| reads, 20 × 100 | 100/s | 850/s | 8.50 × | ≥ 8 × | PASS |",
+		"| reads, 20 × 100, server CPU | 16.0 µs | 4.00 µs | 1/4.00 | ≤ 1/8 | **MISS** |",
+		"| sync create, 1 worker, median | 0.50 ms | 0.20 ms | 1/2.50 | ≤ 0.25 ms | PASS |",
+		"- old: 3.8.0", "- new: dev",
+	} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the page has no line %q:\n%s", want, b)
+		}
+	}
+	if c.Missed != 1 {
+		t.Errorf("%d bars missed, want 1", c.Missed)
+	}
+	if strings.Contains(string(b), "snapshot, ") {
+		t.Error("the page has a row that was not measured")
+	}
+}
+
+func TestMetricsAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range metrics() {
+		if seen[m.key] || !strings.HasPrefix(m.key, m.row+"/") || (m.bar == "") != (m.pass == nil) {
+			t.Errorf("metric %+v", m)
+		}
+		seen[m.key] = true
+	}
+}
+
+func TestCompareRefusesUnknownRows(t *testing.T) {
+	c := &Compare{Systems: []System{{Name: "x", Command: []string{"true"}}}, Pairs: 1, Znodes: 1,
+		Sessions: 1, Rows: []string{"nonsense"}}
+	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "nonsense") {
+		t.Errorf("error %v, want one that names the row", err)
+	}
+}
+
+// A server that ends at once is reported with its log, not waited for.
+func TestCompareServerEnds(t *testing.T) {
+	c := &Compare{Systems: []System{{Name: "x", Command: []string{"false"}}}, Pairs: 1, Znodes: 1,
+		Sessions: 1, Rows: []string{"reads"}, Dir: t.TempDir(), Port: 1}
+	_, err := c.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "process ended") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567",
+		-1234: "-1,234", -123: "-123"} {
+		if got := grouped(v); got != want {
+			t.Errorf("grouped(%v) is %q, want %q", v, got, want)
+		}
+	}
+	for v, want := range map[float64]string{0.5: "0.5 µs", 1500: "1.50 ms", 2.5e6: "2.50 s"} {
+		if got := latency(v); got != want {
+			t.Errorf("latency(%v) is %q, want %q", v, got, want)
+		}
+	}
+}

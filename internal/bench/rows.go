@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A metric is one line of the comparison's table.
+type metric struct {
+	row    string // the row that measures it
+	key    string
+	title  string
+	unit   string
+	higher bool // more is better
+	bar    string
+	// pass reports whether b, compared with a, meets the bar; a is 0 if the
+	// first system was not measured. nil: there is no bar.
+	pass func(a, b float64) bool
+}
+
+func times(n float64) func(a, b float64) bool {
+	return func(a, b float64) bool { return a > 0 && b >= n*a }
+}
+
+func part(n float64) func(a, b float64) bool { return func(a, b float64) bool { return b <= a/n } }
+
+func most(n float64) func(a, b float64) bool { return func(_, b float64) bool { return b <= n } }
+
+// metrics is the table, with the bars that the project has set itself.
+func metrics() []metric {
+	return []metric{
+		{"reads", "reads/s", "reads, 20 × 100", "/s", true, "≥ 8 ×", times(8)},
+		{"reads", "reads/cpu", "reads, 20 × 100, server CPU", "µs", false, "≤ 1/8", part(8)},
+		{"writes", "writes/s", "writes, 20 × 100", "/s", true, "≥ 4 ×", times(4)},
+		{"writes", "writes/cpu", "writes, 20 × 100, server CPU", "µs", false, "", nil},
+		{"mix", "mix/s", "80/20, 20 × 100", "/s", true, "≥ 6 ×", times(6)},
+		{"mix", "mix/cpu", "80/20, 20 × 100, server CPU", "µs", false, "", nil},
+		{"reads120", "reads120/s", "reads, 120 × 1", "/s", true, "≥ 2 ×", times(2)},
+		{"reads120", "reads120/cpu", "reads, 120 × 1, server CPU", "µs", false, "", nil},
+		{"create", "create/p50", "sync create, 1 worker, median", "ms", false, "≤ 0.25 ms", most(0.25)},
+		{"watch", "watch/cpu", "watch event, 200 watchers, server CPU", "µs", false, "≤ 1/6", part(6)},
+		{"watch", "watch/s", "watch events, 200 watchers", "/s", true, "", nil},
+		{"idle", "idle/rss", "idle session, RSS", "KB", false, "≤ 20 KB", most(20)},
+		{"memory", "memory/rss", "RSS with the znodes", "MB", false, "≤ 330 MB", most(330)},
+		{"memory", "memory/s", "filling, creates", "/s", true, "", nil},
+		{"restart", "restart/s", "restart with them", "s", false, "≤ 0.7 s", most(0.7)},
+		{"snapshot", "snapshot/quiet", "writes with them, no snapshot", "/s", true, "", nil},
+		{"snapshot", "snapshot/busy", "writes with them, snapshots back to back", "/s", true, "", nil},
+		{"snapshot", "snapshot/fall", "writes lost to snapshots", "%", false, "< 15 %", most(15)},
+	}
+}
+
+// Rows returns the names of the comparison's rows, in the order of the table.
+func Rows() []string {
+	var names []string
+	for _, m := range metrics() {
+		if !slices.Contains(names, m.row) {
+			names = append(names, m.row)
+		}
+	}
+	return names
+}
+
+// values are what one visit to one system measured, by the metrics' keys.
+type values map[string]float64
+
+// A visit measures one system once.
+type visit struct {
+	*Compare
+	system System
+	dir    string
+	port   int
+	values values
+}
+
+const valueBytes = 1024
+
+func (v *visit) options(i *instance) Options {
+	return Options{
+		Servers: []string{i.addr}, Pids: []int{i.cmd.Process.Pid}, Progress: v.Progress,
+		Duration: v.Duration, Warmup: v.Warmup,
+	}
+}
+
+// A loadRow is a row that is measured on a server without many znodes.
+type loadRow struct {
+	name string
+	run  func(context.Context, *instance) error
+}
+
+// empty measures what needs no znodes, on a fresh server.
+func (v *visit) empty(ctx context.Context) (err error) {
+	rows := []loadRow{
+		{"reads", v.mixRow("reads", 1, 20, 100)},
+		{"writes", v.mixRow("writes", 0, 20, 100)},
+		{"mix", v.mixRow("mix", 0.8, 20, 100)},
+		{"reads120", v.mixRow("reads120", 1, 120, 1)},
+		{"create", v.create},
+		{"watch", v.watch},
+		{"idle", v.idle},
+	}
+	if !slices.ContainsFunc(rows, func(r loadRow) bool { return v.wants(r.name) }) {
+		return nil
+	}
+	i, _, err := startServer(ctx, v.system, v.dir, v.port, "/zookeeper")
+	if err != nil {
+		return err
+	}
+	defer i.kill()
+	// A JVM compiles what it has seen often: neither system's first row should
+	// pay for that.
+	if _, err := v.mix(ctx, i, 0.8, 20, 100); err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if !v.wants(r.name) {
+			continue
+		}
+		v.say("%s: %s", v.system.Name, r.name)
+		if err := r.run(ctx, i); err != nil {
+			return fmt.Errorf("%s: %s: %w", v.system.Name, r.name, err)
+		}
+	}
+	return nil
+}
+
+func (v *visit) mix(ctx context.Context, i *instance, ratio float64, connections, outstanding int) (
+	*Result, error) {
+	return v.keep(Mix{
+		Options: v.options(i), Connections: connections, Outstanding: outstanding,
+		ReadRatio: ratio, Size: valueBytes, Keys: 1000,
+	}.Run(ctx))
+}
+
+func (v *visit) mixRow(key string, ratio float64, connections, outstanding int) func(
+	context.Context, *instance) error {
+	return func(ctx context.Context, i *instance) error {
+		r, err := v.mix(ctx, i, ratio, connections, outstanding)
+		if err != nil {
+			return err
+		}
+		v.values[key+"/s"], v.values[key+"/cpu"] = r.Rate(), r.ServerCPU()
+		return nil
+	}
+}
+
+func (v *visit) create(ctx context.Context, i *instance) error {
+	r, err := v.keep(Create{Options: v.options(i), Workers: 1, Size: valueBytes}.Run(ctx))
+	if err != nil {
+		return err
+	}
+	v.values["create/p50"] = r.Op("create").P50 / 1000
+	return nil
+}
+
+func (v *visit) watch(ctx context.Context, i *instance) error {
+	r, err := v.keep(Watch{Options: v.options(i), Watchers: 200, Size: valueBytes}.Run(ctx))
+	if err != nil {
+		return err
+	}
+	v.values["watch/cpu"], v.values["watch/s"] = r.ServerCPU(), r.Op("event").Rate
+	return nil
+}
+
+func (v *visit) idle(ctx context.Context, i *instance) error {
+	r, err := v.keep(Idle{Options: v.options(i), Sessions: v.Sessions, Settle: i.settle}.Run(ctx))
+	if err != nil {
+		return err
+	}
+	v.values["idle/rss"] = r.Figure(figureSessionRSS)
+	return nil
+}
+
+// full measures what needs the znodes, on a second fresh server.
+func (v *visit) full(ctx context.Context) error {
+	if !v.wants("memory") && !v.wants("restart") && !v.wants("snapshot") {
+		return nil
+	}
+	dir := v.dir + "-full"
+	i, _, err := startServer(ctx, v.system, dir, v.port, "/zookeeper")
+	if err != nil {
+		return err
+	}
+	defer func() { i.kill() }()
+	v.say("%s: %d znodes", v.system.Name, v.Znodes)
+	const parent = "/pinfold-fill"
+	fill, err := v.keep(Fill{
+		Options: v.options(i), Connections: 8, Outstanding: 200, Path: parent,
+		Count: v.Znodes, Size: 100, Parents: 1,
+	}.Run(ctx))
+	if err != nil {
+		return err
+	}
+	rss, err := Options{Pids: []int{i.cmd.Process.Pid}}.rss(ctx, i.settle)
+	if err != nil {
+		return err
+	}
+	v.values["memory/rss"], v.values["memory/s"] = float64(rss)/(1<<20), fill.Rate()
+	if !v.wants("restart") && !v.wants("snapshot") {
+		return nil
+	}
+	restart := func(extra ...string) error {
+		i.kill()
+		last := path{prefix: parent + "/k", numbered: true}.at(uint64(v.Znodes - 1))
+		next, took, err := startServer(ctx, v.system, dir, v.port, last, extra...)
+		if err != nil {
+			return err
+		}
+		i, v.values["restart/s"] = next, took.Seconds()
+		return nil
+	}
+	v.say("%s: restart", v.system.Name)
+	if err := restart(); err != nil || !v.wants("snapshot") {
+		return err
+	}
+	took := v.values["restart/s"]
+	err = v.snapshot(ctx, &i, restart)
+	v.values["restart/s"] = took // the others are not from the same state
+	return err
+}
+
+// snapshot writes while snapshots follow each other, as snapCount's default has
+// it under full load, and then while there are none. *i changes with restart.
+func (v *visit) snapshot(ctx context.Context, i **instance, restart func(...string) error) error {
+	v.say("%s: snapshots", v.system.Name)
+	before := (*i).snapshots()
+	busy, err := v.mix(ctx, *i, 0, 20, 100)
+	if err != nil {
+		return err
+	}
+	made := (*i).snapshots() - before
+	if made == 0 {
+		return errors.New("bench: no snapshot was taken while writing")
+	}
+	v.say("%s: %d snapshots taken", v.system.Name, made)
+	if err := restart("snapCount=1000000000"); err != nil {
+		return err
+	}
+	// The restart has made a JVM forget what it had compiled.
+	if _, err := v.mix(ctx, *i, 0, 20, 100); err != nil {
+		return err
+	}
+	quiet, err := v.mix(ctx, *i, 0, 20, 100)
+	if err != nil {
+		return err
+	}
+	v.values["snapshot/busy"], v.values["snapshot/quiet"] = busy.Rate(), quiet.Rate()
+	v.values["snapshot/fall"] = 100 * (1 - busy.Rate()/quiet.Rate())
+	return nil
+}
