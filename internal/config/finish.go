@@ -13,14 +13,11 @@ import (
 // members reads the server, group and weight lines, of zoo.cfg or of the
 // dynamic file, and the server's own id.
 //
-// REQUIRES: file has been called with the same lines.
-func (l *loader) members(lines []entry) {
+// REQUIRES: file has been called.
+func (l *loader) members() {
 	q := &l.config.Quorum
 	dynamic := q.DynamicFile != ""
-	for _, p := range lines {
-		if !isMemberKey(p.key) || !strings.HasSuffix(l.places[p.key], ":"+strconv.Itoa(p.line)) {
-			continue
-		}
+	for _, p := range l.ensemble {
 		if dynamic {
 			l.fail(l.places[p.key], p.key, p.value, "belongs in the dynamic file, because dynamicConfigFile is set")
 			continue

@@ -93,7 +93,7 @@ func load(file string, text []byte, flags []definition) (*Config, []Warning, err
 	l.defaults()
 	l.file(file, lines)
 	l.flags(flags)
-	l.members(lines)
+	l.members()
 	l.finish()
 	return l.result()
 }
@@ -126,6 +126,7 @@ type loader struct {
 	known    catalogue
 	places   map[string]string // key or property that was set -> where
 	given    map[string]int    // those of them that are small numbers
+	ensemble []entry           // server, group and weight lines of zoo.cfg
 	warnings []Warning
 	errs     []error
 }
@@ -184,7 +185,8 @@ func (l *loader) file(file string, lines []entry) {
 		}
 		l.places[p.key] = where
 		if isMemberKey(p.key) {
-			continue // members reads them, when multiAddress.enabled is known
+			l.ensemble = append(l.ensemble, p) // members reads it, when multiAddress.enabled is known
+			continue
 		}
 		if s := l.known.find(inFile, p.key); s != nil {
 			l.apply(s, where, p.key, p.value)

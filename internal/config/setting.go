@@ -71,10 +71,13 @@ func sections() []section {
 		{title: "Four-letter words, HTTP, metrics, audit", settings: adminSettings()},
 		{title: "TLS", settings: tlsSettings()},
 		{title: "SASL and Kerberos", settings: saslSettings()},
-		{title: "Ensemble", intro: "Read and checked. Ensembles are not there yet: a standalone server lives by `reconfigEnabled`, `standaloneEnabled`, `readonlymode.enabled` and the address in its server line.", settings: quorumSettings()},
+		{title: "Ensemble", intro: ensembleIntro, settings: quorumSettings()},
 		{title: "Tuning of the Java server", settings: javaSettings()},
 	}
 }
+
+const ensembleIntro = "Read and checked. Ensembles are not there yet: a standalone server lives by " +
+	"`reconfigEnabled`, `standaloneEnabled`, `readonlymode.enabled` and the address in its server line."
 
 // A catalogue finds settings by name.
 type catalogue struct {
