@@ -73,6 +73,7 @@ func (f *benchFlags) run(workload func(o bench.Options) benchWorkload) func(*cob
 	return func(c *cobra.Command, _ []string) error {
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
+		context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
 		if !f.quiet {
 			f.options.Progress = c.ErrOrStderr()
 		}

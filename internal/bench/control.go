@@ -37,7 +37,11 @@ func dialSession(ctx context.Context, addr string, local *net.TCPAddr, timeout t
 		return nil, response, fmt.Errorf("bench: %w", err)
 	}
 	c := conn.(*net.TCPConn)
+	giveUp := context.AfterFunc(ctx, func() { c.Close() })
 	response, err = handshake(c, timeout)
+	if !giveUp() && err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		c.Close()
 		return nil, response, fmt.Errorf("bench: handshake with %s: %w", addr, err)

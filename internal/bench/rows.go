@@ -226,7 +226,7 @@ func (v *visit) full(ctx context.Context) error {
 func (v *visit) snapshot(ctx context.Context, i **instance, restart func(...string) error) error {
 	v.say("%s: snapshots", v.system.Name)
 	before := (*i).snapshots()
-	busy, err := v.mix(ctx, *i, 0, 20, 100)
+	busy, err := v.warmWrites(ctx, *i)
 	if err != nil {
 		return err
 	}
@@ -238,15 +238,20 @@ func (v *visit) snapshot(ctx context.Context, i **instance, restart func(...stri
 	if err := restart("snapCount=1000000000"); err != nil {
 		return err
 	}
-	// The restart has made a JVM forget what it had compiled.
-	if _, err := v.mix(ctx, *i, 0, 20, 100); err != nil {
-		return err
-	}
-	quiet, err := v.mix(ctx, *i, 0, 20, 100)
+	quiet, err := v.warmWrites(ctx, *i)
 	if err != nil {
 		return err
 	}
 	v.values["snapshot/busy"], v.values["snapshot/quiet"] = busy.Rate(), quiet.Rate()
 	v.values["snapshot/fall"] = 100 * (1 - busy.Rate()/quiet.Rate())
 	return nil
+}
+
+// warmWrites measures writes for the second time after a start: by then a JVM
+// has compiled what it needs.
+func (v *visit) warmWrites(ctx context.Context, i *instance) (*Result, error) {
+	if _, err := v.mix(ctx, i, 0, 20, 100); err != nil {
+		return nil, err
+	}
+	return v.mix(ctx, i, 0, 20, 100)
 }

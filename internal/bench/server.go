@@ -77,36 +77,63 @@ func startServer(ctx context.Context, s System, dir string, port int, probe stri
 	return i, time.Since(start), nil
 }
 
+// Attempts to read from a server that is starting. It may have its port open
+// and lose what is sent there, so an attempt is given up after a while, and the
+// next does not wait for it.
+const (
+	attemptEvery   = 5 * time.Millisecond
+	attemptTimeout = time.Second
+	attempts       = 32 // under way
+)
+
 // awaitRead tries to read a znode every 5 ms until it succeeds.
 func (i *instance) awaitRead(ctx context.Context, probe string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	again := time.NewTicker(5 * time.Millisecond)
+	again := time.NewTicker(attemptEvery)
 	defer again.Stop()
+	ended := make(chan error, attempts)
+	underWay := 0
+	var last error
 	for {
-		err := readOnce(ctx, i.addr, probe)
-		if err == nil {
-			return nil
-		}
 		select {
 		case <-i.ended:
 			return fmt.Errorf("the process ended: %v", i.cmd.ProcessState)
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
+			return errors.Join(ctx.Err(), last)
+		case last = <-ended:
+			if underWay--; last == nil {
+				return nil
+			}
 		case <-again.C:
+			if underWay == attempts {
+				continue
+			}
+			underWay++
+			go func() {
+				ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+				defer cancel()
+				ended <- readOnce(ctx, i.addr, probe)
+			}()
 		}
 	}
 }
 
-// readOnce opens a session, reads a znode, and closes the session.
+// readOnce opens a session, reads a znode, and closes the session. It gives up
+// when ctx ends.
 func readOnce(ctx context.Context, addr, probe string) error {
 	c, err := dialControl(ctx, addr)
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
 	_, err = c.call(readFrame(wire.OpGetData, path{prefix: probe}, false))
-	return err
+	if err != nil {
+		c.conn.Close()
+		return err
+	}
+	c.close()
+	return nil
 }
 
 // kill ends the process at once and waits for its end.
