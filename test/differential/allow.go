@@ -58,6 +58,15 @@ func allowances() []allowance {
 			},
 		},
 		{
+			name:     "check-of-other-watch",
+			reason:   "3.8.0's checkWatches finds a watch of any connection on the path; a watch must be the asking connection's",
+			versions: true,
+			item: func(w *world, t *step, a, b *item) bool {
+				return len(t.Reqs) == 1 && a.answers(wire.OpCheckWatches) && sameHeader(a, b) && a.Err == zk.OK && b.Err == zk.ErrNoWatcher &&
+					w.b.othersWatch(t.Client, a.Req.requestPath())
+			},
+		},
+		{
 			name:     "multi-create-result",
 			reason:   "3.8.0's multi answers create2 as create, and containers and TTL nodes as create2; 3.9 answers each as itself (ZOOKEEPER-4026). The paths are compared",
 			versions: true,

@@ -45,10 +45,10 @@ func (c *conn) send(b []byte) {
 	}
 }
 
-// frame reads one frame. The error is errSilent, io.EOF for a connection that
+// frame reads one frame, which must come within the patience. The error is errSilent, io.EOF for a connection that
 // the server closed or reset, or one that describes an impossible length.
-func (c *conn) frame() ([]byte, error) {
-	if err := c.c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+func (c *conn) frame(patience time.Duration) ([]byte, error) {
+	if err := c.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, io.EOF
 	}
 	var head [4]byte

@@ -89,7 +89,7 @@ func oddPaths() []string {
 	return []string{
 		"", "/", "a", "/a/", "//", "/a//b", "/a/./b", "/a/../b", "/a/.", "/a/..", "/.", "/...", "/a\x00", "/a/b\x00c",
 		"/a/\x01", "/a/\x1f", "/a/ ", "/a/\x7f", "/a/\u009f", "/a/\u00a0", "/a/\u0416", "/a/\ud7ff", "/a/\ue000", "/a/\uf8ff", "/a/\uf900",
-		"/a/\uffef", "/a/\ufff0", "/a/\uffff", "/a/\U0001f600", "/zookeeper", "/zookeeper/config", "/zookeeper/quota",
+		"/a/\uffef", "/a/\ufff0", "/a/\uffff", "/zookeeper", "/zookeeper/config", "/zookeeper/quota",
 		"/zookeeper/x", "/zookeeper/config/x", "/zookeeper/quota/q/zookeeper_limits/x", "/a/b/c/d/e", "/a/x-", "/b/.x",
 		"/" + strings.Repeat("n", 300), strings.Repeat("/a", 40), "/a/b/", "/q/",
 	}
@@ -187,7 +187,11 @@ func (g *generator) acl() []zk.ACL {
 		return []zk.ACL{{Perms: p, ID: zk.ID{Scheme: scheme, ID: id}}}
 	}
 	if g.chance(25) {
-		return pick(g, badACLs())
+		acl := pick(g, badACLs())
+		if len(acl) == 1 && acl[0].ID.ID == ipv6 && !g.same {
+			return nil
+		}
+		return acl
 	}
 	switch g.r.IntN(9) {
 	case 0:
@@ -210,6 +214,9 @@ func (g *generator) acl() []zk.ACL {
 	return one(pick(g, []zk.Perms{0, 64, -1, 30, 15}), "world", "anyone")
 }
 
+// ipv6 is an identity of scheme ip that is valid since 3.9.4 only.
+const ipv6 = "::1"
+
 // badACLs are lists that the server must refuse, or is at least tempted to.
 func badACLs() [][]zk.ACL {
 	one := func(scheme, id string) []zk.ACL {
@@ -219,7 +226,7 @@ func badACLs() [][]zk.ACL {
 		nil, {}, one("world", "x"), one("world", ""), one("WORLD", "anyone"), one("foo", "x"), one("", ""),
 		one("digest", "nocolon"), one("digest", "a:b:c"), one("digest", ""), one("digest", ":"), one("digest", "a:"), one("digest", ":b"), one("digest", "a:b"),
 		one("ip", "1.2.3"), one("ip", "1.2.3.256"), one("ip", ""), one("ip", "1.2.3.4/33"), one("ip", "1.2.3.4/-1"), one("ip", "1.2.3.4/x"),
-		one("ip", "1.2.3.4/"), one("ip", "1.2.3.4/8/9"), one("ip", "::1"), one("ip", "01.2.3.4"), one("super", ""), one("x509", "cn=a"), one("sasl", "u"),
+		one("ip", "1.2.3.4/"), one("ip", "1.2.3.4/8/9"), one("ip", ipv6), one("ip", "01.2.3.4"), one("super", ""), one("x509", "cn=a"), one("sasl", "u"),
 		append(one("world", "anyone"), one("foo", "x")...),
 	}
 }
@@ -227,6 +234,9 @@ func badACLs() [][]zk.ACL {
 // create makes the record for op, which may be changed to fit.
 func (g *generator) create(op wire.OpCode, inMulti bool) wire.CreateRequest {
 	r := wire.CreateRequest{Path: g.path(), ACL: g.acl(), TTL: -1}
+	if g.chance(1) {
+		r.Path = "/a/\U0001f600" // refused; echoed elsewhere, Java writes it as two surrogates
+	}
 	r.Data = g.dataFor(r.Path)
 	r.Flags = pick(g, []zk.CreateMode{0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4})
 	switch op {

@@ -75,7 +75,7 @@ func zxidText(z int64) string {
 func (i item) String() string {
 	switch i.Kind {
 	case itemReply:
-		return fmt.Sprintf("reply  xid=%d zxid=%s %s %s", i.Xid, zxidText(i.Zxid), codeText(i.Err), i.Text)
+		return fmt.Sprintf("reply  xid=%d zxid=%s %s %s  to %s", i.Xid, zxidText(i.Zxid), codeText(i.Err), i.Text, opName(i.Req.Op))
 	case itemEvent:
 		return fmt.Sprintf("event  zxid=%s %v %q %s", zxidText(i.Zxid), i.Event, i.Path, i.Text)
 	}

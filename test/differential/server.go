@@ -9,10 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/wire"
 )
 
 // startPatience is how long a server may take to serve.
 const startPatience = 60 * time.Second
+
+// keepContainers has containers and TTL nodes not vanish at a moment of the
+// server's choosing.
+const keepContainers = "-Dznode.container.checkIntervalMs=86400000"
 
 // A configuration is the lines of zoo.cfg that a run varies.
 type configuration struct {
@@ -65,8 +71,7 @@ func startApache(dir string, port int, c configuration) (*server, error) {
 	}
 	cmd := exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		// Containers and TTL nodes must not vanish at a moment of the server's choosing.
-		"-Dznode.container.checkIntervalMs=86400000",
+		keepContainers,
 		"-cp", classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)
 	return start("apache", dir, port, cmd)
 }
@@ -101,7 +106,7 @@ func startPinfold(path, dir string, port int, c configuration) (*server, error) 
 	if err != nil {
 		return nil, err
 	}
-	return start("pinfold", dir, port, exec.Command(path, "server", cfg))
+	return start("pinfold", dir, port, exec.Command(path, "server", cfg, keepContainers))
 }
 
 // start runs cmd and returns when it serves.
@@ -132,7 +137,7 @@ func start(name, dir string, port int, cmd *exec.Cmd) (*server, error) {
 			return nil, fmt.Errorf("%s ended: %v; its output:\n%s", name, err, s.tail())
 		default:
 		}
-		if t, err := fourLetter(s.addr, "srvr", time.Second); err == nil && strings.Contains(t, "Mode:") {
+		if serves(s.addr) {
 			return s, nil
 		}
 		if time.Now().After(end) {
@@ -141,6 +146,20 @@ func start(name, dir string, port int, cmd *exec.Cmd) (*server, error) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// serves asks for a session that does not exist: a server that refuses it
+// serves, and no zxid is used.
+func serves(addr string) bool {
+	c, err := dial(addr)
+	if err != nil {
+		return false
+	}
+	defer c.close()
+	r := wire.ConnectRequest{TimeoutMillis: shortTimeout, SessionID: 1, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}
+	c.send(appendFrame(nil, r.Append(nil)))
+	_, err = c.frame(time.Second)
+	return err == nil
 }
 
 // kill ends the process at once and waits until it is gone.

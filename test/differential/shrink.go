@@ -48,7 +48,7 @@ func (o *options) shorten(p *processes, c configuration, steps []step, d *differ
 		}
 		tries++
 		got, at, err := o.again(p, c, s, false)
-		if err != nil || got == nil || got.what != d.what || at < len(s)-1 {
+		if err != nil || got == nil || got.what != d.what || got.where != d.where || at < len(s)-1 {
 			return false
 		}
 		d = got

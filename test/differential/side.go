@@ -109,7 +109,7 @@ func (s *side) shake(body []byte) (*conn, wire.ConnectResponse, item) {
 		return nil, resp, item{Kind: itemNonsense, Text: err.Error()}
 	}
 	c.send(appendFrame(nil, body))
-	b, err := c.frame()
+	b, err := c.frame(answerTimeout)
 	if err != nil {
 		c.close()
 		return nil, resp, item{Kind: itemRefused, Text: "without an answer: " + string(failItem(err).Kind)}
@@ -126,7 +126,7 @@ func (s *side) shake(body []byte) (*conn, wire.ConnectResponse, item) {
 	if resp.SessionID != 0 {
 		return c, resp, item{Kind: itemSession, Text: text}
 	}
-	_, err = c.frame()
+	_, err = c.frame(answerTimeout)
 	c.close()
 	return nil, resp, item{Kind: itemRefused, Text: text + ", then " + string(failItem(err).Kind)}
 }
@@ -237,7 +237,7 @@ func (s *side) awaitClose(c *conn) []item {
 
 // read reads one frame: an event or the reply to q.
 func (s *side) read(c *conn, q *request) item {
-	b, err := c.frame()
+	b, err := c.frame(answerTimeout)
 	if err != nil {
 		return failItem(err)
 	}
@@ -326,6 +326,22 @@ func (s *side) readBarrier(c *conn, q *request) (items []item, ok bool) {
 	}
 }
 
+// othersWatch reports whether a connection other than the named client's has a
+// watch on path.
+func (s *side) othersWatch(name, path string) bool {
+	r := wire.PathInt{Path: path, Value: int32(zk.WatcherAny)}
+	q := request{Xid: 1, Op: wire.OpCheckWatches, Body: r.Append(nil)}
+	found := false
+	for n, c := range s.clients {
+		if n != name && c.conn != nil {
+			c.conn.send(q.frame(nil, 0))
+			i := s.read(c.conn, &q)
+			found = found || i.Kind == itemReply && i.Err == zk.OK
+		}
+	}
+	return found
+}
+
 // attach presents a session's id again on a new connection.
 func (s *side) attach(t *step, got map[string][]item) {
 	c := s.clients[t.Client]
@@ -381,7 +397,7 @@ func (s *side) shakeAndLeave(t *step, got map[string][]item) {
 	q := request{Xid: 1, Op: wire.OpCloseSession}
 	c.send(q.frame(nil, 0))
 	got[t.Client] = append(got[t.Client], s.read(c, &q))
-	_, err := c.frame()
+	_, err := c.frame(answerTimeout)
 	got[t.Client] = append(got[t.Client], failItem(err))
 }
 

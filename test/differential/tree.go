@@ -42,7 +42,7 @@ func (s *side) childNames(p string) ([]string, error) {
 	get := wire.PathWatch{Path: p}
 	q := request{Xid: 4, Op: wire.OpGetChildren, Body: get.Append(nil)}
 	s.control.send(q.frame(nil, 0))
-	b, err := s.control.frame()
+	b, err := s.control.frame(answerTimeout)
 	if err != nil {
 		return nil, err
 	}
