@@ -1,0 +1,100 @@
+package watch
+
+// Watch is one watch of the data table.
+type Watch struct {
+	Path    string
+	Watcher ID
+}
+
+// Place is how far a listing of the data table has come. Its zero value is the
+// beginning. Between two steps the tables may change: what is added or removed
+// meanwhile may be missing or be listed twice, the rest is listed once.
+type Place struct {
+	group uint32 // path or watcher
+	entry uint32 // the next one in the group's ring, 0: its head
+	seen  uint32 // how many of the ring came before it
+}
+
+// ListPaths appends watches to dst up to its capacity, path by path, in the
+// order of Paths. Nothing appended, though there was room, means the end.
+func (t *Tables) ListPaths(at *Place, dst []Watch) []Watch {
+	b := &t.data
+	for p := max(at.group, 1); p < b.paths.next; p++ {
+		rec := b.paths.at(p)
+		e, seen := rec.head, uint32(0)
+		if p == at.group {
+			e, seen = b.resume(*at, rec.head, rec.count, onPath)
+		}
+		for e != 0 {
+			if len(dst) == cap(dst) {
+				*at = Place{p, e, seen}
+				return dst
+			}
+			entry := b.entries.at(e)
+			dst = append(dst, Watch{rec.name, t.watchers.at(entry.watcher).id})
+			seen++
+			e = after(entry.nextOnPath, rec.head)
+		}
+	}
+	*at = Place{group: max(b.paths.next, 1)}
+	return dst
+}
+
+// ListWatchers appends watches to dst up to its capacity, watcher by watcher,
+// in no particular order. Nothing appended, though there was room, means the
+// end.
+func (t *Tables) ListWatchers(at *Place, dst []Watch) []Watch {
+	b := &t.data
+	for wi := max(at.group, 1); wi < t.watchers.next; wi++ {
+		w := t.watchers.at(wi)
+		list := w.lists[b.which]
+		e, seen := list.head, uint32(0)
+		if wi == at.group {
+			e, seen = b.resume(*at, list.head, list.count, ofWatcher)
+		}
+		for e != 0 {
+			if len(dst) == cap(dst) {
+				*at = Place{wi, e, seen}
+				return dst
+			}
+			entry := b.entries.at(e)
+			dst = append(dst, Watch{b.paths.at(entry.path).name, w.id})
+			seen++
+			e = after(entry.nextOfWatcher, list.head)
+		}
+	}
+	*at = Place{group: max(t.watchers.next, 1)}
+	return dst
+}
+
+// after is the next entry of a ring, 0 if it has come round.
+func after(next, head uint32) uint32 {
+	if next == head {
+		return 0
+	}
+	return next
+}
+
+// onPath and ofWatcher tell which ring an entry belongs to, and what follows it
+// there.
+func onPath(e *entry) (group, next uint32)    { return e.path, e.nextOnPath }
+func ofWatcher(e *entry) (group, next uint32) { return e.watcher, e.nextOfWatcher }
+
+// resume finds where a listing goes on in a ring of count entries, 0 if nothing
+// is left of it. If the entry at which it stopped is gone, the number of those
+// seen must do.
+func (b *table) resume(at Place, head, count uint32, ring func(*entry) (group, next uint32)) (e, seen uint32) {
+	if at.entry != 0 && at.entry < b.entries.next {
+		entry := b.entries.at(at.entry)
+		if group, _ := ring(entry); group == at.group && entry.kinds != 0 {
+			return at.entry, at.seen
+		}
+	}
+	if at.seen >= count {
+		return 0, at.seen
+	}
+	for e = head; seen < at.seen; seen++ {
+		_, e = ring(b.entries.at(e))
+	}
+	return e, seen
+}
