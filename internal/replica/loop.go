@@ -49,9 +49,11 @@ func (r *Replica) work() bool {
 		f(r.tracker, r.heard)
 	}
 	if b == nil {
+		r.stats.Sessions.Store(int64(r.tracker.Len()))
 		return true
 	}
 	r.prepare(b)
+	r.stats.Sessions.Store(int64(r.tracker.Len()))
 	select {
 	case r.toLog <- b:
 		return true

@@ -64,7 +64,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	rep.Znodes, rep.Zxid = r.tree.Count(), r.tree.LastZxid()
 	r.tree.Sessions(func(zk.SessionID, int32) { rep.Sessions++ })
 	rep.Took = time.Since(began)
-	r.stats.init(r.tree)
+	r.stats.startup = rep
 	return rep, nil
 }
 

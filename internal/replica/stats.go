@@ -15,25 +15,64 @@ type Stats struct {
 	Proposals, Commits, Expired atomic.Int64
 	SlowFsyncs, SnapshotErrors  atomic.Int64
 	DigestMismatches            atomic.Int64
-	Fsync, Snapshot             Summary
-	digests                     digestHistory
+	Sessions                    atomic.Int64 // that exist, closing ones included
+	Fsync, Snapshot             Summary[time.Duration]
+	Synced                      Summary[int64] // transactions per fsync
+	// Watchers that one change told, by the type of the event; changes that
+	// nobody watched do not count.
+	Created, Deleted, Changed, Children Summary[int64]
+
+	startup Report
+	digests digestHistory
 }
 
 // Stats returns the counters.
 func (r *Replica) Stats() *Stats { return &r.stats }
 
-// Summary accumulates durations.
-type Summary struct {
+// Startup is what recovery has found.
+func (s *Stats) Startup() *Report { return &s.startup }
+
+// Reset sets back what is counted and summed up. What tells of the present, of
+// the start and of the digests stays.
+func (s *Stats) Reset() {
+	for _, c := range [...]*atomic.Int64{
+		&s.Proposals, &s.Commits, &s.Expired, &s.SlowFsyncs, &s.SnapshotErrors, &s.DigestMismatches,
+	} {
+		c.Store(0)
+	}
+	s.Fsync.reset()
+	s.Snapshot.reset()
+	for _, c := range [...]*Summary[int64]{&s.Synced, &s.Created, &s.Deleted, &s.Changed, &s.Children} {
+		c.reset()
+	}
+}
+
+// told counts the watchers that an event of type ev was sent to.
+func (s *Stats) told(ev zk.EventType, watchers int) {
+	switch ev {
+	case zk.EventNodeCreated:
+		s.Created.Add(int64(watchers))
+	case zk.EventNodeDeleted:
+		s.Deleted.Add(int64(watchers))
+	case zk.EventNodeDataChanged:
+		s.Changed.Add(int64(watchers))
+	case zk.EventNodeChildrenChanged:
+		s.Children.Add(int64(watchers))
+	}
+}
+
+// Summary accumulates durations, or numbers of anything.
+type Summary[T ~int64] struct {
 	mu struct {
 		sync.Mutex
 		count    int64
-		sum      time.Duration
-		min, max time.Duration
+		sum      T
+		min, max T
 	}
 }
 
 // Add counts one.
-func (s *Summary) Add(d time.Duration) {
+func (s *Summary[T]) Add(d T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.count == 0 || d < s.mu.min {
@@ -44,8 +83,14 @@ func (s *Summary) Add(d time.Duration) {
 	s.mu.sum += d
 }
 
+func (s *Summary[T]) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.count, s.mu.sum, s.mu.min, s.mu.max = 0, 0, 0, 0
+}
+
 // Get returns how many there were, their sum, the least and the largest.
-func (s *Summary) Get() (count int64, sum, least, most time.Duration) {
+func (s *Summary[T]) Get() (count int64, sum, least, most T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.count, s.mu.sum, s.mu.min, s.mu.max
@@ -68,21 +113,18 @@ type digestHistory struct {
 	mu struct {
 		sync.Mutex
 		list []DigestAt
-		next zk.Zxid // of the next one to be kept
 	}
 }
 
-func (s *Stats) init(t *znode.Tree) { s.digests.mu.next = t.LastZxid() + digestEvery }
-
-// recordDigest keeps the digest if enough transactions have passed.
+// recordDigest keeps the digest of every digestEvery-th zxid: on all servers
+// the same, so that their histories can be compared.
 func (s *Stats) recordDigest(t *znode.Tree) {
+	if t.LastZxid()%digestEvery != 0 {
+		return
+	}
 	h := &s.digests
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t.LastZxid() < h.mu.next {
-		return
-	}
-	h.mu.next = t.LastZxid() + digestEvery
 	if len(h.mu.list) == digestsKept {
 		h.mu.list = append(h.mu.list[:0], h.mu.list[1:]...)
 	}

@@ -61,6 +61,11 @@ func (r *Replica) logGroup(group []*batch) error {
 	}
 	took := time.Since(began)
 	r.stats.Fsync.Add(took)
+	txns := 0
+	for _, b := range group {
+		txns += len(b.txns)
+	}
+	r.stats.Synced.Add(int64(txns))
 	if r.o.FsyncWarnAfter > 0 && took > r.o.FsyncWarnAfter {
 		r.stats.SlowFsyncs.Add(1)
 		r.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took)
