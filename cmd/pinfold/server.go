@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -76,11 +75,6 @@ func serverArgs(args []string, verbose *bool) (file string, flags []string, help
 	return file, flags, help, nil
 }
 
-// memoryTargetPercent is how much garbage may gather, as a part of what is
-// live, before it is collected. The tree holds no pointers, so that collecting
-// is cheap and memory is better spent on znodes.
-const memoryTargetPercent = 25
-
 func runServer(ctx context.Context, file string, flags []string, verbose bool) error {
 	level := slog.LevelInfo
 	if verbose {
@@ -97,9 +91,7 @@ func runServer(ctx context.Context, file string, flags []string, verbose bool) e
 	if cfg.Quorum.Distributed() {
 		return fmt.Errorf("server: %s describes an ensemble; this version runs standalone only", file)
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(memoryTargetPercent)
-	}
+	limitGarbage()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	return serve(ctx, cfg, log)

@@ -20,10 +20,7 @@ func (r *Replica) apply() {
 		r.inProcess.Add(int64(-len(b.txns)))
 		r.o.Clients.Flush()
 		r.maybeSnapshot(len(b.txns), len(b.enc))
-		b.reset()
-		if b.poolable() {
-			r.pool.Put(b)
-		}
+		r.pool.put(b)
 	}
 }
 
@@ -39,13 +36,13 @@ func (r *Replica) applyRun(b *batch, start, end int) {
 		if tx.HasDigest && tx.Digest != r.tree.Digest() {
 			r.digestMismatch(tx)
 		}
+		r.stats.recordDigest(r.tree)
 		r.fire(tx)
 		if o := b.reqs[i].Origin; o != nil {
 			o.Applied(&b.reqs[i], tx, &r.result)
 		}
 	}
 	r.stats.Commits.Add(int64(end - start))
-	r.stats.recordDigest(r.tree)
 }
 
 // fire triggers the watches for what the transaction changed.
@@ -56,6 +53,7 @@ func (r *Replica) fire(tx *txn.Txn) {
 		r.fired = r.watches.Trigger(ch.Type, ch.Path, r.fired[:0])
 		r.watchMu.Unlock()
 		if len(r.fired) > 0 {
+			r.stats.told(ch.Type, len(r.fired))
 			r.o.Clients.Fired(tx.Zxid, ch, r.fired)
 		}
 	}

@@ -24,11 +24,36 @@ func (b *batch) reset() {
 	b.reqs, b.bodies, b.txns, b.enc, b.ends = b.reqs[:0], b.bodies[:0], b.txns[:0], b.enc[:0], b.ends[:0]
 }
 
-// maxPooledBytes is the largest buffer that goes back into the pool.
-const maxPooledBytes = 8 << 20
+// batchPool keeps batches for reuse. Unlike a sync.Pool it is not emptied by the
+// garbage collector: batches are large, and always needed again.
+type batchPool chan *batch
 
-func (b *batch) poolable() bool {
-	return cap(b.bodies) <= maxPooledBytes && cap(b.enc) <= maxPooledBytes
+// The pool holds at most pooledBatches, each with buffers of at most
+// maxPooledBytes.
+const (
+	pooledBatches  = 2*stageBatches + 2
+	maxPooledBytes = 4 << 20
+)
+
+func (p batchPool) get() *batch {
+	select {
+	case b := <-p:
+		return b
+	default:
+		return new(batch)
+	}
+}
+
+// put takes a batch that nobody refers to any more.
+func (p batchPool) put(b *batch) {
+	b.reset()
+	if cap(b.bodies) > maxPooledBytes || cap(b.enc) > maxPooledBytes {
+		return
+	}
+	select {
+	case p <- b:
+	default:
+	}
 }
 
 // encoded is the encoding of transaction i.
@@ -61,7 +86,7 @@ type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 // inbox is the mailbox of the loop. Whatever gathers while the loop is at work
 // it takes at once.
 type inbox struct {
-	pool *sync.Pool
+	pool batchPool
 	wake chan struct{} // holds one token if there may be something
 
 	mu struct {
@@ -72,7 +97,7 @@ type inbox struct {
 	}
 }
 
-func (x *inbox) init(pool *sync.Pool) {
+func (x *inbox) init(pool batchPool) {
 	x.pool = pool
 	x.wake = make(chan struct{}, 1)
 }
@@ -80,7 +105,7 @@ func (x *inbox) init(pool *sync.Pool) {
 func (x *inbox) put(reqs []Request) {
 	x.mu.Lock()
 	if x.mu.batch == nil {
-		x.mu.batch = x.pool.Get().(*batch)
+		x.mu.batch = x.pool.get()
 	}
 	for i := range reqs {
 		x.mu.batch.add(&reqs[i])

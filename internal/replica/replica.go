@@ -121,7 +121,7 @@ type Replica struct {
 	inbox   inbox
 	toLog   chan *batch
 	toApply chan *batch
-	pool    sync.Pool // of *batch
+	pool    batchPool
 
 	applied   atomic.Int64 // zxid of the last transaction in the tree
 	inProcess atomic.Int64 // requests submitted and not yet applied
@@ -168,8 +168,8 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
-	r.pool.New = func() any { return new(batch) }
-	r.inbox.init(&r.pool)
+	r.pool = make(batchPool, pooledBatches)
+	r.inbox.init(r.pool)
 	report, err := r.recover(nowMillis)
 	if err != nil {
 		return nil, report, err
@@ -178,6 +178,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		TickMillis: int32(o.Tick.Milliseconds()), FirstID: session.InitialID(o.ServerID, nowMillis), Standalone: true,
 	})
 	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, nowMillis) })
+	r.stats.Sessions.Store(int64(r.tracker.Len()))
 	r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
 	r.nextZxid = r.tree.LastZxid() + 1
 	r.applied.Store(int64(r.tree.LastZxid()))
