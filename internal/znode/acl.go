@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -39,15 +40,9 @@ func isOpen(acl []zk.ACL) bool {
 	return len(acl) == 1 && acl[0].Perms == zk.PermAll && acl[0].ID == zk.AnyoneUnsafe
 }
 
-// key spells acl so that two lists are equal if their keys are.
-func aclKey(b []byte, acl []zk.ACL) []byte {
-	for _, a := range acl {
-		b = append(b, byte(a.Perms), byte(a.Perms>>8), byte(a.Perms>>16), byte(a.Perms>>24))
-		b = append(append(b, a.ID.Scheme...), 0)
-		b = append(append(b, a.ID.ID...), 0)
-	}
-	return b
-}
+// aclKey appends to b what two lists have in common if and only if they are
+// equal. Lengths stand in front, for an identity may hold any byte.
+func aclKey(b []byte, acl []zk.ACL) []byte { return wire.AppendACL(b, acl) }
 
 // use returns the id of acl and counts one znode more. It keeps no reference
 // to acl.

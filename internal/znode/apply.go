@@ -1,6 +1,8 @@
 package znode
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -38,9 +40,11 @@ func (r *Result) reset(t wire.OpCode) {
 	*r = Result{Outcome: Outcome{Type: t}, Multi: r.Multi[:0], Events: r.Events[:0]}
 }
 
-// Apply carries out tx and fills r. Errors such as a missing parent occur only
-// while a log is replayed over a fuzzy snapshot, whose effects they already are;
-// they are results, not failures (protocol page, section 8.3).
+// Apply carries out tx and fills r. It keeps nothing of tx. Errors such as a
+// missing parent occur only while a log is replayed over a fuzzy snapshot, whose
+// effects they already are; they are results, not failures (protocol page,
+// section 8.3). Applying again what the tree has already, from any transaction
+// on, leads to the same tree.
 func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 	r.reset(tx.Header.Type)
 	if tx.Header.Type == wire.OpMulti {
@@ -100,11 +104,10 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 	if op.Type == wire.OpCreateTTL && (op.TTL <= 0 || op.TTL > MaxTTL) {
 		return zk.ErrBadArguments // Apache logs this one and dies of it (protocol page, section 7)
 	}
-	slash := strings.LastIndexByte(op.Path, '/')
-	if slash < 0 || slash == len(op.Path)-1 {
+	parentPath, name, ok := split(op.Path)
+	if !ok {
 		return zk.ErrNoNode
 	}
-	parentPath := op.Path[:slash]
 	parent := t.Lookup(parentPath)
 	if parent == 0 {
 		return zk.ErrNoNode
@@ -117,7 +120,7 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 	m := Mode{
 		Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Owner: t.owner(h, op),
 	}
-	id := t.insertUnder(parent, op.Path, op.Path[slash+1:], op.Data, t.acls.use(op.ACL), m)
+	id := t.insertUnder(parent, op.Path, name, op.Data, t.acls.use(op.ACL), m)
 	t.Stat(id, s)
 	if strings.HasPrefix(op.Path, quotaPrefix) {
 		t.quotaNodeCreated(op.Path)
@@ -143,15 +146,14 @@ func (t *Tree) owner(h *txn.Header, op *txn.Op) int64 {
 }
 
 // adopt makes the znode that a fuzzy snapshot already has what the create
-// intended: its ACL, and for a plain create the parent's counters.
+// intended: its ACL, and the parent's counters. Apache raises those for its
+// first kind of create alone, and is left with stale ones after the others.
 func (t *Tree) adopt(z zk.Zxid, op *txn.Op, id, parent ID, parentPath string) {
 	n := t.nodes.at(id)
 	old := n.acl
 	n.acl = t.acls.use(op.ACL)
 	t.acls.release(old)
-	if op.Type == wire.OpCreate {
-		t.countChild(parent, parentPath, op.ParentCversion, z)
-	}
+	t.countChild(parent, parentPath, op.ParentCversion, z)
 }
 
 // countChild moves the parent's count of creates to cversion, -1 for one more,
@@ -170,36 +172,64 @@ func (t *Tree) countChild(parent ID, path string, cversion int32, z zk.Zxid) {
 }
 
 func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
-	id := t.Lookup(path)
-	if id == 0 || id == rootID {
-		t.touchParent(z, path)
+	parentPath, _, ok := split(path)
+	if !ok {
 		return zk.ErrNoNode
 	}
-	n := t.nodes.at(id)
-	if len(t.kids[n.kids]) > 0 {
+	id := t.Lookup(path)
+	if id == 0 {
+		// A fuzzy snapshot has lost the znode already, but its parent may be
+		// from before that (ZOOKEEPER-3145).
+		if parent := t.Lookup(parentPath); parent != 0 {
+			t.touch(parent, parentPath, z)
+		}
+		return zk.ErrNoNode
+	}
+	if !t.createdSince(z, id) {
 		return zk.ErrNotEmpty
 	}
-	parent, acl, size := n.parent, t.ACL(id), int64(max(n.dataLen, 0))
-	parentPath := Parent(path)
+	t.dropChildren(id, path)
+	parent, acl := t.nodes.at(id).parent, t.ACL(id)
 	t.touch(parent, parentPath, z)
-	t.removeNode(id, path)
-	if strings.HasPrefix(path, quotaPrefix) && strings.HasSuffix(path, limitsSuffix) {
-		delete(t.quotas, parentPath[len(quotaPath):])
-	}
-	t.chargeQuota(path, -size, -1)
+	t.drop(id, path, parentPath)
 	r.Events = append(r.Events,
 		Change{zk.EventNodeDeleted, path, acl},
 		Change{zk.EventNodeChildrenChanged, rooted(parentPath), t.ACL(parent)})
 	return zk.OK
 }
 
-// touchParent moves the parent's pzxid for a deletion whose znode a fuzzy
-// snapshot has lost already (ZOOKEEPER-3145).
-func (t *Tree) touchParent(z zk.Zxid, path string) {
-	parentPath := Parent(path)
-	if parent := t.Lookup(parentPath); parent != 0 && path != "" && path != "/" {
-		t.touch(parent, parentPath, z)
+// createdSince reports whether everything below id was created at z or later.
+// That is so if there is nothing, as whenever a deletion is applied the first
+// time. In a fuzzy snapshot it may be the children of a later znode of the same
+// path, which the log is going to create again.
+func (t *Tree) createdSince(z zk.Zxid, id ID) bool {
+	for _, k := range t.kids[t.nodes.at(id).kids] {
+		if t.nodes.at(k).czxid < z || !t.createdSince(z, k) {
+			return false
+		}
 	}
+	return true
+}
+
+// dropChildren takes out everything below id, the znode at path.
+func (t *Tree) dropChildren(id ID, path string) {
+	n := t.nodes.at(id)
+	for len(t.kids[n.kids]) > 0 {
+		last := t.kids[n.kids][len(t.kids[n.kids])-1]
+		lastPath := path + "/" + t.name(t.nodes.at(last))
+		t.dropChildren(last, lastPath)
+		t.drop(last, lastPath, path)
+	}
+}
+
+// drop takes out id, the znode at path, and discharges its quota.
+func (t *Tree) drop(id ID, path, parentPath string) {
+	size := int64(t.DataLen(id))
+	t.removeNode(id, path)
+	if strings.HasPrefix(path, quotaPrefix) && strings.HasSuffix(path, limitsSuffix) {
+		delete(t.quotas, parentPath[len(quotaPath):])
+	}
+	t.chargeQuota(path, -size, -1)
 }
 
 func (t *Tree) touch(id ID, path string, z zk.Zxid) {
@@ -250,30 +280,42 @@ func (t *Tree) applySetACL(op *txn.Op, s *zk.Stat) zk.Code {
 	return zk.OK
 }
 
-// applyCloseSession deletes the listed ephemerals and any that the tree still
-// has of the session, all at this zxid.
+// applyCloseSession deletes the listed ephemerals, then any that the tree still
+// has of the session in the order of paths, all at this zxid.
 func (t *Tree) applyCloseSession(h *txn.Header, op *txn.Op, r *Result) {
 	for _, path := range op.Paths {
 		t.applyDelete(h.Zxid, path, r)
 	}
-	for id := range t.ephemerals[h.Session] {
-		t.applyDelete(h.Zxid, t.Path(id), r)
+	for _, path := range t.ephemeralsOf(h.Session) {
+		t.applyDelete(h.Zxid, path, r)
 	}
 	delete(t.sessions, h.Session)
 }
 
+// ephemeralsOf returns the paths of the session's ephemerals, sorted.
+func (t *Tree) ephemeralsOf(session zk.SessionID) []string {
+	if len(t.ephemerals[session]) == 0 {
+		return nil
+	}
+	paths := make([]string, 0, len(t.ephemerals[session]))
+	t.Ephemerals(session, func(path string) { paths = append(paths, path) })
+	slices.Sort(paths)
+	return paths
+}
+
 // DropOrphans deletes the ephemerals of sessions that do not exist, without a
-// transaction: what a leader or standalone server does once after recovery.
+// transaction: what a leader or standalone server does once after recovery. It
+// returns their paths, by session.
 func (t *Tree) DropOrphans() (dropped []string) {
-	for s := range t.ephemerals {
+	for _, s := range slices.Sorted(maps.Keys(t.ephemerals)) {
 		if t.HasSession(s) {
 			continue
 		}
 		var r Result
-		for id := range t.ephemerals[s] {
-			path := t.Path(id)
-			t.applyDelete(t.lastZxid, path, &r)
-			dropped = append(dropped, path)
+		for _, path := range t.ephemeralsOf(s) {
+			if t.applyDelete(t.lastZxid, path, &r) == zk.OK {
+				dropped = append(dropped, path)
+			}
 		}
 	}
 	return dropped

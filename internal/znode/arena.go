@@ -3,14 +3,18 @@ package znode
 // An arena keeps byte strings in large blocks that hold no pointers, so that a
 // million of them are a few hundred objects to the garbage collector. A string
 // is named by a ref. It lives in a slot of the smallest class that holds it;
-// freed slots are reused by the same class, and a block whose slots are all
-// free is given back. Strings above maxSlot are ordinary allocations.
+// freed slots are reused by the same class. Of the blocks whose slots are all
+// free each class keeps one, so that a string that comes and goes does not cost
+// a block each time, and gives back the others. Strings above maxSlot are
+// ordinary allocations. Everything takes constant time but the making of a
+// block.
 //
 // An arena is owned by the tree: written under the tree's write lock, read
 // under its read lock. A slice from bytes is valid until the ref is freed.
 //
-// Invariant: every slot of a block is either in use or on the block's free
-// list, and block.used counts the former.
+// Invariants: every slot of a block is in use, on the block's free list, or
+// fresh, and block.used counts the first kind. A class's partial list holds each
+// of its blocks with room once, at block.partialAt, and at most one is empty.
 type arena struct {
 	classes [numClasses]slotClass
 	large   [][]byte
@@ -37,9 +41,10 @@ const (
 // slotClass holds the blocks of one slot size.
 type slotClass struct {
 	size    int
-	blocks  []*block
-	partial []uint32 // indices of blocks with free slots, the last is used first
+	blocks  []*block // nil where a block was given back
+	partial []uint32 // indices of blocks with room, the last is used first
 	vacant  []uint32 // indices of blocks that were given back
+	empty   int      // blocks without a slot in use: 0 or 1
 }
 
 // block is a run of slots. Free slots form a list through their first bytes.
@@ -48,7 +53,7 @@ type block struct {
 	used      int32
 	fresh     int32 // slots from here on were never used
 	freeHead  int32 // first freed slot, -1 if none
-	isPartial bool
+	partialAt int32 // position in the partial list, -1 if the block is full
 }
 
 // classSizes are multiples of slotGrain, an eighth apart, so that at most an
@@ -85,10 +90,12 @@ func (a *arena) alloc(n int) ref {
 	c := &a.classes[ci]
 	c.size = classSizes[ci]
 	bi, b := c.blockWithRoom()
+	if b.used == 0 {
+		c.empty--
+	}
 	slot := b.take(c.size)
 	if b.full(c.size) {
-		b.isPartial = false
-		c.partial = c.partial[:len(c.partial)-1]
+		c.leavePartial(b)
 	}
 	a.inUse += int64(c.size)
 	return ref(ci+1)<<56 | ref(bi)<<24 | ref(slot)
@@ -138,22 +145,22 @@ func (a *arena) release(r ref) {
 	b := c.blocks[bi]
 	b.put(int32(r&(1<<24-1)), c.size)
 	a.inUse -= int64(c.size)
-	if !b.isPartial {
-		b.isPartial = true
-		c.partial = append(c.partial, bi)
-	} else if b.used == 0 && len(c.partial) > 1 {
-		c.giveBack(bi)
+	if b.partialAt < 0 {
+		c.joinPartial(bi, b)
+	}
+	if b.used == 0 {
+		c.nowEmpty(bi, b)
 	}
 }
 
-// blockWithRoom returns the last block on the partial list, which is made if
-// there is none.
+// blockWithRoom returns the last block on the partial list, or if there is none
+// a new one.
 func (c *slotClass) blockWithRoom() (uint32, *block) {
 	if k := len(c.partial); k > 0 {
 		bi := c.partial[k-1]
 		return bi, c.blocks[bi]
 	}
-	b := &block{mem: make([]byte, blockSize/c.size*c.size), freeHead: -1, isPartial: true}
+	b := &block{mem: make([]byte, blockSize/c.size*c.size), freeHead: -1}
 	var bi uint32
 	if k := len(c.vacant); k > 0 {
 		bi = c.vacant[k-1]
@@ -163,18 +170,39 @@ func (c *slotClass) blockWithRoom() (uint32, *block) {
 		bi = uint32(len(c.blocks))
 		c.blocks = append(c.blocks, b)
 	}
-	c.partial = append(c.partial, bi)
+	c.empty++
+	c.joinPartial(bi, b)
 	return bi, b
 }
 
-// giveBack drops the empty block bi and takes it off the partial list.
-func (c *slotClass) giveBack(bi uint32) {
-	for i, p := range c.partial {
-		if p == bi {
-			c.partial = append(c.partial[:i], c.partial[i+1:]...)
-			break
-		}
+func (c *slotClass) joinPartial(bi uint32, b *block) {
+	b.partialAt = int32(len(c.partial))
+	c.partial = append(c.partial, bi)
+}
+
+// leavePartial takes b off the partial list; the last one takes its place.
+func (c *slotClass) leavePartial(b *block) {
+	last := len(c.partial) - 1
+	c.swapPartial(int(b.partialAt), last)
+	c.partial = c.partial[:last]
+	b.partialAt = -1
+}
+
+func (c *slotClass) swapPartial(i, j int) {
+	p := c.partial
+	p[i], p[j] = p[j], p[i]
+	c.blocks[p[i]].partialAt, c.blocks[p[j]].partialAt = int32(i), int32(j)
+}
+
+// nowEmpty gives b back, or keeps it if it is the only empty one, to be used
+// after all others.
+func (c *slotClass) nowEmpty(bi uint32, b *block) {
+	if c.empty == 0 {
+		c.empty = 1
+		c.swapPartial(0, int(b.partialAt))
+		return
 	}
+	c.leavePartial(b)
 	c.blocks[bi] = nil
 	c.vacant = append(c.vacant, bi)
 }

@@ -7,7 +7,9 @@ import "hash/maphash"
 // millionth node moves four thousand entries, not a million.
 //
 // An entry keeps the low 32 bits of the hash beside the node, so that probing
-// and growing touch no node. Equal hashes are told apart by the caller.
+// and growing touch no node. Equal hashes are told apart by the caller, which
+// for Tree.Lookup is part of the loop. The seed is the process's own, so that
+// nobody can choose paths that collide; nothing but time depends on it.
 type index struct {
 	seed  maphash.Seed
 	parts [256]indexPart
@@ -26,24 +28,6 @@ type indexEntry struct {
 func newIndex() index { return index{seed: maphash.MakeSeed()} }
 
 func (x *index) hash(path string) uint64 { return maphash.String(x.seed, path) }
-
-// find returns the first node of hash h for which is returns true; 0 if none.
-func (x *index) find(h uint64, is func(ID) bool) ID {
-	p := &x.parts[h>>56]
-	if len(p.entries) == 0 {
-		return 0
-	}
-	mask := uint32(len(p.entries) - 1)
-	for i := uint32(h) & mask; ; i = (i + 1) & mask {
-		e := p.entries[i]
-		if e.id == 0 {
-			return 0
-		}
-		if e.hash == uint32(h) && is(e.id) {
-			return e.id
-		}
-	}
-}
 
 // add enters id, which is not there yet.
 func (x *index) add(h uint64, id ID) {

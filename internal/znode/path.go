@@ -75,6 +75,17 @@ func Parent(path string) string {
 	return ""
 }
 
+// split cuts path into the path of its parent, "" if that is the root, and its
+// name. ok is false for the root itself and for what cannot be a path. It leaves
+// it to the look-up of the parent to find the other mistakes.
+func split(path string) (parent, name string, ok bool) {
+	slash := strings.LastIndexByte(path, '/')
+	if slash < 0 || slash == len(path)-1 || path[:slash] == "/" {
+		return "", "", false
+	}
+	return path[:slash], path[slash+1:], true
+}
+
 // The system znodes.
 const (
 	systemPath     = "/zookeeper"

@@ -17,17 +17,20 @@ import (
 // of the paper's section 4.3. Replaying the log from the zxid at which the walk
 // began makes the result exact.
 //
-// Znodes created after the walk began are left out: the log creates them. So
-// every ACL of a znode that is written is in the list at the front, unless it
-// was changed meanwhile, and then the log changes it again.
+// Znodes created after the walk began are left out: the log creates them. A
+// znode that was given an ACL which is not in the list at the front is written
+// as open: the log sets its ACL again, and Apache cannot replay a log over a
+// znode with an ACL that it does not know (ZOOKEEPER-4846).
 //
 // Every method needs the tree's read lock; between the calls it may be given up.
 type Walk struct {
-	tree  *Tree
-	since zk.Zxid
-	stack []walkFrame
-	path  []byte
-	nodes int
+	tree    *Tree
+	since   zk.Zxid
+	newest  zk.Zxid // znodes created after it are left out; at least since
+	nextACL aclID   // the list at the front has no ids from here on
+	stack   []walkFrame
+	path    []byte
+	nodes   int
 }
 
 // walkFrame is a znode whose children are being written. Its czxid tells it
@@ -48,7 +51,7 @@ func (t *Tree) Walk(b []byte) (*Walk, []byte) {
 		b = jute.AppendLong(b, id.fileID())
 		b = wire.AppendACL(b, t.acls.list(id))
 	}
-	w := &Walk{tree: t, since: t.lastZxid}
+	w := &Walk{tree: t, since: t.lastZxid, newest: max(t.lastZxid, t.newest), nextACL: t.acls.next}
 	b = w.visit(rootID, 0, b)
 	return w, b
 }
@@ -92,7 +95,7 @@ func (w *Walk) Next(b []byte, limit int) (_ []byte, done bool) {
 		kid := f.kids[len(f.kids)-1]
 		f.kids = f.kids[:len(f.kids)-1]
 		n := w.tree.nodes.at(kid)
-		if n.slot == freeSlot || n.parent != f.id || n.czxid > w.since {
+		if n.slot == freeSlot || n.parent != f.id || n.czxid > w.newest {
 			continue
 		}
 		b = w.visit(kid, f.pathLen, b)
@@ -115,7 +118,11 @@ func (w *Walk) visit(id ID, parentLen int, b []byte) []byte {
 	}
 	b = jute.AppendBuffer(b, pathBytes(w.path))
 	b = jute.AppendBuffer(b, t.data(n))
-	b = jute.AppendLong(b, n.acl.fileID())
+	acl := n.acl
+	if acl >= w.nextACL {
+		acl = 0
+	}
+	b = jute.AppendLong(b, acl.fileID())
 	b = jute.AppendLong(b, int64(n.czxid))
 	b = jute.AppendLong(b, int64(n.mzxid))
 	b = jute.AppendLong(b, n.ctime)
@@ -151,6 +158,7 @@ type Loader struct {
 	acls map[int64]aclID
 	step func(*Loader, *jute.Decoder) bool
 	left int32 // sessions or ACLs still to come
+	root bool  // the root was read
 	done bool
 	last lastParent
 	// Unlisted counts znodes whose ACL id is not in the list, which Apache's
@@ -260,6 +268,10 @@ func (l *Loader) acl(d *jute.Decoder) bool {
 		return false
 	}
 	l.left--
+	if _, twice := l.acls[fileID]; twice {
+		d.Fail(fmt.Errorf("ACL %d is listed twice", fileID))
+		return false
+	}
 	c := &l.tree.acls
 	id := c.use(list)
 	if e := c.byID[id]; e != nil {
@@ -275,8 +287,10 @@ func (l *Loader) node(d *jute.Decoder) bool {
 		return false
 	}
 	if path == "/" {
-		l.done = true
-		return true
+		if l.done = l.root; !l.done {
+			d.Fail(errors.New("it has no root"))
+		}
+		return l.done
 	}
 	data, fileACL := d.Buffer(), d.Long()
 	m := Mode{
@@ -301,16 +315,21 @@ func (l *Loader) node(d *jute.Decoder) bool {
 // this is no snapshot.
 func (l *Loader) put(path string, data []byte, acl aclID, m Mode) error {
 	t := l.tree
+	t.newest = max(t.newest, m.Czxid)
 	if path == "" {
+		if l.root {
+			return errors.New("the root is there twice")
+		}
+		l.root = true
 		t.setRoot(data, acl, m)
 		return nil
 	}
-	slash := strings.LastIndexByte(path, '/')
-	if slash < 0 || slash == len(path)-1 {
+	parentPath, name, ok := split(path)
+	if !ok {
 		return fmt.Errorf("znode %q", path)
 	}
-	parent := l.parentOf(path[:slash])
-	if parent == 0 {
+	parent := l.parentOf(parentPath)
+	if parent == 0 || !l.root {
 		return fmt.Errorf("znode %q comes before its parent", path)
 	}
 	if t.Lookup(path) != 0 {
@@ -319,7 +338,7 @@ func (l *Loader) put(path string, data []byte, acl aclID, m Mode) error {
 	if e := t.acls.byID[acl]; e != nil {
 		e.uses++
 	}
-	t.insertUnder(parent, path, path[slash+1:], data, acl, m)
+	t.insertUnder(parent, path, name, data, acl, m)
 	return nil
 }
 

@@ -18,7 +18,7 @@
 package znode
 
 import (
-	"strings"
+	"slices"
 	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -42,6 +42,7 @@ type Tree struct {
 	acls  aclCache
 
 	lastZxid zk.Zxid
+	newest   zk.Zxid // no znode that was loaded was created after it
 	digest   uint64
 	count    int   // znodes
 	size     int64 // bytes of all paths and data
@@ -263,24 +264,28 @@ func (t *Tree) EphemeralCount() int { return t.ephCount }
 func (t *Tree) DataSize() int64 { return t.size }
 
 // Expired calls f with the path of each container that has lost its last child
-// and each TTL znode without children that was not set for its time to live
-// (features page, section 6). neverUsedMillis is how long a container that never
-// had a child is spared; 0 spares it for good.
+// and then of each TTL znode without children that was not set for its time to
+// live (features page, section 6); each kind in the order of its IDs, which is
+// the same whenever the tree's history is. neverUsedMillis is how long a
+// container that never had a child is spared; 0 spares it for good.
 func (t *Tree) Expired(nowMillis, neverUsedMillis int64, f func(path string)) {
-	for id := range t.containers {
-		n := t.nodes.at(id)
-		if len(t.kids[n.kids]) > 0 {
-			continue
-		}
-		if n.cversion > 0 || neverUsedMillis > 0 && nowMillis-n.mtime > neverUsedMillis {
-			f(t.Path(id))
+	t.expired(t.containers, f, func(n *node) bool {
+		return n.cversion > 0 || neverUsedMillis > 0 && nowMillis-n.mtime > neverUsedMillis
+	})
+	t.expired(t.ttls, f, func(n *node) bool { return nowMillis-n.mtime > t.opts.ownerTTL(n.owner) })
+}
+
+// expired calls f for each of ids that has no children and is over.
+func (t *Tree) expired(ids map[ID]struct{}, f func(path string), over func(*node) bool) {
+	var found []ID
+	for id := range ids {
+		if n := t.nodes.at(id); len(t.kids[n.kids]) == 0 && over(n) {
+			found = append(found, id)
 		}
 	}
-	for id := range t.ttls {
-		n := t.nodes.at(id)
-		if len(t.kids[n.kids]) == 0 && nowMillis-n.mtime > t.opts.ownerTTL(n.owner) {
-			f(t.Path(id))
-		}
+	slices.Sort(found)
+	for _, id := range found {
+		f(t.Path(id))
 	}
 }
 
@@ -301,12 +306,12 @@ func (t *Tree) SetConfig(data []byte, nowMillis int64) {
 // one use of acl counted already. It returns 0 and does nothing if the parent
 // is missing.
 func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) ID {
-	slash := strings.LastIndexByte(path, '/')
-	parent := t.Lookup(path[:slash])
+	parentPath, name, _ := split(path)
+	parent := t.Lookup(parentPath)
 	if parent == 0 {
 		return 0
 	}
-	return t.insertUnder(parent, path, path[slash+1:], data, acl, m)
+	return t.insertUnder(parent, path, name, data, acl, m)
 }
 
 func (t *Tree) insertUnder(parent ID, path, name string, data []byte, acl aclID, m Mode) ID {
