@@ -204,5 +204,6 @@ func replicaOptions(cfg *config.Config, dir *storage.Dir, authority *auth.Author
 		MaxRecordBytes: cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes,
 		SweepInterval:  cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute, NeverUsed: cfg.Reaper.NeverUsed,
 		PurgeInterval: cfg.Purge.Interval, PurgeRetain: cfg.Purge.Retain, FsyncWarnAfter: cfg.Log.FsyncWarnAfter,
+		ThrottledOpWait: cfg.Requests.ThrottledOpWait,
 	}
 }

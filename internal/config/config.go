@@ -95,9 +95,6 @@ type Log struct {
 	MaxBytes         int64         // a new file is begun beyond this; <= 0 is no limit
 	ForceSync        bool          // fsync before an acknowledgement
 	FsyncWarnAfter   time.Duration // a slower fsync is worth a warning
-	FlushDelay       time.Duration // 0 flushes as soon as nothing waits
-	MaxWriteWait     time.Duration // of the writer's queue before it flushes; < 0 is FlushDelay/3
-	MaxBatch         int           // transactions per flush; 0 is no limit
 	CommitLogCount   int           // committed transactions kept for learners
 	SnapSizeFactor   float64       // log read for a learner, as a share of the snapshot; < 0 never
 	ForceSnapSync    bool          // learners always get a snapshot
@@ -158,11 +155,7 @@ type Reaper struct {
 type Requests struct {
 	MaxOutstanding int // globalOutstandingLimit
 
-	MaxInPipeline int           // request_throttle_max_requests; 0 is no limit
-	StallTime     time.Duration // a request waits so long for a place
-	DropStale     bool          // requests that no one waits for are not executed
-	StaleConn     bool          // stale: its connection is gone
-	StaleLatency  bool          // stale: it waited longer than its session's timeout
+	MaxInPipeline int // request_throttle_max_requests; 0 is no limit
 
 	// ThrottledOpWait: a request that waited longer for the pipeline is
 	// answered ErrThrottledOp; 0 is never.
@@ -170,8 +163,6 @@ type Requests struct {
 
 	LargeBytes    int // beyond it a request is large; < 0 is never
 	LargeMaxBytes int // of all large requests in flight
-
-	ShutdownTimeout time.Duration // how long a stopping server waits for the pipeline
 }
 
 // Throttle is the token bucket in front of accept.
@@ -186,7 +177,6 @@ type Throttle struct {
 
 	Weighted      bool // sessions cost by kind, else one token each
 	GlobalWeight  int
-	LocalWeight   int
 	RenewalWeight int
 }
 

@@ -220,9 +220,6 @@ func (l *loader) derive() {
 		c.Client.ExtraBytes = c.Client.MaxFrameBytes
 	}
 	c.Client.ExtraBytes = max(c.Client.ExtraBytes, 1024)
-	if c.Log.MaxWriteWait < 0 {
-		c.Log.MaxWriteWait = c.Log.FlushDelay / 3
-	}
 	if c.Quorum.ConnectLimit == 0 {
 		c.Quorum.ConnectLimit = c.Quorum.InitLimit
 	}

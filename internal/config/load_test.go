@@ -79,7 +79,6 @@ func TestLoadValues(t *testing.T) {
 	want.Session = Session{2 * time.Second, time.Second, 9 * time.Second}
 	want.Purge = Purge{7, 12 * time.Hour}
 	want.Log.PreAllocBytes, want.Log.MaxBytes, want.Log.FsyncWarnAfter = 1<<20, 2<<20, 20*time.Millisecond
-	want.Log.FlushDelay, want.Log.MaxWriteWait, want.Log.MaxBatch = 30*time.Millisecond, 10*time.Millisecond, 0
 	want.Log.DigestEnabled = false
 	want.Snapshot.Count, want.Snapshot.SizeBytes, want.Snapshot.Compression = 16, -1024, "snappy"
 	want.Tree.ExtendedTypes, want.Tree.EnforceQuota = true, true
@@ -102,12 +101,12 @@ func TestPrecedence(t *testing.T) {
 	inDir(t, map[string]string{"zoo.cfg": lines("dataDir=d", "clientPort=1", "snapCount=10")})
 	c, warnings, err := Load("zoo.cfg",
 		[]string{"-Dzookeeper.snapCount=20", "-Dzookeeper.maxCnxns=21", "-Dzookeeper.maxCnxns=22"},
-		"-Dzookeeper.snapCount=10 -Dzookeeper.maxCnxns=31 -Dzookeeper.maxBatchSize=32")
+		"-Dzookeeper.snapCount=10 -Dzookeeper.maxCnxns=31 -Dzookeeper.commitLogCount=532")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Snapshot.Count != 10 || c.Client.MaxTotal != 22 || c.Log.MaxBatch != 32 {
-		t.Errorf("snapCount %d, maxCnxns %d, maxBatchSize %d; want 10, 22, 32", c.Snapshot.Count, c.Client.MaxTotal, c.Log.MaxBatch)
+	if c.Snapshot.Count != 10 || c.Client.MaxTotal != 22 || c.Log.CommitLogCount != 532 {
+		t.Errorf("snapCount %d, maxCnxns %d, commitLogCount %d; want 10, 22, 532", c.Snapshot.Count, c.Client.MaxTotal, c.Log.CommitLogCount)
 	}
 	want := "warning command line: zookeeper.snapCount: overridden by zoo.cfg:3\n"
 	if got := report(warnings, nil); got != want {

@@ -96,6 +96,16 @@ func (p *Preparer) Prepare(req *Request, z zk.Zxid, nowMillis int64, tx *txn.Txn
 	tx.Digest = p.digest
 }
 
+// Refuse makes of req the error transaction z, for a reason that is not in the
+// state.
+func Refuse(req *Request, z zk.Zxid, nowMillis int64, code zk.Code, tx *txn.Txn) {
+	*tx = txn.Txn{
+		Header: txn.Header{Session: req.Session, Cxid: req.Xid, Zxid: z, Time: nowMillis, Type: wire.OpError},
+		Op:     txn.Op{Type: wire.OpError, Err: code},
+		Multi:  tx.Multi[:0],
+	}
+}
+
 // prepareOne decodes and prepares a request of a single operation.
 func (p *Preparer) prepareOne(req *Request, tx *txn.Txn) zk.Code {
 	d := jute.NewDecoder(req.Body)

@@ -92,10 +92,23 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	if req.Op == wire.OpCreateSession {
 		r.beginSession(req, nowMillis)
 	}
+	if r.throttled(req) {
+		r.stats.Throttled.Add(1)
+		prep.Refuse(&req.Request, z, nowMillis, zk.ErrThrottledOp, tx)
+		return
+	}
 	r.prep.Prepare(&req.Request, z, nowMillis, tx)
 	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
 		r.closing = append(r.closing, closingSession{z, req.Session})
 	}
+}
+
+// throttled reports whether a client's request has waited too long. Sessions
+// begin and end all the same.
+func (r *Replica) throttled(req *Request) bool {
+	return r.o.ThrottledOpWait > 0 && req.Session != 0 &&
+		req.Op != wire.OpCreateSession && req.Op != wire.OpCloseSession &&
+		Monotonic()-req.Received > r.o.ThrottledOpWait
 }
 
 // beginSession gives a createSession its session.

@@ -98,8 +98,11 @@ type Options struct {
 	PurgeInterval  time.Duration // 0 is never
 	PurgeRetain    int
 	FsyncWarnAfter time.Duration
-	InitialCounter int64 // of the zxid, for tests of the rollover; 0 is none
-	Logger         *slog.Logger
+	// ThrottledOpWait is how long a request may have waited when it comes to be
+	// prepared; one that waited longer is answered ErrThrottledOp. 0 is for ever.
+	ThrottledOpWait time.Duration
+	InitialCounter  int64 // of the zxid, for tests of the rollover; 0 is none
+	Logger          *slog.Logger
 }
 
 // stageBatches bounds the batches that wait between two stages.

@@ -15,6 +15,7 @@ type Stats struct {
 	Proposals, Commits, Expired atomic.Int64
 	SlowFsyncs, SnapshotErrors  atomic.Int64
 	DigestMismatches            atomic.Int64
+	Throttled                   atomic.Int64 // requests that had waited too long
 	Sessions                    atomic.Int64 // that exist, closing ones included
 	Fsync, Snapshot             Summary[time.Duration]
 	Synced                      Summary[int64] // transactions per fsync
