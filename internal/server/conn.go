@@ -69,7 +69,6 @@ type ioResult struct {
 func (c *conn) init() {
 	c.mu.L = &c.mu.Mutex
 	c.mu.stats.reset()
-	c.mu.stats.lastCxid = -1
 	if sc, ok := c.nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
@@ -92,7 +91,11 @@ func (c *conn) serve() {
 		_ = c.nc.SetReadDeadline(time.Now().Add(d)) // fails only if closed, as the read will
 	}
 	for {
-		if err := c.fill(); err != nil {
+		before := c.filled
+		err := c.fill()
+		c.s.stats.BytesReceived.Add(int64(c.filled - before))
+		if err != nil {
+			c.countDrop(err)
 			c.noteEnd(err)
 			return
 		}
@@ -289,6 +292,7 @@ func (c *conn) flush(wait bool) {
 		}
 		c.mu.flushing = true
 		buf := c.mu.out
+		c.s.stats.handOver(&c.mu.stats, len(buf))
 		c.mu.out = *c.s.outs.Get().(*[]byte)
 		c.mu.Unlock()
 		rest, err := c.write(buf, wait)

@@ -49,6 +49,7 @@ func (c *conn) deliver(event []byte, acl []zk.ACL) {
 		return
 	}
 	c.mu.out = append(c.mu.out, event...)
+	c.s.stats.WatchBytes.Add(int64(len(event)))
 	c.countSentLocked(1)
 	c.s.markDirty(c)
 }

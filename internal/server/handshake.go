@@ -40,6 +40,7 @@ func (c *conn) handshake(b []byte) (int, error) {
 // connect sets up the session that the client asks for and waits until it has
 // its answer: nothing else is read before.
 func (c *conn) connect(req *wire.ConnectRequest) error {
+	c.s.stats.Connects.Add(1)
 	if !c.s.throttle.take(req.SessionID != 0) {
 		c.s.stats.Rejected.Add(1)
 		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
@@ -62,6 +63,7 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 	case !validPassword(req):
 		c.Resumed(false, req.SessionID, 0)
 	default:
+		c.s.stats.Resumes.Add(1)
 		c.s.replica.Resume(req.SessionID, c.owner(), timeout, c)
 	}
 	select {

@@ -131,7 +131,7 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 	}
 	c.leaving = c.leaving || c.mu.closing
 	c.countReceivedLocked(received)
-	c.countAnsweredLocked(view.reads, replica.Monotonic()-r.now)
+	c.countAnsweredLocked(view.reads, r.now, replica.Monotonic())
 	return n, err
 }
 
@@ -212,6 +212,7 @@ func (c *conn) submit(q *request, r *run) {
 	if !c.s.large.admit(len(q.body)) {
 		c.leaving = true
 		c.mu.closing = true
+		c.s.stats.LargeRejected.Add(1)
 		c.s.log.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return
 	}
@@ -234,7 +235,7 @@ func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
 			return
 		}
 		c.answer(t, &p.request)
-		c.countAnsweredLocked(1, now-p.at)
+		c.countAnsweredLocked(1, p.at, now)
 		c.mu.pending.pop()
 	}
 }
@@ -303,6 +304,7 @@ func (c *conn) endReplyLocked(at int, code zk.Code) {
 		jute.PutInt(c.mu.out[at+4+12:], int32(code))
 	}
 	endFrame(c.mu.out, at)
+	c.mu.stats.noteReply(len(c.mu.out) - at - 4)
 	c.countSentLocked(1)
 }
 

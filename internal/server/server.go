@@ -72,6 +72,8 @@ type Server struct {
 	replica *replica.Replica
 	stats   Stats
 
+	traceMask atomic.Int64 // of the words gtmk and stmk; it has no effect
+
 	throttle throttle
 	large    largeRequests
 
@@ -116,7 +118,7 @@ func New(o Options) *Server {
 	s.outs.New = func() any { return new([]byte) }
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
-	s.stats.reset()
+	s.traceMask.Store(defaultTraceMask)
 	s.stats.started = time.Now()
 	return s
 }
@@ -154,6 +156,7 @@ func (s *Server) Flush() {
 		c.flush(false)
 	}
 	s.dirty = s.dirty[:0]
+	s.stats.writing.fold()
 	if s.gate.waiting.Load() > 0 {
 		s.gate.Lock()
 		s.gate.Broadcast()
@@ -170,12 +173,16 @@ func (s *Server) markDirty(c *conn) {
 }
 
 // awaitRoom blocks while more requests are in the pipeline than
-// globalOutstandingLimit allows. A connection calls it before it reads on.
+// globalOutstandingLimit and request_throttle_max_requests allow. A connection calls it before it reads on.
 func (s *Server) awaitRoom() {
 	limit := s.cfg.Requests.MaxOutstanding
+	if n := s.cfg.Requests.MaxInPipeline; n > 0 {
+		limit = min(limit, n)
+	}
 	if limit <= 0 || s.replica.Outstanding() <= limit {
 		return
 	}
+	s.stats.Stalled.Add(1)
 	s.gate.Lock()
 	s.gate.waiting.Add(1)
 	for s.replica.Outstanding() > limit && !s.replica.Stopping() {

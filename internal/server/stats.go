@@ -1,6 +1,8 @@
 package server
 
 import (
+	"errors"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -8,54 +10,42 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Stats counts what the server does for its clients.
+// Stats counts what the server does for its clients. Anybody may read it at any
+// time. Connections count for themselves and hand over in batches.
 type Stats struct {
-	Received, Sent         atomic.Int64 // packets
-	Rejected               atomic.Int64 // connections
-	AuthFailed             atomic.Int64
-	SlowClients            atomic.Int64
-	LargeRejected          atomic.Int64
-	Latency, Reads, Writes latency // of all requests, of reads, of writes
-	started                time.Time
+	Received, Sent           atomic.Int64 // packets
+	BytesReceived, BytesSent atomic.Int64
+	WatchBytes               atomic.Int64 // of BytesSent, for events
+	Connects, Resumes        atomic.Int64 // ConnectRequests; those for a session that exists
+	Dropped                  atomic.Int64 // connections that the client has left without a closeSession
+	Sessionless              atomic.Int64 // connections that never asked for a session
+	Rejected                 atomic.Int64 // connections
+	AuthFailed               atomic.Int64
+	SlowClients              atomic.Int64
+	LargeRejected            atomic.Int64
+	Stalled                  atomic.Int64 // waits for room in the pipeline
+	Reads, Writes            histogram    // from reading a request to queueing its reply
+
+	readsBy, writesBy namespaces
+	replyLast         atomic.Int64 // bytes of the last reply, 0 before the first
+	replies           span         // bytes
+	writing           tally        // the applier's
+	started           time.Time
 }
 
 func (s *Stats) reset() {
-	s.Received.Store(0)
-	s.Sent.Store(0)
-	s.Latency.reset()
+	for _, c := range [...]*atomic.Int64{
+		&s.Received, &s.Sent, &s.BytesReceived, &s.BytesSent, &s.WatchBytes, &s.Connects, &s.Resumes,
+		&s.Dropped, &s.Sessionless, &s.Rejected, &s.AuthFailed, &s.SlowClients, &s.LargeRejected,
+		&s.Stalled, &s.replyLast,
+	} {
+		c.Store(0)
+	}
 	s.Reads.reset()
 	s.Writes.reset()
-}
-
-// latency accumulates the time from reading a request to queueing its reply.
-type latency struct{ count, sum, least, most atomic.Int64 } // durations in nanoseconds
-
-func (l *latency) reset() {
-	l.count.Store(0)
-	l.sum.Store(0)
-	l.most.Store(0)
-	l.least.Store(-1)
-}
-
-// add counts n requests that took d each.
-func (l *latency) add(n int, d time.Duration) {
-	l.count.Add(int64(n))
-	l.sum.Add(int64(n) * int64(d))
-	if v := l.most.Load(); int64(d) > v {
-		l.most.CompareAndSwap(v, int64(d))
-	}
-	if v := l.least.Load(); v < 0 || int64(d) < v {
-		l.least.CompareAndSwap(v, int64(d))
-	}
-}
-
-// get returns the figures in whole milliseconds, but the average.
-func (l *latency) get() (least int64, avg float64, most int64) {
-	n := l.count.Load()
-	if n > 0 {
-		avg = float64(l.sum.Load()) / float64(n) / 1e6
-	}
-	return max(l.least.Load(), 0) / 1e6, avg, l.most.Load() / 1e6
+	s.replies.reset()
+	s.readsBy.reset()
+	s.writesBy.reset()
 }
 
 // connStats is what the word "cons" shows of a connection. It is guarded by the
@@ -65,14 +55,45 @@ type connStats struct {
 	lastOp           wire.OpCode
 	lastCxid         int32
 	lastZxid         zk.Zxid
-	lastAt           time.Duration
+	lastAt           time.Duration // by the monotonic clock
 	last             time.Duration // latency
 	least, most, sum time.Duration
 	count            int64
+
+	// What the server's Stats have not heard yet.
+	unsaid                int64 // packets sent
+	reply                 int64 // bytes of the last reply, 0: none
+	leastReply, mostReply int64
+	reads                 tally
 }
 
+// reset is what the word "crst" does.
 func (s *connStats) reset() {
-	*s = connStats{lastOp: s.lastOp, lastCxid: s.lastCxid, lastZxid: s.lastZxid, least: -1}
+	*s = connStats{lastOp: wire.OpNotification, lastCxid: -1, lastZxid: -1, least: -1, unsaid: s.unsaid}
+}
+
+// noteReply counts the bytes of a reply.
+func (s *connStats) noteReply(bytes int) {
+	n := int64(bytes)
+	if s.reply == 0 {
+		s.leastReply, s.mostReply = n, n
+	}
+	s.reply = n
+	s.leastReply, s.mostReply = min(s.leastReply, n), max(s.mostReply, n)
+}
+
+// handOver tells the server what a connection has counted, when bytes of output
+// are sent.
+func (s *Stats) handOver(c *connStats, bytes int) {
+	s.BytesSent.Add(int64(bytes))
+	s.Sent.Add(c.unsaid)
+	c.unsaid = 0
+	if c.reply > 0 {
+		s.replyLast.Store(c.reply)
+		s.replies.add(c.leastReply, c.mostReply)
+		c.reply = 0
+	}
+	c.reads.fold()
 }
 
 func (s *connStats) noteRequest(q *request) {
@@ -82,8 +103,9 @@ func (s *connStats) noteRequest(q *request) {
 	}
 }
 
-func (s *connStats) add(n int, d time.Duration) {
-	s.last = d
+// add counts n requests that were answered at now and took d each.
+func (s *connStats) add(n int, d, now time.Duration) {
+	s.last, s.lastAt = d, now
 	s.count += int64(n)
 	s.sum += time.Duration(n) * d
 	s.most = max(s.most, d)
@@ -101,21 +123,30 @@ func (c *conn) countReceivedLocked(n int) {
 // countSentLocked counts replies and events. REQUIRES: c.mu.
 func (c *conn) countSentLocked(n int) {
 	c.mu.stats.sent += int64(n)
-	c.s.stats.Sent.Add(int64(n))
+	c.mu.stats.unsaid += int64(n)
 }
 
-// countAnsweredLocked counts reads that took d each. REQUIRES: c.mu.
-func (c *conn) countAnsweredLocked(n int, d time.Duration) {
+// countAnsweredLocked counts reads that came in at from and were answered at
+// now. REQUIRES: c.mu.
+func (c *conn) countAnsweredLocked(n int, from, now time.Duration) {
 	if n > 0 {
-		c.mu.stats.add(n, d)
-		c.s.stats.Latency.add(n, d)
-		c.s.stats.Reads.add(n, d)
+		c.mu.stats.add(n, now-from, now)
+		c.s.stats.Reads.add(n, now-from)
 	}
 }
 
 // countWrittenLocked counts a write. REQUIRES: c.mu.
-func (c *conn) countWrittenLocked(d time.Duration) {
-	c.mu.stats.add(1, d)
-	c.s.stats.Latency.add(1, d)
-	c.s.stats.Writes.add(1, d)
+func (c *conn) countWrittenLocked(from, now time.Duration) {
+	c.mu.stats.add(1, now-from, now)
+	c.s.stats.Writes.add(1, now-from)
+}
+
+// countDrop counts a connection whose reading has failed.
+func (c *conn) countDrop(err error) {
+	switch {
+	case !c.open && errors.Is(err, os.ErrDeadlineExceeded):
+		c.s.stats.Sessionless.Add(1)
+	case c.open && !c.leaving:
+		c.s.stats.Dropped.Add(1)
+	}
 }

@@ -117,3 +117,10 @@ func (l *largeRequests) done(bytes int) {
 		l.inFlight.Add(int64(-bytes))
 	}
 }
+
+// dropProbability is that of a connection that comes now.
+func (t *throttle) dropProbability() float64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.dropping
+}

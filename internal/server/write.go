@@ -61,7 +61,10 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 		at := c.beginReplyLocked(req.Xid, tx.Zxid)
 		c.mu.out = appendResult(c.mu.out, req.Op, r)
 		c.endReplyLocked(at, r.Err)
-		c.countWrittenLocked(now - req.Received)
+		c.countWrittenLocked(req.Received, now)
+		if r.Err == zk.OK {
+			c.s.stats.writing.write(&c.s.stats.writesBy, tx)
+		}
 	}
 	c.mu.pending.pop()
 	c.answerPending(c.s.replica.Tree(), now)
