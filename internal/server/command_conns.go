@@ -1,0 +1,240 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// connsPage is how many connections are looked up under one lock.
+const connsPage = 256
+
+// eachConn calls f with every connection, and sends what f has made between two
+// pages. Connections that come or go meanwhile may be left out.
+func (t *text) eachConn(f func(*conn)) {
+	var page [connsPage]*conn
+	s := t.c.s
+	for at := 0; ; {
+		s.mu.Lock()
+		n := copy(page[:], s.mu.conns[min(at, len(s.mu.conns)):])
+		s.mu.Unlock()
+		for _, c := range page[:n] {
+			if c != nil {
+				f(c)
+			}
+		}
+		at += n
+		if !t.spill() || n < connsPage {
+			return
+		}
+	}
+}
+
+func (t *text) cons() {
+	t.eachConn(func(c *conn) { t.connLine(c, true) })
+	t.b = append(t.b, '\n')
+}
+
+// connLine is a connection's line in cons or, in brief, in stat.
+func (t *text) connLine(c *conn, full bool) {
+	c.mu.Lock()
+	id, timeout, stats := c.mu.session, c.mu.timeout, &c.mu.stats
+	queued := len(c.mu.pending.list) - c.mu.pending.head
+	t.b = append(t.b, ' ')
+	t.b = appendAddr(t.b, c.remote)
+	t.b = fmt.Appendf(t.b, "[%x](queued=%d,recved=%d,sent=%d", t.interest(c), queued, stats.received, stats.sent)
+	if full && id != 0 {
+		t.b = fmt.Appendf(t.b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(id), lastOp(stats.lastOp), c.established.UnixMilli(), timeout)
+		if stats.lastCxid >= 0 {
+			t.b = fmt.Appendf(t.b, ",lcxid=0x%x", stats.lastCxid)
+		}
+		average := int64(0)
+		if stats.count > 0 {
+			average = (stats.sum / time.Duration(stats.count)).Milliseconds()
+		}
+		t.b = fmt.Appendf(t.b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(stats.lastZxid),
+			stats.lastAt.Milliseconds(), stats.last.Milliseconds(), max(stats.least, 0).Milliseconds(), average, stats.most.Milliseconds())
+	}
+	c.mu.Unlock()
+	t.b = append(t.b, ")\n"...)
+}
+
+// interest is what Java's selector waits for: 1 requests, 4 room for output.
+// The connection of a word is not waited for. REQUIRES: c.mu.
+func (t *text) interest(c *conn) (ops int) {
+	if c == t.c {
+		return 0
+	}
+	ops = 1
+	if c.mu.flushing || len(c.mu.out) > 0 {
+		ops |= 4
+	}
+	return ops
+}
+
+// lastOp is Apache's name of an operation in cons, which is not always that of
+// its traces.
+func lastOp(op wire.OpCode) string {
+	switch op {
+	case wire.OpNotification:
+		return "NA"
+	case wire.OpMultiRead:
+		return "MLTR"
+	case wire.OpSetWatches2:
+		return "STW2"
+	case wire.OpGetAllChildrenNumber:
+		return "GETACN"
+	case wire.OpWhoAmI:
+		return "HOMI"
+	}
+	return op.String()
+}
+
+// appendAddr writes an address as Java does: a slash, all groups of IPv6, no
+// zone.
+func appendAddr(b []byte, a netip.AddrPort) []byte {
+	ip := a.Addr()
+	switch {
+	case ip.Is4():
+		b = ip.AppendTo(append(b, '/'))
+	case ip.Is6():
+		b = append(b, "/["...)
+		for i, raw := 0, ip.As16(); i < len(raw); i += 2 {
+			if i > 0 {
+				b = append(b, ':')
+			}
+			b = strconv.AppendUint(b, uint64(raw[i])<<8|uint64(raw[i+1]), 16)
+		}
+		b = append(b, ']')
+	default:
+		b = append(b, "/0.0.0.0"...) // a connection that is no socket
+	}
+	return strconv.AppendUint(append(b, ':'), uint64(a.Port()), 10)
+}
+
+// javaDate is how java.util.Date prints itself.
+const javaDate = "Mon Jan 02 15:04:05 MST 2006"
+
+func dateOf(millis int64) string { return time.UnixMilli(millis).Format(javaDate) }
+
+func (t *text) dump() {
+	buckets, ok := t.c.s.sessionBuckets()
+	if !ok {
+		t.b = append(t.b, notServing...)
+		return
+	}
+	t.b = append(t.b, "SessionTracker dump:\n"...)
+	t.b = session.AppendDump(t.b, buckets, dateOf)
+	t.spill()
+	t.b = append(t.b, "ephemeral nodes dump:\n"...)
+	t.ephemerals()
+	t.b = append(t.b, "Connections dump:\n"...)
+	t.connBuckets()
+}
+
+// sessionBuckets asks the replica's loop for the sessions by their expiry. It
+// waits, but not for ever: the disk may have stopped the loop.
+func (s *Server) sessionBuckets() (buckets []session.Bucket, ok bool) {
+	answer := make(chan []session.Bucket, 1)
+	s.replica.Do(func(t *session.Tracker, heard func(zk.SessionID) (int64, bool)) {
+		answer <- t.Buckets(heard)
+	})
+	timeout := time.NewTimer(lastWords)
+	defer timeout.Stop()
+	select {
+	case buckets = <-answer:
+		return buckets, true
+	case <-s.replica.Failed():
+	case <-timeout.C:
+	}
+	return nil, false
+}
+
+// ephemerals lists them by session. The tree's lock is taken for one session at
+// a time.
+func (t *text) ephemerals() {
+	r := t.c.s.replica
+	var ids []zk.SessionID
+	r.RLock()
+	r.Tree().EphemeralSessions(func(id zk.SessionID) { ids = append(ids, id) })
+	r.RUnlock()
+	slices.Sort(ids)
+	t.b = fmt.Appendf(t.b, "Sessions with Ephemerals (%d):\n", len(ids))
+	var paths []string
+	for _, id := range ids {
+		paths = paths[:0]
+		r.RLock()
+		r.Tree().Ephemerals(id, func(path string) { paths = append(paths, path) })
+		r.RUnlock()
+		slices.Sort(paths)
+		t.b = fmt.Appendf(t.b, "0x%x:\n", uint64(id))
+		for _, path := range paths {
+			t.b = append(append(append(t.b, '\t'), path...), '\n')
+			if !t.spill() {
+				return
+			}
+		}
+	}
+}
+
+// liveConn is what dump shows of a connection.
+type liveConn struct {
+	expiry  int64 // milliseconds since 1970
+	remote  netip.AddrPort
+	session zk.SessionID
+}
+
+// sessionlessExpiry is the timeout of a connection that has no session yet, and
+// the width of the buckets, where none is configured.
+const sessionlessExpiry = 10 * time.Second
+
+// connBuckets lists the connections by the time at which each would be closed
+// for its silence.
+func (t *text) connBuckets() {
+	width := t.c.s.cfg.Client.SessionlessTimeout
+	if width <= 0 {
+		width = sessionlessExpiry
+	}
+	var conns []liveConn
+	t.eachConn(func(c *conn) {
+		c.mu.Lock()
+		l := liveConn{remote: c.remote, session: c.mu.session}
+		timeout := int64(c.mu.timeout)
+		c.mu.Unlock()
+		if l.session == 0 {
+			timeout = width.Milliseconds()
+		}
+		l.expiry = ((c.heard.Load()+timeout)/width.Milliseconds() + 1) * width.Milliseconds()
+		conns = append(conns, l)
+	})
+	slices.SortStableFunc(conns, func(a, b liveConn) int { return cmp.Compare(a.expiry, b.expiry) })
+	buckets := 0
+	for i := range conns {
+		if i == 0 || conns[i].expiry != conns[i-1].expiry {
+			buckets++
+		}
+	}
+	t.b = fmt.Appendf(t.b, "Connections Sets (%d)/(%d):\n", buckets, len(conns))
+	for begin := 0; begin < len(conns); {
+		end := begin
+		for end < len(conns) && conns[end].expiry == conns[begin].expiry {
+			end++
+		}
+		t.b = fmt.Appendf(t.b, "%d expire at %s:\n", end-begin, dateOf(conns[begin].expiry))
+		for _, l := range conns[begin:end] {
+			t.b = appendAddr(append(t.b, "\tip: "...), l.remote)
+			t.b = fmt.Appendf(t.b, " sessionId: 0x%x\n", uint64(l.session))
+			if !t.spill() {
+				return
+			}
+		}
+		begin = end
+	}
+}

@@ -1,0 +1,277 @@
+package server
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// versionLine is the version as monitors parse it: number, commit, build time.
+func versionLine() string {
+	revision, built := "", time.Time{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				revision = "-" + s.Value[:min(len(s.Value), 12)]
+			case "vcs.time":
+				built, _ = time.Parse(time.RFC3339, s.Value) // else as if it were missing
+			}
+		}
+	}
+	if built.IsZero() {
+		built = executableTime()
+	}
+	return Version + revision + ", built on " + built.UTC().Format("2006-01-02 15:04 MST")
+}
+
+// executableTime stands in for the time of a build without a repository.
+func executableTime() time.Time {
+	name, err := os.Executable()
+	if err != nil {
+		return time.Unix(0, 0)
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return time.Unix(0, 0)
+	}
+	return info.ModTime()
+}
+
+func (t *text) srvr() {
+	t.version()
+	t.serverStats()
+}
+
+func (t *text) stat() {
+	t.version()
+	t.b = append(t.b, "Clients:\n"...)
+	t.eachConn(func(c *conn) { t.connLine(c, false) })
+	t.b = append(t.b, '\n')
+	t.serverStats()
+}
+
+func (t *text) version() {
+	t.b = append(append(append(t.b, "Zookeeper version: "...), versionLine()...), '\n')
+}
+
+// serverStats is what srvr and stat end with.
+func (t *text) serverStats() {
+	s := t.c.s
+	lat := summarise(&s.stats.Reads, &s.stats.Writes)
+	s.replica.RLock()
+	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
+	s.replica.RUnlock()
+	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", lat.least, decimal(lat.average), lat.most)
+	t.b = fmt.Appendf(t.b, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
+		s.stats.Received.Load(), s.stats.Sent.Load(), s.connections(), s.replica.Outstanding())
+	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: standalone\nNode count: %d\n", uint64(zxid), nodes)
+}
+
+// decimal prints a number as Apache does: one to four decimal places.
+func decimal(v float64) string {
+	s := strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64)
+	if !strings.ContainsRune(s, '.') {
+		s += ".0"
+	}
+	return s
+}
+
+// connections is the number of clients that are connected.
+func (s *Server) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.open
+}
+
+func (t *text) crst() {
+	t.eachConn(func(c *conn) {
+		c.mu.Lock()
+		c.mu.stats.reset()
+		c.mu.Unlock()
+	})
+	t.b = append(t.b, "Connection stats reset.\n"...)
+}
+
+func (t *text) srst() {
+	t.c.s.stats.reset()
+	t.c.s.replica.Stats().Reset()
+	t.b = append(t.b, "Server stats reset.\n"...)
+}
+
+func (t *text) conf() {
+	cfg := t.c.s.cfg
+	data, log := dataDir(cfg.Data.Dir), dataDir(cfg.Data.LogDir)
+	server := int64(0)
+	if cfg.Quorum.Distributed() {
+		server = cfg.Quorum.MyID
+	}
+	for _, line := range [...]struct {
+		key   string
+		value any
+	}{
+		{"clientPort", cfg.Client.Port},
+		{"secureClientPort", -1},
+		{"dataDir", data},
+		{"dataDirSize", sizeOf(data)},
+		{"dataLogDir", log},
+		{"dataLogSize", sizeOf(log)},
+		{"tickTime", cfg.Session.Tick.Milliseconds()},
+		{"maxClientCnxns", cfg.Client.MaxPerIP},
+		{"minSessionTimeout", cfg.Session.MinTimeout.Milliseconds()},
+		{"maxSessionTimeout", cfg.Session.MaxTimeout.Milliseconds()},
+		{"clientPortListenBacklog", cfg.Client.Backlog},
+		{"serverId", server},
+	} {
+		t.b = fmt.Appendf(t.b, "%s=%v\n", line.key, line.value)
+	}
+}
+
+// dataDir is where the files of a configured directory lie.
+func dataDir(dir string) string {
+	dir = filepath.Join(dir, "version-2")
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// sizeOf adds up the files of a directory, whatever of it can be read.
+func sizeOf(dir string) (bytes int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		var info fs.FileInfo
+		if info, err = e.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
+func (t *text) dirs() {
+	cfg := &t.c.s.cfg.Data
+	t.b = fmt.Appendf(t.b, "datadir_size: %d\nlogdir_size: %d\n", sizeOf(dataDir(cfg.Dir)), sizeOf(dataDir(cfg.LogDir)))
+}
+
+func (t *text) isro() { t.b = append(t.b, "rw"...) }
+
+func (t *text) hash() {
+	if !t.c.s.cfg.Log.DigestEnabled {
+		return
+	}
+	digests, _ := t.c.s.replica.Stats().Digests()
+	for _, d := range digests {
+		t.b = fmt.Appendf(t.b, "%x: %d\n", uint64(d.Zxid), int64(d.Digest))
+	}
+}
+
+// defaultTraceMask is Apache's.
+const defaultTraceMask = 306
+
+func (t *text) gtmk() { t.b = strconv.AppendInt(t.b, t.c.s.traceMask.Load(), 10) }
+
+// stmk waits for the eight bytes of the mask.
+func (t *text) stmk() {
+	const length = 4 + 8
+	for t.c.filled < length {
+		if t.err = t.c.fill(); t.err != nil {
+			return
+		}
+	}
+	mask := int64(binary.BigEndian.Uint64((*t.c.in)[4:length]))
+	t.c.s.traceMask.Store(mask)
+	t.b = strconv.AppendInt(t.b, mask, 10)
+}
+
+// envi says of a Java machine what comes closest. Clients find the version by
+// it.
+func (t *text) envi() {
+	host, _ := os.Hostname() // what cannot be found out is left empty
+	executable, _ := os.Executable()
+	dir, _ := os.Getwd()
+	name, home := "", ""
+	if u, err := user.Current(); err == nil {
+		name, home = u.Username, u.HomeDir
+	}
+	free, most, total := memory()
+	t.b = append(t.b, "Environment:\n"...)
+	for _, line := range [...][2]string{
+		{"zookeeper.version", versionLine()},
+		{"host.name", host},
+		{"java.version", "none, " + runtime.Version()},
+		{"java.vendor", "Pinfold"},
+		{"java.home", filepath.Dir(executable)},
+		{"java.class.path", executable},
+		{"java.library.path", ""},
+		{"java.io.tmpdir", os.TempDir()},
+		{"java.compiler", "<NA>"},
+		{"os.name", strings.ToUpper(runtime.GOOS[:1]) + runtime.GOOS[1:]},
+		{"os.arch", runtime.GOARCH},
+		{"os.version", kernel()},
+		{"user.name", name},
+		{"user.home", home},
+		{"user.dir", dir},
+		{"jvm.memory.free", free},
+		{"jvm.memory.max", most},
+		{"jvm.memory.total", total},
+		{"os.memory.free", free}, // the names of 3.8
+		{"os.memory.max", most},
+		{"os.memory.total", total},
+	} {
+		t.b = append(append(append(append(t.b, line[0]...), '='), line[1]...), '\n')
+	}
+}
+
+// kernel is the version of the operating system, "" where it is not known.
+func kernel() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// memory tells what the process has taken from the system and does not use, the
+// most that it may take, and what it has taken.
+func memory() (free, most, total string) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/gomemlimit:bytes"},
+	}
+	metrics.Read(samples)
+	taken := samples[0].Value.Uint64() - samples[1].Value.Uint64()
+	megabytes := func(v uint64) string { return strconv.FormatUint(v>>20, 10) + "MB" }
+	limit := samples[3].Value.Uint64()
+	if limit == math.MaxInt64 {
+		limit = max(machineMemory(), taken)
+	}
+	return megabytes(samples[2].Value.Uint64()), megabytes(limit), megabytes(taken)
+}
+
+// machineMemory is the memory of the machine in bytes, 0 where it is not known.
+func machineMemory() uint64 {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	var kilobytes uint64
+	if _, err := fmt.Sscanf(string(b), "MemTotal: %d kB", &kilobytes); err != nil {
+		return 0
+	}
+	return kilobytes << 10
+}

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"fmt"
+
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// The words about watches look at the data table only, as in Apache.
+
+func (t *text) wchs() {
+	var watchers, paths, watches int
+	t.c.s.replica.Watches(func(w *watch.Tables) { watchers, paths, watches = w.Summary() })
+	t.b = fmt.Appendf(t.b, "%d connections watching %d paths\nTotal watches:%d\n", watchers, paths, watches)
+}
+
+// watchesPage is how many watches are listed under one lock.
+const watchesPage = 512
+
+// eachWatch calls f with every watch of a listing, outside the lock.
+func (t *text) eachWatch(list func(*watch.Tables, *watch.Place, []watch.Watch) []watch.Watch, f func(watch.Watch)) {
+	var at watch.Place
+	page := make([]watch.Watch, 0, watchesPage)
+	for {
+		t.c.s.replica.Watches(func(w *watch.Tables) { page = list(w, &at, page[:0]) })
+		if len(page) == 0 {
+			return
+		}
+		for _, w := range page {
+			f(w)
+			if !t.spill() {
+				return
+			}
+		}
+	}
+}
+
+// sessionOf is the session of the connection that watches, 0 if it has left.
+func (s *Server) sessionOf(w watch.ID) zk.SessionID {
+	s.mu.Lock()
+	var c *conn
+	if int(w) < len(s.mu.conns) {
+		c = s.mu.conns[w]
+	}
+	s.mu.Unlock()
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.session
+}
+
+// wchc lists the paths by session.
+func (t *text) wchc() {
+	first, last, id := true, watch.ID(0), zk.SessionID(0)
+	t.eachWatch((*watch.Tables).ListWatchers, func(w watch.Watch) {
+		if first || w.Watcher != last {
+			first, last = false, w.Watcher
+			if id = t.c.s.sessionOf(last); id != 0 {
+				t.b = fmt.Appendf(t.b, "0x%x\n", uint64(id))
+			}
+		}
+		if id != 0 {
+			t.b = append(append(append(t.b, '\t'), w.Path...), '\n')
+		}
+	})
+	t.b = append(t.b, '\n')
+}
+
+// wchp lists the sessions by path.
+func (t *text) wchp() {
+	first, last := true, ""
+	t.eachWatch((*watch.Tables).ListPaths, func(w watch.Watch) {
+		id := t.c.s.sessionOf(w.Watcher)
+		if id == 0 {
+			return
+		}
+		if first || w.Path != last {
+			first, last = false, w.Path
+			t.b = append(append(t.b, w.Path...), '\n')
+		}
+		t.b = fmt.Appendf(t.b, "\t0x%x\n", uint64(id))
+	})
+	t.b = append(t.b, '\n')
+}
