@@ -71,7 +71,7 @@ func (t *text) gauges() {
 	t.integer("znode_count", int64(znodes))
 	t.integer("watch_count", int64(watches))
 	t.integer("ephemerals_count", int64(ephemerals))
-	t.integer("approximate_data_size", size)
+	t.integer("approximate_data_size", size+1) // Apache has the root a second time, as "/"
 	t.integer("global_sessions", s.replica.Stats().Sessions.Load())
 	t.integer("local_sessions", 0)
 	open, most := descriptors()

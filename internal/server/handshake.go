@@ -33,7 +33,9 @@ func (c *conn) handshake(b []byte) (int, error) {
 	if d.Err() != nil {
 		return n, fmt.Errorf("%w: first frame: %w", errProtocol, d.Err())
 	}
-	c.s.stats.Received.Add(1)
+	c.mu.Lock()
+	c.countReceivedLocked(1)
+	c.mu.Unlock()
 	return n, c.connect(&req)
 }
 
