@@ -38,6 +38,7 @@ func (s *Stats) Startup() *Report { return &s.startup }
 func (s *Stats) Reset() {
 	for _, c := range [...]*atomic.Int64{
 		&s.Proposals, &s.Commits, &s.Expired, &s.SlowFsyncs, &s.SnapshotErrors, &s.DigestMismatches,
+		&s.Throttled,
 	} {
 		c.Store(0)
 	}

@@ -118,6 +118,7 @@ func (t *text) counters() {
 	t.integer("digest_mismatches_count", r.DigestMismatches.Load())
 	t.integer("snapshot_error_count", r.SnapshotErrors.Load())
 	t.integer("large_requests_rejected", s.LargeRejected.Load())
+	t.integer("throttled_ops", r.Throttled.Load())
 	t.integer("request_throttle_wait_count", s.Stalled.Load())
 	for _, key := range zeroCounters {
 		t.integer(key, 0)
@@ -207,7 +208,7 @@ var (
 		"request_commit_queued", "requests_not_forwarded_to_commit_processor",
 		"skip_learner_request_to_next_processor_count",
 		"outstanding_changes_queued", "outstanding_changes_removed",
-		"throttled_ops", "stale_requests", "stale_requests_dropped", "stale_replies",
+		"stale_requests", "stale_requests_dropped", "stale_replies",
 		"add_dead_watcher_stall_time", "dead_watchers_queued", "dead_watchers_cleared",
 		"response_packet_cache_hits", "response_packet_cache_misses",
 		"response_packet_get_children_cache_hits", "response_packet_get_children_cache_misses",
