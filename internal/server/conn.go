@@ -242,11 +242,18 @@ func (c *conn) end() {
 	c.mu.Lock()
 	c.mu.closing = true
 	c.mu.Unlock()
+	if !c.open {
+		// Who has read the answer to a word must not find its connection in
+		// the answer to the next.
+		c.s.dismiss(c)
+	}
 	c.flush(true)
 	c.kill("end")
 	c.filled = 0
 	c.releaseInput()
-	c.s.dismiss(c)
+	if c.open {
+		c.s.dismiss(c)
+	}
 	c.mu.Lock()
 	id := c.mu.session
 	c.mu.Unlock()
