@@ -115,13 +115,13 @@ func (a *arena) allocLarge(n int) ref {
 	return ref(largeClass)<<56 | ref(i)
 }
 
-// bytes returns the n bytes of r, which was allocated with n.
+// bytes returns the first n bytes of r, which was allocated with n or more.
 func (a *arena) bytes(r ref, n int) []byte {
 	if r == noRef {
 		return nil
 	}
 	if r>>56 == largeClass {
-		return a.large[uint32(r)]
+		return a.large[uint32(r)][:n:n]
 	}
 	c := &a.classes[r>>56-1]
 	off := int(r&(1<<24-1)) * c.size

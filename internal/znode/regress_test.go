@@ -178,3 +178,16 @@ func TestGiveBackIsConstant(t *testing.T) {
 		t.Errorf("%d empty blocks are kept, want 1", len(c.partial))
 	}
 }
+
+// TestLargeZnode: a znode whose data is an allocation of its own has a name.
+func TestLargeZnode(t *testing.T) {
+	tree := New(Options{})
+	data := make([]byte, maxSlot)
+	apply(tree, 1, txn.Op{Type: wire.OpCreate, Path: "/large", Data: data, ParentCversion: 1})
+	apply(tree, 2, txn.Op{Type: wire.OpCreate, Path: "/large/child", ParentCversion: 1})
+	id := tree.Lookup("/large/child")
+	if id == 0 || tree.Path(id) != "/large/child" || len(tree.Data(tree.Lookup("/large"))) != len(data) {
+		t.Errorf("/large/child is %d", id)
+	}
+	mustCheck(t, tree)
+}

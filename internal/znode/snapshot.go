@@ -225,17 +225,24 @@ func (t *Tree) ensureSystemNodes() {
 	}
 }
 
-func (l *Loader) sessionCount(d *jute.Decoder) bool {
-	l.left = d.Int()
-	l.step = (*Loader).session
-	return l.countOK(d)
-}
+// The steps read one record each. They report false, and change nothing but d,
+// for one that is not whole or not right.
 
-func (l *Loader) countOK(d *jute.Decoder) bool {
-	if d.Err() == nil && l.left < 0 {
-		d.Fail(fmt.Errorf("count %d", l.left))
+func (l *Loader) sessionCount(d *jute.Decoder) bool { return l.count(d, (*Loader).session) }
+
+func (l *Loader) aclCount(d *jute.Decoder) bool { return l.count(d, (*Loader).acl) }
+
+// count reads how many records there are for next.
+func (l *Loader) count(d *jute.Decoder, next func(*Loader, *jute.Decoder) bool) bool {
+	n := d.Int()
+	if n < 0 {
+		d.Fail(fmt.Errorf("count %d", n))
 	}
-	return d.Err() == nil
+	if d.Err() != nil {
+		return false
+	}
+	l.left, l.step = n, next
+	return true
 }
 
 func (l *Loader) session(d *jute.Decoder) bool {
@@ -250,12 +257,6 @@ func (l *Loader) session(d *jute.Decoder) bool {
 	l.left--
 	l.tree.sessions[id] = timeout
 	return true
-}
-
-func (l *Loader) aclCount(d *jute.Decoder) bool {
-	l.left = d.Int()
-	l.step = (*Loader).acl
-	return l.countOK(d)
 }
 
 func (l *Loader) acl(d *jute.Decoder) bool {
