@@ -66,7 +66,7 @@ func (p *Preparer) create(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.
 		Type: m.Type, Path: path, Data: m.Data, ACL: acl, ParentCversion: parent.mode.Cversion + 1,
 		Ephemeral: m.Flags.IsEphemeral() && m.Type != wire.OpCreateContainer, TTL: m.TTL,
 	}
-	p.projectCreate(req, h, op, parentPath, parent)
+	p.projectCreate(req, h, op, parent)
 	return zk.OK
 }
 
@@ -122,14 +122,15 @@ func sequence(cversion int32) string {
 	return pad + digits
 }
 
-// projectCreate records the parent and the new znode as they will be.
-func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, parentPath string, parent change) {
+// projectCreate records the parent and the new znode as they will be, under
+// paths that do not alias the request.
+func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, parent change) {
 	changed := parent
 	changed.kids++
 	if op.ParentCversion > parent.mode.Cversion { // as the tree will, see znode
 		changed.mode.Cversion, changed.mode.Pzxid = op.ParentCversion, h.Zxid
 	}
-	p.put(h, parentPath, &parent, changed)
+	p.put(h, parentOf(op.Path), &parent, changed)
 	owner := zk.SessionID(0)
 	if op.Ephemeral {
 		owner = req.Session
