@@ -69,8 +69,8 @@ func (g *generator) request(c *modelClient, batched bool) request {
 	switch {
 	case (op == wire.OpAuth || op == wire.OpSASL) && batched:
 		op = wire.OpWhoAmI
-	case op == wire.OpCheckWatches && batched && !g.same:
-		op = wire.OpExists // whose watch it was that 3.8.0 found can only be asked when nothing follows
+	case batched && !g.same && (op == wire.OpCheckWatches || op == wire.OpSetWatches || op == wire.OpSetWatches2):
+		op = wire.OpExists // to judge their differences B is asked more, which needs the state of just then
 	case op == wire.OpDeleteContainer && !g.same:
 		op = wire.OpDelete // its body differs between releases
 	}
@@ -171,6 +171,9 @@ func (g *generator) watcherType(c *modelClient, p string) []byte {
 		t = pick(g, []int32{0, -1, 4, 5, 6, 1 << 20})
 	}
 	if !g.same {
+		if p == "" {
+			p = "/" // Apache finds no watch on ""
+		}
 		switch k := c.watches[p]; {
 		case (t == 4 || t == 5) && k != watchNone:
 			t = 3

@@ -26,6 +26,14 @@ type client struct {
 	pass []byte
 }
 
+// drop closes the connection, if there is one.
+func (c *client) drop() {
+	if c != nil && c.conn != nil {
+		c.conn.close()
+		c.conn = nil
+	}
+}
+
 // A side is one of the two servers with the connections to it. Its methods are
 // called by one goroutine at a time.
 type side struct {
@@ -154,10 +162,7 @@ func (s *side) run(t *step) map[string][]item {
 	case kindRequest:
 		s.requests(t, got)
 	case kindDrop:
-		if c := s.clients[t.Client]; c != nil && c.conn != nil {
-			c.conn.close()
-			c.conn = nil
-		}
+		s.clients[t.Client].drop()
 	case kindAttach:
 		s.attach(t, got)
 	case kindShake:
@@ -340,6 +345,15 @@ func (s *side) othersWatch(name, path string) bool {
 		}
 	}
 	return found
+}
+
+// mayRead reports whether the client's connection has READ on path, or nothing
+// is there.
+func (s *side) mayRead(c *client, path string) bool {
+	r := wire.PathWatch{Path: path}
+	q := request{Xid: 1, Op: wire.OpGetChildren, Body: r.Append(nil)}
+	c.conn.send(q.frame(nil, 0))
+	return s.read(c.conn, &q).Err != zk.ErrNoAuth
 }
 
 // attach presents a session's id again on a new connection.
