@@ -176,6 +176,9 @@ func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
 	if !ok {
 		return zk.ErrNoNode
 	}
+	if IsSystem(path) {
+		return zk.ErrBadArguments // what no preparation lets through
+	}
 	id := t.Lookup(path)
 	if id == 0 {
 		// A fuzzy snapshot has lost the znode already, but its parent may be

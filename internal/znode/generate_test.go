@@ -212,8 +212,8 @@ func TestTreeModel(t *testing.T) {
 			if err := tree.check(); err != nil {
 				t.Fatalf("seed=%d step %d: %v after %+v", seed, step, err, tx)
 			}
-			if got, want := dump(tree), h.model.dump(); got != want {
-				t.Fatalf("seed=%d step %d: %+v\n%s\nwant\n%s", seed, step, tx, got, want)
+			if diff := firstDiff(dump(tree), h.model.dump()); diff != "" {
+				t.Fatalf("seed=%d step %d: %s\nafter %+v", seed, step, diff, tx)
 			}
 			if got := results(&tx, r); !slices.Equal(got, want) {
 				t.Fatalf("seed=%d step %d: %+v: results %v, want %v", seed, step, tx, got, want)

@@ -102,3 +102,17 @@ func spell(data []byte) string {
 	}
 	return fmt.Sprintf("%q", data)
 }
+
+// firstDiff shows the first line in which two dumps differ; "" if none.
+func firstDiff(got, want string) string {
+	if got == want {
+		return ""
+	}
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d\n got %.600s\nwant %.600s", i, g[i], w[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}

@@ -37,7 +37,7 @@ func newModel() *model {
 	m.nodes["/zookeeper"] = &modelNode{data: []byte{}, acl: open}
 	m.nodes["/zookeeper/quota"] = &modelNode{data: []byte{}, acl: open}
 	m.nodes["/zookeeper/config"] = &modelNode{
-		data: []byte{}, acl: zk.ReadACLUnsafe(), Mode: Mode{Version: -1, Aversion: -1},
+		data: []byte{}, acl: zk.ReadACLUnsafe(), Mode: Mode{Aversion: -1},
 	}
 	return m
 }

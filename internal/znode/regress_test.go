@@ -100,8 +100,8 @@ func TestReplayDeletesTheFuture(t *testing.T) {
 	for from := range log {
 		run(from)
 		mustCheck(t, tree)
-		if got := dump(tree); got != want {
-			t.Fatalf("replay from %d:\n%s\nwant:\n%s", from+1, got, want)
+		if diff := firstDiff(dump(tree), want); diff != "" {
+			t.Fatalf("replay from %d: %s", from+1, diff)
 		}
 	}
 }

@@ -55,8 +55,8 @@ func TestReplayFromAnyPoint(t *testing.T) {
 				}
 			}
 			mustCheck(t, tree)
-			if got := dump(tree); got != want {
-				t.Fatalf("seed=%d: replay from %d of %d:\n%s\nwant\n%s", seed, from, len(log), got, want)
+			if diff := firstDiff(dump(tree), want); diff != "" {
+				t.Fatalf("seed=%d: replay from %d of %d: %s", seed, from, len(log), diff)
 			}
 		}
 	}
@@ -141,8 +141,8 @@ func TestFuzzySnapshot(t *testing.T) {
 					}
 					mustCheck(t, loaded)
 				}
-				if got, want := dump(loaded), dump(tree); got != want {
-					t.Fatalf("seed=%d: got\n%s\nwant\n%s", seed, got, want)
+				if diff := firstDiff(dump(loaded), dump(tree)); diff != "" {
+					t.Fatalf("seed=%d: %s", seed, diff)
 				}
 			}
 		})
@@ -161,8 +161,8 @@ func TestSnapshotOfIdleTree(t *testing.T) {
 		b, _ = w.Next(b, 1<<30)
 		loaded, _ := load(t, h.rng, b, w.Zxid())
 		mustCheck(t, loaded)
-		if got, want := dump(loaded), dump(tree); got != want {
-			t.Fatalf("seed=%d: got\n%s\nwant\n%s", seed, got, want)
+		if diff := firstDiff(dump(loaded), dump(tree)); diff != "" {
+			t.Fatalf("seed=%d: %s", seed, diff)
 		}
 		if w.Nodes() != tree.Count()-1 {
 			t.Errorf("seed=%d: the walk says %d znodes of %d", seed, w.Nodes(), tree.Count()-1)

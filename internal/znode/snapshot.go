@@ -221,7 +221,7 @@ func (t *Tree) ensureSystemNodes() {
 		}
 	}
 	if t.Lookup(ConfigPath) == 0 {
-		t.insert(ConfigPath, []byte{}, t.acls.use(zk.ReadACLUnsafe()), Mode{Version: -1, Aversion: -1})
+		t.insertConfig()
 	}
 }
 

@@ -56,13 +56,14 @@ type Tree struct {
 }
 
 // New returns the tree of a fresh server: the root and the system znodes. The
-// data of ConfigPath is empty until SetConfig.
+// data of ConfigPath is empty until SetConfig, which a standalone server never
+// calls.
 func New(opts Options) *Tree {
 	t := newEmpty(opts)
 	for _, path := range []string{systemPath, quotaPath} {
 		t.insert(path, []byte{}, 0, Mode{})
 	}
-	t.insert(ConfigPath, []byte{}, t.acls.use(zk.ReadACLUnsafe()), Mode{Version: -1, Aversion: -1})
+	t.insertConfig()
 	return t
 }
 
@@ -290,16 +291,17 @@ func (t *Tree) expired(ids map[ID]struct{}, f func(path string), over func(*node
 }
 
 // SetConfig makes data the content of /zookeeper/config, outside any
-// transaction: it is the server's own configuration.
+// transaction: it is what the members of an ensemble know of themselves. Its
+// version is -1 from then on, as in Apache.
 func (t *Tree) SetConfig(data []byte, nowMillis int64) {
-	id := t.Lookup(ConfigPath)
-	if id == 0 {
-		t.insert(ConfigPath, data, t.acls.use(zk.ReadACLUnsafe()), Mode{Version: -1, Aversion: -1, Mtime: nowMillis})
-		return
-	}
-	n := t.nodes.at(id)
+	n := t.nodes.at(t.Lookup(ConfigPath))
 	t.storeData(ConfigPath, n, data)
-	n.mtime = nowMillis
+	n.version, n.mtime = -1, nowMillis
+}
+
+// insertConfig adds /zookeeper/config.
+func (t *Tree) insertConfig() {
+	t.insert(ConfigPath, []byte{}, t.acls.use(zk.ReadACLUnsafe()), Mode{Aversion: -1})
 }
 
 // insert adds the znode at path, whose parent exists and which does not, with

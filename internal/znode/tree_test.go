@@ -25,6 +25,15 @@ func TestFreshTree(t *testing.T) {
 	if s.Cversion != -2 || s.NumChildren != 2 {
 		t.Errorf("Stat of a fresh /zookeeper = %+v, Apache has cversion -2 and 2 children", s)
 	}
+	tree.Stat(tree.Lookup(ConfigPath), &s)
+	if want := (zk.Stat{Aversion: -1}); s != want {
+		t.Errorf("Stat of a fresh %s = %+v, Apache has %+v", ConfigPath, s, want)
+	}
+	tree.SetConfig([]byte("x"), 7)
+	tree.Stat(tree.Lookup(ConfigPath), &s)
+	if want := (zk.Stat{Aversion: -1, Version: -1, Mtime: 7, DataLength: 1}); s != want {
+		t.Errorf("Stat of %s = %+v, want %+v", ConfigPath, s, want)
+	}
 	if err := tree.check(); err != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,189 @@
+package znode
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestSnapshotGolden: the bytes of a small snapshot, sixteen a line.
+func TestSnapshotGolden(t *testing.T) {
+	tree := New(extended)
+	apply(tree, 1, txn.Op{Type: wire.OpCreateSession, TimeoutMillis: 30000})
+	apply(tree, 2, txn.Op{Type: wire.OpCreate, Path: "/a", Data: []byte("data"), ACL: zk.ReadACLUnsafe(), ParentCversion: 1})
+	apply(tree, 3, txn.Op{Type: wire.OpCreate, Path: "/a/e", Ephemeral: true, ACL: zk.OpenACLUnsafe(), ParentCversion: 1})
+	w, b := tree.Walk(nil)
+	b, done := w.Next(b, 1<<20)
+	if !done || w.Zxid() != 3 || w.Nodes() != 6 {
+		t.Errorf("done %v, zxid %v, %d znodes", done, w.Zxid(), w.Nodes())
+	}
+	const golden = "testdata/snapshot.golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(hex.Dump(b)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.Dump(b); got != string(want) {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestWalkPieces: however small the pieces, they make the same snapshot, and a
+// piece is at most one znode longer than asked for.
+func TestWalkPieces(t *testing.T) {
+	tree, r := New(extended), new(Result)
+	for _, tx := range newHistory(1).log(t, 100) {
+		tree.Apply(&tx, r)
+	}
+	w, whole := tree.Walk(nil)
+	whole, _ = w.Next(whole, 1<<30)
+	for _, limit := range []int{0, 1, 100, 1000} {
+		w, all := tree.Walk(nil)
+		for done := false; !done; {
+			var piece []byte
+			piece, done = w.Next(nil, max(limit, 1))
+			if len(piece) == 0 {
+				t.Fatal("an empty piece")
+			}
+			all = append(all, piece...)
+		}
+		if !bytes.Equal(all, whole) {
+			t.Errorf("in pieces of %d: %d bytes, want %d", limit, len(all), len(whole))
+		}
+	}
+}
+
+// TestLoaderRefuses: what a snapshot cannot be, each with what the error names.
+func TestLoaderRefuses(t *testing.T) {
+	root := bodyNode{path: ""}
+	acl := bodyACL{1, zk.ReadACLUnsafe()}
+	for _, c := range []struct {
+		name string
+		body []byte
+		want string
+	}{
+		{"negative sessions", jute.AppendInt(nil, -1), "count -1"},
+		{"negative ACLs", jute.AppendInt(jute.AppendInt(nil, 0), -2), "count -2"},
+		{"an ACL twice", appendBody(nil, nil, []bodyACL{acl, acl}, []bodyNode{root}), "ACL 1 is listed twice"},
+		{"the open ACL listed", appendBody(nil, nil, []bodyACL{{-1, nil}}, []bodyNode{root}), "ACL -1"},
+		{"no root", appendBody(nil, nil, nil, nil), "no root"},
+		{"root twice", appendBody(nil, nil, nil, []bodyNode{root, root}), "root is there twice"},
+		{"root late", appendBody(nil, nil, nil, []bodyNode{{path: "/a"}, root}), `"/a" comes before its parent`},
+		{"no parent", appendBody(nil, nil, nil, []bodyNode{root, {path: "/a/b"}}), `"/a/b" comes before its parent`},
+		{"twice", appendBody(nil, nil, nil, []bodyNode{root, {path: "/a"}, {path: "/b"}, {path: "/a"}}), `"/a" is there twice`},
+		{"slash at the end", appendBody(nil, nil, nil, []bodyNode{root, {path: "/a/"}}), `"/a/"`},
+		{"no slash", appendBody(nil, nil, nil, []bodyNode{root, {path: "a"}}), `"a"`},
+		{"two slashes", appendBody(nil, nil, nil, []bodyNode{root, {path: "/a"}, {path: "/a//b"}}), `"/a//b"`},
+	} {
+		n, done, err := NewLoader(extended).Load(c.body)
+		if !errors.Is(err, ErrSnapshot) || !strings.Contains(fmt.Sprint(err), c.want) || n != 0 || done {
+			t.Errorf("%s: %d, %v, %v", c.name, n, done, err)
+		}
+	}
+}
+
+// TestLoaderUnlisted: znodes whose ACL is not in the list are counted, and open.
+func TestLoaderUnlisted(t *testing.T) {
+	l := NewLoader(extended)
+	body := appendBody(nil, []zk.SessionID{5}, []bodyACL{{3, zk.ReadACLUnsafe()}, {9, zk.CreatorAllACL()}},
+		[]bodyNode{{path: "", acl: -1}, {path: "/a", acl: 7}, {path: "/b", acl: 3}})
+	if _, done, err := l.Load(body); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	tree := l.Tree(9)
+	mustCheck(t, tree)
+	if l.Unlisted != 1 || len(tree.acls.byID) != 1 || !tree.HasSession(5) || tree.LastZxid() != 9 {
+		t.Errorf("%d unlisted, %d ACLs, zxid %v", l.Unlisted, len(tree.acls.byID), tree.LastZxid())
+	}
+	if a, b := tree.ACL(tree.Lookup("/a")), tree.ACL(tree.Lookup("/b")); fmt.Sprint(a, b) !=
+		"[world:anyone:cdrwa] [world:anyone:r]" {
+		t.Errorf("ACLs %v and %v", a, b)
+	}
+}
+
+// TestLoaderOldSnapshot: servers before 3.5 wrote no config znode.
+func TestLoaderOldSnapshot(t *testing.T) {
+	l := NewLoader(extended)
+	if _, done, err := l.Load(appendBody(nil, nil, nil, []bodyNode{{path: "", acl: -1, data: []byte{}}})); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	if diff := firstDiff(dump(l.Tree(0)), dump(New(extended))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLoaderMemory: counts and lengths that the input does not bear out cost
+// nothing.
+func TestLoaderMemory(t *testing.T) {
+	huge := int32(1<<31 - 1)
+	nodes := jute.AppendInt(jute.AppendInt(nil, 0), 0)
+	for name, body := range map[string][]byte{
+		"sessions": jute.AppendInt(nil, huge),
+		"ACLs":     jute.AppendInt(jute.AppendInt(nil, 0), huge),
+		"a list":   jute.AppendInt(jute.AppendLong(jute.AppendInt(jute.AppendInt(nil, 0), 1), 1), huge),
+		"path":     jute.AppendInt(bytes.Clone(nodes), huge),
+		"data":     jute.AppendInt(jute.AppendString(bytes.Clone(nodes), ""), huge),
+	} {
+		l := NewLoader(extended)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		n, done, err := l.Load(body)
+		runtime.ReadMemStats(&after)
+		if got := after.TotalAlloc - before.TotalAlloc; done || err != nil || n > len(body) || got > 1<<20 {
+			t.Errorf("%s: %d, %v, %v, %d bytes allocated", name, n, done, err, got)
+		}
+	}
+}
+
+// FuzzLoader: no input panics, and what loads is a tree that loads again.
+func FuzzLoader(f *testing.F) {
+	for seed := range uint64(3) {
+		h, tree, r := newHistory(seed), New(extended), new(Result)
+		for _, tx := range h.log(f, 40) {
+			tree.Apply(&tx, r)
+		}
+		w, b := tree.Walk(nil)
+		b, _ = w.Next(b, 1<<30)
+		f.Add(b, uint16(len(b)/2))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, cut uint16) {
+		l := NewLoader(extended)
+		at := min(int(cut), len(b))
+		n, done, err := l.Load(b[:at])
+		if err == nil && !done {
+			_, done, err = l.Load(b[n:])
+		}
+		if err != nil && !errors.Is(err, ErrSnapshot) {
+			t.Fatalf("an error of another kind: %v", err)
+		}
+		if !done || err != nil {
+			return
+		}
+		tree := l.Tree(1)
+		mustCheck(t, tree)
+		again, err := reload(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := firstDiff(dump(again), dump(tree)); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
