@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,6 +26,13 @@ const (
 	// growMargin is how close to the end of its file an entry may come before the
 	// file is extended; Apache's figure.
 	growMargin = 4096
+	// zeroAheadBytes is the step in which direct writes turn reserved space into
+	// written zeros: the write that goes past a multiple of it is padded up to the
+	// next one. docs/adr/0003-log-direct-io.md has the measurements.
+	zeroAheadBytes = 256 << 10
+	// minBufferBytes is the least capacity of a log's buffer. It leaves room for
+	// the padding behind small batches.
+	minBufferBytes = 512 << 10
 )
 
 // LogOptions configures a log; the zero value is Apache's default.
@@ -40,7 +48,8 @@ type LogOptions struct {
 	MaxEntryBytes int
 	// NoSync leaves the syncing of entries to the operating system
 	// (forceSync=no): acknowledged entries may be lost when the machine fails. A
-	// new file is synced once even so, before it appears.
+	// new file is synced once even so, before it appears. Writes then go through
+	// the page cache, which is what returns at once.
 	NoSync bool
 }
 
@@ -60,6 +69,13 @@ func (o LogOptions) withDefaults() LogOptions {
 // first flush of a file makes it under a temporary name and renames it once it
 // is durable, so that a log never appears empty.
 //
+// Files are written by direct I/O where there is such a thing, in whole blocks.
+// The block that the last entry ends in stays in the buffer, and the next flush
+// writes it again, the same bytes and what has come behind. So does the page
+// cache: a sector with an acknowledged entry is overwritten by itself, and a disk
+// that writes sectors atomically cannot lose it. All other space behind the last
+// entry is written as zeros, which is how the format ends a file.
+//
 // The first error of the disk sticks: from then on everything returns it, and
 // nothing reaches the disk. After a failed sync the page cache cannot be
 // believed, so the process has to end and read its log again.
@@ -70,15 +86,18 @@ type Log struct {
 	err  error
 	last zk.Zxid // appended; 0 if anything may follow
 
-	file vfs.File // nil: the next flush makes one
-	name string   // of file, with its directory
-	pos  int64    // end of the last entry written
-	size int64    // length of the file, zeros included
+	file   vfs.File // nil: the next flush makes one
+	name   string   // of file, with its directory
+	pos    int64    // end of the last entry written
+	size   int64    // length of the file, zeros included
+	zeroed int64    // the file is written up to here, with zeros behind pos
 
-	// buf holds the entries that are not written yet. For a new file the header
-	// comes first. Invariant: len(buf) > 0 exactly if there is an entry in it,
-	// outside of Begin and End.
+	// buf holds the block that pos is in, up to there, and behind it the entries
+	// that are not written yet. For a new file the header comes first. It is
+	// memory of vfs.AlignedBytes. Invariant: len(buf) > kept exactly if there is
+	// an entry to write, outside of Begin and End.
 	buf   []byte
+	kept  int     // how much of buf is in the file; 0 without direct I/O
 	first zk.Zxid // of the entries in buf
 	start int     // where in buf the entry of Begin starts
 	begun bool
@@ -101,6 +120,9 @@ func newLog(fsys vfs.FS, dir string, last zk.Zxid, o LogOptions) *Log {
 func (l *Log) Begin() []byte {
 	if len(l.buf) >= maxWriteBytes {
 		_ = l.Flush() // sticks
+	}
+	if cap(l.buf) == 0 {
+		l.buf = vfs.AlignedBytes(minBufferBytes)[:0]
 	}
 	l.begun, l.start = true, len(l.buf)
 	b := l.buf
@@ -138,27 +160,44 @@ func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 	binary.BigEndian.PutUint64(buf[frame:], uint64(sumAdler(adlerInit, payload)))
 	binary.BigEndian.PutUint32(buf[frame+8:], uint32(len(payload)))
 	buf = append(buf, entryEnd)
-	if start > 0 && len(buf) > maxWriteBytes {
-		// Too much for one write: what came before goes out by itself.
-		if err := l.write(buf[:start]); err != nil {
+	if start > l.kept && len(buf) > maxWriteBytes {
+		// Too much for one write: what came before goes out by itself, padded, so
+		// the entry has to step aside.
+		entry := bytes.Clone(buf[start:])
+		l.take(buf[:start])
+		if err := l.write(); err != nil {
 			return err
 		}
-		buf = append(buf[:0], buf[start:]...)
-		start = 0
+		start = l.kept
+		buf = append(l.buf, entry...)
 	}
-	if start == 0 {
+	if start == l.kept {
 		l.first = zxid
 	}
-	l.buf, l.last = buf, zxid
+	l.take(buf)
+	l.last = zxid
 	return nil
+}
+
+// take makes buf the buffer. If it has outgrown the present one, it is copied to
+// aligned memory of twice its length.
+func (l *Log) take(buf []byte) {
+	if &buf[:1][0] != &l.buf[:1][0] {
+		buf = append(vfs.AlignedBytes(2 * len(buf))[:0], buf...)
+	}
+	l.buf = buf
 }
 
 // check refuses an entry that could not be read back.
 func (l *Log) check(zxid zk.Zxid, buf []byte, frame int) error {
 	n := len(buf) - frame - prefixBytes
-	if n < txnHeadBytes || n > l.o.MaxEntryBytes {
-		return fmt.Errorf("storage: append %v: payload of %d bytes, want %d to %d",
-			zxid, n, txnHeadBytes, l.o.MaxEntryBytes)
+	if n < txnHeadBytes {
+		return fmt.Errorf("storage: append %v: the payload has %d bytes, the header of a transaction alone has %d",
+			zxid, n, txnHeadBytes)
+	}
+	if n > l.o.MaxEntryBytes {
+		return fmt.Errorf("storage: append %v: the transaction has %d bytes, more than the %d that the log reads back "+
+			"(jute.maxbuffer and zookeeper.jute.maxbuffer.extrasize together)", zxid, n, l.o.MaxEntryBytes)
 	}
 	if got := payloadZxid(buf[frame+prefixBytes:]); got != zxid {
 		return fmt.Errorf("storage: append %v: the payload says %v", zxid, got)
@@ -182,60 +221,58 @@ func (l *Log) Flush() error {
 		return l.err
 	}
 	l.begun = false
-	if len(l.buf) == 0 {
+	if len(l.buf) == l.kept {
 		return nil
 	}
-	if err := l.write(l.buf); err != nil {
+	if err := l.write(); err != nil {
 		return err
 	}
 	if cap(l.buf) > 2*maxWriteBytes {
-		l.buf = nil
+		l.buf = append(vfs.AlignedBytes(minBufferBytes)[:0], l.buf...)
 	}
-	l.buf = l.buf[:0]
 	if l.o.MaxFileBytes > 0 && l.pos > l.o.MaxFileBytes {
 		return l.endFile()
 	}
 	return nil
 }
 
-// write makes p durable at the end of the file, which it makes if there is none.
-func (l *Log) write(p []byte) error {
-	if err := l.writeFile(p); err != nil {
+// write makes the entries in the buffer durable at the end of the file, which it
+// makes if there is none. What stays in the buffer is the block that they end in.
+func (l *Log) write() error {
+	if err := l.writeFile(); err != nil {
 		l.err = fmt.Errorf("storage: write to the log: %w", err)
 	}
 	return l.err
 }
 
-func (l *Log) writeFile(p []byte) error {
+func (l *Log) writeFile() error {
 	tmp := ""
 	if l.file == nil {
-		l.name = path.Join(l.dir, logPrefix+l.first.Hex())
-		if _, err := l.fs.Size(l.name); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there already (%w)", l.name, errors.Join(fs.ErrExist, err))
-		}
 		tmp = path.Join(l.dir, tmpPrefix+logPrefix+l.first.Hex())
-		f, err := l.fs.Create(tmp)
-		if err != nil {
+		if err := l.createFile(tmp); err != nil {
 			return err
 		}
-		l.file, l.pos, l.size = f, 0, headerBytes
 	}
-	if step := l.o.PreallocBytes; step > 0 && l.pos+int64(len(p))+growMargin >= l.size {
-		over := l.pos + int64(len(p)) + growMargin - l.size
+	base := l.pos - int64(l.kept)
+	end := base + int64(len(l.buf))
+	if step := l.o.PreallocBytes; step > 0 && end+growMargin >= l.size {
+		over := end + growMargin - l.size
 		l.size += (over/step + 1) * step
 		if err := l.file.Preallocate(l.size); err != nil {
 			return err
 		}
 	}
-	if _, err := l.file.Write(p); err != nil {
+	if _, err := l.file.WriteAt(l.pad(base), base); err != nil {
 		return err
 	}
-	l.pos += int64(len(p))
 	if !l.o.NoSync || tmp != "" {
 		if err := l.file.Sync(); err != nil {
 			return err
 		}
 	}
+	l.pos = end
+	l.kept = int(end % int64(l.file.Alignment()))
+	l.buf = l.buf[:copy(l.buf, l.buf[len(l.buf)-l.kept:])]
 	if tmp == "" {
 		return nil
 	}
@@ -244,6 +281,47 @@ func (l *Log) writeFile(p []byte) error {
 	}
 	return l.fs.SyncDir(l.dir)
 }
+
+// createFile makes the file whose first entry is l.first, under the name tmp.
+func (l *Log) createFile(tmp string) error {
+	l.name = path.Join(l.dir, logPrefix+l.first.Hex())
+	if _, err := l.fs.Size(l.name); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is there already (%w)", l.name, errors.Join(fs.ErrExist, err))
+	}
+	create := l.fs.CreateDirect
+	if l.o.NoSync {
+		create = l.fs.Create
+	}
+	f, err := create(tmp)
+	if err != nil {
+		return err
+	}
+	l.file, l.pos, l.size, l.zeroed = f, 0, headerBytes, 0
+	return nil
+}
+
+// pad returns what a write of the buffer at base has to be: whole blocks, zeros
+// at the end. Direct writes into space that is only reserved cost the file system
+// a transaction of its own each, so the first one in it takes zeros with it for
+// those to come, as far as file and buffer reach.
+func (l *Log) pad(base int64) []byte {
+	align := int64(l.file.Alignment())
+	if align == 1 {
+		return l.buf
+	}
+	n := int64(len(l.buf))
+	padded := roundUp(n, align)
+	if end := base + padded; end > l.zeroed {
+		ahead := min(roundUp(end, zeroAheadBytes), l.size/align*align, base+int64(cap(l.buf)))
+		l.zeroed = max(end, ahead)
+		padded = l.zeroed - base
+	}
+	b := l.buf[:padded]
+	clear(b[n:])
+	return b
+}
+
+func roundUp(n, step int64) int64 { return (n + step - 1) / step * step }
 
 // Roll flushes and ends the file; the next entry starts another one.
 func (l *Log) Roll() error {
@@ -260,7 +338,7 @@ func (l *Log) endFile() error {
 	}
 	err := l.file.Truncate(l.pos)
 	err = errors.Join(err, l.file.Close())
-	l.file = nil
+	l.file, l.kept, l.buf = nil, 0, l.buf[:0]
 	if err != nil {
 		l.err = fmt.Errorf("storage: end log %s: %w", l.name, err)
 	}
@@ -299,4 +377,4 @@ func (l *Log) FileBytes() int64 {
 }
 
 // BufferedBytes returns how much Flush would write.
-func (l *Log) BufferedBytes() int { return len(l.buf) }
+func (l *Log) BufferedBytes() int { return len(l.buf) - l.kept }

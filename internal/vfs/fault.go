@@ -21,20 +21,22 @@ const (
 	FaultNone       FaultKind = iota
 	FaultNoSpace              // syscall.ENOSPC
 	FaultIO                   // syscall.EIO
-	FaultShortWrite           // half is written, then syscall.ENOSPC; FaultNoSpace if it is no write
+	FaultShortWrite           // half is written (whole blocks of direct I/O), then syscall.ENOSPC; FaultNoSpace if it is no write
 	FaultCrash                // ErrCrashed, from this operation on
 )
 
 // Op is one disk operation as a Fault sees it.
 type Op struct {
-	// Kind is create, open, openrw, mkdir, list, rename, remove, size, syncdir,
-	// lock, read, write, truncate, sync or preallocate.
+	// Kind is create, createdirect, open, openrw, mkdir, list, rename, remove,
+	// size, syncdir, lock, read, write, writeat, truncate, sync or preallocate.
 	Kind string
 	// Name is the base name of the file or directory; of the target in a rename.
 	Name string
 	// Bytes is the length of a read or write, the size of a truncate or
 	// preallocate.
 	Bytes int64
+	// Offset is where a writeat begins.
+	Offset int64
 }
 
 // String prints the operation for a golden file.
@@ -42,6 +44,8 @@ func (o Op) String() string {
 	switch o.Kind {
 	case "read", "write", "truncate", "preallocate":
 		return fmt.Sprintf("%s %s %d", o.Kind, o.Name, o.Bytes)
+	case "writeat":
+		return fmt.Sprintf("%s %s %d at %d", o.Kind, o.Name, o.Bytes, o.Offset)
 	}
 	return o.Kind + " " + o.Name
 }
@@ -83,7 +87,10 @@ func (f *Fault) Crash() {
 // enter counts an operation. It returns the error that the operation meets, and
 // whether half of a write comes first.
 func (f *Fault) enter(kind, name string, bytes int64) (half bool, err error) {
-	op := Op{kind, path.Base(name), bytes}
+	return f.enterOp(Op{Kind: kind, Name: path.Base(name), Bytes: bytes})
+}
+
+func (f *Fault) enterOp(op Op) (half bool, err error) {
 	if f.trace != nil {
 		f.trace(op)
 	}
@@ -102,7 +109,7 @@ func (f *Fault) enter(kind, name string, bytes int64) (half bool, err error) {
 	case FaultIO:
 		err = syscall.EIO
 	case FaultShortWrite:
-		half, err = kind == "write", syscall.ENOSPC
+		half, err = op.Kind == "write" || op.Kind == "writeat", syscall.ENOSPC
 	case FaultCrash:
 		f.crashed = true
 		return false, ErrCrashed
@@ -125,6 +132,11 @@ func (f *Fault) open(kind, name string, open func(string) (File, error)) (File, 
 
 // Create implements FS.
 func (f *Fault) Create(name string) (File, error) { return f.open("create", name, f.inner.Create) }
+
+// CreateDirect implements FS.
+func (f *Fault) CreateDirect(name string) (File, error) {
+	return f.open("createdirect", name, f.inner.CreateDirect)
+}
 
 // Open implements FS.
 func (f *Fault) Open(name string) (File, error) { return f.open("open", name, f.inner.Open) }
@@ -214,7 +226,7 @@ func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
 func (f *faultFile) Write(p []byte) (int, error) {
 	half, err := f.fs.enter("write", f.name, int64(len(p)))
 	if half {
-		n, writeErr := f.inner.Write(p[:len(p)/2])
+		n, writeErr := f.inner.Write(f.half(p))
 		return n, errors.Join(err, writeErr)
 	}
 	if err != nil {
@@ -222,6 +234,27 @@ func (f *faultFile) Write(p []byte) (int, error) {
 	}
 	return f.inner.Write(p)
 }
+
+func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
+	half, err := f.fs.enterOp(Op{Kind: "writeat", Name: path.Base(f.name), Bytes: int64(len(p)), Offset: off})
+	if half {
+		n, writeErr := f.inner.WriteAt(f.half(p), off)
+		return n, errors.Join(err, writeErr)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.inner.WriteAt(p, off)
+}
+
+// half returns what a write of p leaves that is cut short.
+func (f *faultFile) half(p []byte) []byte {
+	n := len(p) / 2
+	return p[:n-n%f.inner.Alignment()]
+}
+
+// Alignment implements File.
+func (f *faultFile) Alignment() int { return f.inner.Alignment() }
 
 func (f *faultFile) Truncate(size int64) error {
 	if _, err := f.fs.enter("truncate", f.name, size); err != nil {

@@ -91,7 +91,12 @@ func newMemNode() *memNode {
 }
 
 // Create implements FS.
-func (m *Mem) Create(name string) (File, error) {
+func (m *Mem) Create(name string) (File, error) { return m.create(name, false) }
+
+// CreateDirect implements FS. The file refuses what is not aligned.
+func (m *Mem) CreateDirect(name string) (File, error) { return m.create(name, true) }
+
+func (m *Mem) create(name string, direct bool) (File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d, base, err := m.parentLocked("create", name)
@@ -106,7 +111,7 @@ func (m *Mem) Create(name string) (File, error) {
 		n = newMemNode()
 		m.changeLocked(d, dirChange{to: base, node: n})
 	}
-	return &memFile{fs: m, node: n, name: name, writable: true}, nil
+	return &memFile{fs: m, node: n, name: name, writable: true, direct: direct}, nil
 }
 
 // Open implements FS.

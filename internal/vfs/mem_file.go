@@ -13,6 +13,7 @@ type memFile struct {
 	name     string
 	pos      int64
 	writable bool
+	direct   bool
 	closed   bool
 }
 
@@ -41,8 +42,8 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.check("read", false); err != nil {
 		return 0, err
 	}
-	if off < 0 {
-		return 0, &fs.PathError{Op: "read", Path: f.name, Err: errors.New("negative offset")}
+	if err := f.checkPlace("read", p, off); err != nil {
+		return 0, err
 	}
 	n := 0
 	for n < len(p) && off < f.node.size {
@@ -62,15 +63,42 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// Alignment implements File.
+func (f *memFile) Alignment() int {
+	if f.direct {
+		return DirectBytes
+	}
+	return 1
+}
+
+// checkPlace refuses offsets that no file has, and what direct I/O cannot do.
+func (f *memFile) checkPlace(op string, p []byte, off int64) error {
+	if off < 0 {
+		return &fs.PathError{Op: op, Path: f.name, Err: errors.New("negative offset")}
+	}
+	if f.direct {
+		return checkAligned(op, f.name, p, off)
+	}
+	return nil
+}
+
 func (f *memFile) Write(p []byte) (int, error) {
+	n, err := f.WriteAt(p, f.pos)
+	f.pos += int64(n)
+	return n, err
+}
+
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	if err := f.check("write", true); err != nil {
 		return 0, err
 	}
+	if err := f.checkPlace("write", p, off); err != nil {
+		return 0, err
+	}
 	f.fs.seq++
-	f.node.write(f.fs.seq, p, f.pos)
-	f.pos += int64(len(p))
+	f.node.write(f.fs.seq, p, off)
 	return len(p), nil
 }
 

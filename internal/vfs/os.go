@@ -15,6 +15,11 @@ type OS struct{}
 // Create implements FS. The file's mode is 0644 before umask.
 func (OS) Create(name string) (File, error) { return openOS(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC) }
 
+// CreateDirect implements FS. The file's mode is 0644 before umask.
+func (OS) CreateDirect(name string) (File, error) {
+	return createDirect(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+}
+
 // Open implements FS.
 func (OS) Open(name string) (File, error) { return openOS(name, os.O_RDONLY) }
 
@@ -116,3 +121,6 @@ func errRenameAcross(from, to string) error {
 
 // osFile adds to os.File what the systems do differently.
 type osFile struct{ *os.File }
+
+// Alignment implements File.
+func (osFile) Alignment() int { return 1 }

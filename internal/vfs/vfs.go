@@ -29,6 +29,10 @@ import (
 // each aligned run of SectorBytes is either old or new, never a mixture.
 const SectorBytes = 512
 
+// DirectBytes is the alignment of direct I/O. Every disk in use has blocks of
+// this size or of a divisor of it.
+const DirectBytes = 4096
+
 // ErrLocked is returned by Lock if the lock is held already.
 var ErrLocked = errors.New("locked by another process")
 
@@ -37,6 +41,11 @@ type FS interface {
 	// Create makes an empty file for reading and writing; one that exists is
 	// truncated.
 	Create(name string) (File, error)
+	// CreateDirect is Create for a file that is written once, in order, and
+	// synced often: writes go to the disk without a copy in the page cache, if
+	// the file system can do that. File.Alignment says what they have to look
+	// like.
+	CreateDirect(name string) (File, error)
 	// Open opens a file that exists, for reading only.
 	Open(name string) (File, error)
 	// OpenReadWrite opens a file that exists, for reading and writing.
@@ -66,8 +75,15 @@ type File interface {
 	io.Reader
 	io.ReaderAt
 	io.Writer
+	io.WriterAt
 	io.Seeker
 	io.Closer
+	// Alignment is 1, or for direct I/O DirectBytes: then the offset, the length
+	// and the memory of each read and write are multiples of it; others fail with
+	// syscall.EINVAL, or not, as the system likes. AlignedBytes makes such memory.
+	// Truncate and Preallocate take any size. It is the same as long as the file is
+	// open.
+	Alignment() int
 	// Truncate sets the length; bytes that it adds are zero.
 	Truncate(size int64) error
 	// Sync makes the content and the length durable (fdatasync).
