@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import signal
+import subprocess
 import tempfile
 from dataclasses import dataclass
 
@@ -22,6 +24,13 @@ class Target:
 APACHE = Target("apache")
 
 
+def end_group(process):
+    """Kills a process that leads a group, and what it started there."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 class Run:
     """One suite's run: its scratch directory, ports and processes.
 
@@ -34,7 +43,7 @@ class Run:
         self.ports = Ports()
         self.scratch = tempfile.mkdtemp(prefix="pinfold-interop-")
         self.pids_path = os.path.join(self.scratch, "pids")
-        self._keep = keep
+        self._keep, self._children = keep, []
 
     def wants(self, name):
         return self.only is None or self.only.search(name) is not None
@@ -44,10 +53,19 @@ class Run:
         os.makedirs(path, exist_ok=True)
         return path
 
+    def child(self, argv, **options):
+        """Starts a process in a group of its own, which ends with the run at the latest."""
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True,
+                                   **options)
+        self._children.append(process)
+        return process
+
     def __enter__(self):
         return self
 
     def __exit__(self, *exc):
+        for process in self._children:
+            end_group(process)
         end_recorded(self.pids_path)
         if not self._keep:
             shutil.rmtree(self.scratch, ignore_errors=True)

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 
+from interop.context import end_group
 from interop.results import Result
 
 # How long to wait for what the golden file says before it counts as wrong.
@@ -29,7 +30,8 @@ class Client:
 
     def __init__(self, argv, env=None, cwd=None):
         self._process = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                         start_new_session=True)
         self._parts = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -87,8 +89,7 @@ class Client:
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            end_group(self._process)
         self._reader.join()
         self._process.stdout.close()
         return self._process.returncode

@@ -12,6 +12,7 @@ from collections import namedtuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.handlers.threading import AsyncResult, SequentialThreadingHandler
 from kazoo.protocol.serialization import Create, long_struct, read_string
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, Id, make_digest_acl
@@ -42,10 +43,29 @@ class CreateTTL(namedtuple("CreateTTL", "path data acl flags ttl")):
         return read_string(data, offset)[0]
 
 
+ANSWER_SECONDS = 20
+
+
+class _BoundedResult(AsyncResult):
+    """A result that nobody waits for in vain: a server that turns a client away
+    whenever it comes back would keep it waiting for ever."""
+
+    def get(self, block=True, timeout=ANSWER_SECONDS):
+        return super().get(block, timeout)
+
+
+class _BoundedHandler(SequentialThreadingHandler):
+    def async_result(self):
+        return _BoundedResult(self)
+
+
 def connect(server, auth=(), timeout=30.0):
-    """Returns a started client that reconnects for as long as it lives."""
+    """Returns a started client that reconnects for as long as it lives.
+
+    A request that has no answer for ANSWER_SECONDS raises kazoo's time-out.
+    """
     client = KazooClient(
-        server.address, timeout=timeout, auth_data=list(auth),
+        server.address, timeout=timeout, auth_data=list(auth), handler=_BoundedHandler(),
         connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=1, max_delay=0.3))
     client.start(timeout=15)
     return client
@@ -61,7 +81,7 @@ def call(client, request):
     """Sends a request of a class of ours and waits for its answer."""
     result = client.handler.async_result()
     client._call(request, result)
-    return result.get(timeout=15)
+    return result.get()
 
 
 def load(server):

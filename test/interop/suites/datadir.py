@@ -50,8 +50,11 @@ def run(run):
             names = [f"{case}: {way}{leg}" for leg in LEGS]
             if any(run.wants(n) for n in names):
                 trips.append(_Trip(run, names, origin, other, settings, second, suffix))
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    pool = ThreadPoolExecutor(max_workers=2)
+    try:
         found = [r for results in pool.map(_Trip.results, trips) for r in results]
+    finally:
+        pool.shutdown(cancel_futures=True)
     return [r for r in found if run.wants(r.name)]
 
 
@@ -191,4 +194,4 @@ def _equal(written, opened):
         return "pass", ""
     lines = list(difflib.unified_diff(written.splitlines(), opened.splitlines(),
                                       "written", "opened", lineterm="", n=0))
-    return "fail", "\n".join(line[:400] for line in lines[:20])
+    return "fail", "\n".join(line[:200] for line in lines[:12])

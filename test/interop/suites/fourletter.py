@@ -9,9 +9,7 @@ import os
 import re
 import time
 
-from kazoo.client import KazooClient
-
-from interop import dialogue
+from interop import dialogue, tree
 from interop.context import HERE
 from interop.results import Result
 from interop.server import Server, four_letters
@@ -58,8 +56,7 @@ def run(run):
                     answers.append((f"busy {word}", answer))
         finally:
             for client in clients:
-                client.stop()
-                client.close()
+                tree.close(client)
         _wait_for_one_connection(server)
         answers += [("after " + w, ask(server, w)) for w in ("srvr", "dump", "wchs")]
     default = Server(run, run.target, run.directory("default"))
@@ -74,15 +71,13 @@ def _occupy(server):
     def nothing(event):
         pass
 
-    first = KazooClient(server.address, timeout=30.0)
-    first.start()
+    first = tree.connect(server, timeout=30.0)
     first.create("/a", b"0123456789")
     for pending in [first.create_async(f"/a/{i:03d}", b"x" * 10) for i in range(NODES)]:
         pending.get()
     first.create("/a/first", ephemeral=True)
     first.create("/a/first-", ephemeral=True, sequence=True)
-    second = KazooClient(server.address, timeout=20.0)
-    second.start()
+    second = tree.connect(server, timeout=20.0)
     second.create("/second", ephemeral=True)
     first.get("/a", watch=nothing)
     first.exists("/missing", watch=nothing)

@@ -114,12 +114,13 @@ def _test(run, source, names):
     env = environment(run.target, run)
     env.update(ZOOKEEPER_BIN_PATH=os.path.join(HERE, "shim"), ZK_VERSION="3.8.0",
                INTEROP_LOGS=logs, GOWORK="off", GOFLAGS="-mod=mod")
-    done = subprocess.run(
+    process = run.child(
         ["go", "test", "-json", "-count=1", f"-timeout={TEST_LIMIT}",
          "-run", "^(" + "|".join(names) + ")$", "."],
-        cwd=source, env=env, capture_output=True, text=True)
+        cwd=source, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    stdout, _ = process.communicate()
     status, output, build = {}, {}, []
-    for line in done.stdout.splitlines():
+    for line in stdout.splitlines():
         try:
             event = json.loads(line)
         except ValueError:
@@ -133,7 +134,7 @@ def _test(run, source, names):
         elif event["Action"] in ("pass", "fail", "skip"):
             status[name] = event["Action"]
     if not status:
-        raise RuntimeError("gozk: go test ran nothing:\n" + "".join(build) + done.stderr)
+        raise RuntimeError("gozk: go test ran nothing:\n" + "".join(build))
     # A test that panicked or ran out of time took the later ones with it.
     return [Result(n, status.get(n, "fail"),
                    "".join(output.get(n, ["did not run: an earlier test ended the process"])[-25:]))

@@ -7,7 +7,6 @@ each with a server of its own: the suite mostly sleeps.
 """
 
 import os
-import subprocess
 import xml.etree.ElementTree as ElementTree
 
 from interop.context import HERE
@@ -39,7 +38,6 @@ SECONDS = {
     "test_client.py": 14, "test_gevent_handler.py": 9, "test_lock.py": 9,
 }
 
-SUITE_SECONDS = 900
 
 
 def run(run):
@@ -53,11 +51,7 @@ def run(run):
     started = [_start(run, i, names) for i, (_, names) in enumerate(shards)]
     out = []
     for process, report, log in started:
-        try:
-            process.wait(SUITE_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process.wait()
         out += _read(report, log)
     return [r for r in out if run.wants(r.name)]
 
@@ -78,11 +72,11 @@ def _start(run, index, names):
         env["INTEROP_ENSEMBLE"] = ",".join(ENSEMBLE)
     report, log = os.path.join(directory, "junit.xml"), os.path.join(directory, "pytest.log")
     with open(log, "w") as f:
-        process = subprocess.Popen(
+        process = run.child(
             ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider",
              "-p", "interop.pytest_plugin", f"--junit-xml={report}", "--rootdir", TESTS,
              *(os.path.join(TESTS, n) for n in names)],
-            stdin=subprocess.DEVNULL, stdout=f, stderr=f, env=env, cwd=directory)
+            stdout=f, stderr=f, env=env, cwd=directory)
     return process, report, log
 
 
