@@ -64,6 +64,9 @@ func AppendStrings(b []byte, v []string) []byte {
 // PutInt overwrites the four bytes at b[0:4].
 func PutInt(b []byte, v int32) { binary.BigEndian.PutUint32(b, uint32(v)) }
 
+// PutLong overwrites the eight bytes at b[0:8].
+func PutLong(b []byte, v int64) { binary.BigEndian.PutUint64(b, uint64(v)) }
+
 // A Decoder reads fields from the front of a byte slice. After its first error
 // every read returns a zero value. Buffers and strings that it returns alias
 // the input: they are valid as long as the input is neither changed nor reused,

@@ -18,14 +18,14 @@ const prepareRun = 64
 // loop prepares requests and expires sessions until Close, or a failure.
 func (r *Replica) loop() {
 	defer close(r.toLog)
-	expiry := time.NewTimer(r.untilTick(time.Now()))
+	expiry := time.NewTimer(r.untilTick())
 	defer expiry.Stop()
 	for {
 		select {
 		case <-r.inbox.wake:
-		case now := <-expiry.C:
-			r.expire(now.UnixMilli())
-			expiry.Reset(r.untilTick(now))
+		case <-expiry.C:
+			r.expire()
+			expiry.Reset(r.untilTick())
 		case <-r.failed:
 			return
 		case <-r.stopping:
@@ -90,7 +90,7 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	z := r.nextZxid
 	r.nextZxid++
 	if req.Op == wire.OpCreateSession {
-		r.beginSession(req, nowMillis)
+		r.beginSession(req)
 	}
 	if r.throttled(req) {
 		r.stats.Throttled.Add(1)
@@ -108,13 +108,13 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 func (r *Replica) throttled(req *Request) bool {
 	return r.o.ThrottledOpWait > 0 && req.Session != 0 &&
 		req.Op != wire.OpCreateSession && req.Op != wire.OpCloseSession &&
-		Monotonic()-req.Received > r.o.ThrottledOpWait
+		r.Now()-req.Received > r.o.ThrottledOpWait
 }
 
 // beginSession gives a createSession its session.
-func (r *Replica) beginSession(req *Request, nowMillis int64) {
+func (r *Replica) beginSession(req *Request) {
 	req.Session = r.tracker.NextID()
-	r.tracker.Add(req.Session, int32(binary.BigEndian.Uint32(req.Body)), nowMillis)
+	r.tracker.Add(req.Session, int32(binary.BigEndian.Uint32(req.Body)), r.Millis(r.Now()))
 	r.tracker.SetOwner(req.Session, req.Owner)
 	r.owners[req.Session] = req.Origin
 }
@@ -133,7 +133,7 @@ func (r *Replica) forgetClosed() {
 }
 
 func (r *Replica) resume(s resume) {
-	ok := r.tracker.SetOwner(s.id, s.owner) == zk.OK && r.tracker.Touch(s.id, s.timeoutMillis, time.Now().UnixMilli())
+	ok := r.tracker.SetOwner(s.id, s.owner) == zk.OK && r.tracker.Touch(s.id, s.timeoutMillis, r.Millis(r.Now()))
 	if ok {
 		r.owners[s.id] = s.origin
 	}
@@ -143,14 +143,14 @@ func (r *Replica) resume(s resume) {
 // heard is when the session's client was last heard of, by its connection.
 func (r *Replica) heard(id zk.SessionID) (int64, bool) {
 	if o := r.owners[id]; o != nil {
-		return o.LastHeardMillis(), true
+		return r.Millis(o.LastHeard()), true
 	}
 	return 0, false
 }
 
 // expire submits the end of every session that is due.
-func (r *Replica) expire(nowMillis int64) {
-	due := r.tracker.Due(nowMillis, r.heard)
+func (r *Replica) expire() {
+	due := r.tracker.Due(r.Millis(r.Now()), r.heard)
 	if len(due) == 0 {
 		return
 	}
@@ -160,20 +160,15 @@ func (r *Replica) expire(nowMillis int64) {
 		reqs[i] = Request{
 			Request:  prep.Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner},
 			Origin:   r.owners[id],
-			Received: Monotonic(),
+			Received: r.Now(),
 		}
 	}
 	r.stats.Expired.Add(int64(len(due)))
 	r.Submit(reqs)
 }
 
-// untilTick is the time to the next multiple of the tick.
-func (r *Replica) untilTick(now time.Time) time.Duration {
-	return r.o.Tick - time.Duration(now.UnixNano())%r.o.Tick
+// untilTick is the time to the next multiple of the tick, by the sessions' clock.
+func (r *Replica) untilTick() time.Duration {
+	now := time.Duration(r.started.UnixNano()) + r.Now()
+	return r.o.Tick - now%r.o.Tick
 }
-
-// start is when the process began: the zero of Monotonic.
-var start = time.Now()
-
-// Monotonic is the server's monotonic clock, which request times are told by.
-func Monotonic() time.Duration { return time.Since(start) }

@@ -51,9 +51,8 @@ type Origin interface {
 	Applied(req *Request, tx *txn.Txn, r *znode.Result)
 	// Resumed answers Resume. timeoutMillis is what the session has now.
 	Resumed(ok bool, id zk.SessionID, timeoutMillis int32)
-	// LastHeardMillis is when the client last gave a sign of life, by the
-	// server's clock.
-	LastHeardMillis() int64
+	// LastHeard is when the client last gave a sign of life, by Replica.Now.
+	LastHeard() time.Duration
 }
 
 // Clients is all connections together.
@@ -69,7 +68,7 @@ type Clients interface {
 type Request struct {
 	prep.Request
 	Origin   Origin        // nil: nobody waits
-	Received time.Duration // when it was read, by the server's monotonic clock
+	Received time.Duration // when it was read, by Replica.Now
 }
 
 // Options configures a replica.
@@ -130,6 +129,7 @@ type Replica struct {
 	inProcess atomic.Int64 // requests submitted and not yet applied
 	rollLog   atomic.Bool  // the snapshotter asks the writer for a new file
 	stats     Stats
+	started   time.Time // the zero of Now
 
 	stopping chan struct{} // closed by Close: the loop drains and ends
 	stopOnce sync.Once
@@ -167,6 +167,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r := &Replica{
 		o: o, log: o.Logger, toLog: make(chan *batch, stageBatches), toApply: make(chan *batch, stageBatches),
 		stopping: make(chan struct{}), failed: make(chan struct{}), owners: map[zk.SessionID]Origin{},
+		started: time.Now(),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -180,7 +181,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r.tracker = session.NewTracker(session.Config{
 		TickMillis: int32(o.Tick.Milliseconds()), FirstID: session.InitialID(o.ServerID, nowMillis), Standalone: true,
 	})
-	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, nowMillis) })
+	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, r.Millis(r.Now())) })
 	r.stats.Sessions.Store(int64(r.tracker.Len()))
 	r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
 	r.nextZxid = r.tree.LastZxid() + 1
@@ -229,6 +230,14 @@ func (r *Replica) Close() error {
 		return nil
 	}
 }
+
+// Now is the time since the replica was started: the clock of requests and
+// sessions. It does not jump when the wall clock is set.
+func (r *Replica) Now() time.Duration { return time.Since(r.started) }
+
+// Millis is how the session tracker tells a time of Now: in milliseconds since
+// 1970, as the wall clock was when the replica started.
+func (r *Replica) Millis(t time.Duration) int64 { return r.started.UnixMilli() + t.Milliseconds() }
 
 // RLock lets the caller read Tree until RUnlock. What it read is the state at
 // Tree().LastZxid().

@@ -38,7 +38,7 @@ func (r *Replica) sweepPaced(due []string) bool {
 	for _, path := range due {
 		r.Submit([]Request{{
 			Request:  prep.Request{Op: wire.OpDeleteContainer, Body: []byte(path)},
-			Received: Monotonic(),
+			Received: r.Now(),
 		}})
 		select {
 		case <-time.After(pause):

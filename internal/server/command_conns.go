@@ -211,7 +211,7 @@ func (t *text) connBuckets() {
 		if l.session == 0 {
 			timeout = width.Milliseconds()
 		}
-		l.expiry = ((c.heard.Load()+timeout)/width.Milliseconds() + 1) * width.Milliseconds()
+		l.expiry = ((t.c.s.replica.Millis(c.LastHeard())+timeout)/width.Milliseconds() + 1) * width.Milliseconds()
 		conns = append(conns, l)
 	})
 	slices.SortStableFunc(conns, func(a, b liveConn) int { return cmp.Compare(a.expiry, b.expiry) })

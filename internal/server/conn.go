@@ -28,7 +28,7 @@ type conn struct {
 	id          watch.ID
 	serial      uint64 // never reused: the owner of its session
 	established time.Time
-	heard       atomic.Int64 // wall clock, milliseconds
+	heard       atomic.Int64 // when the client last sent anything, by Replica.Now
 
 	// Owned by serve.
 	in       *[]byte // nil while nothing is buffered
@@ -75,14 +75,13 @@ func (c *conn) init() {
 			c.pollRead, c.pollWrite = c.readReady, c.writeReady
 		}
 	}
-	c.heard.Store(time.Now().UnixMilli())
 }
 
 // owner is how the session tracker knows this connection.
 func (c *conn) owner() session.Owner { return session.Owner(c.serial) }
 
-// LastHeardMillis is when the client last sent anything (replica.Origin).
-func (c *conn) LastHeardMillis() int64 { return c.heard.Load() }
+// LastHeard is when the client last sent anything (replica.Origin).
+func (c *conn) LastHeard() time.Duration { return time.Duration(c.heard.Load()) }
 
 // serve reads requests until the connection ends.
 func (c *conn) serve() {
@@ -300,14 +299,14 @@ func (c *conn) flush(wait bool) {
 		c.mu.flushing = true
 		buf := c.mu.out
 		c.s.stats.handOver(&c.mu.stats, len(buf))
-		c.mu.out = *c.s.outs.Get().(*[]byte)
+		c.mu.out = c.s.outs.get()
 		c.mu.Unlock()
 		rest, err := c.write(buf, wait)
 		if len(rest) > 0 && err == nil {
 			go c.finishFlush(buf, rest)
 			return
 		}
-		c.recycle(buf)
+		c.s.outs.put(buf)
 		c.mu.Lock()
 		c.flushedLocked(err)
 	}
@@ -317,7 +316,7 @@ func (c *conn) flush(wait bool) {
 // finishFlush writes what flush could not, and what came meanwhile.
 func (c *conn) finishFlush(buf, rest []byte) {
 	_, err := c.nc.Write(rest)
-	c.recycle(buf)
+	c.s.outs.put(buf)
 	c.mu.Lock()
 	c.flushedLocked(err)
 	c.mu.Unlock()
@@ -331,14 +330,6 @@ func (c *conn) flushedLocked(err error) {
 		c.killLocked("write failed")
 	}
 	c.mu.Broadcast()
-}
-
-// recycle gives an output buffer back, unless it has grown large.
-func (c *conn) recycle(buf []byte) {
-	if cap(buf) <= softOutBytes {
-		buf = buf[:0]
-		c.s.outs.Put(&buf)
-	}
 }
 
 // write sends buf; without wait it stops when the socket is full, and returns

@@ -58,7 +58,7 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 	c.mu.readOnly = req.HasReadOnly
 	c.mu.ready = ready
 	c.mu.Unlock()
-	c.heard.Store(time.Now().UnixMilli())
+	c.heard.Store(int64(c.s.replica.Now()))
 	switch {
 	case req.SessionID == 0:
 		c.newSession(timeout)
@@ -89,7 +89,7 @@ func (c *conn) newSession(timeoutMillis int32) {
 			Op: wire.OpCreateSession, Body: jute.AppendInt(nil, timeoutMillis), Owner: c.owner(),
 		},
 		Origin:   c,
-		Received: replica.Monotonic(),
+		Received: c.s.replica.Now(),
 	}})
 }
 

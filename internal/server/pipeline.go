@@ -84,7 +84,8 @@ func (c *conn) process(b []byte) (n int, err error) {
 		c.s.runs.Put(r)
 	}()
 	for n < len(b) && err == nil && !c.leaving {
-		r.now = replica.Monotonic()
+		r.now = c.s.replica.Now()
+		c.heard.Store(int64(r.now))
 		var took int
 		took, err = c.processRun(b[n:], r)
 		n += took
@@ -99,9 +100,6 @@ func (c *conn) process(b []byte) (n int, err error) {
 		}
 		c.awaitDrain()
 		c.s.awaitRoom()
-	}
-	if n > 0 {
-		c.heard.Store(time.Now().UnixMilli())
 	}
 	return n, err
 }
@@ -131,7 +129,7 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 	}
 	c.leaving = c.leaving || c.mu.closing
 	c.countReceivedLocked(received)
-	c.countAnsweredLocked(view.reads, r.now, replica.Monotonic())
+	c.countAnsweredLocked(view.reads, r.now, c.s.replica.Now())
 	return n, err
 }
 

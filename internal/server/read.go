@@ -14,70 +14,62 @@ import (
 // answer appends the reply to a request that only reads. An operation that no
 // client may send ends the connection. REQUIRES: c.mu and the tree's lock.
 func (c *conn) answer(t *znode.Tree, q *request) {
-	read := readers(q.Op)
-	if read == nil {
-		c.replyErrLocked(q.Xid, -1, zk.ErrUnimplemented)
-		c.mu.closing = true
-		return
-	}
-	if q.Op == wire.OpSetWatches || q.Op == wire.OpSetWatches2 {
+	xid := q.Xid
+	switch q.Op {
+	case wire.OpSetWatches, wire.OpSetWatches2:
 		c.setWatches(t, q) // sends events before its reply
 		return
-	}
-	xid := q.Xid
-	if q.Op == wire.OpPing {
+	case wire.OpPing:
 		xid = wire.XidPing
 	}
 	at := c.beginReplyLocked(xid, t.LastZxid())
 	d := jute.NewDecoder(q.body)
-	code := read(c, t, q, &d)
+	code := c.read(t, q, &d)
 	c.mu.stats.reads.end(&c.s.stats.readsBy, len(c.mu.out))
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
 	}
+	if code == zk.ErrUnimplemented {
+		wire.SetReplyZxid(c.mu.out[at+4:], -1)
+		c.mu.closing = true
+	}
 	c.endReplyLocked(at, code)
 }
 
-// reader appends the body of a reply to c.mu.out. If it returns an error, or
-// the decoder has one, what it appended is dropped. It must do nothing lasting
-// before it knows that the request could be decoded.
-type reader = func(c *conn, t *znode.Tree, q *request, d *jute.Decoder) zk.Code
-
-// readers returns the reader of an operation, nil if it has none.
-func readers(op wire.OpCode) reader {
-	switch op {
+// read appends the body of a reply to c.mu.out. If the result is an error, or
+// the decoder has one, what was appended is dropped. The methods that it calls
+// do nothing lasting before they know that the request could be decoded.
+func (c *conn) read(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+	switch q.Op { // calls by name, not through a table: so q and d stay on the stack
 	case wire.OpGetData:
-		return (*conn).getData
+		return c.getData(t, q, d)
 	case wire.OpExists:
-		return (*conn).exists
+		return c.exists(t, q, d)
 	case wire.OpGetChildren, wire.OpGetChildren2:
-		return (*conn).getChildren
+		return c.getChildren(t, q, d)
 	case wire.OpPing:
-		return func(*conn, *znode.Tree, *request, *jute.Decoder) zk.Code { return zk.OK }
+		return zk.OK
 	case wire.OpSync:
-		return (*conn).sync
+		return c.sync(d)
 	case wire.OpGetACL:
-		return (*conn).getACL
+		return c.getACL(t, q, d)
 	case wire.OpMultiRead:
-		return (*conn).multiRead
+		return c.multiRead(t, q, d)
 	case wire.OpAddWatch:
-		return (*conn).addWatch
+		return c.addWatch(d)
 	case wire.OpCheckWatches, wire.OpRemoveWatches:
-		return (*conn).checkOrRemoveWatches
+		return c.checkOrRemoveWatches(q, d)
 	case wire.OpGetEphemerals:
-		return (*conn).getEphemerals
+		return c.getEphemerals(t, d)
 	case wire.OpGetAllChildrenNumber:
-		return (*conn).getAllChildrenNumber
+		return c.getAllChildrenNumber(t, q, d)
 	case wire.OpWhoAmI:
-		return (*conn).whoAmI
-	case wire.OpSetWatches, wire.OpSetWatches2, wire.OpReconfig:
-		return (*conn).malformed
+		return c.whoAmI(q)
+	case wire.OpReconfig:
+		return zk.ErrMarshalling // one that can be read goes through the log
 	}
-	return nil
+	return zk.ErrUnimplemented
 }
-
-// malformed answers what could not be read.
-func (c *conn) malformed(*znode.Tree, *request, *jute.Decoder) zk.Code { return zk.ErrMarshalling }
 
 // find returns the znode at path if the request may read it.
 func (c *conn) find(t *znode.Tree, q *request, path string) (znode.ID, zk.Code) {
@@ -169,7 +161,7 @@ func (c *conn) appendChildren(t *znode.Tree, id znode.ID) {
 
 // sync has nothing to wait for: on a standalone server, as on a leader, every
 // change that was answered is applied. The path comes back as it was, even null.
-func (c *conn) sync(_ *znode.Tree, _ *request, d *jute.Decoder) zk.Code {
+func (c *conn) sync(d *jute.Decoder) zk.Code {
 	c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
 	return zk.OK
 }
@@ -217,7 +209,7 @@ func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-func (c *conn) addWatch(_ *znode.Tree, _ *request, d *jute.Decoder) zk.Code {
+func (c *conn) addWatch(d *jute.Decoder) zk.Code {
 	var r wire.PathInt
 	r.Decode(d)
 	kind, known := watchKind(zk.AddWatchMode(r.Value))
@@ -239,7 +231,7 @@ func watchKind(m zk.AddWatchMode) (watch.Kind, bool) {
 	return 0, false
 }
 
-func (c *conn) checkOrRemoveWatches(_ *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) checkOrRemoveWatches(q *request, d *jute.Decoder) zk.Code {
 	var r wire.PathInt
 	r.Decode(d)
 	kind := zk.WatcherType(r.Value)
@@ -262,7 +254,7 @@ func (c *conn) checkOrRemoveWatches(_ *znode.Tree, q *request, d *jute.Decoder) 
 
 // getEphemerals lists the session's own ephemerals whose path begins with the
 // prefix; a blank one or "/" means all.
-func (c *conn) getEphemerals(t *znode.Tree, _ *request, d *jute.Decoder) zk.Code {
+func (c *conn) getEphemerals(t *znode.Tree, d *jute.Decoder) zk.Code {
 	prefix := d.String()
 	if d.Err() != nil {
 		return zk.ErrMarshalling
@@ -294,7 +286,7 @@ func (c *conn) getAllChildrenNumber(t *znode.Tree, q *request, d *jute.Decoder) 
 	return zk.OK
 }
 
-func (c *conn) whoAmI(_ *znode.Tree, q *request, _ *jute.Decoder) zk.Code {
+func (c *conn) whoAmI(q *request) zk.Code {
 	c.mu.out = jute.AppendInt(c.mu.out, int32(len(q.ids)))
 	for _, id := range q.ids {
 		c.mu.out = jute.AppendString(c.mu.out, id.Scheme)

@@ -101,7 +101,7 @@ type Server struct {
 	}
 	runs    sync.Pool // of *run
 	buffers sync.Pool // of *[]byte, readBufferBytes long
-	outs    sync.Pool // of *[]byte, for output
+	outs    bufferPool
 }
 
 // New returns a server without a replica. It is the replica's Clients.
@@ -115,12 +115,38 @@ func New(o Options) *Server {
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return new(run) }
 	s.buffers.New = func() any { b := make([]byte, readBufferBytes); return &b }
-	s.outs.New = func() any { return new([]byte) }
+	s.outs = make(bufferPool, pooledOuts)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
 	s.traceMask.Store(defaultTraceMask)
 	s.stats.started = time.Now()
 	return s
+}
+
+// bufferPool keeps output buffers for reuse: at most pooledOuts, each of at most
+// softOutBytes. A channel of slices, unlike a sync.Pool, takes them without an
+// allocation.
+type bufferPool chan []byte
+
+const pooledOuts = 64
+
+func (p bufferPool) get() []byte {
+	select {
+	case b := <-p:
+		return b
+	default:
+		return nil
+	}
+}
+
+func (p bufferPool) put(b []byte) {
+	if cap(b) > softOutBytes {
+		return
+	}
+	select {
+	case p <- b[:0]:
+	default:
+	}
 }
 
 // Attach gives the server its replica, before Serve.

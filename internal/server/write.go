@@ -46,7 +46,7 @@ func (c *conn) sessionExpired(tx *txn.Txn) {
 }
 
 func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) {
-	now := replica.Monotonic()
+	now := c.s.replica.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {

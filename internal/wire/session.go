@@ -118,6 +118,9 @@ func (r ReplyHeader) Append(b []byte) []byte {
 	return jute.AppendInt(b, int32(r.Err))
 }
 
+// SetReplyZxid changes the zxid of the header that b begins with.
+func SetReplyZxid(b []byte, z zk.Zxid) { jute.PutLong(b[4:], int64(z)) }
+
 // AuthPacket is the body of an auth request. Type is always 0 and ignored.
 type AuthPacket struct {
 	Type   int32
