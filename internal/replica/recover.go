@@ -129,6 +129,10 @@ func (r *Replica) replay(l *loadedSnapshot, rep *Report) (zk.Zxid, error) {
 	if err = errors.Join(err, lr.Close()); err != nil {
 		return 0, err
 	}
+	if n, gap := lr.Gaps(); n > 0 {
+		r.log.Warn("zxids are missing between neighbouring entries of the log, as Apache leaves them where a request came to nothing",
+			"places", n, "file", gap.Name, "offset", gap.Offset, "before", gap.Before, "after", gap.After)
+	}
 	if rep.Tail.Torn {
 		r.log.Warn("the log ends in a write that a crash interrupted; it is cut off, nothing in it was acknowledged",
 			"file", rep.Tail.Name, "offset", rep.Tail.Bytes, "reason", rep.Tail.Reason)

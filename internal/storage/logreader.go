@@ -23,6 +23,16 @@ type Tail struct {
 	Reason string // why it is torn, for the operator
 }
 
+// Gap is a place in a log where zxids are missing between two entries that lie
+// next to each other in one file. Apache leaves one where it gave a zxid to a
+// request that then came to nothing.
+type Gap struct {
+	Name   string  // of the file, with its directory
+	Offset int64   // of the entry behind the gap
+	Before zk.Zxid // of the entry before it
+	After  zk.Zxid // of the entry behind it
+}
+
 // LogReader reads the transactions of a log in the order of their zxids, over
 // all its files. It is owned by one goroutine.
 //
@@ -39,11 +49,15 @@ type LogReader struct {
 	last     zk.Zxid    // returned or skipped
 	recent   [1024]entrySum
 	dups     int
+	gaps     int
+	firstGap Gap
 	err      error
 	tail     Tail
 
 	file    vfs.File
 	name    string
+	before  string  // name of the last file with an entry before it, "" if none was read
+	prev    zk.Zxid // of the entry before in the present file, 0 if there is none
 	size    int64
 	win     *window
 	advance int  // of the entry that Next has returned
@@ -82,8 +96,12 @@ func openLog(fsys vfs.FS, dir string, after zk.Zxid, maxEntry int) (*LogReader, 
 //
 // Contiguity: every zxid follows the one before by one, or is the first of a
 // newer epoch; so does the first of all follow the zxid that the reader was
-// opened after, unless that is 0. An entry that is there again, byte for byte,
-// as Apache may write it, is skipped and counted by Duplicates.
+// opened after, unless that is 0. Within a file zxids may be missing between two
+// neighbours, as Apache may leave it, which Gaps counts: a file does not lose
+// entries from its middle. Between files, and behind the zxid that the reader was
+// opened after, it is ErrGap: so it looks when a file is lost. An entry that is
+// there again, byte for byte, as Apache may write it, is skipped and counted by
+// Duplicates.
 func (r *LogReader) Next() ([]byte, error) {
 	for r.err == nil {
 		var payload []byte
@@ -129,6 +147,7 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 	switch {
 	case zxid <= r.after:
 		*seen = id
+		r.prev = zxid
 		return nil, nil
 	case zxid <= r.last:
 		if *seen != id {
@@ -136,13 +155,35 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 				fmt.Sprintf("%v comes after %v and is another transaction than before", zxid, r.last), ErrGap}
 		}
 		r.dups++
+		r.prev = zxid
 		return nil, nil
-	case r.last != 0 && !follows(r.last, zxid):
-		return nil, &Error{r.name, offset, fmt.Sprintf("%v comes after %v", zxid, r.last), ErrGap}
+	case r.last == 0 || follows(r.last, zxid):
+	case r.prev != r.last:
+		return nil, &Error{r.name, offset, r.missing(zxid), ErrGap}
+	default:
+		if r.gaps == 0 {
+			r.firstGap = Gap{r.name, offset, r.prev, zxid}
+		}
+		r.gaps++
 	}
 	*seen = id
-	r.last = zxid
+	r.last, r.prev = zxid, zxid
 	return payload, nil
+}
+
+// missing tells the operator about transactions that ought to be before zxid.
+func (r *LogReader) missing(zxid zk.Zxid) string {
+	const remedy = "if a log file is lost, restore it, or a snapshot of %v or later; " +
+		"if Apache wrote these files and none is lost, start Apache once more, which leaves such a snapshot"
+	if r.last == r.after {
+		return fmt.Sprintf("the snapshot goes up to %v, but the next transaction in the log is %v: "+remedy,
+			r.after, zxid, zxid-1)
+	}
+	if r.prev != 0 {
+		return fmt.Sprintf("%v comes after %v", zxid, r.last)
+	}
+	return fmt.Sprintf("this file begins with %v, but the one before, %s, ends with %v: "+remedy,
+		zxid, r.before, r.last, zxid-1)
 }
 
 // entry returns the payload of the entry at the window, and false if there is
@@ -178,6 +219,10 @@ func (r *LogReader) openNext() error {
 	if len(r.files) == 0 {
 		return io.EOF
 	}
+	if r.entries {
+		r.before = r.name
+	}
+	r.prev = 0
 	r.name = path.Join(r.dir, r.files[0].name)
 	f, err := r.fs.Open(r.name)
 	if err != nil {
@@ -239,6 +284,10 @@ func (r *LogReader) Tail() Tail { return r.tail }
 
 // Duplicates returns how many entries were there again.
 func (r *LogReader) Duplicates() int { return r.dups }
+
+// Gaps returns at how many places zxids are missing that Next went over, and the
+// first of them.
+func (r *LogReader) Gaps() (count int, first Gap) { return r.gaps, r.firstGap }
 
 // Close releases the file.
 func (r *LogReader) Close() error {

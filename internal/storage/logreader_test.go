@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -190,8 +191,8 @@ func TestEveryFlippedBitOfLog(t *testing.T) {
 	}
 }
 
-// Zxids follow one another; what does not is refused, what is there again is
-// skipped.
+// Zxids follow one another; gaps between neighbours are counted; what is there
+// again is skipped; the rest is refused.
 func TestContiguity(t *testing.T) {
 	e := func(z zk.Zxid) entry { return entry{z, testPayload(z, 50)} }
 	other := entry{2, testPayload(2, 60)}
@@ -202,19 +203,25 @@ func TestContiguity(t *testing.T) {
 		entries []entry
 		want    []zk.Zxid
 		dups    int
+		gap     int // index of the entry behind the first gap, 0 for none
 		bad     int // index of the entry that is refused, -1 for none
 	}{
-		{"in order", 0, []entry{e(1), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 0, -1},
-		{"from anywhere after 0", 0, []entry{e(5), e(6)}, []zk.Zxid{5, 6}, 0, -1},
-		{"new epoch", 0, []entry{e(1), e(e2 + 1), e(e2 + 2)}, []zk.Zxid{1, e2 + 1, e2 + 2}, 0, -1},
-		{"gap", 0, []entry{e(1), e(3)}, []zk.Zxid{1}, 0, 1},
-		{"gap to a new epoch", 0, []entry{e(1), e(e2 + 2)}, []zk.Zxid{1}, 0, 1},
-		{"gap behind the snapshot", 3, []entry{e(1), e(2), e(5)}, nil, 0, 2},
-		{"gap that the snapshot covers", 6, []entry{e(1), e(5), e(6), e(7)}, []zk.Zxid{7}, 0, -1},
-		{"older epoch", 0, []entry{e(e2 + 1), e(7)}, []zk.Zxid{e2 + 1}, 0, 1},
-		{"again", 0, []entry{e(1), e(2), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 1, -1},
-		{"two again", 0, []entry{e(1), e(2), e(1), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 2, -1},
-		{"again but different", 0, []entry{e(1), e(2), other}, []zk.Zxid{1, 2}, 0, 2},
+		{"in order", 0, []entry{e(1), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 0, 0, -1},
+		{"from anywhere after 0", 0, []entry{e(5), e(6)}, []zk.Zxid{5, 6}, 0, 0, -1},
+		{"new epoch", 0, []entry{e(1), e(e2 + 1), e(e2 + 2)}, []zk.Zxid{1, e2 + 1, e2 + 2}, 0, 0, -1},
+		{"gap", 0, []entry{e(1), e(3), e(4), e(6)}, []zk.Zxid{1, 3, 4, 6}, 0, 1, -1},
+		{"gap to a new epoch", 0, []entry{e(1), e(e2 + 2)}, []zk.Zxid{1, e2 + 2}, 0, 1, -1},
+		{"gap to a new epoch's zero", 0, []entry{e(1), e(e2)}, []zk.Zxid{1, e2}, 0, 1, -1},
+		{"snapshot within a gap", 3, []entry{e(1), e(2), e(5)}, nil, 0, 0, 2},
+		{"snapshot at a gap", 2, []entry{e(1), e(2), e(5)}, []zk.Zxid{5}, 0, 2, -1},
+		{"gap behind the snapshot", 3, []entry{e(5), e(6)}, nil, 0, 0, 0},
+		{"gap that the snapshot covers", 6, []entry{e(1), e(5), e(6), e(7)}, []zk.Zxid{7}, 0, 0, -1},
+		{"older epoch", 0, []entry{e(e2 + 1), e(7)}, []zk.Zxid{e2 + 1}, 0, 0, 1},
+		{"again", 0, []entry{e(1), e(2), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 1, 0, -1},
+		{"again, then a gap", 0, []entry{e(1), e(2), e(2), e(4)}, []zk.Zxid{1, 2, 4}, 1, 3, -1},
+		{"an older one again, then a gap", 0, []entry{e(1), e(2), e(1), e(4)}, []zk.Zxid{1, 2}, 1, 0, 3},
+		{"two again", 0, []entry{e(1), e(2), e(1), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 2, 0, -1},
+		{"again but different", 0, []entry{e(1), e(2), other}, []zk.Zxid{1, 2}, 0, 0, 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -236,8 +243,55 @@ func TestContiguity(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) || r.Duplicates() != tt.dups {
 				t.Errorf("read %v and %d again, want %v and %d", got, r.Duplicates(), tt.want, tt.dups)
 			}
+			offset := func(i int) int64 { return int64(len(logBytes(tt.entries[:i]...))) }
 			if tt.bad >= 0 {
-				checkDamage(t, err, ErrGap, name, int64(len(logBytes(tt.entries[:tt.bad]...))))
+				checkDamage(t, err, ErrGap, name, offset(tt.bad))
+			} else if err != io.EOF {
+				t.Error(err)
+			}
+			n, first := r.Gaps()
+			if tt.gap == 0 && n == 0 {
+				return
+			}
+			want := Gap{testLogDir + name, offset(tt.gap), tt.entries[tt.gap-1].zxid, tt.entries[tt.gap].zxid}
+			if n == 0 || first != want {
+				t.Errorf("%d gaps, the first %+v, want %+v", n, first, want)
+			}
+		})
+	}
+}
+
+// A gap between two files is a lost file, and the error tells the operator which
+// two and what to do.
+func TestGapBetweenFiles(t *testing.T) {
+	tests := []struct {
+		name  string
+		after zk.Zxid
+		want  []string // in the reason, nil if there is no error
+	}{
+		{"the file before was read", 1, []string{testLogDir + "log.1", "begins with 0x7", "ends with 0x3", "snapshot of 0x6 or later"}},
+		{"the snapshot is the last of the file before", 3, []string{"snapshot goes up to 0x3", "is 0x7", "snapshot of 0x6 or later"}},
+		{"the snapshot covers what is missing", 6, nil},
+		{"the snapshot is later", 7, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := putLogs(t, map[string][]byte{
+				"log.1": logBytes(testEntries(50, 1, 2, 3)...),
+				"log.7": logBytes(testEntries(50, 7, 8)...),
+			})
+			_, _, err := readAll(d, tt.after)
+			if tt.want == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			checkDamage(t, err, ErrGap, "log.7", headerBytes)
+			for _, part := range tt.want {
+				if !strings.Contains(fmt.Sprint(err), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
 			}
 		})
 	}
