@@ -20,6 +20,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 )
@@ -164,6 +165,13 @@ func printReport(cfg *config.Config, addr net.Addr, rep *replica.Report) {
 	fmt.Println("ready")
 }
 
+// maxEntryBytes is the longest transaction that is written and read, header and
+// digest included.
+func maxEntryBytes(cfg *config.Config) int { return cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes }
+
+// digestBytes is the length of the digest behind a transaction.
+const digestBytes = 12
+
 func authConfig(cfg *config.Config) auth.Config {
 	a := &cfg.Auth
 	return auth.Config{
@@ -182,7 +190,7 @@ func storageOptions(cfg *config.Config) storage.Options {
 		Compression: compression,
 		Log: storage.LogOptions{
 			PreallocBytes: cfg.Log.PreAllocBytes, MaxFileBytes: cfg.Log.MaxBytes,
-			MaxEntryBytes: cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes, NoSync: !cfg.Log.ForceSync,
+			MaxEntryBytes: maxEntryBytes(cfg), NoSync: !cfg.Log.ForceSync,
 		},
 	}
 }
@@ -197,6 +205,7 @@ func replicaOptions(cfg *config.Config, dir *storage.Dir, authority *auth.Author
 			ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota,
 			ReconfigEnabled: cfg.Quorum.ReconfigEnabled, ListClosedPaths: cfg.Log.CloseSessionTxn,
 			DigestEnabled: cfg.Log.DigestEnabled,
+			MaxTxnBytes:   maxEntryBytes(cfg) - txn.HeaderLen - digestBytes,
 		},
 		ServerID: uint8(cfg.Quorum.MyID), Tick: cfg.Session.Tick,
 		SnapCount: cfg.Snapshot.Count, SnapBytes: cfg.Snapshot.SizeBytes, LastZxidBlock: cfg.Log.SerializeLastTxn,

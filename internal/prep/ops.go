@@ -66,6 +66,9 @@ func (p *Preparer) create(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.
 		Type: m.Type, Path: path, Data: m.Data, ACL: acl, ParentCversion: parent.mode.Cversion + 1,
 		Ephemeral: m.Flags.IsEphemeral() && m.Type != wire.OpCreateContainer, TTL: m.TTL,
 	}
+	if p.tooLarge(op) {
+		return zk.ErrBadArguments
+	}
 	p.projectCreate(req, h, op, parent)
 	return zk.OK
 }
@@ -274,6 +277,9 @@ func (p *Preparer) setACL(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.
 	}
 	path := strings.Clone(m.Path)
 	*op = txn.Op{Type: wire.OpSetACL, Path: path, ACL: acl, Version: c.mode.Aversion + 1}
+	if p.tooLarge(op) {
+		return zk.ErrBadArguments
+	}
 	changed := c
 	changed.mode.Aversion, changed.acl = op.Version, acl
 	p.put(h, path, &c, changed)
@@ -332,13 +338,16 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 		return zk.ErrMarshalling
 	}
 	p.out.begin()
-	digest, failed := p.digest, false
+	digest, failed, bytes := p.digest, false, 0
 	tx.Op.Type = wire.OpMulti
 	for i := range p.multi {
 		var op txn.Op
 		code := zk.ErrRuntimeInconsistency
 		if !failed {
 			code = p.prepareOp(req, &tx.Header, &p.multi[i], &op)
+			if bytes += op.Bytes(); code == zk.OK && p.exceeds(bytes) {
+				code = zk.ErrBadArguments
+			}
 		}
 		if code == zk.ErrSessionMoved {
 			p.out.rollback()

@@ -46,6 +46,10 @@ type Config struct {
 	ReconfigEnabled bool
 	ListClosedPaths bool // closeSession lists the ephemerals: closeSessionTxn.enabled
 	DigestEnabled   bool
+	// MaxTxnBytes bounds a transaction: what is longer could be logged, but not
+	// read back. An ACL of scheme auth, or a session with very many ephemerals,
+	// can make a small request into a large transaction. 0 is no bound.
+	MaxTxnBytes int
 }
 
 // Preparer prepares requests one after the other. It is owned by one goroutine,
@@ -78,8 +82,9 @@ func (p *Preparer) Outstanding() int { return len(p.out.changes) }
 // clock. What tx holds aliases req.Body. It keeps nothing of req.
 func (p *Preparer) Prepare(req *Request, z zk.Zxid, nowMillis int64, tx *txn.Txn) {
 	*tx = txn.Txn{
-		Header: txn.Header{Session: req.Session, Cxid: req.Xid, Zxid: z, Time: nowMillis, Type: req.Op},
-		Multi:  tx.Multi[:0],
+		Header:    txn.Header{Session: req.Session, Cxid: req.Xid, Zxid: z, Time: nowMillis, Type: req.Op},
+		Multi:     tx.Multi[:0],
+		HasDigest: p.cfg.DigestEnabled,
 	}
 	var code zk.Code
 	if req.Op == wire.OpMulti {
@@ -90,9 +95,9 @@ func (p *Preparer) Prepare(req *Request, z zk.Zxid, nowMillis int64, tx *txn.Txn
 	if code != zk.OK {
 		tx.Header.Type = wire.OpError
 		tx.Op = txn.Op{Type: wire.OpError, Err: code}
+		tx.HasDigest = false
 		return
 	}
-	tx.HasDigest = p.cfg.DigestEnabled
 	tx.Digest = p.digest
 }
 
@@ -166,6 +171,12 @@ func codeOf(d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
+// tooLarge reports whether op alone would make a transaction that cannot be
+// read back.
+func (p *Preparer) tooLarge(op *txn.Op) bool { return p.exceeds(op.Bytes()) }
+
+func (p *Preparer) exceeds(bytes int) bool { return p.cfg.MaxTxnBytes > 0 && bytes > p.cfg.MaxTxnBytes }
+
 // checkSession says whether the session may write.
 func (p *Preparer) checkSession(req *Request) zk.Code {
 	if req.internal() {
@@ -200,6 +211,11 @@ func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
 	tx.Op = txn.Op{Type: wire.OpCloseSession, PathsListed: p.cfg.ListClosedPaths}
 	if p.cfg.ListClosedPaths {
 		tx.Op.Paths = paths
+	}
+	if p.tooLarge(&tx.Op) {
+		// Without the list, and without a digest that could be taken for one,
+		// every server deletes what its tree has of the session: the same.
+		tx.Op.Paths, tx.Op.PathsListed, tx.HasDigest = nil, false, false
 	}
 	for _, path := range paths {
 		if c, ok := p.get(path); ok {

@@ -137,6 +137,18 @@ func appendMulti(b []byte, ops []Op) []byte {
 	return b
 }
 
+// Bytes is at least the encoded length of o, as an operation of a multi.
+func (o *Op) Bytes() int {
+	n := 64 + len(o.Path) + len(o.Data)
+	for _, a := range o.ACL {
+		n += 12 + len(a.ID.Scheme) + len(a.ID.ID)
+	}
+	for _, path := range o.Paths {
+		n += 4 + len(path)
+	}
+	return n
+}
+
 // append writes the record of o.
 func (o *Op) append(b []byte) []byte {
 	switch o.Type {
