@@ -305,6 +305,14 @@ func (g *generator) damage(q *request) {
 		if q.Op == wire.OpAddWatch || d.Err() != nil {
 			return
 		}
+		switch q.Op {
+		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+			var r wire.CreateRequest
+			whole := jute.NewDecoder(q.Body)
+			if r.Decode(&whole, q.Op); !r.Flags.Valid() || r.Flags.IsTTL() {
+				return // Apache looks at the flags before it stumbles over the null
+			}
+		}
 		q.Body = append(jute.AppendInt(nil, -1), d.Rest()...)
 	}
 }
