@@ -208,10 +208,11 @@ func (t *text) connBuckets() {
 		l := liveConn{remote: c.remote, session: c.mu.session}
 		timeout := int64(c.mu.timeout)
 		c.mu.Unlock()
+		heard := t.c.s.replica.Millis(c.LastHeard())
 		if l.session == 0 {
-			timeout = width.Milliseconds()
+			heard, timeout = c.established.UnixMilli(), width.Milliseconds()
 		}
-		l.expiry = ((t.c.s.replica.Millis(c.LastHeard())+timeout)/width.Milliseconds() + 1) * width.Milliseconds()
+		l.expiry = ((heard+timeout)/width.Milliseconds() + 1) * width.Milliseconds()
 		conns = append(conns, l)
 	})
 	slices.SortStableFunc(conns, func(a, b liveConn) int { return cmp.Compare(a.expiry, b.expiry) })

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -67,7 +68,7 @@ func newTestServer(t testing.TB, change func(*config.Config)) *testServer {
 	s.Attach(rep)
 	t.Cleanup(func() {
 		s.Stop()
-		if err := rep.Close(); err != nil {
+		if err := rep.Close(); err != nil && !errors.Is(err, replica.ErrClosed) {
 			t.Error("replica:", err)
 		}
 		if err := dir.Close(); err != nil {

@@ -281,9 +281,6 @@ func (y *tally) end(n *namespaces, outLen int) {
 	}
 }
 
-// statBytes is the length of a Stat, which Apache counts with every write.
-const statBytes = 68
-
 // write counts a transaction that was carried out.
 func (y *tally) write(n *namespaces, tx *txn.Txn) {
 	if tx.Header.Type == wire.OpMulti {
@@ -297,7 +294,7 @@ func (y *tally) write(n *namespaces, tx *txn.Txn) {
 
 func (y *tally) writeOp(n *namespaces, op *txn.Op) {
 	if op.Type != wire.OpCheck && op.Path != "" {
-		y.add(n, op.Path, int64(len(op.Path)+len(op.Data)+statBytes))
+		y.add(n, op.Path, int64(len(op.Path)+len(op.Data)))
 	}
 }
 

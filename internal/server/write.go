@@ -16,7 +16,7 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
 	c.s.large.done(len(req.Body))
 	switch {
 	case req.Op == wire.OpCreateSession:
-		c.sessionCreated(tx)
+		c.sessionCreated(req, tx)
 	case req.Owner == session.NoOwner:
 		c.sessionExpired(tx)
 	default:
@@ -24,7 +24,7 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
 	}
 }
 
-func (c *conn) sessionCreated(tx *txn.Txn) {
+func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	c.s.bind(tx.Session, c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,6 +32,8 @@ func (c *conn) sessionCreated(tx *txn.Txn) {
 		return // it left; the session expires by itself
 	}
 	c.welcomeLocked(tx.Session, tx.TimeoutMillis)
+	c.mu.stats.lastOp = wire.OpCreateSession
+	c.countWrittenLocked(req.Received, c.s.replica.Now())
 	c.s.markDirty(c)
 }
 
