@@ -76,7 +76,12 @@ func (w *world) step(t *step) (map[string][]item, *difference) {
 	for n := range gb {
 		names[n] = true
 	}
-	for _, n := range slices.Sorted(maps.Keys(names)) {
+	// The step's own connection first: what others see follows from it.
+	order := append([]string{t.Client}, slices.Sorted(maps.Keys(names))...)
+	for i, n := range order {
+		if i > 0 && n == t.Client {
+			continue
+		}
 		if what := w.sequences(t, ga[n], gb[n]); what != "" {
 			return ga, &difference{where: "connection " + n, what: what, a: ga[n], b: gb[n], at: w.firstPair(t, ga[n], gb[n])}
 		}

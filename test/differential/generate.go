@@ -352,7 +352,7 @@ func (g *generator) last(c *modelClient, q request) step {
 	s := step{Kind: kindRequest, Client: c.name}
 	if q.Op == wire.OpCloseSession && g.chance(40) {
 		for range 1 + g.r.IntN(5) {
-			if q := g.request(c, true); q.Op != wire.OpSetACL {
+			if q := g.request(c, true); q.Op != wire.OpSetACL && !(g.quota && q.Op.IsWrite()) {
 				s.Reqs = append(s.Reqs, q)
 			}
 		}
@@ -369,8 +369,8 @@ func (g *generator) batch(c *modelClient) step {
 	for range 2 + g.r.IntN(30) {
 		q := g.request(c, true)
 		s.Reqs = append(s.Reqs, q)
-		if q.Op == wire.OpSetACL {
-			break // Apache checks what is behind it with the old ACL or the new, as it happens
+		if q.Op == wire.OpSetACL || g.quota && q.Op.IsWrite() {
+			break // Apache checks what is behind with the old ACL, or the old usage, or the new, as it happens
 		}
 	}
 	return s
