@@ -14,19 +14,19 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// testClient speaks the protocol over a connection, frame by frame. It is used by
+// wireClient speaks the protocol over a connection, frame by frame. It is used by
 // one goroutine at a time.
-type testClient struct {
+type wireClient struct {
 	t  testing.TB
 	nc net.Conn
 	in *bufio.Reader
 
 	xid    int32
 	resp   wire.ConnectResponse
-	events []testEvent // that have come, oldest first
+	events []wireEvent // that have come, oldest first
 }
 
-type testEvent struct {
+type wireEvent struct {
 	zxid zk.Zxid
 	wire.WatcherEvent
 }
@@ -37,8 +37,8 @@ type reply struct {
 	body []byte
 }
 
-func newTestClient(t testing.TB, nc net.Conn) *testClient {
-	return &testClient{t: t, nc: nc, in: bufio.NewReader(nc)}
+func newWireClient(t testing.TB, nc net.Conn) *wireClient {
+	return &wireClient{t: t, nc: nc, in: bufio.NewReader(nc)}
 }
 
 // frame puts the length in front.
@@ -46,13 +46,13 @@ func frame(b []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
-func (c *testClient) write(b []byte) error {
+func (c *wireClient) write(b []byte) error {
 	_, err := c.nc.Write(b)
 	return err
 }
 
 // readFrame returns the next frame without its length.
-func (c *testClient) readFrame() ([]byte, error) {
+func (c *wireClient) readFrame() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (c *testClient) readFrame() ([]byte, error) {
 }
 
 // connect asks for a session.
-func (c *testClient) connect(req wire.ConnectRequest) error {
+func (c *wireClient) connect(req wire.ConnectRequest) error {
 	if req.Password == nil {
 		req.Password = make([]byte, wire.PasswordLen)
 	}
@@ -80,7 +80,7 @@ func (c *testClient) connect(req wire.ConnectRequest) error {
 	return d.Err()
 }
 
-func (c *testClient) mustConnect(timeout time.Duration) {
+func (c *wireClient) mustConnect(timeout time.Duration) {
 	c.t.Helper()
 	err := c.connect(wire.ConnectRequest{TimeoutMillis: int32(timeout.Milliseconds()), HasReadOnly: true})
 	if err != nil || c.resp.SessionID == 0 {
@@ -89,7 +89,7 @@ func (c *testClient) mustConnect(timeout time.Duration) {
 }
 
 // resume asks for the session of another connection.
-func (c *testClient) resume(old *testClient) error {
+func (c *wireClient) resume(old *wireClient) error {
 	return c.connect(wire.ConnectRequest{
 		TimeoutMillis: old.resp.TimeoutMillis, SessionID: old.resp.SessionID, Password: old.resp.Password, HasReadOnly: true,
 	})
@@ -102,13 +102,13 @@ func encode(b []byte, xid int32, op wire.OpCode, body []byte) []byte {
 }
 
 // send sends a request and returns its xid.
-func (c *testClient) send(op wire.OpCode, body []byte) (int32, error) {
+func (c *wireClient) send(op wire.OpCode, body []byte) (int32, error) {
 	c.xid++
 	return c.xid, c.write(encode(nil, c.xid, op, body))
 }
 
 // next returns the next frame; an event is noted as well, and has xid -1.
-func (c *testClient) next() (reply, error) {
+func (c *wireClient) next() (reply, error) {
 	b, err := c.readFrame()
 	if err != nil {
 		return reply{}, err
@@ -121,7 +121,7 @@ func (c *testClient) next() (reply, error) {
 		return r, fmt.Errorf("reply of %d bytes: %w", len(b), d.Err())
 	}
 	if r.Xid == wire.XidNotification {
-		e := testEvent{zxid: r.Zxid}
+		e := wireEvent{zxid: r.Zxid}
 		e.Decode(&d)
 		c.events = append(c.events, e)
 		return r, d.Err()
@@ -130,7 +130,7 @@ func (c *testClient) next() (reply, error) {
 }
 
 // nextReply returns the next frame that is no event.
-func (c *testClient) nextReply() (reply, error) {
+func (c *wireClient) nextReply() (reply, error) {
 	for {
 		r, err := c.next()
 		if err != nil || r.Xid != wire.XidNotification {
@@ -140,7 +140,7 @@ func (c *testClient) nextReply() (reply, error) {
 }
 
 // do sends a request and waits for its reply.
-func (c *testClient) do(op wire.OpCode, body []byte) (reply, error) {
+func (c *wireClient) do(op wire.OpCode, body []byte) (reply, error) {
 	xid, err := c.send(op, body)
 	if err != nil {
 		return reply{}, err
@@ -153,7 +153,7 @@ func (c *testClient) do(op wire.OpCode, body []byte) (reply, error) {
 }
 
 // call is do that must work; the reply may carry an error code.
-func (c *testClient) call(op wire.OpCode, body []byte) reply {
+func (c *wireClient) call(op wire.OpCode, body []byte) reply {
 	c.t.Helper()
 	r, err := c.do(op, body)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *testClient) call(op wire.OpCode, body []byte) reply {
 }
 
 // mustCall is call whose code must be OK.
-func (c *testClient) mustCall(op wire.OpCode, body []byte) reply {
+func (c *wireClient) mustCall(op wire.OpCode, body []byte) reply {
 	c.t.Helper()
 	r := c.call(op, body)
 	if r.Err != zk.OK {
@@ -197,13 +197,13 @@ func addWatchBody(path string, mode zk.AddWatchMode) []byte {
 	return r.Append(nil)
 }
 
-func (c *testClient) create(path, data string, mode zk.CreateMode) reply {
+func (c *wireClient) create(path, data string, mode zk.CreateMode) reply {
 	c.t.Helper()
 	return c.mustCall(wire.OpCreate, createBody(path, []byte(data), mode))
 }
 
 // get returns the data of a znode and the reply's zxid, or "" and the code.
-func (c *testClient) get(path string) (string, reply) {
+func (c *wireClient) get(path string) (string, reply) {
 	c.t.Helper()
 	r := c.call(wire.OpGetData, readBody(path, false))
 	d := jute.NewDecoder(r.body)
@@ -211,14 +211,14 @@ func (c *testClient) get(path string) (string, reply) {
 }
 
 // has reports whether a znode exists.
-func (c *testClient) has(path string) bool {
+func (c *wireClient) has(path string) bool {
 	c.t.Helper()
 	return c.call(wire.OpExists, readBody(path, false)).Err == zk.OK
 }
 
 // ended reports whether the server has closed the connection; it reads what is
 // there before.
-func (c *testClient) ended() error {
+func (c *wireClient) ended() error {
 	for {
 		if _, err := c.next(); err != nil {
 			return err

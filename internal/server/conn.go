@@ -276,7 +276,12 @@ func (c *conn) killLocked(reason string) {
 	}
 	c.mu.closed = true
 	c.mu.out = nil
+	c.mu.pending = pendingFIFO{}
 	c.nc.Close() // an error changes nothing: it is closed
+	if c.mu.ready != nil {
+		close(c.mu.ready) // serve waits for a session that nobody wants now
+		c.mu.ready = nil
+	}
 	c.mu.Broadcast()
 	c.s.log.Debug("socket closed", "client", c.remote, "reason", reason)
 }

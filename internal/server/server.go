@@ -171,18 +171,21 @@ func (s *Server) Stop() {
 	for _, c := range conns {
 		c.kill("server shutdown")
 	}
+	s.gate.Lock()
+	s.gate.Broadcast() // a replica that has failed makes room no more
+	s.gate.Unlock()
 	s.wg.Wait()
 }
 
 // Flush sends what the applier has made for connections (replica.Clients).
 func (s *Server) Flush() {
+	s.stats.writing.fold()
 	for i, c := range s.dirty {
 		s.dirty[i] = nil
 		c.dirty = false
 		c.flush(false)
 	}
 	s.dirty = s.dirty[:0]
-	s.stats.writing.fold()
 	if s.gate.waiting.Load() > 0 {
 		s.gate.Lock()
 		s.gate.Broadcast()
