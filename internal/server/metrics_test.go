@@ -1,0 +1,248 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Every bucket's middle lies in it, the next bucket begins where it ends, and
+// no duration is further from its bucket's middle than promised.
+func TestHistogramBuckets(t *testing.T) {
+	for i := range histogramBuckets {
+		if got := bucketOf(bucketValue(i)); got != i {
+			t.Errorf("the middle of bucket %d, %v, is in %d", i, bucketValue(i), got)
+		}
+	}
+	last := 0
+	for d := time.Duration(0); d < 2*time.Hour; d += max(time.Microsecond, d/1000) {
+		i := bucketOf(d)
+		if i < last || i > last+1 {
+			t.Fatalf("%v is in bucket %d, what is shorter in %d", d, i, last)
+		}
+		last = i
+		if off := (bucketValue(i) - d).Abs(); d < time.Hour && off > max(time.Microsecond, d*7/100) {
+			t.Errorf("%v: bucket %d stands for %v", d, i, bucketValue(i))
+		}
+	}
+	if last != histogramBuckets-1 {
+		t.Errorf("two hours are in bucket %d of %d", last, histogramBuckets)
+	}
+}
+
+func TestHistogramQuantiles(t *testing.T) {
+	const n = 20_000
+	rng := rand.New(rand.NewPCG(7, 7))
+	var h, other histogram
+	var all []time.Duration
+	for i := range n {
+		d := time.Duration(rng.ExpFloat64() * float64(200*time.Millisecond))
+		all = append(all, d)
+		[...]*histogram{&h, &other}[i%2].add(1, d)
+	}
+	slices.Sort(all)
+	s := summarise(&h, &other)
+	if s.count != n || s.least != all[0].Milliseconds() || s.most != all[n-1].Milliseconds() {
+		t.Errorf("count %d, least %d, most %d", s.count, s.least, s.most)
+	}
+	for i, part := range []float64{.5, .95, .99, .999} {
+		want := all[int(part*n)].Milliseconds()
+		if off := s.quantiles[i] - want; max(off, -off) > want*7/100+1 {
+			t.Errorf("quantile %v: %d ms, want about %d", part, s.quantiles[i], want)
+		}
+	}
+	h.reset()
+	if s := summarise(&h); s != (summary{}) {
+		t.Errorf("after reset: %+v", s)
+	}
+}
+
+// One slow request among many does not hide: it is the maximum and, of a
+// thousand, the quantile 0.999.
+func TestHistogramOfBatches(t *testing.T) {
+	var h histogram
+	h.add(999, 2*time.Millisecond)
+	h.add(1, 300*time.Millisecond)
+	s := summarise(&h)
+	want := summary{count: 1000, sum: 999*2 + 300, least: 2, most: 300, average: 2.298, quantiles: s.quantiles}
+	if s != want || s.quantiles[2] > 3 || s.quantiles[3] < 280 || s.quantiles[3] > 300 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestSpanOfManyWriters(t *testing.T) {
+	var s span
+	if least, most := s.get(); least != 0 || most != 0 {
+		t.Errorf("empty: %d, %d", least, most)
+	}
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 1000 {
+				v := int64(5 + (i*7+w)%1000)
+				s.add(v, v)
+			}
+		})
+	}
+	wg.Wait()
+	if least, most := s.get(); least != 5 || most != 1004 {
+		t.Errorf("%d, %d", least, most)
+	}
+	s.add(0, 0)
+	if least, _ := s.get(); least != 0 {
+		t.Errorf("zero is not the least, %d is", least)
+	}
+}
+
+func TestTopNamespace(t *testing.T) {
+	for path, want := range map[string]string{
+		"": "", "/": "", "/a": "a", "/a/b": "a", "/zookeeper/quota/x": "zookeeper", "odd": "", "//x": "",
+	} {
+		if got := topNamespace(path); got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestNamespacesAreBounded(t *testing.T) {
+	var n namespaces
+	var y tally
+	for i := range 2 * maxNamespaces {
+		y.add(&n, fmt.Sprintf("/n%04d/x", i), 10)
+		y.add(&n, fmt.Sprintf("/n%04d", i), 30)
+	}
+	y.fold()
+	all := n.summaries()
+	if len(all) != maxNamespaces {
+		t.Fatalf("%d namespaces", len(all))
+	}
+	for i, s := range all {
+		want := namedSummary{fmt.Sprintf("n%04d", i), plain(2, 40, 10, 30)}
+		if s != want {
+			t.Fatalf("%+v, want %+v", s, want)
+		}
+	}
+	n.reset()
+	if all := n.summaries(); len(all) != maxNamespaces || all[0].summary != (summary{}) {
+		t.Errorf("after reset: %d, %+v", len(all), all[0])
+	}
+}
+
+// To count a request allocates nothing.
+func TestCountingDoesNotAllocate(t *testing.T) {
+	s := newTestServer(t, nil)
+	var c connStats
+	c.reset()
+	allocs := testing.AllocsPerRun(1000, func() {
+		c.reads.begin(&s.stats.readsBy, "/a/b", 20)
+		c.reads.end(&s.stats.readsBy, 120)
+		c.reads.begin(&s.stats.readsBy, "/b", 120)
+		c.reads.end(&s.stats.readsBy, 130)
+		c.noteReply(100)
+		c.add(1, time.Millisecond, time.Second)
+		s.stats.Reads.add(1, time.Millisecond)
+		s.stats.handOver(&c, 100)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// Reads are counted by what they show, each part of a multi read by itself.
+func TestReadTraffic(t *testing.T) {
+	s := newTestServer(t, nil)
+	k := connect(t, s.dial(), 30000)
+	k.create("/a", []byte("0123456789"), zk.Persistent)
+	k.create("/b", []byte("01234"), zk.Persistent)
+	k.read(wire.OpGetData, "/a", false)
+	k.read(wire.OpExists, "/b", false)
+	k.read(wire.OpExists, "/missing", false)
+	k.read(wire.OpGetChildren, "/", false)
+	k.must(wire.OpPing, nil)
+	ask(t, s.dial(), "ruok") // by then all replies are counted
+	const frame, statBytes = 4, 68
+	want := []namedSummary{
+		{"a", plain(1, 2+frame+10+statBytes, 2+frame+10+statBytes, 2+frame+10+statBytes)},
+		{"b", plain(1, 2+statBytes, 2+statBytes, 2+statBytes)},
+	}
+	if got := s.stats.readsBy.summaries(); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestCounters(t *testing.T) {
+	s := newTestServer(t, nil)
+	k := connect(t, s.dial(), 30000)
+	k.create("/a", make([]byte, 100), zk.Persistent)
+	k.read(wire.OpGetData, "/a", true)
+	k.set("/a", make([]byte, 200))
+	if code, _ := k.do(wire.OpCheckWatches, nil); code != zk.ErrMarshalling {
+		t.Fatal(code)
+	}
+	k.c.Close()
+	for _, line := range []string{
+		"zk_connection_request_count\t1\n", "zk_proposal_count\t3\n", "zk_commit_count\t3\n",
+		"zk_sum_sync_processor_batch_size\t3\n", "zk_cnt_updatelatency\t3\n", "zk_cnt_readlatency\t2\n",
+		"zk_cnt_node_changed_watch_count\t1\n", "zk_sum_node_changed_watch_count\t1\n",
+		"zk_connection_revalidate_count\t0\n", "zk_cnt_snapshottime\t1\n", "zk_cnt_dbinittime\t1\n",
+		"zk_cnt_startup_txns_loaded\t0\n", "zk_global_sessions\t1\n",
+	} {
+		if got := ask(t, s.dial(), "mntr"); !strings.Contains(got, line) {
+			t.Errorf("no %q in\n%s", line, got)
+		}
+	}
+	got := ask(t, s.dial(), "mntr")
+	if m := regexp.MustCompile(`zk_max_client_response_size\t(\d+)`).FindStringSubmatch(got); m == nil || m[1] != fmt.Sprint(16+4+100+68) {
+		t.Errorf("largest reply %v", m)
+	}
+	if m := regexp.MustCompile(`zk_watch_bytes\t(\d+)`).FindStringSubmatch(got); m == nil || m[1] != fmt.Sprint(4+16+4+4+4+2) {
+		t.Errorf("bytes of events %v", m)
+	}
+}
+
+// docs/ops/monitoring.md names every key of mntr, and no other.
+func TestMonitoringPage(t *testing.T) {
+	const name = "../../docs/ops/monitoring.md"
+	page, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ = bytes.Cut(page, []byte("\n## mntr\n"))
+	documented := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(string(page), -1) {
+		for _, key := range regexp.MustCompile("`([a-z0-9_<>]+)`").FindAllStringSubmatch(row[1], -1) {
+			documented[key[1]] = false
+		}
+	}
+	s := newTestServer(t, nil)
+	k := connect(t, s.dial(), 30000)
+	k.create("/top", nil, zk.Persistent)
+	k.read(wire.OpGetData, "/top", false)
+	k.must(wire.OpPing, nil)
+	parts := regexp.MustCompile(`^(avg|min|max|cnt|sum|p50|p95|p99|p999)_`)
+	for line := range strings.Lines(ask(t, s.dial(), "mntr")) {
+		key, _, _ := strings.Cut(strings.TrimPrefix(line, "zk_"), "\t")
+		if _, ok := documented[key]; !ok {
+			key = strings.Replace(parts.ReplaceAllString(key, ""), "top_", "<znode>_", 1)
+		}
+		if _, ok := documented[key]; !ok {
+			t.Errorf("%s does not name %s", name, key)
+		}
+		documented[key] = true
+	}
+	for key, printed := range documented {
+		if !printed {
+			t.Errorf("%s names %s, which mntr does not print", name, key)
+		}
+	}
+}
