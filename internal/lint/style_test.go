@@ -56,10 +56,19 @@ func inits(f *goFile) (findings []string) {
 	return findings
 }
 
+// sleeps is the checker of waiting in tests. What lies in a call of
+// synctest.Test may sleep: time jumps there.
 func sleeps(f *goFile) (findings []string) {
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if s, ok := n.(*ast.SelectorExpr); ok && is(s, "time") && s.Sel.Name == "Sleep" {
-			findings = append(findings, f.at(s)+": time.Sleep in a test: use testing/synctest, or wait for what you wait for")
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if s, ok := n.Fun.(*ast.SelectorExpr); ok && is(s, "synctest") {
+				return false
+			}
+		case *ast.SelectorExpr:
+			if is(n, "time") && n.Sel.Name == "Sleep" {
+				findings = append(findings, f.at(n)+": time.Sleep in a test: use testing/synctest, or wait for what you wait for")
+			}
 		}
 		return true
 	})
@@ -206,6 +215,7 @@ func TestStyleCheckersFindBreaks(t *testing.T) {
 	})
 	checkSamples(t, "internal/x/a_test.go", sleeps, []sample{
 		{`import "time"; func f() { time.Sleep(1) }`, "time.Sleep"}, {`func f(x nap) { x.Sleep(1) }`, ""},
+		{`func f() { synctest.Test(t, func(t *T) { time.Sleep(1) }) }`, ""},
 	})
 	checkSamples(t, "internal/x/a.go", undocumented, []sample{
 		{"func F() {}", "F has no"}, {"// F is.\nfunc F() {}", ""}, {"func f() {}", ""},
