@@ -104,10 +104,10 @@ func (p *Preparer) put(h *txn.Header, path string, old *change, c change) {
 	c.zxid = h.Zxid
 	if znode.InDigest(path) && p.cfg.DigestEnabled {
 		if old != nil {
-			p.digest -= uint64(old.mode.Digest(old.sum))
+			p.digest -= uint64(old.mode.Digest(old.sum, &p.scratch))
 		}
 		if !c.gone {
-			p.digest += uint64(c.mode.Digest(c.sum))
+			p.digest += uint64(c.mode.Digest(c.sum, &p.scratch))
 		}
 	}
 	p.out.set(path, c)

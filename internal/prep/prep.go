@@ -61,6 +61,7 @@ type Preparer struct {
 	sessions *session.Tracker
 	out      outstanding
 	digest   uint64 // of the projected tree
+	scratch  znode.Scratch
 	multi    []wire.MultiOp
 }
 

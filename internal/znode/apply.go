@@ -112,7 +112,8 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 	if parent == 0 {
 		return zk.ErrNoNode
 	}
-	if id := t.Lookup(op.Path); id != 0 {
+	hash := t.index.hash(op.Path)
+	if id := t.lookupHash(hash, op.Path); id != 0 {
 		t.adopt(h.Zxid, op, id, parent, parentPath)
 		return zk.ErrNodeExists
 	}
@@ -120,7 +121,7 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 	m := Mode{
 		Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Owner: t.owner(h, op),
 	}
-	id := t.insertUnder(parent, op.Path, name, op.Data, t.acls.use(op.ACL), m)
+	id := t.insertUnder(parent, hash, op.Path, name, op.Data, t.acls.use(op.ACL), m)
 	t.Stat(id, s)
 	if strings.HasPrefix(op.Path, quotaPrefix) {
 		t.quotaNodeCreated(op.Path)

@@ -13,7 +13,7 @@ func (t *Tree) check() error {
 		size += int64(len(path)) + int64(max(n.dataLen, 0))
 		m := n.mode()
 		if InDigest(path) {
-			digest += uint64(m.Digest(Sum(path, t.data(n))))
+			digest += uint64(m.Digest(Sum(path, t.data(n)), new(Scratch)))
 		}
 		if n.sum != Sum(path, t.data(n)) {
 			return fmt.Errorf("%q: sum is stale", path)

@@ -136,10 +136,13 @@ func (n *node) mode() Mode {
 	return Mode{n.czxid, n.mzxid, n.pzxid, n.ctime, n.mtime, n.version, n.cversion, n.aversion, n.owner}
 }
 
+// A Scratch is where Mode.Digest works. Its user keeps one for all digests: the
+// checksum makes every buffer escape.
+type Scratch [60]byte
+
 // Digest completes the digest of a znode whose path and data sum to sum
 // (protocol page, section 9).
-func (m *Mode) Digest(sum uint32) uint32 {
-	var b [60]byte
+func (m *Mode) Digest(sum uint32, b *Scratch) uint32 {
 	put64(b[0:], uint64(m.Czxid))
 	put64(b[8:], uint64(m.Mzxid))
 	put64(b[16:], uint64(m.Pzxid))

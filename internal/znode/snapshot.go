@@ -321,6 +321,9 @@ func (l *Loader) put(path string, data []byte, acl aclID, m Mode) error {
 		if l.root {
 			return errors.New("the root is there twice")
 		}
+		if m.Owner != 0 {
+			return fmt.Errorf("the root has the owner %#x", uint64(m.Owner))
+		}
 		l.root = true
 		t.setRoot(data, acl, m)
 		return nil
@@ -333,13 +336,14 @@ func (l *Loader) put(path string, data []byte, acl aclID, m Mode) error {
 	if parent == 0 || !l.root {
 		return fmt.Errorf("znode %q comes before its parent", path)
 	}
-	if t.Lookup(path) != 0 {
+	hash := t.index.hash(path)
+	if t.lookupHash(hash, path) != 0 {
 		return fmt.Errorf("znode %q is there twice", path)
 	}
 	if e := t.acls.byID[acl]; e != nil {
 		e.uses++
 	}
-	t.insertUnder(parent, path, name, data, acl, m)
+	t.insertUnder(parent, hash, path, name, data, acl, m)
 	return nil
 }
 

@@ -85,6 +85,7 @@ func TestLoaderRefuses(t *testing.T) {
 		{"the open ACL listed", appendBody(nil, nil, []bodyACL{{-1, nil}}, []bodyNode{root}), "ACL -1"},
 		{"no root", appendBody(nil, nil, nil, nil), "no root"},
 		{"root twice", appendBody(nil, nil, nil, []bodyNode{root, root}), "root is there twice"},
+		{"ephemeral root", appendBody(nil, nil, nil, []bodyNode{{path: "", mode: Mode{Owner: 5}}}), "owner 0x5"},
 		{"root late", appendBody(nil, nil, nil, []bodyNode{{path: "/a"}, root}), `"/a" comes before its parent`},
 		{"no parent", appendBody(nil, nil, nil, []bodyNode{root, {path: "/a/b"}}), `"/a/b" comes before its parent`},
 		{"twice", appendBody(nil, nil, nil, []bodyNode{root, {path: "/a"}, {path: "/b"}, {path: "/a"}}), `"/a" is there twice`},
@@ -156,7 +157,7 @@ func TestLoaderMemory(t *testing.T) {
 func FuzzLoader(f *testing.F) {
 	for seed := range uint64(3) {
 		h, tree, r := newHistory(seed), New(extended), new(Result)
-		for _, tx := range h.log(f, 40) {
+		for _, tx := range h.log(f, 15) {
 			tree.Apply(&tx, r)
 		}
 		w, b := tree.Walk(nil)

@@ -41,6 +41,7 @@ type Tree struct {
 	spare []uint32 // unused entries of kids
 	acls  aclCache
 
+	scratch  Scratch
 	lastZxid zk.Zxid
 	newest   zk.Zxid // no znode that was loaded was created after it
 	digest   uint64
@@ -89,7 +90,11 @@ func (t *Tree) Lookup(path string) ID {
 	if path == "" || path == "/" {
 		return rootID
 	}
-	h := t.index.hash(path)
+	return t.lookupHash(t.index.hash(path), path)
+}
+
+// lookupHash is Lookup for a path that is not the root's and has the hash h.
+func (t *Tree) lookupHash(h uint64, path string) ID {
 	p := &t.index.parts[h>>56]
 	if len(p.entries) == 0 {
 		return 0
@@ -313,10 +318,12 @@ func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) ID {
 	if parent == 0 {
 		return 0
 	}
-	return t.insertUnder(parent, path, name, data, acl, m)
+	return t.insertUnder(parent, t.index.hash(path), path, name, data, acl, m)
 }
 
-func (t *Tree) insertUnder(parent ID, path, name string, data []byte, acl aclID, m Mode) ID {
+// insertUnder is insert for a parent that is known, and a path that is cut and
+// has the hash h.
+func (t *Tree) insertUnder(parent ID, h uint64, path, name string, data []byte, acl aclID, m Mode) ID {
 	id := t.nodes.alloc()
 	n := t.nodes.at(id)
 	*n = node{
@@ -326,7 +333,7 @@ func (t *Tree) insertUnder(parent ID, path, name string, data []byte, acl aclID,
 	t.fill(n, name, data)
 	n.sum = Sum(path, data)
 	t.link(parent, id)
-	t.index.add(t.index.hash(path), id)
+	t.index.add(h, id)
 	t.indexKind(id, n.owner)
 	t.addDigest(path, n)
 	t.count++
@@ -441,13 +448,13 @@ func (t *Tree) unindexKind(id ID, owner int64) {
 func (t *Tree) addDigest(path string, n *node) {
 	if !t.opts.NoDigest && InDigest(path) {
 		m := n.mode()
-		t.digest += uint64(m.Digest(n.sum))
+		t.digest += uint64(m.Digest(n.sum, &t.scratch))
 	}
 }
 
 func (t *Tree) subDigest(path string, n *node) {
 	if !t.opts.NoDigest && InDigest(path) {
 		m := n.mode()
-		t.digest -= uint64(m.Digest(n.sum))
+		t.digest -= uint64(m.Digest(n.sum, &t.scratch))
 	}
 }
