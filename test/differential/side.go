@@ -347,6 +347,20 @@ func (s *side) othersWatch(name, path string) bool {
 	return found
 }
 
+// forgets reports whether q, a checkWatches that found one, soon finds none:
+// the watch was of a connection whose end the server had not yet seen.
+func (s *side) forgets(name string, q *request) bool {
+	c := s.clients[name]
+	for end := time.Now().Add(2 * time.Second); c != nil && c.conn != nil && time.Now().Before(end); {
+		c.conn.send(q.frame(nil, 0))
+		if s.read(c.conn, q).Err == zk.ErrNoWatcher {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
+
 // mayRead reports whether the client's connection has READ on path, or nothing
 // is there.
 func (s *side) mayRead(c *client, path string) bool {
