@@ -28,7 +28,7 @@ func (c *conn) command(b []byte) (done bool, err error) {
 		return false, nil
 	}
 	c.mu.Lock()
-	c.countReceivedLocked(1)
+	c.countReceivedLocked(1, len(word))
 	c.mu.Unlock()
 	t := &text{c: c}
 	switch {

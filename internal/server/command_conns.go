@@ -17,10 +17,14 @@ import (
 const connsPage = 256
 
 // eachConn calls f with every connection, and sends what f has made between two
-// pages. Connections that come or go meanwhile may be left out.
-func (t *text) eachConn(f func(*conn)) {
+// pages.
+func (t *text) eachConn(f func(*conn)) { t.c.s.eachConn(f, t.spill) }
+
+// eachConn calls f with every connection, with no lock held, and between two
+// pages goOn, unless it is nil: false ends it. Connections that come or go
+// meanwhile may be left out.
+func (s *Server) eachConn(f func(*conn), goOn func() bool) {
 	var page [connsPage]*conn
-	s := t.c.s
 	for at := 0; ; {
 		s.mu.Lock()
 		n := copy(page[:], s.mu.conns[min(at, len(s.mu.conns)):])
@@ -31,7 +35,7 @@ func (t *text) eachConn(f func(*conn)) {
 			}
 		}
 		at += n
-		if !t.spill() || n < connsPage {
+		if n < connsPage || goOn != nil && !goOn() {
 			return
 		}
 	}

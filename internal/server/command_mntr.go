@@ -16,6 +16,7 @@ import (
 func (t *text) mntr() {
 	t.b = append(append(append(t.b, "zk_version\t"...), versionLine()...), '\n')
 	t.b = append(t.b, "zk_server_state\tstandalone\n"...)
+	t.c.s.collect()
 	t.gauges()
 	t.counters()
 	t.summaries()

@@ -68,6 +68,7 @@ func (t *text) version() {
 // serverStats is what srvr and stat end with.
 func (t *text) serverStats() {
 	s := t.c.s
+	s.collect()
 	lat := summarise(&s.stats.Reads, &s.stats.Writes)
 	s.replica.RLock()
 	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
@@ -104,6 +105,7 @@ func (t *text) crst() {
 }
 
 func (t *text) srst() {
+	t.c.s.collect()
 	t.c.s.stats.reset()
 	t.c.s.replica.Stats().Reset()
 	t.b = append(t.b, "Server stats reset.\n"...)

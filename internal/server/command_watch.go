@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -71,17 +72,23 @@ func (t *text) wchc() {
 
 // wchp lists the sessions by path.
 func (t *text) wchp() {
-	first, last := true, ""
+	none := true
+	var last watch.Watch
+	id := zk.SessionID(0) // of last's watcher
 	t.eachWatch((*watch.Tables).ListPaths, func(w watch.Watch) {
-		id := t.c.s.sessionOf(w.Watcher)
+		if none || w.Watcher != last.Watcher {
+			id = t.c.s.sessionOf(w.Watcher)
+			last.Watcher = w.Watcher
+		}
 		if id == 0 {
 			return
 		}
-		if first || w.Path != last {
-			first, last = false, w.Path
+		if none || w.Path != last.Path {
+			none, last.Path = false, w.Path
 			t.b = append(append(t.b, w.Path...), '\n')
 		}
-		t.b = fmt.Appendf(t.b, "\t0x%x\n", uint64(id))
+		t.b = strconv.AppendUint(append(t.b, "\t0x"...), uint64(id), 16)
+		t.b = append(t.b, '\n')
 	})
 	t.b = append(t.b, '\n')
 }

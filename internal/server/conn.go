@@ -90,10 +90,7 @@ func (c *conn) serve() {
 		_ = c.nc.SetReadDeadline(time.Now().Add(d)) // fails only if closed, as the read will
 	}
 	for {
-		before := c.filled
-		err := c.fill()
-		c.s.stats.BytesReceived.Add(int64(c.filled - before))
-		if err != nil {
+		if err := c.fill(); err != nil {
 			c.countDrop(err)
 			c.noteEnd(err)
 			return
@@ -240,6 +237,7 @@ func (c *conn) end() {
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // fails only if closed
 	c.mu.Lock()
 	c.mu.closing = true
+	c.s.stats.fold(&c.mu.stats)
 	c.mu.Unlock()
 	if !c.open {
 		// Who has read the answer to a word must not find its connection in
@@ -303,7 +301,7 @@ func (c *conn) flush(wait bool) {
 		}
 		c.mu.flushing = true
 		buf := c.mu.out
-		c.s.stats.handOver(&c.mu.stats, len(buf))
+		c.countFlushLocked(len(buf))
 		c.mu.out = c.s.outs.get()
 		c.mu.Unlock()
 		rest, err := c.write(buf, wait)

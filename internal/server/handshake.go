@@ -34,7 +34,7 @@ func (c *conn) handshake(b []byte) (int, error) {
 		return n, fmt.Errorf("%w: first frame: %w", errProtocol, d.Err())
 	}
 	c.mu.Lock()
-	c.countReceivedLocked(1)
+	c.countReceivedLocked(1, n)
 	c.mu.Unlock()
 	return n, c.connect(&req)
 }

@@ -181,6 +181,12 @@ type traffic struct {
 	span       span
 }
 
+// holds reports whether path is in the namespace.
+func (t *traffic) holds(path string) bool {
+	n := 1 + len(t.name)
+	return len(path) >= n && (len(path) == n || path[n] == '/') && path[0] == '/' && path[1:n] == t.name
+}
+
 // of returns the traffic of a namespace, nil if there are too many. It keeps a
 // copy of name.
 func (n *namespaces) of(name string) *traffic {
@@ -239,12 +245,13 @@ type tally struct {
 
 // add counts bytes read or written at path.
 func (y *tally) add(n *namespaces, path string, bytes int64) {
-	name := topNamespace(path)
-	if name == "" {
-		return
-	}
-	if y.to == nil || y.to.name != name {
+	if y.to == nil || !y.to.holds(path) {
 		y.fold()
+		name := topNamespace(path)
+		if name == "" {
+			y.to = nil
+			return
+		}
 		if y.to = n.of(name); y.to == nil {
 			return
 		}

@@ -128,7 +128,7 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 		}
 	}
 	c.leaving = c.leaving || c.mu.closing
-	c.countReceivedLocked(received)
+	c.countReceivedLocked(received, n)
 	c.countAnsweredLocked(view.reads, r.now, c.s.replica.Now())
 	return n, err
 }

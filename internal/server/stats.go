@@ -11,7 +11,8 @@ import (
 )
 
 // Stats counts what the server does for its clients. Anybody may read it at any
-// time. Connections count for themselves and hand over in batches.
+// time. Connections count for themselves and hand over now and then: collect
+// first, to be exact.
 type Stats struct {
 	Received, Sent           atomic.Int64 // packets
 	BytesReceived, BytesSent atomic.Int64
@@ -48,6 +49,12 @@ func (s *Stats) reset() {
 	s.writesBy.reset()
 }
 
+// unsaid is what a connection has counted since it told the server.
+type unsaid struct {
+	received, receivedBytes int64
+	sent, sentBytes         int64
+}
+
 // connStats is what the word "cons" shows of a connection. It is guarded by the
 // connection's mu.
 type connStats struct {
@@ -61,7 +68,7 @@ type connStats struct {
 	count            int64
 
 	// What the server's Stats have not heard yet.
-	unsaid                int64 // packets sent
+	unsaid                unsaid
 	reply                 int64 // bytes of the last reply, 0: none
 	leastReply, mostReply int64
 	reads                 tally
@@ -82,12 +89,18 @@ func (s *connStats) noteReply(bytes int) {
 	s.leastReply, s.mostReply = min(s.leastReply, n), max(s.mostReply, n)
 }
 
-// handOver tells the server what a connection has counted, when bytes of output
-// are sent.
-func (s *Stats) handOver(c *connStats, bytes int) {
-	s.BytesSent.Add(int64(bytes))
-	s.Sent.Add(c.unsaid)
-	c.unsaid = 0
+// foldAt is how many packets a connection counts for itself before it tells the
+// server, unless somebody asks.
+const foldAt = 64
+
+// fold tells the server what a connection has counted. REQUIRES: the
+// connection's mu.
+func (s *Stats) fold(c *connStats) {
+	s.Received.Add(c.unsaid.received)
+	s.BytesReceived.Add(c.unsaid.receivedBytes)
+	s.Sent.Add(c.unsaid.sent)
+	s.BytesSent.Add(c.unsaid.sentBytes)
+	c.unsaid = unsaid{}
 	if c.reply > 0 {
 		s.replyLast.Store(c.reply)
 		s.replies.add(c.leastReply, c.mostReply)
@@ -114,16 +127,35 @@ func (s *connStats) add(n int, d, now time.Duration) {
 	}
 }
 
+// collect makes the server's Stats tell what all connections have counted.
+func (s *Server) collect() {
+	s.eachConn(func(c *conn) {
+		c.mu.Lock()
+		s.stats.fold(&c.mu.stats)
+		c.mu.Unlock()
+	}, nil)
+}
+
+// countFlushLocked counts bytes of output. REQUIRES: c.mu.
+func (c *conn) countFlushLocked(bytes int) {
+	u := &c.mu.stats.unsaid
+	u.sentBytes += int64(bytes)
+	if u.sent >= foldAt {
+		c.s.stats.fold(&c.mu.stats)
+	}
+}
+
 // countReceivedLocked counts requests. REQUIRES: c.mu.
-func (c *conn) countReceivedLocked(n int) {
+func (c *conn) countReceivedLocked(n, bytes int) {
 	c.mu.stats.received += int64(n)
-	c.s.stats.Received.Add(int64(n))
+	c.mu.stats.unsaid.received += int64(n)
+	c.mu.stats.unsaid.receivedBytes += int64(bytes)
 }
 
 // countSentLocked counts replies and events. REQUIRES: c.mu.
 func (c *conn) countSentLocked(n int) {
 	c.mu.stats.sent += int64(n)
-	c.mu.stats.unsaid += int64(n)
+	c.mu.stats.unsaid.sent += int64(n)
 }
 
 // countAnsweredLocked counts reads that came in at from and were answered at
