@@ -86,12 +86,27 @@ func checkRecovery(t *testing.T, d *Dir, acked, all []entry, when string) {
 	}
 }
 
-// Invariants 1, 2 and 5, at every disk operation, with many outcomes each.
+// bufferedFS is a file system without direct I/O.
+type bufferedFS struct{ vfs.FS }
+
+func (b bufferedFS) CreateDirect(name string) (vfs.File, error) { return b.Create(name) }
+
+// Invariants 1, 2 and 5, at every disk operation, with many outcomes each, with
+// direct I/O and without.
 func TestCrashAtEveryOperation(t *testing.T) {
+	t.Run("direct", func(t *testing.T) {
+		testCrashes(t, func(m *vfs.Mem) vfs.FS { return m })
+	})
+	t.Run("buffered", func(t *testing.T) {
+		testCrashes(t, func(m *vfs.Mem) vfs.FS { return bufferedFS{m} })
+	})
+}
+
+func testCrashes(t *testing.T, wrap func(*vfs.Mem) vfs.FS) {
 	torn := 0
 	for at := 1; ; at++ {
 		mem := vfs.NewMem()
-		fault := vfs.NewFault(mem, at, vfs.FaultCrash, nil)
+		fault := vfs.NewFault(wrap(mem), at, vfs.FaultCrash, nil)
 		var acked []entry
 		err := func() error {
 			d, err := Open(fault, testOptions())
