@@ -1,5 +1,5 @@
 #!/bin/bash
-# Stands in for zkServer.sh before go-zookeeper's test helper, which runs
+# Stands in for zkServer.sh before go-zookeeper's test harness, which runs
 # `zkServer.sh start-foreground CONFIG` with SERVER_JVMFLAGS in the environment.
 set -eu
 [ "$1" = start-foreground ] || { echo "shim/zkServer.sh: unexpected: $*" >&2 && exit 2; }
