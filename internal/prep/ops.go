@@ -94,7 +94,7 @@ func (p *Preparer) checkFlags(req *Request, m *wire.MultiOp) zk.Code {
 // fixUp returns the ACL to store. It shares nothing with the request.
 func (p *Preparer) fixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 	if len(acl) == 1 && acl[0].Perms == zk.PermAll && acl[0].ID == zk.AnyoneUnsafe {
-		return openACL, zk.OK
+		return p.openACL, zk.OK
 	}
 	fixed, code := p.auth.FixUp(acl, ids)
 	if code != zk.OK {
@@ -107,12 +107,10 @@ func (p *Preparer) fixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 	return fixed, zk.OK
 }
 
-// openACL is shared by all who ask for it; nobody changes it.
-var openACL = zk.OpenACLUnsafe()
-
 // sequence is the suffix of a sequential name: the count of creates in ten
-// digits. Past 2^31 the counter is negative and stays so; the sign takes the
-// place of a digit, as in Apache.
+// digits, a sign among them. A counter never passes 2^31-1, for the tree does not
+// go back to the negative number that follows: from then on every name is the
+// same, and exists. A negative one comes from elsewhere.
 func sequence(cversion int32) string {
 	digits := strconv.FormatInt(int64(cversion), 10)
 	if len(digits) >= 10 {
@@ -334,12 +332,28 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 	d := jute.NewDecoder(req.Body)
 	p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
+	defer clear(p.multi) // they alias the request
 	if d.Err() != nil || !validTTLs(p.multi) {
 		return zk.ErrMarshalling
 	}
+	digest := p.digest
 	p.out.begin()
-	digest, failed, bytes := p.digest, false, 0
+	code, failed := p.prepareEach(req, tx)
+	if failed {
+		p.out.rollback()
+		p.digest = digest
+	} else {
+		p.out.commit()
+	}
+	return code
+}
+
+// prepareEach prepares the operations of p.multi into tx. failed says that one
+// could not be done. A code other than OK is for the request as a whole, and
+// then tx has none of them.
+func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) (code zk.Code, failed bool) {
 	tx.Op.Type = wire.OpMulti
+	bytes := 0
 	for i := range p.multi {
 		var op txn.Op
 		code := zk.ErrRuntimeInconsistency
@@ -350,9 +364,8 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 			}
 		}
 		if code == zk.ErrSessionMoved {
-			p.out.rollback()
-			p.digest = digest
-			return code
+			tx.Multi = tx.Multi[:0]
+			return code, true
 		}
 		if code != zk.OK {
 			op = txn.Op{Type: wire.OpError, Err: code}
@@ -360,13 +373,7 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 		}
 		tx.Multi = append(tx.Multi, op)
 	}
-	if failed {
-		p.out.rollback()
-		p.digest = digest
-	} else {
-		p.out.commit()
-	}
-	return zk.OK
+	return zk.OK, failed
 }
 
 // validTTLs reports whether the operations of a multi could be read at all:

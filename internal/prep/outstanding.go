@@ -21,18 +21,20 @@ type change struct {
 
 // outstanding holds the newest change of each path that has any.
 //
-// Invariant: changes[path].zxid is the zxid of the last entry of order with
-// that path.
+// Invariants: changes[path].zxid is the zxid of the last entry of order with
+// that path. creating counts the entries of order that have a creator.
 type outstanding struct {
-	changes map[string]change
-	order   []changeRef // ascending by zxid
-	undo    []undo      // of the multi that is being prepared
-	inMulti bool
+	changes  map[string]change
+	order    []changeRef // ascending by zxid
+	creating map[zk.SessionID]int
+	undo     []undo // of the multi that is being prepared
+	inMulti  bool
 }
 
 type changeRef struct {
-	zxid zk.Zxid
-	path string
+	zxid    zk.Zxid
+	path    string
+	creator zk.SessionID // of a new ephemeral, otherwise 0
 }
 
 // undo remembers what a path had before a multi changed it.
@@ -42,28 +44,50 @@ type undo struct {
 	had  bool
 }
 
-func newOutstanding() outstanding { return outstanding{changes: map[string]change{}} }
+func newOutstanding() outstanding {
+	return outstanding{changes: map[string]change{}, creating: map[zk.SessionID]int{}}
+}
 
-// set makes c the newest change of path.
-func (o *outstanding) set(path string, c change) {
+// set makes c the newest change of path, which it keeps. creator is the session
+// of an ephemeral that is new with this change, otherwise 0.
+func (o *outstanding) set(path string, c change, creator zk.SessionID) {
 	if o.inMulti {
 		old, had := o.changes[path]
 		o.undo = append(o.undo, undo{path, old, had})
 	}
 	o.changes[path] = c
-	o.order = append(o.order, changeRef{c.zxid, path})
+	o.order = append(o.order, changeRef{c.zxid, path, creator})
+	if creator != 0 {
+		o.creating[creator]++
+	}
 }
 
 // applied forgets what is in the tree now.
 func (o *outstanding) applied(z zk.Zxid) {
 	n := 0
 	for ; n < len(o.order) && o.order[n].zxid <= z; n++ {
-		path := o.order[n].path
-		if c, ok := o.changes[path]; ok && c.zxid == o.order[n].zxid {
-			delete(o.changes, path)
+		ref := &o.order[n]
+		if c, ok := o.changes[ref.path]; ok && c.zxid == ref.zxid {
+			delete(o.changes, ref.path)
 		}
+		o.created(ref.creator)
+	}
+	if n < len(o.order)/2 {
+		clear(o.order[:n])
+		o.order = o.order[n:] // to move the rest would cost more than what is gone
+		return
 	}
 	o.order = slices.Delete(o.order, 0, n)
+}
+
+// created counts one outstanding creation of an ephemeral less.
+func (o *outstanding) created(creator zk.SessionID) {
+	if creator == 0 {
+		return
+	}
+	if o.creating[creator]--; o.creating[creator] == 0 {
+		delete(o.creating, creator)
+	}
 }
 
 // begin and commit enclose the changes of a multi; rollback undoes them.
@@ -80,7 +104,11 @@ func (o *outstanding) rollback() {
 			delete(o.changes, u.path)
 		}
 	}
-	o.order = o.order[:len(o.order)-len(o.undo)]
+	kept := len(o.order) - len(o.undo)
+	for i := range o.order[kept:] {
+		o.created(o.order[kept+i].creator)
+	}
+	o.order = o.order[:kept]
 }
 
 // get returns the projected znode at path; ok is false if there is none.
@@ -99,7 +127,7 @@ func (p *Preparer) get(path string) (c change, ok bool) {
 }
 
 // put replaces the projected znode at path, which was old, by c. A znode that
-// is new has no old.
+// is new has no old. It keeps path.
 func (p *Preparer) put(h *txn.Header, path string, old *change, c change) {
 	c.zxid = h.Zxid
 	if znode.InDigest(path) && p.cfg.DigestEnabled {
@@ -110,7 +138,11 @@ func (p *Preparer) put(h *txn.Header, path string, old *change, c change) {
 			p.digest += uint64(c.mode.Digest(c.sum, &p.scratch))
 		}
 	}
-	p.out.set(path, c)
+	creator := zk.SessionID(0)
+	if old == nil && p.tree.IsEphemeral(c.mode.Owner) {
+		creator = zk.SessionID(c.mode.Owner)
+	}
+	p.out.set(path, c, creator)
 }
 
 // removeChange projects the deletion of the znode c at path.
@@ -126,18 +158,28 @@ func (p *Preparer) removeChange(h *txn.Header, path string, c change) {
 }
 
 // ephemerals returns the paths of the projected ephemerals of session, sorted.
+// It looks at all that is outstanding only if some of it is the session's: when
+// many sessions expire at once there is much, and none is.
 func (p *Preparer) ephemerals(session zk.SessionID) []string {
 	var paths []string
 	p.tree.Ephemerals(session, func(path string) {
-		if _, changed := p.out.changes[path]; !changed {
+		if c, changed := p.out.changes[path]; !changed || c.isEphemeralOf(session) {
 			paths = append(paths, path)
 		}
 	})
-	for path, c := range p.out.changes {
-		if !c.gone && c.mode.Owner == int64(session) {
-			paths = append(paths, path)
+	if p.out.creating[session] > 0 {
+		for i := range p.out.order {
+			ref := &p.out.order[i]
+			if c := p.out.changes[ref.path]; ref.creator == session && c.isEphemeralOf(session) {
+				paths = append(paths, ref.path)
+			}
 		}
 	}
 	slices.Sort(paths)
-	return paths
+	return slices.Compact(paths) // one may be in the tree and be created anew
+}
+
+// isEphemeralOf reports whether the znode will be an ephemeral of session.
+func (c *change) isEphemeralOf(session zk.SessionID) bool {
+	return !c.gone && c.mode.Owner == int64(session)
 }

@@ -62,14 +62,15 @@ type Preparer struct {
 	out      outstanding
 	digest   uint64 // of the projected tree
 	scratch  znode.Scratch
-	multi    []wire.MultiOp
+	multi    []wire.MultiOp // empty but while a multi is prepared
+	openACL  []zk.ACL       // shared by all znodes that have it; nobody changes it
 }
 
 // New returns a preparer for a tree that has applied everything there is.
 func New(cfg Config, tree *znode.Tree, authority *auth.Authority, sessions *session.Tracker) *Preparer {
 	return &Preparer{
 		cfg: cfg, tree: tree, auth: authority, sessions: sessions,
-		out: newOutstanding(), digest: tree.Digest(),
+		out: newOutstanding(), digest: tree.Digest(), openACL: zk.OpenACLUnsafe(),
 	}
 }
 

@@ -57,8 +57,10 @@ func plain(path string) bool {
 	return true
 }
 
+// excluded reports whether r may not be in a path. Apache judges UTF-16, so what
+// lies beyond the first plane is a pair of excluded surrogates to it.
 func excluded(r rune) bool {
-	return r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0 && r <= 0xffff
+	return r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
 
 func invalidAt(s string, i int) bool {
