@@ -358,6 +358,28 @@ func TestManyWatches(t *testing.T) {
 	}
 }
 
+// A text holds no more than a piece and what was added last, and gives the
+// socket no more at a time.
+func TestTextIsBounded(t *testing.T) {
+	s := newTestServer(t, nil)
+	k := connect(t, s.dial(), 30000)
+	watchMany(s, k, 50_000)
+	client, server := net.Pipe()
+	go io.Copy(io.Discard, client) // ends with the pipe
+	defer client.Close()
+	counted := &pieces{Conn: server}
+	for name, answer := range map[string]func(*text){"wchc": (*text).wchc, "wchp": (*text).wchp} {
+		x := &text{c: &conn{s: s.Server, nc: counted}}
+		if answer(x); x.err != nil || cap(x.b) > 2*pieceBytes {
+			t.Errorf("%s: %d bytes gathered, %v", name, cap(x.b), x.err)
+		}
+	}
+	x := &text{c: &conn{s: s.Server, nc: counted}, b: make([]byte, 1<<20)}
+	if x.send(); x.err != nil || counted.most > 2*pieceBytes {
+		t.Errorf("%d bytes written at a time, %v", counted.most, x.err)
+	}
+}
+
 func TestManyConnections(t *testing.T) {
 	s := newTestServer(t, nil)
 	const n = 1000

@@ -191,23 +191,35 @@ func TestCounters(t *testing.T) {
 		t.Fatal(code)
 	}
 	k.c.Close()
+	got := ask(t, s.dial(), "mntr")
 	for _, line := range []string{
+		"zk_packets_received\t6\n", "zk_packets_sent\t6\n", // with this word, and with an event
 		"zk_connection_request_count\t1\n", "zk_proposal_count\t3\n", "zk_commit_count\t3\n",
 		"zk_sum_sync_processor_batch_size\t3\n", "zk_cnt_updatelatency\t3\n", "zk_cnt_readlatency\t2\n",
 		"zk_cnt_node_changed_watch_count\t1\n", "zk_sum_node_changed_watch_count\t1\n",
 		"zk_connection_revalidate_count\t0\n", "zk_cnt_snapshottime\t1\n", "zk_cnt_dbinittime\t1\n",
 		"zk_cnt_startup_txns_loaded\t0\n", "zk_global_sessions\t1\n",
 	} {
-		if got := ask(t, s.dial(), "mntr"); !strings.Contains(got, line) {
+		if !strings.Contains(got, line) {
 			t.Errorf("no %q in\n%s", line, got)
 		}
 	}
-	got := ask(t, s.dial(), "mntr")
 	if m := regexp.MustCompile(`zk_max_client_response_size\t(\d+)`).FindStringSubmatch(got); m == nil || m[1] != fmt.Sprint(16+4+100+68) {
 		t.Errorf("largest reply %v", m)
 	}
 	if m := regexp.MustCompile(`zk_watch_bytes\t(\d+)`).FindStringSubmatch(got); m == nil || m[1] != fmt.Sprint(4+16+4+4+4+2) {
 		t.Errorf("bytes of events %v", m)
+	}
+	ask(t, s.dial(), "srst")
+	got = ask(t, s.dial(), "mntr")
+	for _, line := range []string{
+		"zk_proposal_count\t0\n", "zk_sum_sync_processor_batch_size\t0\n", "zk_cnt_updatelatency\t0\n",
+		"zk_cnt_node_changed_watch_count\t0\n", "zk_cnt_a_write_per_namespace\t0\n", "zk_cnt_dbinittime\t1\n",
+		"zk_last_client_response_size\t-1\n", "zk_watch_bytes\t0\n", "zk_packets_received\t1\n",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("after srst: no %q in\n%s", line, got)
+		}
 	}
 }
 
