@@ -36,11 +36,13 @@ type difference struct {
 	what  string
 	a, b  []item
 	at    int // index of the first pair that differs
+	// detail is what there is to say beyond the items.
+	detail string
 }
 
 func (d *difference) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s: %s\n", d.where, d.what)
+	fmt.Fprintf(&s, "%s: %s\n%s", d.where, d.what, d.detail)
 	const around = 3
 	for _, l := range []struct {
 		name  string

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -80,6 +81,17 @@ func (w *world) compareTrees() (*difference, int) {
 // and dump's number of sessions with ephemerals, in which Apache counts those
 // that have none left.
 func (w *world) compareWords() *difference {
+	// A gauge may be a second old.
+	const patience = 3 * time.Second
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		d := w.compareWordsOnce()
+		if d == nil || time.Now().After(end) {
+			return d
+		}
+	}
+}
+
+func (w *world) compareWordsOnce() *difference {
 	sum := func(s *side) (string, error) {
 		var out []string
 		srvr, err := fourLetter(s.addr, "srvr", answerTimeout)
@@ -108,9 +120,23 @@ func (w *world) compareWords() *difference {
 		return &difference{where: "four-letter words of B", what: err.Error()}
 	}
 	if a != b {
-		return &difference{where: "four-letter words", what: fmt.Sprintf("A:\n%s\nB:\n%s", a, b)}
+		return wordsDiffer(a, b)
 	}
 	return nil
+}
+
+// wordsDiffer names the first line that differs up to its value, so that a
+// shorter run that differs in the same line counts as the same.
+func wordsDiffer(a, b string) *difference {
+	la, lb := strings.Split(a, "\n"), strings.Split(b, "\n")
+	line := "number of lines"
+	for i := range min(len(la), len(lb)) {
+		if la[i] != lb[i] {
+			line, _, _ = strings.Cut(la[i], "\t")
+			break
+		}
+	}
+	return &difference{where: "four-letter words", what: line, detail: fmt.Sprintf("A:\n%s\nB:\n%s\n", a, b)}
 }
 
 func linesWith(text string, prefixes ...string) []string {
