@@ -47,8 +47,9 @@ type conn struct {
 		sync.Mutex
 		sync.Cond         // output was sent, pending requests were answered, or closed
 		out       []byte  // frames to be sent
+		events    int     // bytes of events in out
 		flushing  bool    // somebody is writing
-		closing   bool    // close when out is sent
+		closing   bool    // close when out is sent, see closeLocked
 		closed    bool    // the socket is closed
 		ids       []zk.ID // replaced, never changed
 		pending   pendingFIFO
@@ -232,11 +233,19 @@ func (c *conn) noteEnd(err error) {
 // lastWords is how long a client has to take the last replies.
 const lastWords = 5 * time.Second
 
+// closeLocked ends the connection once its output is sent, or after lastWords:
+// a client that does not read would keep it for ever. REQUIRES: c.mu.
+func (c *conn) closeLocked() {
+	if !c.mu.closing {
+		c.mu.closing = true
+		_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // fails only if closed
+	}
+}
+
 // end cleans up after serve. Output that is ready is still sent.
 func (c *conn) end() {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // fails only if closed
 	c.mu.Lock()
-	c.mu.closing = true
+	c.closeLocked()
 	c.s.stats.fold(&c.mu.stats)
 	c.mu.Unlock()
 	if !c.open {
@@ -244,7 +253,7 @@ func (c *conn) end() {
 		// the answer to the next.
 		c.s.dismiss(c)
 	}
-	c.flush(true)
+	c.drain()
 	c.kill("end")
 	c.filled = 0
 	c.releaseInput()
@@ -273,7 +282,7 @@ func (c *conn) killLocked(reason string) {
 		return
 	}
 	c.mu.closed = true
-	c.mu.out = nil
+	c.mu.out, c.mu.events = nil, 0
 	c.mu.pending = pendingFIFO{}
 	c.nc.Close() // an error changes nothing: it is closed
 	if c.mu.ready != nil {
@@ -284,9 +293,24 @@ func (c *conn) killLocked(reason string) {
 	c.s.log.Debug("socket closed", "client", c.remote, "reason", reason)
 }
 
-// flush sends the output. With wait it returns when this call, or another that
-// was at it already, has sent everything; without it never blocks, and leaves
-// what the socket does not take to a goroutine.
+// drain sends the output and returns when there is none, whoever sends it.
+func (c *conn) drain() {
+	c.mu.Lock()
+	for !c.mu.closed && (c.mu.flushing || len(c.mu.out) > 0) {
+		if c.mu.flushing {
+			c.mu.Wait()
+			continue
+		}
+		c.mu.Unlock()
+		c.flush(true)
+		c.mu.Lock()
+	}
+	c.mu.Unlock()
+}
+
+// flush sends the output, unless somebody is at it, who then goes on with it.
+// With wait it returns when everything is sent; without it never blocks, and
+// leaves what the socket does not take to a goroutine.
 func (c *conn) flush(wait bool) {
 	c.mu.Lock()
 	for {
@@ -302,7 +326,7 @@ func (c *conn) flush(wait bool) {
 		c.mu.flushing = true
 		buf := c.mu.out
 		c.countFlushLocked(len(buf))
-		c.mu.out = c.s.outs.get()
+		c.mu.out, c.mu.events = nil, 0
 		c.mu.Unlock()
 		rest, err := c.write(buf, wait)
 		if len(rest) > 0 && err == nil {
@@ -346,7 +370,9 @@ func (c *conn) write(buf []byte, wait bool) (rest []byte, err error) {
 		return nil, err
 	}
 	c.pushing = buf
-	if err := c.raw.Write(c.pollWrite); err != nil {
+	err = c.raw.Write(c.pollWrite)
+	c.pushing = nil
+	if err != nil {
 		return nil, err
 	}
 	if c.pushed.err != nil || c.pushed.n == len(buf) {
@@ -371,6 +397,14 @@ func (c *conn) writeReady(fd uintptr) bool {
 		}
 		c.pushed = ioResult{max(n, 0), err}
 		return true
+	}
+}
+
+// needOutLocked makes room in out for what is appended next. A connection that
+// has nothing to send holds no buffer. REQUIRES: c.mu.
+func (c *conn) needOutLocked() {
+	if c.mu.out == nil {
+		c.mu.out = c.s.outs.get()
 	}
 }
 

@@ -39,16 +39,23 @@ func (s *Server) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
 func (c *conn) deliver(event []byte, acl []zk.ACL) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.deliverLocked(event, acl)
+}
+
+// deliverLocked is deliver. REQUIRES: c.mu.
+func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
 	if c.mu.closed || !c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		return
 	}
-	if len(c.mu.out)+len(event) > hardOutBytes {
+	if c.mu.events+len(event) > hardOutBytes {
 		c.s.stats.SlowClients.Add(1)
-		c.s.log.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", len(c.mu.out))
+		c.s.log.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", c.mu.events)
 		c.killLocked("slow client")
 		return
 	}
+	c.needOutLocked()
 	c.mu.out = append(c.mu.out, event...)
+	c.mu.events += len(event)
 	c.s.stats.WatchBytes.Add(int64(len(event)))
 	c.countSentLocked(1)
 	c.s.markDirty(c)
@@ -105,6 +112,7 @@ func (c *conn) setWatches(t *znode.Tree, q *request) {
 // missed sends an event that came to pass while the client was away.
 func (c *conn) missed(kind zk.EventType, path string, acl []zk.ACL) {
 	if c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
+		c.needOutLocked()
 		c.mu.out = appendEvent(c.mu.out, -1, kind, path)
 		c.countSentLocked(1)
 	}

@@ -95,16 +95,18 @@ func (c *conn) newSession(timeoutMillis int32) {
 
 // Resumed answers the client that came back to a session (replica.Origin).
 func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
-	c.mu.Lock()
-	if ok {
-		c.welcomeLocked(id, timeoutMillis)
-	} else {
-		c.refuseLocked()
-	}
-	c.mu.Unlock()
 	if ok {
 		c.s.bind(id, c)
 	}
+	c.mu.Lock()
+	switch {
+	case c.mu.ready == nil: // the server is stopping
+	case ok:
+		c.welcomeLocked(id, timeoutMillis)
+	default:
+		c.refuseLocked()
+	}
+	c.mu.Unlock()
 	c.flush(false)
 }
 
@@ -123,10 +125,11 @@ func (c *conn) refuseLocked() {
 	c.answerConnectLocked(&wire.ConnectResponse{
 		Password: make([]byte, wire.PasswordLen), HasReadOnly: c.mu.readOnly,
 	})
-	c.mu.closing = true
+	c.closeLocked()
 }
 
 func (c *conn) answerConnectLocked(resp *wire.ConnectResponse) {
+	c.needOutLocked()
 	at := len(c.mu.out)
 	c.mu.out = resp.Append(append(c.mu.out, 0, 0, 0, 0))
 	endFrame(c.mu.out, at)

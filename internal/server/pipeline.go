@@ -31,27 +31,37 @@ type run struct {
 // the reads that came behind them. A read is answered when the writes before it
 // are applied (P1, P5); the writes were submitted at once.
 type pendingFIFO struct {
-	list  []pendingRequest
-	head  int
-	bytes int
+	list     []pendingRequest
+	head     int
+	bytes    int // of the reads' bodies
+	expected int // bytes of the replies to the reads
+	largest  int // body of the writes since it was empty
 }
 
 type pendingRequest struct {
 	request
-	write bool // answered by Applied; body is nil
-	at    time.Duration
+	write    bool // answered by Applied; body is nil
+	expected int  // bytes of the reply to a read, a guess
+	at       time.Duration
 }
 
 func (f *pendingFIFO) empty() bool { return f.head == len(f.list) }
 
 func (f *pendingFIFO) full() bool {
-	return len(f.list)-f.head > maxPending || f.bytes > maxPendingBytes
+	return len(f.list)-f.head > maxPending || f.bytes > maxPendingBytes || f.expected > maxExpected
 }
 
 func (f *pendingFIFO) push(p pendingRequest) {
 	if !p.write {
 		p.body = append([]byte(nil), p.body...)
 		f.bytes += len(p.body)
+		f.expected += p.expected
+	}
+	if f.head > 64 && 2*f.head > len(f.list) {
+		// Under a steady load it is never empty.
+		n := copy(f.list, f.list[f.head:])
+		clear(f.list[n:])
+		f.list, f.head = f.list[:n], 0
 	}
 	f.list = append(f.list, p)
 }
@@ -62,6 +72,7 @@ func (f *pendingFIFO) front() *pendingRequest { return &f.list[f.head] }
 func (f *pendingFIFO) pop() {
 	p := &f.list[f.head]
 	f.bytes -= len(p.body)
+	f.expected -= p.expected
 	*p = pendingRequest{}
 	f.head++
 	switch {
@@ -69,7 +80,7 @@ func (f *pendingFIFO) pop() {
 	case cap(f.list) > 256:
 		*f = pendingFIFO{} // an idle connection holds nothing large
 	default:
-		f.list, f.head = f.list[:0], 0
+		*f = pendingFIFO{list: f.list[:0]}
 	}
 }
 
@@ -123,7 +134,7 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 		n += size
 		received++
 		c.take(frame, r, &view)
-		if len(c.mu.out) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= maxPending {
+		if len(c.mu.out) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
 			break
 		}
 	}
@@ -182,8 +193,39 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 		c.answer(c.s.replica.Tree(), &q)
 		view.reads++
 	default:
-		c.mu.pending.push(pendingRequest{request: q, at: r.now})
+		view.lock()
+		expected := expectedReply(c.s.replica.Tree(), &q, c.mu.pending.largest)
+		if c.mu.pending.empty() { // by now
+			c.answer(c.s.replica.Tree(), &q)
+			view.reads++
+			return
+		}
+		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
 	}
+}
+
+// expectedReply guesses the length of the reply to a read that waits behind
+// writes, the largest of which has a body of written bytes.
+func expectedReply(t *znode.Tree, q *request, written int) int {
+	const head, perChild = 100, 32
+	switch q.Op {
+	case wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
+	case wire.OpMultiRead:
+		return hardOutBytes
+	default:
+		return head
+	}
+	d := jute.NewDecoder(q.body)
+	id := t.Lookup(d.String())
+	switch {
+	case q.Op == wire.OpGetData && id != 0:
+		return head + max(t.DataLen(id), written)
+	case q.Op == wire.OpGetData:
+		return head + written
+	case id != 0:
+		return head + perChild*t.NumChildren(id)
+	}
+	return head
 }
 
 // goesThroughLog reports whether the request becomes a transaction. What a
@@ -208,8 +250,7 @@ func (c *conn) submit(q *request, r *run) {
 		q.body = nil
 	}
 	if !c.s.large.admit(len(q.body)) {
-		c.leaving = true
-		c.mu.closing = true
+		c.leaveLocked()
 		c.s.stats.LargeRejected.Add(1)
 		c.s.log.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return
@@ -222,6 +263,7 @@ func (c *conn) submit(q *request, r *run) {
 		Received: r.now,
 	})
 	c.mu.pending.push(pendingRequest{request: request{RequestHeader: q.RequestHeader}, write: true})
+	c.mu.pending.largest = max(c.mu.pending.largest, len(q.body))
 }
 
 // answerPending answers the reads that are at the front now. REQUIRES: c.mu and
@@ -230,6 +272,13 @@ func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()
 		if p.write {
+			return
+		}
+		if len(c.mu.out) > hardOutBytes {
+			// What it reads has grown since it asked.
+			c.s.stats.SlowClients.Add(1)
+			c.s.log.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out))
+			c.killLocked("slow client")
 			return
 		}
 		c.answer(t, &p.request)
@@ -281,12 +330,13 @@ func (c *conn) refuseSASL(q *request) {
 // read. REQUIRES: c.mu, and to be in serve's goroutine.
 func (c *conn) leaveLocked() {
 	c.leaving = true
-	c.mu.closing = true
+	c.closeLocked()
 }
 
 // beginReplyLocked appends a frame's length and header and returns where it
 // begins. REQUIRES: c.mu.
 func (c *conn) beginReplyLocked(xid int32, z zk.Zxid) int {
+	c.needOutLocked()
 	at := len(c.mu.out)
 	c.mu.out = append(c.mu.out, 0, 0, 0, 0)
 	c.mu.out = wire.ReplyHeader{Xid: xid, Zxid: z}.Append(c.mu.out)

@@ -31,7 +31,7 @@ func (c *conn) answer(t *znode.Tree, q *request) {
 	}
 	if code == zk.ErrUnimplemented {
 		wire.SetReplyZxid(c.mu.out[at+4:], -1)
-		c.mu.closing = true
+		c.closeLocked()
 	}
 	c.endReplyLocked(at, code)
 }
@@ -192,7 +192,13 @@ func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
+	began := len(c.mu.out)
 	for i := range ops {
+		if len(c.mu.out)-began > hardOutBytes {
+			c.s.log.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
+			c.closeLocked()
+			return zk.ErrMarshalling
+		}
 		id, code := c.find(t, q, ops[i].Path)
 		if code != zk.OK {
 			c.mu.out = wire.AppendMultiError(c.mu.out, code)

@@ -45,10 +45,11 @@ import (
 const (
 	readBufferBytes = 64 << 10  // pooled, held while a frame is incomplete
 	softOutBytes    = 256 << 10 // replies beyond it are sent before more is read
-	hardOutBytes    = 16 << 20  // a client that leaves so many events unread is closed
-	maxPending      = 4096      // reads that wait behind the session's writes
-	maxPendingBytes = 1 << 20
-	readRun         = 128 // reads that are answered under one read lock
+	hardOutBytes    = 16 << 20  // a client that leaves so much unread is closed
+	maxPending      = 4096      // requests that wait for the session's writes
+	maxPendingBytes = 1 << 20   // of their bodies
+	maxExpected     = 4 << 20   // of the replies to the reads among them, as far as can be told
+	readRun         = 128       // reads that are answered under one read lock
 )
 
 // Version is what four-letter words and the start-up line call this server.
@@ -74,8 +75,9 @@ type Server struct {
 
 	traceMask atomic.Int64 // of the words gtmk and stmk; it has no effect
 
-	throttle throttle
-	large    largeRequests
+	throttle  throttle
+	submitRun int // writes that a connection submits before it looks for room
+	large     largeRequests
 
 	// The applier's: connections with output, and the event that is being sent.
 	dirty []*conn
@@ -118,6 +120,10 @@ func New(o Options) *Server {
 	s.outs = make(bufferPool, pooledOuts)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
+	s.submitRun = maxPending
+	if limit := o.Config.Requests.MaxOutstanding; limit > 0 {
+		s.submitRun = min(limit, maxPending)
+	}
 	s.traceMask.Store(defaultTraceMask)
 	s.stats.started = time.Now()
 	return s

@@ -42,7 +42,7 @@ func (c *conn) sessionExpired(tx *txn.Txn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.session == tx.Session {
-		c.mu.closing = true
+		c.closeLocked()
 		c.s.markDirty(c)
 	}
 }
@@ -56,7 +56,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 	}
 	c.s.markDirty(c)
 	if tx.Header.Type == wire.OpError && tx.Err == zk.ErrSessionMoved {
-		c.mu.closing = true // the session has another connection, whose business this is
+		c.closeLocked() // the session has another connection, whose business this is
 		return
 	}
 	if !c.mu.closing {
@@ -71,7 +71,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 	c.mu.pending.pop()
 	c.answerPending(c.s.replica.Tree(), now)
 	if req.Op == wire.OpCloseSession {
-		c.mu.closing = true
+		c.closeLocked()
 	}
 	if !c.mu.pending.full() {
 		c.mu.Broadcast()

@@ -1,0 +1,361 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// connOf is the server's half of a client's connection, nil if it has none.
+func (s *rig) connOf(c *wireClient) *conn {
+	s.srv.mu.Lock()
+	defer s.srv.mu.Unlock()
+	return s.srv.mu.sessions[c.resp.SessionID]
+}
+
+// held is how many bytes the server holds for a connection.
+func (c *conn) held() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := cap(c.mu.out) + c.mu.pending.bytes
+	if !c.mu.flushing {
+		n += cap(c.pushing)
+	}
+	for i := range c.mu.pending.list {
+		n += 64 + cap(c.mu.pending.list[i].body)
+	}
+	return n
+}
+
+// flood writes in the background; the connection may be closed meanwhile.
+func flood(c *wireClient, b []byte) { go c.nc.Write(b) }
+
+// big is data of nearly the largest length that a request may carry.
+var big = bytes.Repeat([]byte("b"), 1000<<10)
+
+// awaitClosed lets virtual time pass until the server has closed c.
+func (s *rig) awaitClosed(c *wireClient, within time.Duration) {
+	s.t.Helper()
+	time.Sleep(within)
+	synctest.Wait()
+	if s.connOf(c) != nil {
+		s.t.Errorf("the connection is still there after %v", within)
+	}
+}
+
+// P6: who asks for much and never reads is not read from any more, costs others
+// nothing, and is closed when its session expires.
+func TestP6UnreadReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		c, other := s.open(), s.open()
+		other.mustCall(wire.OpCreate, createBody("/big", big, zk.Persistent))
+		var b []byte
+		for i := range 3000 {
+			b = encode(b, int32(i), wire.OpGetData, readBody("/big", false))
+		}
+		flood(c, b)
+		synctest.Wait()
+		if n := s.connOf(c).held(); n > 4<<20 {
+			t.Errorf("the server holds %d bytes", n)
+		}
+		if began := time.Now(); !other.has("/big") || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+		other.nc.Close()
+		s.awaitClosed(c, 12*rigTick+lastWords)
+	})
+}
+
+// P6: reads that wait behind a write are taken only as far as their replies may
+// be kept, however large the write makes them.
+func TestP6LargeReadsBehindWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		c, other := s.open(), s.open()
+		other.create("/x", "small", zk.Persistent)
+		g.set(true, nil)
+		b := encode(nil, 0, wire.OpSetData, setBody("/x", big))
+		for i := range 3000 {
+			b = encode(b, int32(i+1), wire.OpGetData, readBody("/x", false))
+		}
+		flood(c, b)
+		synctest.Wait()
+		g.set(false, nil)
+		synctest.Wait()
+		if n := s.connOf(c).held(); n > hardOutBytes {
+			t.Errorf("the server holds %d bytes", n)
+		}
+		if other.call(wire.OpGetData, readBody("/x", false)).Err != zk.OK {
+			t.Error("another client")
+		}
+		// Once the client reads it gets everything, in order.
+		for i := range 3001 {
+			if r, err := c.next(); err != nil || r.Xid != int32(i) || i > 0 && len(r.body) < len(big) {
+				t.Fatalf("reply %d: %+v, %v", i, r.ReplyHeader, err)
+			}
+		}
+	})
+}
+
+// P6: the same where somebody else makes the znode large meanwhile.
+func TestP6ReadsGrowBehindWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		c, other := s.open(), s.open()
+		other.create("/x", "small", zk.Persistent)
+		conn := s.connOf(c)
+		g.set(true, nil)
+		other.send(wire.OpSetData, setBody("/x", big))
+		synctest.Wait()
+		b := encode(nil, 0, wire.OpCreate, createBody("/y", nil, zk.Persistent))
+		for i := range 3000 {
+			b = encode(b, int32(i+1), wire.OpGetData, readBody("/x", false))
+		}
+		flood(c, b)
+		synctest.Wait()
+		g.set(false, nil)
+		synctest.Wait()
+		if n := conn.held(); n > hardOutBytes+2*len(big) {
+			t.Errorf("the server holds %d bytes", n)
+		}
+		if r, err := other.next(); err != nil || r.Err != zk.OK {
+			t.Errorf("another client: %+v, %v", r.ReplyHeader, err)
+		}
+	})
+}
+
+// P6: one multiRead cannot ask for more than the server may hold.
+func TestP6LargeMultiRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		c := s.open()
+		c.mustCall(wire.OpCreate, createBody("/big", big, zk.Persistent))
+		conn := s.connOf(c)
+		var body []byte
+		op := wire.MultiOp{Type: wire.OpGetData}
+		op.Path = "/big"
+		for range 1000 {
+			body = op.Append(body)
+		}
+		c.send(wire.OpMultiRead, wire.AppendMultiEnd(body))
+		synctest.Wait()
+		if n := conn.held(); n > 2*hardOutBytes {
+			t.Errorf("the server holds %d bytes", n)
+		}
+		if r, err := c.next(); err != nil || r.Err != zk.ErrMarshalling {
+			t.Errorf("reply %+v, %v", r.ReplyHeader, err)
+		}
+		if _, err := c.next(); err != io.EOF {
+			t.Errorf("the connection goes on: %v", err)
+		}
+	})
+}
+
+// P6: who watches a busy znode and never reads is closed; others are not slowed.
+func TestP6UnreadEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		watcher, writer := s.open(), s.open()
+		path := "/" + strings.Repeat("long", 15<<10)
+		writer.create(path, "", zk.Persistent)
+		watcher.mustCall(wire.OpAddWatch, addWatchBody(path, zk.AddWatchPersistent))
+		conn := s.connOf(watcher)
+		most := 0
+		for i := 0; s.connOf(watcher) != nil && i < 1000; i++ {
+			writer.mustCall(wire.OpSetData, setBody(path, nil))
+			watcher.write(encode(nil, wire.XidPing, wire.OpPing, nil))
+			most = max(most, conn.held())
+			synctest.Wait()
+		}
+		if s.connOf(watcher) != nil || s.srv.stats.SlowClients.Load() != 1 {
+			t.Error("the slow client was not closed")
+		}
+		// Appending may double the capacity.
+		if most < hardOutBytes/2 || most > 4*hardOutBytes {
+			t.Errorf("the server held %d bytes", most)
+		}
+	})
+}
+
+// P6: globalOutstandingLimit holds, and whoever waited goes on.
+func TestP6Outstanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, clients, requests = 50, 4, 1000
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g; o.cfg.Requests.MaxOutstanding = limit })
+		var cs []*wireClient
+		for range clients {
+			cs = append(cs, s.open())
+		}
+		g.set(true, nil)
+		for i, c := range cs {
+			var b []byte
+			for k := range requests {
+				b = encode(b, int32(k), wire.OpCreate, createBody(fmt.Sprintf("/n%d-%d", i, k), nil, zk.Persistent))
+			}
+			flood(c, b)
+		}
+		synctest.Wait()
+		if n := s.rep.Outstanding(); n < limit || n > limit*(clients+1) {
+			t.Errorf("%d requests in the pipeline, the limit is %d for each of %d clients", n, limit, clients)
+		}
+		g.set(false, nil)
+		for i, c := range cs {
+			for k := range requests {
+				if r, err := c.next(); err != nil || r.Err != zk.OK || r.Xid != int32(k) {
+					t.Fatalf("client %d, reply %d: %+v, %v", i, k, r.ReplyHeader, err)
+				}
+			}
+		}
+	})
+}
+
+// P6: a queue that is never empty must not grow.
+func TestP6PendingForgets(t *testing.T) {
+	var f pendingFIFO
+	for i := range 100_000 {
+		f.push(pendingRequest{request: request{RequestHeader: wire.RequestHeader{Xid: int32(i)}}, write: true})
+		if i >= 100 {
+			if got := f.front().Xid; got != int32(i-100) {
+				t.Fatalf("front %d, want %d", got, i-100)
+			}
+			f.pop()
+		}
+	}
+	if cap(f.list) > 1000 {
+		t.Errorf("room for %d requests, never more than 101 were in it", cap(f.list))
+	}
+	for !f.empty() {
+		f.pop()
+	}
+}
+
+// An idle connection holds no buffer.
+func TestIdleConnectionHoldsNothing(t *testing.T) {
+	s := newRig(t)
+	addr := s.listen()
+	for i, nc := range []net.Conn{dial(t, addr), s.pipe()} {
+		c, path := s.openWith(nc), fmt.Sprintf("/n%d", i)
+		c.mustCall(wire.OpCreate, createBody(path, big[:200<<10], zk.Persistent))
+		for range 10 {
+			c.get(path)
+		}
+		c.mustCall(wire.OpSetData, setBody(path, nil))
+		conn := s.connOf(c)
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			// The reply may be here before its writer is through.
+			conn.mu.Lock()
+			n, flushing := cap(conn.mu.out)+cap(conn.mu.pending.list), conn.mu.flushing
+			if !flushing {
+				n += cap(conn.pushing)
+			}
+			conn.mu.Unlock()
+			if n <= 256 && !flushing {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%T: %d bytes", nc, n)
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// Who does not take the last replies is closed all the same.
+func TestLastWordsAreTimed(t *testing.T) {
+	for name, last := range map[string][]byte{
+		"close session":     encode(nil, 1, wire.OpCloseSession, nil),
+		"unknown operation": encode(nil, 1, 99, nil),
+		"bad frame":         {0xff, 0xff, 0xff, 0xff},
+		"bad auth":          encode(nil, 1, wire.OpAuth, (&wire.AuthPacket{Scheme: "none"}).Append(nil)),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newRig(t, func(o *rigSetup) { o.cfg.Session.MaxTimeout = time.Hour })
+			c := newWireClient(t, s.pipe())
+			c.mustConnect(time.Hour)
+			conn := s.connOf(c)
+			c.create("/x", string(big[:rigBuffer-2000]), zk.Persistent)
+			flood(c, append(encode(nil, 2, wire.OpGetData, readBody("/x", false)), last...))
+			synctest.Wait()
+			// Its buffer is nearly full: the event of a large path fills it.
+			other := s.open()
+			conn.mu.Lock()
+			conn.deliverLocked(appendEvent(nil, 1, zk.EventNodeCreated, string(big[:rigBuffer])), zk.OpenACLUnsafe())
+			conn.mu.Unlock()
+			other.create("/y", "", zk.Persistent)
+			time.Sleep(lastWords + time.Second)
+			synctest.Wait()
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			if !conn.mu.closed {
+				t.Errorf("%s: the connection is still open", name)
+			}
+		})
+	}
+}
+
+// Output that is ready is sent before the connection of a bad client ends.
+func TestLastWordsAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		c := s.open()
+		c.create("/x", string(big[:4*rigBuffer]), zk.Persistent)
+		g.set(true, nil)
+		b := encode(nil, 1, wire.OpCreate, createBody("/y", nil, zk.Persistent))
+		c.write(encode(b, 2, wire.OpGetData, readBody("/x", false)))
+		synctest.Wait()
+		g.set(false, nil)
+		synctest.Wait()
+		c.write([]byte{0xff, 0xff, 0xff, 0xff})
+		synctest.Wait()
+		for i := range 2 {
+			if r, err := c.next(); err != nil || r.Xid != int32(i+1) {
+				t.Fatalf("reply %d: %+v, %v", i+1, r.ReplyHeader, err)
+			}
+		}
+		if _, err := c.next(); err != io.EOF {
+			t.Errorf("the bad frame: %v", err)
+		}
+	})
+}
+
+// Connections beyond maxClientCnxns and maxCnxns are closed; others may take the
+// place of those that go.
+func TestConnectionLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t, func(o *rigSetup) { o.cfg.Client.MaxPerIP, o.cfg.Client.MaxTotal = 2, 3 })
+		from := func(host byte) *wireClient {
+			return newWireClient(t, s.pipeFrom(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, 9, host}), 1)))
+		}
+		lets := func(c *wireClient) bool {
+			return c.connect(wire.ConnectRequest{TimeoutMillis: 5000}) == nil
+		}
+		a, b := from(1), from(1)
+		if !lets(a) || !lets(b) || lets(from(1)) {
+			t.Error("maxClientCnxns is 2")
+		}
+		if !lets(from(2)) || lets(from(3)) {
+			t.Error("maxCnxns is 3")
+		}
+		a.nc.Close()
+		synctest.Wait()
+		if !lets(from(1)) {
+			t.Error("a place was free")
+		}
+	})
+}
