@@ -77,7 +77,7 @@ func (t *text) interest(c *conn) (ops int) {
 		return 0
 	}
 	ops = 1
-	if c.mu.flushing || len(c.mu.out) > 0 {
+	if len(c.mu.out) > 0 { // what is just being written may well be with the client
 		ops |= 4
 	}
 	return ops
