@@ -56,23 +56,29 @@ func inits(f *goFile) (findings []string) {
 	return findings
 }
 
-// sleeps is the checker of waiting in tests. What lies in a call of
-// synctest.Test may sleep: time jumps there.
+// sleeps is the checker of waiting in tests. A function that uses synctest may
+// sleep: it runs where time jumps.
 func sleeps(f *goFile) (findings []string) {
-	ast.Inspect(f.ast, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if s, ok := n.Fun.(*ast.SelectorExpr); ok && is(s, "synctest") {
-				return false
-			}
-		case *ast.SelectorExpr:
-			if is(n, "time") && n.Sel.Name == "Sleep" {
-				findings = append(findings, f.at(n)+": time.Sleep in a test: use testing/synctest, or wait for what you wait for")
-			}
+	for _, d := range f.ast.Decls {
+		if uses(d, "synctest", "") != nil {
+			continue
 		}
-		return true
-	})
+		if s := uses(d, "time", "Sleep"); s != nil {
+			findings = append(findings, f.at(s)+": time.Sleep in a test: use testing/synctest, or wait for what you wait for")
+		}
+	}
 	return findings
+}
+
+// uses returns the first mention of pkg.name in d, of any name if it is "".
+func uses(d ast.Node, pkg, name string) (found ast.Node) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && is(s, pkg) && (name == "" || s.Sel.Name == name) && found == nil {
+			found = s
+		}
+		return found == nil
+	})
+	return found
 }
 
 // undocumented is the checker of doc comments on exported names.
@@ -216,6 +222,7 @@ func TestStyleCheckersFindBreaks(t *testing.T) {
 	checkSamples(t, "internal/x/a_test.go", sleeps, []sample{
 		{`import "time"; func f() { time.Sleep(1) }`, "time.Sleep"}, {`func f(x nap) { x.Sleep(1) }`, ""},
 		{`func f() { synctest.Test(t, func(t *T) { time.Sleep(1) }) }`, ""},
+		{`func f() { time.Sleep(1); synctest.Wait() }; func g() { time.Sleep(1) }`, "time.Sleep"},
 	})
 	checkSamples(t, "internal/x/a.go", undocumented, []sample{
 		{"func F() {}", "F has no"}, {"// F is.\nfunc F() {}", ""}, {"func f() {}", ""},
