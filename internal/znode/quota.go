@@ -134,7 +134,6 @@ func (t *Tree) findQuotas(id ID, path string) {
 		if name == limitsName {
 			t.quotas[path] = struct{}{}
 			t.recount(path)
-			continue
 		}
 		t.findQuotas(k, path+"/"+name)
 	}

@@ -1,0 +1,107 @@
+package prep
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// workload prepares the same requests over and over, and forgets them as if
+// applied in between: 64 are outstanding, as behind a busy log.
+type workload struct {
+	rig  *rig
+	reqs []Request
+	tx   txn.Txn
+	next int
+}
+
+func newWorkload(tb testing.TB, op wire.OpCode) *workload {
+	r := newRig(tb, everything)
+	s := r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 1)}).Session
+	w := &workload{rig: r}
+	for i := range 1000 {
+		m := wire.MultiOp{Type: wire.OpCreate, Version: -1}
+		m.Path, m.Data, m.ACL, m.TTL = fmt.Sprintf("/bench/n%04d", i), make([]byte, 100), zk.OpenACLUnsafe(), -1
+		if i == 0 {
+			m.Path = "/bench"
+		}
+		create := Request{Session: s, Op: m.Type, Owner: owner, Body: appendOp(&m)}
+		if op == wire.OpCreate && i > 0 {
+			w.reqs = append(w.reqs, create)
+			continue
+		}
+		r.prepare(create)
+		m.Type = op
+		if i > 0 {
+			w.reqs = append(w.reqs, Request{Session: s, Op: op, Owner: owner, Body: appendOp(&m)})
+		}
+	}
+	r.settle()
+	return w
+}
+
+func (w *workload) step() {
+	req := &w.reqs[w.next%len(w.reqs)]
+	w.next++
+	w.rig.zxid++
+	w.rig.prep.Prepare(req, w.rig.zxid, 1, &w.tx)
+	if w.next%64 == 0 {
+		w.rig.prep.Applied(w.rig.zxid)
+	}
+}
+
+// TestAllocations: a setData costs the copy of its path; a create that, and its
+// ACL, which the decoder makes.
+func TestAllocations(t *testing.T) {
+	for op, want := range map[wire.OpCode]float64{wire.OpSetData: 1, wire.OpCreate: 2} {
+		w := newWorkload(t, op)
+		for range 2000 {
+			w.step()
+		}
+		if got := testing.AllocsPerRun(2000, w.step); got > want {
+			t.Errorf("%v: %v allocations, want %v", op, got, want)
+		}
+		if w.tx.Header.Type != op {
+			t.Errorf("%v became %+v", op, w.tx)
+		}
+	}
+}
+
+func BenchmarkSetData(b *testing.B) { benchmark(b, wire.OpSetData) }
+
+func BenchmarkCreate(b *testing.B) { benchmark(b, wire.OpCreate) }
+
+func benchmark(b *testing.B, op wire.OpCode) {
+	w := newWorkload(b, op)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.step()
+	}
+}
+
+// BenchmarkExpiry ends ten thousand sessions of one ephemeral each at once.
+func BenchmarkExpiry(b *testing.B) {
+	const sessions = 10_000
+	r := newRig(b, everything)
+	var ids []zk.SessionID
+	for i := range sessions {
+		id := r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 1)}).Session
+		c := wire.CreateRequest{Path: fmt.Sprintf("/e%05d", i), ACL: zk.OpenACLUnsafe(), Flags: zk.Ephemeral, TTL: -1}
+		r.prepare(Request{Session: id, Op: wire.OpCreate, Owner: owner, Body: c.Append(nil, wire.OpCreate)})
+		ids = append(ids, id)
+	}
+	r.settle()
+	var tx txn.Txn
+	for b.Loop() {
+		p := New(everything, r.tree, r.prep.auth, r.sessions)
+		for i, id := range ids {
+			p.Prepare(&Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner}, r.zxid+zk.Zxid(i)+1, 1, &tx)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/sessions, "ns/session")
+}
