@@ -332,7 +332,7 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 	d := jute.NewDecoder(req.Body)
 	p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
-	defer clear(p.multi) // they alias the request
+	defer p.forgetMulti()
 	if d.Err() != nil || !validTTLs(p.multi) {
 		return zk.ErrMarshalling
 	}
@@ -346,6 +346,19 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 		p.out.commit()
 	}
 	return code
+}
+
+// maxKeptOps is how many operations of a multi there is always room for.
+const maxKeptOps = 256
+
+// forgetMulti drops the operations of a multi, which alias the request.
+func (p *Preparer) forgetMulti() {
+	if cap(p.multi) > maxKeptOps {
+		p.multi = nil
+		return
+	}
+	clear(p.multi)
+	p.multi = p.multi[:0]
 }
 
 // prepareEach prepares the operations of p.multi into tx. failed says that one

@@ -188,3 +188,65 @@ func FuzzLoader(f *testing.F) {
 		}
 	})
 }
+
+// walked is the paths of a snapshot whose walk, after its first znodes, finds
+// the tree changed.
+func walked(t *testing.T, tree *Tree, first int, newest zk.Zxid, change func()) string {
+	t.Helper()
+	w, b := tree.Walk(nil)
+	w.newest = max(w.newest, newest)
+	for done := false; w.Nodes() < first; {
+		if b, done = w.Next(b, len(b)+1); done {
+			t.Fatalf("done after %d znodes", w.Nodes())
+		}
+	}
+	change()
+	b, _ = w.Next(b, 1<<30)
+	l := NewLoader(extended)
+	if _, done, err := l.Load(b); !done || err != nil {
+		t.Fatal(done, err)
+	}
+	var paths []string
+	for id := ID(1); id < l.tree.nodes.fresh; id++ {
+		if p := l.tree.Path(id); !strings.HasPrefix(p, "/zookeeper") {
+			paths = append(paths, p)
+		}
+	}
+	return strings.Join(paths, " ")
+}
+
+// TestWalkReusedIDs: while the children of /a are being written, it and they go,
+// and their IDs come back as /b and its child.
+func TestWalkReusedIDs(t *testing.T) {
+	for name, newest := range map[string]zk.Zxid{"without later znodes": 0, "with later znodes": 1 << 62} {
+		tree := New(extended)
+		apply(tree, 1, txn.Op{Type: wire.OpCreate, Path: "/a", ParentCversion: 1})
+		apply(tree, 2, txn.Op{Type: wire.OpCreate, Path: "/a/k", ParentCversion: 1})
+		a, k := tree.Lookup("/a"), tree.Lookup("/a/k")
+		got := walked(t, tree, 2, newest, func() {
+			apply(tree, 3, txn.Op{Type: wire.OpDelete, Path: "/a/k"})
+			apply(tree, 4, txn.Op{Type: wire.OpDelete, Path: "/a"})
+			apply(tree, 5, txn.Op{Type: wire.OpCreate, Path: "/b", ParentCversion: 2})
+			apply(tree, 6, txn.Op{Type: wire.OpCreate, Path: "/b/j", ParentCversion: 1})
+			if tree.Lookup("/b") != a || tree.Lookup("/b/j") != k {
+				t.Fatal("the IDs are others")
+			}
+		})
+		if got != "/ /a" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestWalkLeavesOutLater: a znode that takes the place of a child which is still
+// to be written is not written.
+func TestWalkLeavesOutLater(t *testing.T) {
+	tree := New(extended)
+	apply(tree, 1, txn.Op{Type: wire.OpCreate, Path: "/a", ParentCversion: 1})
+	if got := walked(t, tree, 1, 0, func() {
+		apply(tree, 2, txn.Op{Type: wire.OpDelete, Path: "/a"})
+		apply(tree, 3, txn.Op{Type: wire.OpCreate, Path: "/a", ParentCversion: 2})
+	}); got != "/" {
+		t.Error(got)
+	}
+}
