@@ -9,8 +9,12 @@ check: ## before a commit: what needs nothing but Go
 test: ## as README.md says
 	go test ./...
 
-# FUZZTIME=1m, SEEDS=20 STEPS=3000, KILLS=1000 are passed on; .ci/run tells what each is.
-lint race fuzz interop differential crash:
+# FUZZTIME=1m, SEEDS=20 STEPS=3000 are passed on; .ci/run tells what each is.
+lint race fuzz interop differential:
+	.ci/run $@
+
+crash: export KILLS ?= 1000
+crash: ## kill -9 under load, a thousand times
 	.ci/run $@
 
 ci: ## all that CI runs, packages of Debian included

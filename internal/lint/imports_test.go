@@ -33,7 +33,7 @@ const importOrder = `
 	# What is run.
 	server, bench < cmd/pinfold;
 	zk, jute, wire < test/differential;
-	NONE < lint;
+	NONE < lint, test/crash; # tests alone
 `
 
 // mustNever holds whatever importOrder says, now and later: "a !< b" forbids
@@ -55,7 +55,7 @@ const mustNever = `
 	server, config !< replica;
 
 	# Programs and tests are imported by nobody.
-	sim, lint, cmd/pinfold, test/differential !< zk, jute, wire, txn, znode, session, watch, auth,
+	sim, lint, cmd/pinfold, test/differential, test/crash !< zk, jute, wire, txn, znode, session, watch, auth,
 		prep, zab, vfs, storage, config, transport, replica, server, bench, client, recipe;
 `
 
