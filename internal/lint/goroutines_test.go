@@ -1,0 +1,100 @@
+package lint
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goroutines are all that a server starts: the directory of the code that
+// starts one, and the function that runs, or for a literal the function that it
+// stands in. Each has its row in docs/architecture.md, which says who owns what.
+var goroutines = map[string]string{
+	"cmd/pinfold serve":              "accept loop",
+	"internal/server serve":          "connection",
+	"internal/server finishFlush":    "flusher",
+	"internal/replica loop":          "loop",
+	"internal/replica writeLog":      "log writer",
+	"internal/replica apply":         "applier",
+	"internal/replica maybeSnapshot": "snapshotter",
+	"internal/replica sweep":         "sweeper",
+	"internal/replica purge":         "purger",
+}
+
+// ofServer reports whether f is a part of a server. The load generator and the
+// programs under test/ keep their own goroutines.
+func ofServer(f *goFile) bool {
+	return !f.test() && f.dir() != "internal/bench" && !strings.HasPrefix(f.path, "test/")
+}
+
+// started returns what f starts: by go, or by the Go method of a wait group.
+func started(f *goFile) (list []string) {
+	for _, d := range f.ast.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		ast.Inspect(fn, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				list = append(list, f.dir()+" "+runner(n.Call.Fun, fn))
+			case *ast.CallExpr:
+				s, ok := n.Fun.(*ast.SelectorExpr)
+				if ok && s.Sel.Name == "Go" && len(n.Args) == 1 {
+					list = append(list, f.dir()+" "+runner(n.Args[0], fn))
+				}
+			}
+			return true
+		})
+	}
+	return list
+}
+
+// runner names the function that e is, or for a literal the one around it.
+func runner(e ast.Expr, around *ast.FuncDecl) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return around.Name.Name
+}
+
+func TestGoroutinesAreInTheTable(t *testing.T) {
+	found := map[string]bool{}
+	for _, f := range load(t).gos {
+		if !ofServer(f) {
+			continue
+		}
+		for _, g := range started(f) {
+			found[g] = true
+			if goroutines[g] == "" {
+				t.Errorf("%s starts a goroutine that is not in the table: %s", f.path, g)
+			}
+		}
+	}
+	page := readText(t, "docs/architecture.md")
+	for _, g := range slices.Sorted(maps.Keys(goroutines)) {
+		if !found[g] {
+			t.Errorf("nothing starts %s", g)
+		}
+		if !strings.Contains(page, "\n| "+goroutines[g]) {
+			t.Errorf("docs/architecture.md has no row for the %s", goroutines[g])
+		}
+	}
+}
+
+func TestGoroutineCheckerFindsThem(t *testing.T) {
+	const src = "package x\nfunc (c *T) start() { go c.read(); go func() {}(); c.wg.Go(c.write); wg.Go(func() { go loop() }) }"
+	f, err := parseGo("internal/x/x.go", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"internal/x read", "internal/x start", "internal/x write", "internal/x start", "internal/x loop"}
+	if got := started(f); !slices.Equal(got, want) {
+		t.Errorf("started = %q, want %q", got, want)
+	}
+}
