@@ -61,7 +61,10 @@ func (r *Replica) maybeSnapshot(txns, bytes int) {
 	r.rollLog.Store(true)
 	r.wg.Go(func() {
 		defer r.snapDone.Store(true)
-		if err := r.writeSnapshot(); err != nil {
+		switch err := r.writeSnapshot(); {
+		case errors.Is(err, errStopping):
+			r.log.Info("snapshot given up; the log has everything", "err", err)
+		case err != nil:
 			r.stats.SnapshotErrors.Add(1)
 			r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
 		}
