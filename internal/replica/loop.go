@@ -88,7 +88,7 @@ func (r *Replica) prepare(b *batch) {
 // prepareOne gives the request the next zxid.
 func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	z := r.nextZxid
-	r.nextZxid++
+	r.nextZxid = following(z)
 	if req.Op == wire.OpCreateSession {
 		r.beginSession(req)
 	}
@@ -101,6 +101,16 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
 		r.closing = append(r.closing, closingSession{z, req.Session})
 	}
+}
+
+// following is the zxid after z. When the counter is used up another epoch
+// begins, as an ensemble would begin one by an election; its first counter is 1.
+func following(z zk.Zxid) zk.Zxid {
+	z++
+	if z.Counter() == 0 {
+		z++
+	}
+	return z
 }
 
 // throttled reports whether a client's request has waited too long. Sessions

@@ -100,7 +100,7 @@ type Options struct {
 	// ThrottledOpWait is how long a request may have waited when it comes to be
 	// prepared; one that waited longer is answered ErrThrottledOp. 0 is for ever.
 	ThrottledOpWait time.Duration
-	InitialCounter  int64 // of the zxid, for tests of the rollover; 0 is none
+	InitialCounter  int64 // first zxid of a new database, for tests of the rollover; 0 is 1
 	Logger          *slog.Logger
 }
 
@@ -184,8 +184,12 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, r.Millis(r.Now())) })
 	r.stats.Sessions.Store(int64(r.tracker.Len()))
 	r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
-	r.nextZxid = r.tree.LastZxid() + 1
-	r.applied.Store(int64(r.tree.LastZxid()))
+	last := r.tree.LastZxid()
+	if report.NewServer && o.InitialCounter > 0 {
+		last = zk.Zxid(o.InitialCounter) - 1
+	}
+	r.nextZxid = following(last)
+	r.applied.Store(int64(last))
 	r.snapDone.Store(true)
 	r.snap = newSnapshotPlan(o, report.Replayed)
 
