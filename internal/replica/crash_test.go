@@ -176,9 +176,9 @@ func compare(t *testing.T, m *machine, txns [][]byte, when string) {
 	}
 }
 
-// stride thins out the operations for -short.
+// stride thins out the operations for -short and the race detector.
 func stride() int {
-	if testing.Short() {
+	if testing.Short() || raceDetector {
 		return 7
 	}
 	return 1

@@ -1,0 +1,166 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+const dataFiles = "/data/version-2"
+
+// files reads all files of the data directory.
+func files(t *testing.T, fsys vfs.FS) map[string][]byte {
+	t.Helper()
+	names, err := fsys.List(dataFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, name := range names {
+		f, err := fsys.Open(dataFiles + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		all[name] = b
+	}
+	return all
+}
+
+// disk makes a disk with these files.
+func disk(t *testing.T, all map[string][]byte) *vfs.Mem {
+	t.Helper()
+	m := vfs.NewMem()
+	if err := m.MkdirAll(dataFiles); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range all {
+		f, err := m.Create(dataFiles + "/" + name)
+		if err == nil {
+			_, err = f.Write(b)
+		}
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.SyncDir(dataFiles); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// smallDatabase is a directory with two snapshots and three logs, the last of
+// which goes on after the newer snapshot, and the tree that it means.
+func smallDatabase(t *testing.T) (all map[string][]byte, want string) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfs.NewMem()
+		m, _ := mustBoot(t, mem, func(o *Options) { o.SnapCount = 8 })
+		op, body := createSession(30000)
+		m.rep.Submit([]Request{m.request(0, op, body)})
+		synctest.Wait()
+		s := m.note.newSession()
+		for i := range 9 {
+			op, body := create(fmt.Sprintf("/n%d", i), []byte("data"), zk.CreateMode(i%3))
+			if i%4 == 3 {
+				op, body = setData("/n0", fmt.Appendf(nil, "%d", i))
+			}
+			m.rep.Submit([]Request{m.request(s, op, body)})
+			synctest.Wait()
+		}
+		acl := wire.SetACLRequest{Path: "/n0", Version: -1, ACL: zk.ReadACLUnsafe()}
+		m.rep.Submit([]Request{m.request(s, wire.OpSetACL, acl.Append(nil))})
+		synctest.Wait()
+		var err error
+		if want, err = m.dump(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.halt(); err != nil {
+			t.Fatal(err)
+		}
+		all = files(t, mem)
+	})
+	names := strings.Join(slices.Sorted(maps.Keys(all)), " ")
+	if strings.Count(names, "log.") < 2 || strings.Count(names, "snapshot.") < 2 {
+		t.Fatalf("files %s", names)
+	}
+	return all, want
+}
+
+// TestEveryBitFlip flips each bit of each file: the server recovers exactly the
+// same state, from an older snapshot if need be, or refuses and says where.
+func TestEveryBitFlip(t *testing.T) {
+	all, want := smallDatabase(t)
+	total, refused := 0, 0
+	for name, original := range all {
+		step := 1
+		if testing.Short() || raceDetector {
+			step = 13
+		}
+		for bit := 0; bit < 8*len(original); bit += step {
+			damaged := slices.Clone(original)
+			damaged[bit/8] ^= 1 << (bit % 8)
+			set := maps.Clone(all)
+			set[name] = damaged
+			when := fmt.Sprintf("%s, bit %d of byte %d", name, bit%8, bit/8)
+			total++
+			if !recoversOrRefuses(t, set, want, when) {
+				refused++
+			}
+		}
+	}
+	t.Logf("%d bits, %d refused", total, refused)
+	if refused == 0 || refused == total {
+		t.Error("the test does not reach what it is for")
+	}
+}
+
+// recoversOrRefuses reports which.
+func recoversOrRefuses(t *testing.T, set map[string][]byte, want, when string) bool {
+	t.Helper()
+	r := &Replica{o: Options{
+		Tree: testTree, MaxRecordBytes: 1 << 20, DBAutoCreate: true, LastZxidBlock: true,
+	}}
+	r.o.Prep.DigestEnabled = true
+	return recoverOnly(t, r, disk(t, set), want, when)
+}
+
+func recoverOnly(t *testing.T, r *Replica, fsys vfs.FS, want, when string) bool {
+	t.Helper()
+	dir, err := storage.Open(fsys, storage.Options{DataDir: "/data", Log: storage.LogOptions{PreallocBytes: 8 << 10}})
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	defer dir.Close()
+	r.o.Dir = dir
+	r.log = slog.New(slog.DiscardHandler)
+	report, err := r.recover(0)
+	if err != nil {
+		var at *storage.Error
+		if !errors.As(err, &at) && !strings.Contains(err.Error(), "byte ") {
+			t.Fatalf("%s: refused without a place: %v", when, err)
+		}
+		return false
+	}
+	got, err := dump(r.tree)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if got != want {
+		t.Fatalf("%s: recovered another tree: %+v\n%s\nwant\n%s", when, report, got, want)
+	}
+	return true
+}
