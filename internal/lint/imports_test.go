@@ -15,7 +15,7 @@ import (
 // exist, and a name for which there is no package may not be here.
 const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
-	NONE < zk, jute, vfs, config;
+	NONE < zk, jute, vfs, config, sasl;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk, jute < wire < txn < znode, session, watch, auth < prep;
@@ -25,7 +25,7 @@ const importOrder = `
 
 	# The driver, and the client side.
 	prep, storage < replica;
-	replica, config < server;
+	replica, config, sasl < server;
 
 	# A client that measures; it knows of no server but by the wire.
 	zk, jute, wire < bench;
@@ -51,7 +51,7 @@ const mustNever = `
 	znode !< watch, session, auth;
 
 	# Nothing below the driver knows goroutines, connections or settings.
-	replica, server, config !< zk, jute, wire, txn, znode, session, watch, auth, prep, zab, vfs, storage;
+	replica, server, config !< zk, jute, wire, txn, znode, session, watch, auth, sasl, prep, zab, vfs, storage;
 	server, config !< replica;
 
 	# Programs and tests are imported by nobody.

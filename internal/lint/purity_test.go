@@ -14,7 +14,7 @@ import (
 // with models rely on. Directories below them are pure too.
 var purePackages = []string{
 	"internal/jute", "internal/wire", "internal/txn", "internal/znode", "internal/prep",
-	"internal/watch", "internal/session", "internal/auth", "internal/zab",
+	"internal/watch", "internal/session", "internal/auth", "internal/sasl", "internal/zab",
 }
 
 // pureImports is all of the standard library that a pure package may import:

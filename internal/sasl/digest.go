@@ -1,0 +1,297 @@
+package sasl
+
+import (
+	"bytes"
+	"crypto/md5"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// nonceBytes is how much chance is in a nonce.
+const nonceBytes = 30
+
+// The only values that a client may choose of what the challenge leaves open.
+const (
+	qopAuth    = "auth" // authentication; what follows is not signed
+	charset    = "utf-8"
+	firstCount = 1 // nonce-count: a nonce serves one login
+)
+
+// An Exchange is one login: the client's first token is answered by a challenge,
+// its second by the proof that the server knows the password too. It is used by
+// one goroutine at a time.
+type Exchange struct {
+	server *Server
+	nonce  string // "" before the challenge
+	user   string // who has logged in
+	state  exchangeState
+}
+
+type exchangeState uint8
+
+const (
+	idle exchangeState = iota
+	challenged
+	loggedIn
+	failed
+)
+
+// Begin returns a new exchange.
+func (s *Server) Begin() *Exchange { return &Exchange{server: s} }
+
+// User is the name of who has logged in; ok is false if nobody has.
+func (x *Exchange) User() (name string, ok bool) { return x.user, x.state == loggedIn }
+
+// Step takes a token of the client's and returns the answer. Random gives the
+// nonce, in the first step. The content of the first token does not count.
+//
+// An error wraps ErrRefused if it is the client's; if random fails it is
+// random's. After an error, and after a login, every step fails.
+func (x *Exchange) Step(token []byte, random io.Reader) (answer []byte, err error) {
+	was := x.state
+	x.state = failed
+	switch {
+	case was == loggedIn || was == failed:
+		x.user = ""
+		return nil, refused("the exchange is over")
+	case len(token) > MaxTokenBytes:
+		return nil, refused("token of %d bytes, more than %d", len(token), MaxTokenBytes)
+	case was == idle:
+		var b [nonceBytes]byte
+		if _, err := io.ReadFull(random, b[:]); err != nil {
+			return nil, fmt.Errorf("sasl: nonce: %w", err)
+		}
+		x.nonce = base64.StdEncoding.EncodeToString(b[:])
+		x.state = challenged
+		return x.challenge(), nil
+	}
+	r, err := parseResponse(token)
+	if err != nil {
+		return nil, err
+	}
+	if answer, err = x.judge(r); err != nil {
+		return nil, err
+	}
+	x.user, x.state = r.username, loggedIn
+	return answer, nil
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
+}
+
+// challenge is byte for byte Java's.
+func (x *Exchange) challenge() []byte {
+	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=%s,algorithm=md5-sess`, x.server.name, x.nonce, charset)
+}
+
+// judge decides whether the response proves the password, and answers with the
+// proof of ours.
+func (x *Exchange) judge(r *response) ([]byte, error) {
+	s := x.server
+	switch {
+	case r.charset != "" && r.charset != charset:
+		return nil, refused("charset %q", r.charset)
+	case r.qop != "" && r.qop != qopAuth:
+		return nil, refused("quality of protection %q", r.qop)
+	case r.realm != s.name:
+		return nil, refused("realm %q", r.realm)
+	case r.nonce != x.nonce:
+		return nil, refused("not our nonce")
+	case r.nc != "" && !isFirst(r.nc):
+		return nil, refused("nonce count %q", r.nc)
+	case !r.hasCnonce:
+		return nil, refused("no cnonce")
+	case !strings.EqualFold(r.uri, s.protocol+"/"+s.name):
+		return nil, refused("digest-uri %q", r.uri)
+	case !utf8.ValidString(r.username):
+		return nil, refused("a user name that is not UTF-8")
+	}
+	// Who is not listed takes as long as who is, and fails with any password.
+	password, known := s.users[r.username]
+	secret := r.secret(password, s.name)
+	want := r.proof(secret, "AUTHENTICATE:")
+	equal := subtle.ConstantTimeCompare(want, []byte(r.response)) == 1
+	switch {
+	case !known:
+		return nil, refused("unknown user %q", r.username)
+	case !equal:
+		return nil, refused("wrong password of user %q", r.username)
+	}
+	return append([]byte("rspauth="), r.proof(secret, ":")...), nil
+}
+
+// isFirst reports whether nc is the count of the first login with a nonce.
+func isFirst(nc string) bool {
+	n, err := strconv.ParseUint(nc, 16, 32)
+	return err == nil && len(nc) == 8 && n == firstCount
+}
+
+// secret is HEX(H(A1)) of RFC 2831, section 2.1.2.1.
+func (r *response) secret(password, realm string) []byte {
+	inner := md5.Sum(bytes.Join([][]byte{latin1(r.username), []byte(realm), latin1(password)}, []byte(":")))
+	a1 := string(inner[:]) + ":" + r.nonce + ":" + r.cnonce
+	if r.hasAuthzid {
+		a1 += ":" + r.authzid
+	}
+	return hexMD5(a1)
+}
+
+// proof is the response-value of RFC 2831 for an A2 that begins so.
+func (r *response) proof(secret []byte, a2 string) []byte {
+	return hexMD5(string(secret) + ":" + r.nonce + ":00000001:" + r.cnonce + ":" + qopAuth + ":" + string(hexMD5(a2+r.uri)))
+}
+
+func hexMD5(s string) []byte {
+	sum := md5.Sum([]byte(s))
+	return hex.AppendEncode(nil, sum[:])
+}
+
+// latin1 encodes s as ISO 8859-1 if all of it has a place there; else it stays
+// UTF-8. Names and passwords are hashed so, whatever charset was agreed on.
+func latin1(s string) []byte {
+	b := make([]byte, 0, len(s))
+	for _, r := range s {
+		if r > 0xFF {
+			return []byte(s)
+		}
+		b = append(b, byte(r))
+	}
+	return b
+}
+
+// response is what a client answers to the challenge. Values are raw bytes.
+type response struct {
+	username, realm, nonce, cnonce, nc, qop, uri, response, charset, authzid string
+
+	hasCnonce, hasAuthzid bool
+}
+
+// parseResponse reads a client's answer. A directive that is known must not
+// stand twice; one that is not is left out.
+func parseResponse(token []byte) (*response, error) {
+	var r response
+	seen := map[string]bool{}
+	d := directives{rest: string(token)}
+	for {
+		key, value, ok, err := d.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		key = strings.ToLower(key)
+		field := r.field(key)
+		if field == nil {
+			continue
+		}
+		if seen[key] {
+			return nil, refused("%s twice", key)
+		}
+		seen[key] = true
+		*field = value
+	}
+	r.hasCnonce, r.hasAuthzid = seen["cnonce"], seen["authzid"]
+	return &r, nil
+}
+
+// field is where the value of a directive goes; nil if it is not known.
+func (r *response) field(key string) *string {
+	switch key {
+	case "username":
+		return &r.username
+	case "realm":
+		return &r.realm
+	case "nonce":
+		return &r.nonce
+	case "cnonce":
+		return &r.cnonce
+	case "nc":
+		return &r.nc
+	case "qop":
+		return &r.qop
+	case "digest-uri":
+		return &r.uri
+	case "response":
+		return &r.response
+	case "charset":
+		return &r.charset
+	case "authzid":
+		return &r.authzid
+	}
+	return nil
+}
+
+// directives splits a list of key=value and key="value" at its commas. Elements
+// may be empty, and white space may stand around everything.
+type directives struct {
+	rest string
+}
+
+const blanks = " \t\r\n"
+
+// next returns the next directive; ok is false at the end.
+func (d *directives) next() (key, value string, ok bool, err error) {
+	d.rest = strings.TrimLeft(d.rest, blanks+",")
+	if d.rest == "" {
+		return "", "", false, nil
+	}
+	i := strings.IndexAny(d.rest, "=,\""+blanks)
+	if i <= 0 {
+		return "", "", false, refused("directive without a name or a value")
+	}
+	key = d.rest[:i]
+	after, found := strings.CutPrefix(strings.TrimLeft(d.rest[i:], blanks), "=")
+	if !found {
+		return "", "", false, refused("directive %q has no value", key)
+	}
+	d.rest = strings.TrimLeft(after, blanks)
+	if strings.HasPrefix(d.rest, `"`) {
+		value, ok = d.quoted()
+	} else {
+		value, ok = d.token()
+	}
+	if !ok {
+		return "", "", false, refused("value of directive %q", key)
+	}
+	if d.rest = strings.TrimLeft(d.rest, blanks); d.rest != "" && d.rest[0] != ',' {
+		return "", "", false, refused("more behind the value of directive %q", key)
+	}
+	return key, value, true, nil
+}
+
+// token reads a value without quotes; it is not empty.
+func (d *directives) token() (string, bool) {
+	i := strings.IndexAny(d.rest, ","+blanks)
+	if i < 0 {
+		i = len(d.rest)
+	}
+	value := d.rest[:i]
+	d.rest = d.rest[i:]
+	return value, value != "" && !strings.Contains(value, `"`)
+}
+
+// quoted reads a value in quotes, in which a backslash keeps the next byte.
+func (d *directives) quoted() (string, bool) {
+	var b strings.Builder
+	for i := 1; i < len(d.rest); i++ {
+		switch d.rest[i] {
+		case '"':
+			d.rest = d.rest[i+1:]
+			return b.String(), true
+		case '\\':
+			if i++; i == len(d.rest) {
+				return "", false
+			}
+		}
+		b.WriteByte(d.rest[i])
+	}
+	return "", false
+}
