@@ -55,8 +55,22 @@ func (a *Authority) matchesAny(rule zk.ID, ids []zk.ID) bool {
 				return true
 			}
 		}
+	case schemeSASL:
+		if !a.cfg.SASL {
+			return false
+		}
+		for i := range ids {
+			if ids[i].Scheme == schemeSASL && a.coversUser(rule.ID, ids[i].ID) {
+				return true
+			}
+		}
 	}
 	return false
+}
+
+// coversUser reports whether an entry of scheme sasl with the id rule covers user.
+func (a *Authority) coversUser(rule, user string) bool {
+	return rule == user || user == saslSuper || rule != "" && rule == a.cfg.AnySASLUser
 }
 
 // FixUp makes of the ACL in a request the one that is stored: duplicates
@@ -100,7 +114,7 @@ func (a *Authority) expand(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 		}
 		valid := false
 		for _, id := range ids {
-			if id.Scheme == schemeDigest && !a.cfg.DigestDisabled {
+			if id.Scheme == schemeDigest && !a.cfg.DigestDisabled || id.Scheme == schemeSASL && a.cfg.SASL {
 				valid = true
 				out = append(out, zk.ACL{Perms: e.Perms, ID: id})
 			}
@@ -122,8 +136,17 @@ func (a *Authority) wellFormed(id zk.ID) bool {
 	case schemeIP:
 		_, ok := parsePrefix(id.ID)
 		return ok
+	case schemeSASL:
+		return a.cfg.SASL && principal(id.ID)
 	}
 	return false
+}
+
+// principal reports whether Kerberos could have given the name: it has no @, or
+// one, with at most one / before it and none behind. Parts may be empty.
+func principal(name string) bool {
+	before, realm, ok := strings.Cut(name, "@")
+	return !ok || strings.Count(before, "/") <= 1 && !strings.ContainsAny(realm, "@/")
 }
 
 // twoParts reports whether s is one non-empty text behind the first colon and

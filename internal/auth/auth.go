@@ -15,12 +15,12 @@
 //  3. Everything fails closed: an unknown scheme, a malformed identity and an
 //     address of the other family match nobody.
 //  4. An identity of scheme super is made only by a digest equal to the
-//     configured one; no ACL can name it.
+//     configured one, or by the login of a configured user; no ACL can name it.
 //  5. Input is never changed, and no result but FixUp's and Mask's aliases it.
 //
-// The schemes x509 and sasl exist in Apache only where a secure port or a login
-// configuration installs them. Here, as there by default, they are unknown:
-// refused in new ACLs, and matching nobody in old ones.
+// A scheme that is not there is unknown: refused in new ACLs, and matching nobody
+// in old ones. So is x509, which in Apache comes with a secure port, and so is
+// sasl unless the configuration names its provider. Logins do not need that.
 package auth
 
 import (
@@ -42,7 +42,12 @@ const (
 	schemeIP       = "ip"
 	schemeSuper    = "super"
 	schemeEnsemble = "ensemble"
+	schemeSASL     = "sasl"
 )
+
+// saslSuper is the user of scheme sasl whom every ACL entry of that scheme covers.
+// It takes more, SuperUsers, to be above the other schemes too.
+const saslSuper = "super"
 
 // MaxExpanded is the most entries that an expansion of the scheme auth may
 // give. A list of that length does not fit a request of the default size, so
@@ -73,6 +78,14 @@ type Config struct {
 	// EnsembleNames are the names that this ensemble answers to. None means
 	// that any name is right.
 	EnsembleNames []string
+	// SASL makes sasl a known scheme, as an authProvider line does.
+	SASL bool
+	// AnySASLUser is an id of scheme sasl that stands in ACLs for whoever has
+	// logged in. Empty means that there is none.
+	AnySASLUser string
+	// SuperUsers are the names that are the superuser when they have logged in.
+	// An empty name is nobody's.
+	SuperUsers []string
 }
 
 // An Authority authenticates and authorises by one configuration. It is
@@ -83,12 +96,13 @@ type Authority struct {
 }
 
 // New checks the configuration. It fails for a DigestAlg that is not known, as
-// Apache refuses to start. It keeps no reference to c.EnsembleNames.
+// Apache refuses to start. It keeps no reference to the lists.
 func New(c Config) (*Authority, error) {
 	h := hashByName(c.DigestAlg)
 	if h == nil {
 		return nil, fmt.Errorf("auth: unknown digest algorithm %q", c.DigestAlg)
 	}
+	c.SuperUsers = slices.Clone(c.SuperUsers)
 	c.EnsembleNames = slices.Clone(c.EnsembleNames)
 	for i, n := range c.EnsembleNames {
 		c.EnsembleNames[i] = strings.TrimSpace(n)
@@ -143,6 +157,22 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 	return nil, Refused
 }
 
+// LogIn returns the identities of a connection on which user has logged in by
+// SASL: have, unchanged and possibly the same slice, followed by new ones that it
+// did not hold yet. The user is noted even if the scheme sasl is not there. ok is
+// false, and the result nil, if no ACL could name the user (a@b@c), as in Apache,
+// and if there would be more than MaxIdentities.
+func (a *Authority) LogIn(user string, have []zk.ID) (ids []zk.ID, ok bool) {
+	ids = withID(have, zk.ID{Scheme: schemeSASL, ID: user})
+	if user != "" && slices.Contains(a.cfg.SuperUsers, user) {
+		ids = withID(ids, zk.ID{Scheme: schemeSuper})
+	}
+	if len(ids) > MaxIdentities || !principal(user) {
+		return nil, false
+	}
+	return ids, true
+}
+
 // withID returns ids with id at its end, unless it is there. It never writes to
 // the array of ids, not even behind its length.
 func withID(ids []zk.ID, id zk.ID) []zk.ID {
@@ -192,11 +222,11 @@ func surrogateHalf(b []byte) bool {
 	return len(b) >= 3 && b[0] == 0xED && b[1] >= 0xA0 && b[1] <= 0xBF && b[2] >= 0x80 && b[2] <= 0xBF
 }
 
-// UserName returns the name of an identity for display: the user of a digest,
-// an address as it is. It is empty for the superuser and for unknown schemes.
+// UserName returns the name of an identity for display: the user of a digest or
+// of a login, an address as it is. It is empty for the superuser and for unknown schemes.
 func (a *Authority) UserName(id zk.ID) string {
 	switch {
-	case id.Scheme == schemeIP:
+	case id.Scheme == schemeIP, id.Scheme == schemeSASL && a.cfg.SASL:
 		return id.ID
 	case id.Scheme == schemeDigest && !a.cfg.DigestDisabled:
 		user, _, _ := strings.Cut(id.ID, ":")
