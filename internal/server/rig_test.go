@@ -32,6 +32,7 @@ type rig struct {
 // rigSetup is what a test may change before the server starts.
 type rigSetup struct {
 	fs      vfs.FS
+	dataDir string
 	cfg     *config.Config
 	auth    auth.Config
 	replica replica.Options
@@ -47,7 +48,7 @@ func newRig(t testing.TB, options ...func(*rigSetup)) *rig {
 	cfg := config.Default()
 	cfg.Session = config.Session{Tick: rigTick, MinTimeout: 2 * rigTick, MaxTimeout: 20 * rigTick}
 	cfg.Tree.ExtendedTypes = true
-	setup := &rigSetup{fs: vfs.NewMem(), cfg: cfg}
+	setup := &rigSetup{fs: vfs.NewMem(), dataDir: "/data", cfg: cfg}
 	setup.replica = replica.Options{
 		SnapCount: 1 << 30, DBAutoCreate: true, MaxRecordBytes: 4 << 20,
 		SweepInterval: time.Minute, SweepPerMinute: 10000, LastZxidBlock: true,
@@ -61,7 +62,7 @@ func newRig(t testing.TB, options ...func(*rigSetup)) *rig {
 	}
 	s := &rig{t: t, cfg: cfg, fs: setup.fs, srv: New(Options{Config: cfg, Auth: authority})}
 	s.dir, err = storage.Open(setup.fs, storage.Options{
-		DataDir: "/data", AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
+		DataDir: setup.dataDir, AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
 	})
 	if err != nil {
 		t.Fatal(err)
