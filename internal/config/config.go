@@ -142,6 +142,36 @@ type Auth struct {
 	// EnsembleNames are what a client may prove of the scheme ensemble. Nil
 	// skips the check.
 	EnsembleNames []string
+
+	SASL SASL
+
+	Enforce        bool     // EnforceSchemes count
+	EnforceSchemes []string // of which a connection must have authenticated one
+	RequireSASL    bool     // as Enforce with sasl alone, and goes before it
+}
+
+// Enforced returns the schemes of which a connection must have authenticated one
+// before it may do anything else; none if it need not.
+func (a *Auth) Enforced() []string {
+	switch {
+	case a.RequireSASL:
+		return []string{"sasl"}
+	case a.Enforce:
+		return a.EnforceSchemes
+	}
+	return nil
+}
+
+// SASL is the login of clients.
+type SASL struct {
+	LoginFile string // in the form of Java's JAAS; "" turns SASL off
+	Section   string // of LoginFile: who may log in
+	Provider  bool   // the scheme sasl exists in ACLs
+
+	SuperUsers    []string // who is the superuser once logged in; unordered
+	SuperPassword string   // of user super, instead of LoginFile's; "" is LoginFile's
+	AnyUser       string   // in an ACL, whoever has logged in; "" is nobody
+	AllowFailed   bool     // who fails to log in stays, as nobody
 }
 
 // Reaper deletes containers and znodes whose time to live is over.

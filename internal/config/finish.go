@@ -100,6 +100,7 @@ func (l *loader) finish() {
 	l.finishClient()
 	l.finishData()
 	l.finishSessions()
+	l.finishAuth()
 	l.derive()
 	l.shout()
 }
@@ -211,6 +212,33 @@ func (l *loader) finishSessions() {
 	}
 	l.fail(l.places[key], key, "", fmt.Sprintf("minSessionTimeout is %d ms and maxSessionTimeout is %d ms",
 		s.MinTimeout.Milliseconds(), s.MaxTimeout.Milliseconds()))
+}
+
+// finishAuth checks that what is enforced can be had. A scheme that is not there
+// would shut everybody out; Apache does not start with it either.
+func (l *loader) finishAuth() {
+	a := &l.config.Auth
+	key := "enforce.auth.schemes"
+	switch {
+	case a.RequireSASL:
+		key = "sessionRequireClientSASLAuth"
+	case a.Enforce && len(a.EnforceSchemes) == 0:
+		l.fail(l.places["zookeeper.enforce.auth.enabled"], "enforce.auth.enabled", "true", "needs enforce.auth.schemes")
+	}
+	where := l.places["zookeeper."+key]
+	for _, scheme := range a.Enforced() {
+		if scheme == "ip" || scheme == "digest" && a.DigestEnabled || scheme == "sasl" && a.SASL.Provider {
+			continue
+		}
+		reason := fmt.Sprintf("there is no scheme %q", scheme)
+		if scheme == "sasl" {
+			reason += " without authProvider.1=" + saslProvider
+		}
+		l.fail(where, key, l.config.Properties["zookeeper."+key], reason)
+	}
+	if slices.Equal(a.Enforced(), []string{"sasl"}) && a.SASL.LoginFile == "" {
+		l.warn(where, key, "no client can log in: -Djava.security.auth.login.config is not set")
+	}
 }
 
 // derive computes defaults that are other settings.

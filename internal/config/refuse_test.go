@@ -104,19 +104,15 @@ func TestReports(t *testing.T) {
 		{name: "missing", file: base + "admin.enableServer=true\nssl.keyStore.location=/k",
 			want: "warning zoo.cfg:3: admin.enableServer: has no effect here: HTTP administration is not there yet\n" +
 				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that turn it on are refused\n"},
-		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\nenforce.auth.enabled=true\n" +
-			"authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\nsessionRequireClientSASLAuth=true\nclient.portUnification=true",
-			flags: []string{"-Djava.security.auth.login.config=/etc/jaas.conf"},
+		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\n" +
+			"authProvider.1=org.example.Provider\nclient.portUnification=true",
 			want: "error zoo.cfg:3: secureClientPort=2281: TLS is not supported yet\n" +
 				"error zoo.cfg:4: sslQuorum=true: TLS is not supported yet\n" +
-				"error zoo.cfg:5: quorum.auth.enableSasl=true: SASL is not supported yet\n" +
+				"error zoo.cfg:5: quorum.auth.enableSasl=true: SASL between servers is not supported yet\n" +
 				"error zoo.cfg:6: audit.enable=true: no audit log would be written\n" +
-				"error zoo.cfg:7: enforce.auth.enabled=true: clients without authentication would be served\n" +
-				"error zoo.cfg:8: authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider: " +
-				"Java classes cannot be loaded; the built-in digest and ip providers are always there\n" +
-				"error zoo.cfg:9: sessionRequireClientSASLAuth=true: clients without SASL would be served\n" +
-				"error zoo.cfg:10: client.portUnification=true: TLS is not supported yet\n" +
-				"error command line: java.security.auth.login.config=/etc/jaas.conf: SASL is not supported yet: clients could not log in as they expect to\n"},
+				"error zoo.cfg:7: authProvider.1=org.example.Provider: " +
+				"Java classes cannot be loaded; the built-in digest and ip providers are always there, and sasl by its class\n" +
+				"error zoo.cfg:8: client.portUnification=true: TLS is not supported yet\n"},
 		{name: "refused features turned off", file: base + "sslQuorum=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +
 			"authProvider.1=org.apache.zookeeper.server.auth.IPAuthenticationProvider"},
 		{name: "dangerous", file: base + "forceSync=no\nskipACL=yes\nsnapshot.trust.empty=true",

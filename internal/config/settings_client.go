@@ -116,26 +116,38 @@ func authSettings() []setting {
 			}), note: "hash of the scheme `digest`"},
 		{name: "ensembleAuthName", scope: property, setter: setter{set: ensembleNames},
 			note: "names, separated by commas, of which a client of the scheme `ensemble` must prove one"},
-		{name: "enforce.auth.enabled", scope: property, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   "clients without authentication would be served"},
-		{name: "enforce.auth.schemes", scope: property, effect: missing,
-			setter: anyWords(),
-			note:   "of `enforce.auth.enabled`"},
-		{name: "sessionRequireClientSASLAuth", scope: property, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   "clients without SASL would be served"},
+		{name: "enforce.auth.enabled", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Auth.Enforce }),
+			note: "a client must authenticate before it may do anything else"},
+		{name: "enforce.auth.schemes", scope: property,
+			setter: setter{set: enforceSchemes},
+			note:   "of `enforce.auth.enabled`: schemes, separated by commas, of which one will do"},
+		{name: "sessionRequireClientSASLAuth", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Auth.RequireSASL }),
+			note: "as `enforce.auth.enabled` with `sasl` alone"},
+		{name: "requireClientAuthScheme", scope: property, effect: missing, setter: anyWords(),
+			note: "Apache reads it nowhere, nor does this server; `sessionRequireClientSASLAuth=true` does what it says"},
 		{name: "authProvider.*", scope: property, effect: refused, harmless: builtinProviders,
-			setter: anyWords(),
-			note:   "Java classes cannot be loaded; the built-in digest and ip providers are always there"},
+			setter: setter{set: authProvider},
+			note:   "Java classes cannot be loaded; the built-in digest and ip providers are always there, and sasl by its class"},
 		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false", effect: missing, harmless: "false",
 			setter: anyBoolean(), note: "of the HTTP administration server"},
 	}
 }
 
+// saslProvider is the Java class of the scheme sasl.
+const saslProvider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+
 // builtinProviders are the Java classes of schemes that this server has.
 const builtinProviders = "org.apache.zookeeper.server.auth.DigestAuthenticationProvider," +
-	"org.apache.zookeeper.server.auth.IPAuthenticationProvider"
+	"org.apache.zookeeper.server.auth.IPAuthenticationProvider," + saslProvider
+
+// authProvider turns on the scheme whose class is named. Others are for the
+// effect of the setting to judge.
+func authProvider(c *Config, class string) error {
+	if strings.EqualFold(class, saslProvider) {
+		c.Auth.SASL.Provider = true
+	}
+	return nil
+}
 
 func superDigest(c *Config, text string) error {
 	user, hash, ok := strings.Cut(text, ":")
@@ -146,15 +158,15 @@ func superDigest(c *Config, text string) error {
 	return nil
 }
 
+func enforceSchemes(c *Config, text string) error {
+	c.Auth.EnforceSchemes = commaList(text)
+	return nil
+}
+
 // ensembleNames splits at commas. Names are trimmed and empty ones kept out, and
 // a list without names still turns the check on.
 func ensembleNames(c *Config, text string) error {
-	c.Auth.EnsembleNames = []string{}
-	for _, name := range strings.Split(text, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			c.Auth.EnsembleNames = append(c.Auth.EnsembleNames, name)
-		}
-	}
+	c.Auth.EnsembleNames = append([]string{}, commaList(text)...)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"strings"
 	"time"
 )
@@ -47,12 +48,7 @@ func adminSettings() []setting {
 
 // whitelist splits at commas, as the word list of the four-letter words.
 func whitelist(c *Config, text string) error {
-	c.Commands.Allowed = []string{}
-	for _, word := range strings.Split(text, ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			c.Commands.Allowed = append(c.Commands.Allowed, word)
-		}
-	}
+	c.Commands.Allowed = append([]string{}, commaList(text)...)
 	return nil
 }
 
@@ -94,10 +90,16 @@ func tlsSettings() []setting {
 }
 
 func saslSettings() []setting {
-	note := "SASL is not supported yet"
+	note := "SASL between servers is not supported yet"
+	kerberos := "Kerberos is not supported yet"
 	return []setting{
-		{name: "java.security.auth.login.config", scope: bare, effect: refused, setter: anyWords(),
-			note: "SASL is not supported yet: clients could not log in as they expect to"},
+		{name: "java.security.auth.login.config", scope: bare,
+			setter: setter{set: loginFile},
+			note: "file in the form of Java's JAAS. Its section `Server`, with DigestLoginModule and options " +
+				"`user_NAME=\"password\"`, lets clients log in by DIGEST-MD5. A file without the section turns SASL off"},
+		{name: "sasl.serverconfig", scope: property, def: "Server",
+			setter: filled(func(c *Config) *string { return &c.Auth.SASL.Section }),
+			note:   "name of that section"},
 		{name: "quorum.auth.enableSasl", scope: inFile, def: "false", effect: refused, harmless: "false",
 			setter: anyBoolean(),
 			note:   note},
@@ -116,25 +118,48 @@ func saslSettings() []setting {
 		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, effect: missing,
 			setter: anyWords(),
 			note:   note},
-		{name: "superUser*", scope: property, effect: missing,
-			setter: anyWords(),
-			note:   note + "; nobody becomes superuser by it"},
-		{name: "SASLAuthenticationProvider.superPassword", scope: property, effect: missing,
-			setter: anyWords(),
-			note:   note},
-		{name: "letAnySaslUserDoX", scope: property, effect: missing,
-			setter: anyWords(),
-			note:   note},
-		{name: "allowSaslFailedClients", scope: property, def: "false", effect: missing, harmless: "false",
-			setter: anyBoolean(),
-			note:   note},
-		{name: "sasl.*", scope: property, effect: missing, setter: anyWords(), note: note},
-		{name: "kerberos.*", scope: property, effect: missing, setter: anyWords(), note: note},
+		{name: "superUser", scope: property, setter: setter{set: superUser},
+			note: "name of a user who is the superuser once logged in by SASL"},
+		{name: "superUser.*", scope: property, setter: setter{set: superUser},
+			note: "another one; any word may stand behind the dot"},
+		{name: "SASLAuthenticationProvider.superPassword", scope: property,
+			setter: words(func(c *Config) *string { return &c.Auth.SASL.SuperPassword }),
+			note:   "password of the user `super`, who must be in the file too, instead of the file's"},
+		{name: "letAnySaslUserDoX", scope: property,
+			setter: words(func(c *Config) *string { return &c.Auth.SASL.AnyUser }),
+			note:   "an id of the scheme `sasl` that in ACLs stands for everybody who has logged in"},
+		{name: "allowSaslFailedClients", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Auth.SASL.AllowFailed }),
+			note:   "who fails to log in stays connected, as nobody, unless SASL is enforced"},
+		{name: "sasl.client*", scope: property, effect: accepted, setter: anyWords(), note: "read by Java clients"},
+		{name: "kerberos.*", scope: property, effect: missing, setter: anyWords(), note: kerberos},
 		{name: "security.auth_to_local", scope: property, effect: missing,
 			setter: anyWords(),
-			note:   note},
-		{name: "kinit", scope: property, effect: missing, setter: anyWords(), note: note},
+			note:   kerberos},
+		{name: "kinit", scope: property, effect: missing, setter: anyWords(), note: kerberos},
 	}
+}
+
+// loginFile reads the name as Java may have it: as a file: URL, or behind one more
+// =, which there means that no other file counts.
+func loginFile(c *Config, text string) error {
+	name := strings.TrimPrefix(text, "=")
+	if path, ok := strings.CutPrefix(name, "file:"); ok {
+		name = path
+		if strings.HasPrefix(path, "///") {
+			name = path[2:]
+		}
+	}
+	if name == "" {
+		return errors.New("is empty")
+	}
+	c.Auth.SASL.LoginFile = name
+	return nil
+}
+
+func superUser(c *Config, text string) error {
+	c.Auth.SASL.SuperUsers = append(c.Auth.SASL.SuperUsers, text)
+	return nil
 }
 
 // onlyTests is the reason for settings that break promises on purpose.

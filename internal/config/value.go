@@ -127,6 +127,16 @@ func filled(at func(*Config) *string) setter {
 	}}
 }
 
+// commaList splits at commas, trims, and keeps what is not empty.
+func commaList(text string) (list []string) {
+	for _, word := range strings.Split(text, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
+}
+
 // oneOf reads one of the given words.
 func oneOf(allowed []string, store func(*Config, string)) setter {
 	return setter{set: func(c *Config, text string) error {

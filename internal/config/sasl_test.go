@@ -1,0 +1,96 @@
+package config
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const saslLine = "authProvider.1=" + saslProvider + "\n"
+
+func TestSASLSettings(t *testing.T) {
+	tests := []struct {
+		name     string
+		file     string
+		flags    []string
+		want     SASL
+		enforced []string
+	}{
+		{name: "nothing", want: SASL{Section: "Server"}},
+		{name: "everything",
+			file: saslLine + "superUser=a\nsuperUser.1=b\nallowSaslFailedClients=true\nletAnySaslUserDoX=any\n" +
+				"SASLAuthenticationProvider.superPassword=p\nsasl.serverconfig=Mine\nsessionRequireClientSASLAuth=TRUE",
+			flags: []string{"-Djava.security.auth.login.config=/etc/jaas.conf"},
+			want: SASL{LoginFile: "/etc/jaas.conf", Section: "Mine", Provider: true, SuperUsers: []string{"a", "b"},
+				SuperPassword: "p", AnyUser: "any", AllowFailed: true},
+			enforced: []string{"sasl"}},
+		{name: "as properties",
+			flags: []string{"-Dzookeeper.authProvider.x=" + saslProvider, "-Dzookeeper.superUser=a", "-Dzookeeper.sasl.serverconfig=Mine"},
+			want:  SASL{Section: "Mine", Provider: true, SuperUsers: []string{"a"}}},
+		{name: "the only file", flags: []string{"-Djava.security.auth.login.config==jaas.conf"}, want: SASL{Section: "Server", LoginFile: "jaas.conf"}},
+		{name: "a URL", flags: []string{"-Djava.security.auth.login.config=file:///etc/jaas.conf"}, want: SASL{Section: "Server", LoginFile: "/etc/jaas.conf"}},
+		{name: "a short URL", flags: []string{"-Djava.security.auth.login.config=file:/etc/jaas.conf"}, want: SASL{Section: "Server", LoginFile: "/etc/jaas.conf"}},
+		{name: "enforced", file: saslLine + "enforce.auth.enabled=true\nenforce.auth.schemes= sasl , digest,,ip",
+			want: SASL{Section: "Server", Provider: true}, enforced: []string{"sasl", "digest", "ip"}},
+		{name: "schemes that do not count", file: "enforce.auth.schemes=nonsense", want: SASL{Section: "Server"}},
+		{name: "SASL goes before the schemes", file: saslLine + "enforce.auth.enabled=true\nenforce.auth.schemes=digest\nsessionRequireClientSASLAuth=true",
+			flags: []string{"-Djava.security.auth.login.config=j"},
+			want:  SASL{Section: "Server", Provider: true, LoginFile: "j"}, enforced: []string{"sasl"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inDir(t, map[string]string{"zoo.cfg": base + tt.file})
+			c, warnings, err := Load("zoo.cfg", tt.flags, "")
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("%v, %v", warnings, err)
+			}
+			slices.Sort(c.Auth.SASL.SuperUsers)
+			if diff := cmp.Diff(tt.want, c.Auth.SASL); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.enforced, c.Auth.Enforced()); diff != "" {
+				t.Errorf("enforced (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSASLReports: schemes that are enforced and not there keep Apache 3.8.0 from
+// starting as well.
+func TestSASLReports(t *testing.T) {
+	tests := []struct {
+		name  string
+		file  string
+		flags []string
+		want  string
+	}{
+		{name: "no schemes", file: "enforce.auth.enabled=true", want: "error zoo.cfg:3: enforce.auth.enabled=true: needs enforce.auth.schemes\n"},
+		{name: "unknown scheme", file: "enforce.auth.enabled=true\nenforce.auth.schemes=digest,x509",
+			want: `error zoo.cfg:4: enforce.auth.schemes=digest,x509: there is no scheme "x509"` + "\n"},
+		{name: "digest turned off", file: "enforce.auth.enabled=true\nenforce.auth.schemes=digest\nDigestAuthenticationProvider.enabled=false",
+			want: `error zoo.cfg:4: enforce.auth.schemes=digest: there is no scheme "digest"` + "\n"},
+		{name: "SASL without its provider", file: "sessionRequireClientSASLAuth=true",
+			want: "warning zoo.cfg:3: sessionRequireClientSASLAuth: no client can log in: -Djava.security.auth.login.config is not set\n" +
+				"error zoo.cfg:3: sessionRequireClientSASLAuth=true: there is no scheme \"sasl\" without authProvider.1=" + saslProvider + "\n"},
+		{name: "SASL without a file", file: saslLine + "sessionRequireClientSASLAuth=true",
+			want: "warning zoo.cfg:4: sessionRequireClientSASLAuth: no client can log in: -Djava.security.auth.login.config is not set\n"},
+		{name: "a setting that nobody reads", file: "requireClientAuthScheme=sasl",
+			want: "warning zoo.cfg:3: requireClientAuthScheme: has no effect here: Apache reads it nowhere, nor does this server; " +
+				"`sessionRequireClientSASLAuth=true` does what it says\n"},
+		{name: "superuser misspelt", file: "superUserX=a", want: "warning zoo.cfg:3: superUserX: unknown, has no effect; did you mean superUser?\n"},
+		{name: "file of no name", flags: []string{"-Djava.security.auth.login.config=file:"},
+			want: "error command line: java.security.auth.login.config=file:: is empty\n"},
+		{name: "file in the file", file: "java.security.auth.login.config=/x",
+			want: "warning zoo.cfg:3: java.security.auth.login.config: has no effect in a file; it is read only as -Djava.security.auth.login.config=...\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inDir(t, map[string]string{"zoo.cfg": base + tt.file})
+			_, warnings, err := Load("zoo.cfg", tt.flags, "")
+			if got := report(warnings, err); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
+	}
+}
