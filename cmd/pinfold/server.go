@@ -105,6 +105,10 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 	if err != nil {
 		return err
 	}
+	users, err := logins(cfg, log)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", cfg.Client.Addr())
 	if err != nil {
 		return fmt.Errorf("server: client port: %w", err)
@@ -116,7 +120,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 
-	srv := server.New(server.Options{Config: cfg, Auth: authority, Logger: log})
+	srv := server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Logger: log})
 	opts := replicaOptions(cfg, dir, authority)
 	opts.Clients, opts.Logger = srv, log
 	rep, report, err := replica.Start(opts, time.Now().UnixMilli())
@@ -177,6 +181,7 @@ func authConfig(cfg *config.Config) auth.Config {
 	return auth.Config{
 		DigestAlg: a.DigestHash, DigestDisabled: !a.DigestEnabled, SuperDigest: a.SuperDigest,
 		SkipACL: a.SkipACL, EnsembleNames: a.EnsembleNames, Ensemble: len(a.EnsembleNames) > 0,
+		SASL: a.SASL.Provider, AnySASLUser: a.SASL.AnyUser, SuperUsers: a.SASL.SuperUsers,
 	}
 }
 
@@ -195,6 +200,10 @@ func storageOptions(cfg *config.Config) storage.Options {
 	}
 }
 
+// standaloneID is the server id in the session ids of a standalone server, as
+// Apache has it.
+const standaloneID = 1
+
 func replicaOptions(cfg *config.Config, dir *storage.Dir, authority *auth.Authority) replica.Options {
 	return replica.Options{
 		Dir: dir, Auth: authority,
@@ -207,7 +216,7 @@ func replicaOptions(cfg *config.Config, dir *storage.Dir, authority *auth.Author
 			DigestEnabled: cfg.Log.DigestEnabled,
 			MaxTxnBytes:   maxEntryBytes(cfg) - txn.HeaderLen - digestBytes,
 		},
-		ServerID: uint8(cfg.Quorum.MyID), Tick: cfg.Session.Tick,
+		ServerID: standaloneID, Tick: cfg.Session.Tick,
 		SnapCount: cfg.Snapshot.Count, SnapBytes: cfg.Snapshot.SizeBytes, LastZxidBlock: cfg.Log.SerializeLastTxn,
 		TrustEmpty: cfg.Snapshot.TrustEmpty, DBAutoCreate: cfg.Data.DBAutoCreate,
 		MaxRecordBytes: cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes,

@@ -277,8 +277,7 @@ func (c *conn) getEphemerals(t *znode.Tree, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-// getAllChildrenNumber counts the descendants. For the root Apache takes its
-// number of znodes less two, which is one less than that.
+// getAllChildrenNumber counts the descendants.
 func (c *conn) getAllChildrenNumber(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	path := d.Path()
 	if d.Err() != nil {
@@ -288,7 +287,11 @@ func (c *conn) getAllChildrenNumber(t *znode.Tree, q *request, d *jute.Decoder) 
 	if code != zk.OK {
 		return code
 	}
-	c.mu.out = jute.AppendInt(c.mu.out, int32(t.Descendants(id)))
+	n := t.Descendants(id)
+	if path == "" {
+		n++ // the root under this name counts itself, as "/"
+	}
+	c.mu.out = jute.AppendInt(c.mu.out, int32(n))
 	return zk.OK
 }
 

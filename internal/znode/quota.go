@@ -107,7 +107,7 @@ func (t *Tree) recount(path string) {
 	if id := t.Lookup(path); id != 0 && path != "" {
 		use = t.usage(id)
 	}
-	t.changeStats(path, func(s *Quota) { s.Bytes, s.Count = use.Bytes, use.Count })
+	t.changeStats(path, func(s *Quota) { *s = Quota{use.Count, use.Bytes, -1, -1} })
 }
 
 func (t *Tree) usage(id ID) Quota {

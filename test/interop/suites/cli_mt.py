@@ -109,7 +109,7 @@ def normalise(text):
     text = re.sub(r"time ?= ?\w{3} \w{3} +\d+ \d\d:\d\d:\d\d (?!1970)\d{4}",
                   lambda m: m.group(0).partition("=")[0] + "= DATE", text)
     text = re.sub(r"session id: 0x1[0-9a-f]+", "session id: SID", text)
-    text = re.sub(r"ephemeralOwner = 10[0-9a-f]+", "ephemeralOwner = SID", text)
+    text = re.sub(r"ephemeralOwner = 1[0-9a-f]{13,}", "ephemeralOwner = SID", text)
     text = re.sub(r"^\d{4}-\d\d-\d\d [\d:,]+:\d+\(0x[0-9a-f]+\):(\w+@\w+)@\d+: ", r"\1: ",
                   text, flags=re.M)
     return re.sub(r"(?:^\t[^ =\n]+\n)+",

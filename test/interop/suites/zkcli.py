@@ -242,7 +242,7 @@ def normalise(text, server):
 
     Events come from another thread of the client than answers and may land
     among them, each in two pieces: they go behind the answer, in their own
-    order. whoami lists a hash set: sort it.
+    order. whoami and getEphemerals list a hash set: sort it.
     """
     text = re.sub(r"^SLF4J: .*\n", "", text, flags=re.M)
     text = re.sub(r"^\[\S+\] (?:ERROR|WARN|INFO) .*\n", "", text, flags=re.M)
@@ -252,5 +252,7 @@ def normalise(text, server):
                   lambda m: "".join(sorted(m.group(0).splitlines(True))), text)
     text = re.sub(r"time = \w{3} \w{3} \d\d \d\d:\d\d:\d\d UTC (?!1970)\d{4}",
                   "time = DATE", text)
-    text = re.sub(r"0x10[0-9a-f]{12,}", "SID", text)
+    text = re.sub(r"0x1[0-9a-f]{13,}", "SID", text)
+    text = re.sub(r"^\[(/[^,\]]*(?:, /[^,\]]*)*)\]$",
+                  lambda m: "[" + ", ".join(sorted(m.group(1).split(", "))) + "]", text, flags=re.M)
     return text.replace(server.address, "SERVER")
