@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -58,6 +59,8 @@ type conn struct {
 		timeout   int32 // milliseconds
 		readOnly  bool  // the handshake had the byte
 		stats     connStats
+
+		login *sasl.Exchange // nil before the first token of SASL
 	}
 }
 

@@ -182,7 +182,9 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 	case q.Op == wire.OpAuth:
 		c.authenticate(&q) // at once: it changes what the next requests may do
 	case q.Op == wire.OpSASL:
-		c.refuseSASL(&q)
+		c.login(&q)
+	case !c.mayAskLocked():
+		c.turnAway(&q)
 	case c.goesThroughLog(&q):
 		c.submit(&q, r)
 	case c.mu.pending.empty():
@@ -310,20 +312,6 @@ func (c *conn) authenticate(q *request) {
 		c.s.log.Warn("the client looks for another ensemble", "client", c.remote)
 		c.leaveLocked()
 	}
-}
-
-// refuseSASL answers as Apache does where SASL is not configured: with no token.
-// REQUIRES: c.mu.
-func (c *conn) refuseSASL(q *request) {
-	d := jute.NewDecoder(q.body)
-	d.Buffer()
-	if d.Err() != nil {
-		c.leaveLocked()
-		return
-	}
-	at := c.beginReplyLocked(q.Xid, 0)
-	c.mu.out = jute.AppendBuffer(c.mu.out, nil)
-	c.endReplyLocked(at, zk.OK)
 }
 
 // leaveLocked ends the connection once the output is sent; nothing more is

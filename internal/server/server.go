@@ -9,6 +9,7 @@
 //	handshake.go  sessions: new, resumed, refused
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
+//	sasl.go       logins
 //	write.go      the replies to those that write
 //	events.go     what watches send
 //	command.go    four-letter words
@@ -37,6 +38,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -61,6 +63,7 @@ const Version = "3.9.4-pinfold"
 type Options struct {
 	Config *config.Config
 	Auth   *auth.Authority
+	SASL   *sasl.Server // who may log in; nil is nobody
 	Logger *slog.Logger
 }
 
@@ -69,6 +72,7 @@ type Options struct {
 type Server struct {
 	cfg     *config.Config
 	auth    *auth.Authority
+	sasl    *sasl.Server // nil if nobody can log in
 	log     *slog.Logger
 	replica *replica.Replica
 	stats   Stats
@@ -76,7 +80,8 @@ type Server struct {
 	traceMask atomic.Int64 // of the words gtmk and stmk; it has no effect
 
 	throttle  throttle
-	submitRun int // writes that a connection submits before it looks for room
+	enforced  []string // schemes of which a client must have authenticated one
+	submitRun int      // writes that a connection submits before it looks for room
 	large     largeRequests
 
 	// The applier's: connections with output, and the event that is being sent.
@@ -108,7 +113,7 @@ type Server struct {
 
 // New returns a server without a replica. It is the replica's Clients.
 func New(o Options) *Server {
-	s := &Server{cfg: o.Config, auth: o.Auth, log: o.Logger}
+	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -120,6 +125,7 @@ func New(o Options) *Server {
 	s.outs = make(bufferPool, pooledOuts)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
+	s.enforced = o.Config.Auth.Enforced()
 	s.submitRun = maxPending
 	if limit := o.Config.Requests.MaxOutstanding; limit > 0 {
 		s.submitRun = min(limit, maxPending)

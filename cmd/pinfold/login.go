@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/sasl"
+)
+
+// logins returns who may log in by SASL, as the login file says. It is nil, with
+// a word in the log, if the file has no section for us, and nil if there is no
+// file.
+func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
+	c := &cfg.Auth.SASL
+	if c.LoginFile == "" {
+		return nil, nil
+	}
+	text, err := readLoginFile(c.LoginFile)
+	if err != nil {
+		return nil, fmt.Errorf("server: java.security.auth.login.config: %w", err)
+	}
+	login, err := sasl.ParseLogin(text, func(name string) (string, bool) {
+		value, ok := cfg.Properties[name]
+		return value, ok
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
+	}
+	users, ok, err := login.Users(c.Section)
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
+	}
+	if !ok {
+		log.Warn("nobody can log in by SASL: the login file has no such section", "file", c.LoginFile, "section", c.Section)
+		return nil, nil
+	}
+	const super = "super"
+	if _, listed := users[super]; c.SuperPassword != "" {
+		if listed {
+			users[super] = c.SuperPassword
+		} else {
+			log.Warn("SASLAuthenticationProvider.superPassword has no effect: the login file has no user super", "file", c.LoginFile)
+		}
+	}
+	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil
+}
+
+// readLoginFile reads one byte more than is parsed, so that a longer file is told.
+func readLoginFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only
+	return io.ReadAll(io.LimitReader(f, sasl.MaxLoginBytes+1))
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/config"
+)
+
+func TestLogins(t *testing.T) {
+	const digest = "org.apache.zookeeper.server.auth.DigestLoginModule"
+	tests := []struct {
+		name     string
+		file     string
+		super    string
+		can      bool   // somebody can log in
+		err, log string // parts of
+	}{
+		{name: "users", file: `Server { ` + digest + ` required user_bob="b"; };`, can: true},
+		{name: "another section", file: `Client { ` + digest + ` required username="b"; };`, log: "no such section"},
+		{name: "empty file", log: "no such section"},
+		{name: "syntax", file: "Server {\nx", err: "jaas.conf: sasl: login configuration, line 2: "},
+		{name: "Kerberos", file: `Server { com.sun.security.auth.module.Krb5LoginModule required; };`, err: "Kerberos is not supported yet"},
+		{name: "a property", file: `Server { ` + digest + ` required user_bob="${my.password}"; };`, can: true},
+		{name: "no such property", file: `Server { ` + digest + ` required user_bob="${your.password}"; };`, err: `no property "your.password"`},
+		{name: "password of super", file: `Server { ` + digest + ` required user_super="s"; };`, super: "other", can: true},
+		{name: "password of nobody", file: `Server { ` + digest + ` required user_bob="b"; };`, super: "other", can: true, log: "no user super"},
+		{name: "too long", file: strings.Repeat(" ", 1<<20) + "x", err: "sasl: login configuration of 1048577 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config.Default()
+			cfg.Properties = map[string]string{"my.password": "b"}
+			cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "jaas.conf")
+			cfg.Auth.SASL.SuperPassword = tt.super
+			if err := os.WriteFile(cfg.Auth.SASL.LoginFile, []byte(tt.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			users, err := logins(cfg, slog.New(slog.NewTextHandler(&log, nil)))
+			if (users != nil) != tt.can {
+				t.Errorf("users %v", users)
+			}
+			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			if tt.log == "" && log.Len() > 0 || !strings.Contains(log.String(), tt.log) {
+				t.Errorf("log %q, want %q", log.String(), tt.log)
+			}
+		})
+	}
+}
+
+func TestLoginsWithoutAFile(t *testing.T) {
+	cfg := config.Default()
+	if users, err := logins(cfg, slog.New(slog.DiscardHandler)); users != nil || err != nil {
+		t.Errorf("%v, %v", users, err)
+	}
+	cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "none")
+	if users, err := logins(cfg, slog.New(slog.DiscardHandler)); users != nil || err == nil || !strings.Contains(err.Error(), "java.security.auth.login.config") {
+		t.Errorf("%v, %v", users, err)
+	}
+}

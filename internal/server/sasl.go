@@ -1,0 +1,96 @@
+package server
+
+import (
+	"crypto/rand"
+	"slices"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// login handles a token of SASL. Like an auth packet it is answered at once,
+// whatever is in the pipeline: it changes what the next requests may do. A null
+// token ends the connection, as one that cannot be read does.
+//
+// A server without a login file answers with no token and no error; so does one
+// that lets clients stay who have failed. REQUIRES: c.mu.
+func (c *conn) login(q *request) {
+	d := jute.NewDecoder(q.body)
+	token := d.Buffer()
+	if d.Err() != nil || token == nil {
+		c.leaveLocked()
+		return
+	}
+	if c.s.sasl == nil {
+		c.replyTokenLocked(q.Xid, nil, zk.OK)
+		return
+	}
+	if c.mu.login == nil {
+		c.mu.login = c.s.sasl.Begin()
+	}
+	answer, err := c.mu.login.Step(token, rand.Reader)
+	if err != nil {
+		c.s.log.Warn("login failed", "client", c.remote, "err", err)
+		c.loginFailed(q)
+		return
+	}
+	if user, ok := c.mu.login.User(); ok {
+		ids, ok := c.s.auth.LogIn(user, c.mu.ids)
+		if !ok {
+			c.s.log.Warn("login failed: no ACL could name the user, or the connection has too many identities",
+				"client", c.remote, "user", user)
+			c.loginFailed(q)
+			return
+		}
+		c.mu.ids = ids
+		c.s.log.Debug("logged in", "client", c.remote, "user", user)
+	}
+	c.replyTokenLocked(q.Xid, answer, zk.OK)
+}
+
+// loginFailed tells the client and, unless such clients may stay, ends the
+// connection. REQUIRES: c.mu.
+func (c *conn) loginFailed(q *request) {
+	required := slices.Contains(c.s.enforced, "sasl")
+	switch {
+	case required:
+		c.replyTokenLocked(q.Xid, nil, zk.ErrSessionClosedRequireSaslAuth)
+	case c.s.cfg.Auth.SASL.AllowFailed:
+		c.replyTokenLocked(q.Xid, nil, zk.OK)
+		return
+	default:
+		c.replyTokenLocked(q.Xid, nil, zk.ErrAuthFailed)
+	}
+	c.leaveLocked()
+}
+
+// replyTokenLocked answers a token of SASL; nil is null. Unlike other replies it
+// has its body with an error too. REQUIRES: c.mu.
+func (c *conn) replyTokenLocked(xid int32, token []byte, code zk.Code) {
+	at := c.beginReplyLocked(xid, 0)
+	jute.PutInt(c.mu.out[at+4+12:], int32(code))
+	c.mu.out = jute.AppendBuffer(c.mu.out, token)
+	c.endReplyLocked(at, zk.OK)
+}
+
+// mayAskLocked reports whether the connection has authenticated as the
+// configuration enforces it. REQUIRES: c.mu.
+func (c *conn) mayAskLocked() bool {
+	if len(c.s.enforced) == 0 {
+		return true
+	}
+	for i := range c.mu.ids {
+		if slices.Contains(c.s.enforced, c.mu.ids[i].Scheme) {
+			return true
+		}
+	}
+	return false
+}
+
+// turnAway answers a request of who should have authenticated first, and ends
+// the connection. REQUIRES: c.mu.
+func (c *conn) turnAway(q *request) {
+	c.s.log.Warn("connection closed: the client did not authenticate", "client", c.remote, "needs", c.s.enforced)
+	c.replyErrLocked(q.Xid, 0, zk.ErrSessionClosedRequireSaslAuth)
+	c.leaveLocked()
+}
