@@ -1,3 +1,15 @@
+// Package bench puts load on a ZooKeeper server, any that speaks the client
+// protocol, and measures what comes of it: rates, latencies, and with process
+// ids what the server spends.
+//
+// Requests are encoded once and sent many at a time over raw connections, and
+// replies are checked where they lie, so that the server is the bottleneck and
+// not the generator: about 0.2 µs a request. A reply that breaks the protocol
+// ends the run with an error.
+//
+// The workloads are Mix, Create, Fill, Watch, Watches and Idle; Floor is a server
+// that does nothing, to see what a machine can do at best; Compare runs them
+// against several servers in turn.
 package bench
 
 import (

@@ -30,15 +30,6 @@ func (g *gateFS) set(shut bool, err error) {
 	g.cond.Broadcast()
 }
 
-// awaitSync waits until a sync stands before the gate.
-func (g *gateFS) awaitSync() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for g.waited == 0 {
-		g.cond.Wait()
-	}
-}
-
 func (g *gateFS) pass() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,10 +14,6 @@ import (
 // snappy block of that length.
 const snappyMagic = "\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
-// snappyMagicBytes is how much of the magic tells a snappy-java stream from
-// others, whatever its version.
-const snappyMagicBytes = 8
-
 const (
 	// snappyBlockBytes is how much goes into a chunk, snappy-java's default.
 	snappyBlockBytes = 32 << 10

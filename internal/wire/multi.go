@@ -51,9 +51,6 @@ var (
 	ErrMultiMixed = errors.New("wire: multi mixes reads and writes")
 )
 
-// minMultiOpBytes is the least that an operation takes: header and empty path.
-const minMultiOpBytes = 9 + 4
-
 // DecodeMulti appends the operations of a multi (op OpMulti) or multiRead
 // (OpMultiRead) to ops. Beyond the decoder's errors it sets ErrMultiOp for an
 // operation that has no place in that kind of multi.
