@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"net"
+	"sync"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -69,6 +70,38 @@ func BenchmarkGetDataUnpipelined(b *testing.B) {
 
 func BenchmarkSetData(b *testing.B) {
 	pipelined(b, 100, wire.OpSetData, setBody("/x", make([]byte, 1024)))
+}
+
+// BenchmarkMix has four reads for each write, on eight connections.
+func BenchmarkMix(b *testing.B) {
+	s := newRig(b, realDisk(b))
+	addr := s.listen()
+	const depth, clients = 100, 8
+	var wg sync.WaitGroup
+	var batch []byte
+	for i := range depth {
+		if i%5 == 0 {
+			batch = encode(batch, int32(i), wire.OpSetData, setBody("/x", make([]byte, 1024)))
+		} else {
+			batch = encode(batch, int32(i), wire.OpGetData, readBody("/x", false))
+		}
+	}
+	s.openWith(dial(b, addr)).create("/x", "", zk.Persistent)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range clients {
+		c := s.openWith(dial(b, addr))
+		in := bufio.NewReaderSize(c.nc, 1<<20)
+		wg.Go(func() {
+			for left := b.N / clients; left > 0; left -= depth {
+				if err := roundTrip(c.nc, in, batch, depth); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // Reads allocate nothing; writes little.
