@@ -196,12 +196,15 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 		view.reads++
 	default:
 		view.lock()
-		expected := expectedReply(c.s.replica.Tree(), &q, c.mu.pending.largest)
+		if c.mu.closing || c.mu.closed {
+			return
+		}
 		if c.mu.pending.empty() { // by now
 			c.answer(c.s.replica.Tree(), &q)
 			view.reads++
 			return
 		}
+		expected := expectedReply(c.s.replica.Tree(), &q, c.mu.pending.largest)
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
 	}
 }
@@ -271,22 +274,28 @@ func (c *conn) submit(q *request, r *run) {
 // answerPending answers the reads that are at the front now. REQUIRES: c.mu and
 // the tree's lock.
 func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
+	n, at := 0, time.Duration(0) // reads that came together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()
 		if p.write {
-			return
+			break
 		}
 		if len(c.mu.out) > hardOutBytes {
 			// What it reads has grown since it asked.
 			c.s.stats.SlowClients.Add(1)
 			c.s.log.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out))
 			c.killLocked("slow client")
-			return
+			break
+		}
+		if p.at != at {
+			c.countAnsweredLocked(n, at, now)
+			n, at = 0, p.at
 		}
 		c.answer(t, &p.request)
-		c.countAnsweredLocked(1, p.at, now)
+		n++
 		c.mu.pending.pop()
 	}
+	c.countAnsweredLocked(n, at, now)
 }
 
 // authenticate handles an auth packet. REQUIRES: c.mu.
