@@ -105,7 +105,7 @@ func history(t *testing.T) (txns [][]byte, operations int) {
 		}
 		txns, operations = m.note.acknowledged(), fault.Ops()
 	})
-	if len(txns) < 150 || operations < 150 {
+	if len(txns) < 150 || operations < 100 {
 		t.Fatalf("%d transactions, %d disk operations: too few to tell anything", len(txns), operations)
 	}
 	return txns, operations
