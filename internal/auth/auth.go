@@ -59,6 +59,20 @@ const MaxExpanded = 1 << 15
 // has no limit; a client that sends auth packets for ever would fill the memory.
 const MaxIdentities = 1 << 10
 
+// MaxIdentityBytes is the most that the identities of a connection may take
+// together. The user in a digest packet can be as long as a frame.
+const MaxIdentityBytes = 128 << 10
+
+// tooMany reports whether a connection may not have so many, or so long,
+// identities.
+func tooMany(ids []zk.ID) bool {
+	bytes := 0
+	for i := range ids {
+		bytes += len(ids[i].Scheme) + len(ids[i].ID)
+	}
+	return len(ids) > MaxIdentities || bytes > MaxIdentityBytes
+}
+
 // Config says which schemes exist and who is above them. The zero value is
 // Apache's default but for DigestDisabled's sense.
 type Config struct {
@@ -128,7 +142,7 @@ const (
 // A digest packet holds user:password; the colon may be missing. nil data (a
 // null buffer) is refused where empty data is not. A packet of scheme ip adds
 // nothing: the address of the peer is an identity from the start. A connection
-// that would have more than MaxIdentities is refused.
+// that would have more than MaxIdentities, or than MaxIdentityBytes, is refused.
 func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk.ID, Verdict) {
 	switch {
 	case scheme == schemeIP:
@@ -143,7 +157,7 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 			ids = withID(ids, zk.ID{Scheme: schemeSuper})
 		}
 		ids = withID(ids, id)
-		if len(ids) > MaxIdentities {
+		if tooMany(ids) {
 			return nil, Refused
 		}
 		return ids, Accepted
@@ -167,7 +181,7 @@ func (a *Authority) LogIn(user string, have []zk.ID) (ids []zk.ID, ok bool) {
 	if user != "" && slices.Contains(a.cfg.SuperUsers, user) {
 		ids = withID(ids, zk.ID{Scheme: schemeSuper})
 	}
-	if len(ids) > MaxIdentities || !principal(user) {
+	if tooMany(ids) || !principal(user) {
 		return nil, false
 	}
 	return ids, true

@@ -161,6 +161,14 @@ func TestIdentitiesAreBounded(t *testing.T) {
 		len(got) != MaxIdentities {
 		t.Errorf("verdict %d, %d identities at the limit", v, len(got))
 	}
+	long := []byte(strings.Repeat("u", MaxIdentityBytes/2) + ":p")
+	one, v := a.Authenticate("digest", long, nil)
+	if v != Accepted {
+		t.Errorf("verdict %d on a long name", v)
+	}
+	if _, v := a.Authenticate("digest", append([]byte("another"), long...), one); v != Refused {
+		t.Errorf("verdict %d beyond the limit of bytes", v)
+	}
 }
 
 func TestUserName(t *testing.T) {

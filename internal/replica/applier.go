@@ -11,17 +11,39 @@ import (
 // readers get in between.
 const applyRun = 64
 
+// toApplier takes a durable batch on: to the applier or, if it is small and all
+// before it is applied, into the tree at once.
+// REQUIRES: to be the writer, or the loop while nothing is unlogged.
+func (r *Replica) toApplier(b *batch) {
+	if len(b.txns) <= smallBatch && r.unapplied.Load() == 0 {
+		r.applyBatch(b)
+		return
+	}
+	r.unapplied.Add(1)
+	r.toApply <- b
+}
+
 // apply applies durable batches in order, until the writer ends.
 func (r *Replica) apply() {
 	for b := range r.toApply {
-		for start := 0; start < len(b.txns); start += applyRun {
-			r.applyRun(b, start, min(start+applyRun, len(b.txns)))
-		}
-		r.inProcess.Add(int64(-len(b.txns)))
-		r.o.Clients.Flush()
-		r.maybeSnapshot(len(b.txns), len(b.enc))
-		r.pool.put(b)
+		r.applyBatch(b)
+		r.unapplied.Add(-1)
 	}
+}
+
+// applyBatch applies a batch and tells who waits.
+// REQUIRES: to be the applier, or the one that feeds it while nothing is
+// unapplied.
+func (r *Replica) applyBatch(b *batch) {
+	for start := 0; start < len(b.txns); start += applyRun {
+		r.applyRun(b, start, min(start+applyRun, len(b.txns)))
+	}
+	r.inProcess.Add(int64(-len(b.txns)))
+	r.o.Clients.Flush()
+	if r.snap.applied(len(b.txns), len(b.enc)) {
+		r.wg.Go(r.snapshot)
+	}
+	r.pool.put(b)
 }
 
 func (r *Replica) applyRun(b *batch, start, end int) {

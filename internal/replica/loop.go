@@ -54,12 +54,7 @@ func (r *Replica) work() bool {
 	}
 	r.prepare(b)
 	r.stats.Sessions.Store(int64(r.tracker.Len()))
-	select {
-	case r.toLog <- b:
-		return true
-	case <-r.failed:
-		return false
-	}
+	return r.toWriter(b)
 }
 
 // prepare makes the transactions of a batch.

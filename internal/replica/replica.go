@@ -13,6 +13,10 @@
 //	applier   the only one that changes the tree and fires watches
 //	snapshotter, at most one at a time, and the sweeper and purger by the clock
 //
+// A small batch that finds the next stage idle is taken through it by the
+// goroutine that has it, which owns the stage meanwhile: a lone request is
+// logged, applied and answered by the loop.
+//
 // Invariants, tests have the same names:
 //
 //	P2  nothing is applied, and so nobody is told, before it is durable
@@ -127,6 +131,8 @@ type Replica struct {
 
 	applied   atomic.Int64 // zxid of the last transaction in the tree
 	inProcess atomic.Int64 // requests submitted and not yet applied
+	unlogged  atomic.Int64 // batches sent to the writer and not yet passed on
+	unapplied atomic.Int64 // batches sent to the applier and not yet applied
 	rollLog   atomic.Bool  // the snapshotter asks the writer for a new file
 	stats     Stats
 	started   time.Time // the zero of Now
@@ -145,14 +151,15 @@ type Replica struct {
 	owners   map[zk.SessionID]Origin
 	closing  []closingSession
 
-	// Owned by the writer.
+	// Owned by the writer or, while nothing is unlogged, by the loop.
 	wal *storage.Log
 
-	// Owned by the applier.
-	snap     snapshotPlan
-	result   znode.Result
-	fired    []watch.ID
-	snapDone atomic.Bool // no snapshot is being written
+	// Owned by the applier or, while nothing is unapplied, by who feeds it.
+	result znode.Result
+	fired  []watch.ID
+
+	lone [1]*batch // the loop's: a group of one
+	snap snapshotPlan
 }
 
 // closingSession is a session whose closeSession transaction is on its way.
@@ -190,8 +197,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	}
 	r.nextZxid = following(last)
 	r.applied.Store(int64(last))
-	r.snapDone.Store(true)
-	r.snap = newSnapshotPlan(o, report.Replayed)
+	r.snap.init(o, report.Replayed)
 
 	r.wg.Go(r.loop)
 	r.wg.Go(r.writeLog)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -19,48 +20,75 @@ import (
 // not all write one at the same time.
 type snapshotPlan struct {
 	maxTxns  int
-	maxBytes int64
-	txns     int // since the last snapshot
-	bytes    int64
-	dueTxns  int
-	dueBytes int64 // 0: never for its size
+	maxBytes int64 // 0 or less: never for its size
+
+	mu struct {
+		sync.Mutex
+		writing  bool // a snapshotter is at work: at most one is
+		txns     int  // since the newest snapshot began
+		bytes    int64
+		dueTxns  int
+		dueBytes int64
+	}
 }
 
-func newSnapshotPlan(o Options, replayed int) snapshotPlan {
-	p := snapshotPlan{maxTxns: o.SnapCount, maxBytes: o.SnapBytes}
+func (p *snapshotPlan) init(o Options, replayed int) {
+	p.maxTxns, p.maxBytes = o.SnapCount, o.SnapBytes
 	p.draw()
-	p.txns = replayed
-	return p
+	p.mu.txns = replayed
 }
 
 // draw starts the count anew, with new limits between half and the whole of
 // what is configured.
 func (p *snapshotPlan) draw() {
-	p.txns, p.bytes = 0, 0
+	p.mu.txns, p.mu.bytes = 0, 0
 	half := p.maxTxns / 2
-	p.dueTxns = half + rand.IntN(half+1)
-	p.dueBytes = 0
+	p.mu.dueTxns = half + rand.IntN(half+1)
 	if p.maxBytes > 0 {
-		p.dueBytes = p.maxBytes/2 + rand.Int64N(p.maxBytes/2+1)
+		p.mu.dueBytes = p.maxBytes/2 + rand.Int64N(p.maxBytes/2+1)
 	}
 }
 
-// maybeSnapshot counts what was applied and starts a snapshot if one is due and
-// none is being written.
-func (r *Replica) maybeSnapshot(txns, bytes int) {
-	p := &r.snap
-	p.txns += txns
-	p.bytes += int64(bytes)
-	if p.txns <= p.dueTxns && (p.dueBytes == 0 || p.bytes <= p.dueBytes) {
-		return
-	}
-	if !r.snapDone.CompareAndSwap(true, false) {
-		return
+// applied counts, and reports whether a snapshot is to be begun now.
+func (p *snapshotPlan) applied(txns, bytes int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.txns += txns
+	p.mu.bytes += int64(bytes)
+	return !p.mu.writing && p.begin()
+}
+
+// finished ends a snapshot, and reports whether another is to be begun at once.
+func (p *snapshotPlan) finished() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.writing = false
+	return p.begin()
+}
+
+// begin begins a snapshot if one is due. REQUIRES: p.mu, and that none is being
+// written.
+func (p *snapshotPlan) begin() bool {
+	if p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
+		return false
 	}
 	p.draw()
-	r.rollLog.Store(true)
-	r.wg.Go(func() {
-		defer r.snapDone.Store(true)
+	p.mu.writing = true
+	return true
+}
+
+// late reports whether so much was logged since the snapshot began that it must
+// be finished soon.
+func (p *snapshotPlan) late() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.maxBytes > 0 && p.mu.bytes > p.maxBytes
+}
+
+// snapshot writes snapshots until none is due.
+func (r *Replica) snapshot() {
+	for again := true; again; again = r.snap.finished() && !r.Stopping() {
+		r.rollLog.Store(true)
 		switch err := r.writeSnapshot(); {
 		case errors.Is(err, errStopping):
 			r.log.Info("snapshot given up; the log has everything", "err", err)
@@ -68,7 +96,41 @@ func (r *Replica) maybeSnapshot(txns, bytes int) {
 			r.stats.SnapshotErrors.Add(1)
 			r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
 		}
-	})
+	}
+}
+
+// A snapshot rests snapshotRest times as long as it has worked, each time after
+// snapshotStretch bytes, while transactions are being applied: it takes a tenth
+// of a processor and of the disk from them, no more. Nobody waits for it; what
+// it costs is a longer log, and with that a longer restart, until it is done.
+const (
+	snapshotRest    = 9
+	snapshotStretch = 1 << 20
+	longestRest     = 200 * time.Millisecond
+)
+
+// pace makes a snapshot rest.
+type pace struct {
+	r     *Replica
+	zxid  zk.Zxid   // applied when the last rest ended
+	since time.Time // when that was
+	bytes int       // written since
+}
+
+// rest counts what was written, and rests if it is time to.
+func (p *pace) rest(bytes int) {
+	if p.bytes += bytes; p.bytes < snapshotStretch {
+		return
+	}
+	if z := p.r.LastApplied(); z != p.zxid && !p.r.snap.late() {
+		pause := min(snapshotRest*time.Since(p.since), longestRest)
+		select {
+		case <-time.After(pause):
+		case <-p.r.stopping:
+		case <-p.r.failed:
+		}
+	}
+	p.zxid, p.since, p.bytes = p.r.LastApplied(), time.Now(), 0
 }
 
 // snapshotPiece is how much of the tree is written under one read lock: about
@@ -98,6 +160,7 @@ func (r *Replica) writeSnapshot() error {
 }
 
 func (r *Replica) fillSnapshot(w *storage.SnapshotWriter, walk *znode.Walk, buf []byte) error {
+	pace := pace{r: r, zxid: r.LastApplied(), since: time.Now()}
 	for done := false; !done; {
 		r.mu.RLock()
 		buf, done = walk.Next(buf, snapshotPiece)
@@ -105,6 +168,7 @@ func (r *Replica) fillSnapshot(w *storage.SnapshotWriter, walk *znode.Walk, buf 
 		if _, err := w.Write(buf); err != nil {
 			return err
 		}
+		pace.rest(len(buf))
 		buf = buf[:0]
 		if r.Stopping() {
 			return errStopping

@@ -5,6 +5,32 @@ import (
 	"time"
 )
 
+// smallBatch is how many transactions a goroutine takes through the next stage
+// by itself if that is idle. Waking the stage's own goroutine would cost a lone
+// request more than the work; with more, the stages run side by side.
+const smallBatch = 8
+
+// toWriter takes a prepared batch on: to the writer or, if it is small and all
+// before it is durable, to the disk at once. False means that the disk has
+// failed. Only the loop calls it.
+func (r *Replica) toWriter(b *batch) bool {
+	if len(b.txns) <= smallBatch && r.unlogged.Load() == 0 {
+		r.lone[0] = b
+		if !r.makeDurable(r.lone[:]) {
+			return false
+		}
+		r.toApplier(b)
+		return true
+	}
+	r.unlogged.Add(1)
+	select {
+	case r.toLog <- b:
+		return true
+	case <-r.failed:
+		return false
+	}
+}
+
 // writeLog makes batches durable: one write and one fsync for all that wait. A
 // failure of the disk is the end (protocol page, section 17.1: 3701, 4882).
 func (r *Replica) writeLog() {
@@ -13,13 +39,13 @@ func (r *Replica) writeLog() {
 	for b := range r.toLog {
 		group = append(group[:0], b)
 		group = r.gather(group)
-		if err := r.logGroup(group); err != nil {
-			r.fail(fmt.Errorf("replica: transaction log: %w", err))
+		if !r.makeDurable(group) {
 			return
 		}
 		for _, b := range group {
-			r.toApply <- b
+			r.toApplier(b)
 		}
+		r.unlogged.Add(int64(-len(group)))
 	}
 	if err := r.wal.Close(); err != nil {
 		r.fail(fmt.Errorf("replica: close the transaction log: %w", err))
@@ -39,6 +65,16 @@ func (r *Replica) gather(group []*batch) []*batch {
 			return group
 		}
 	}
+}
+
+// makeDurable logs the group; false means that the disk has failed.
+// REQUIRES: to be the writer, or the loop while nothing is unlogged.
+func (r *Replica) makeDurable(group []*batch) bool {
+	err := r.logGroup(group)
+	if err != nil {
+		r.fail(fmt.Errorf("replica: transaction log: %w", err))
+	}
+	return err == nil
 }
 
 // logGroup appends all transactions of the group and syncs them.
