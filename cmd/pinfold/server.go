@@ -219,8 +219,8 @@ func replicaOptions(cfg *config.Config, dir *storage.Dir, authority *auth.Author
 		ServerID: standaloneID, Tick: cfg.Session.Tick,
 		SnapCount: cfg.Snapshot.Count, SnapBytes: cfg.Snapshot.SizeBytes, LastZxidBlock: cfg.Log.SerializeLastTxn,
 		TrustEmpty: cfg.Snapshot.TrustEmpty, DBAutoCreate: cfg.Data.DBAutoCreate,
-		MaxRecordBytes: cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes,
-		SweepInterval:  cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute, NeverUsed: cfg.Reaper.NeverUsed,
+		MaxRecordBytes: maxEntryBytes(cfg), Prefetch: true,
+		SweepInterval: cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute, NeverUsed: cfg.Reaper.NeverUsed,
 		PurgeInterval: cfg.Purge.Interval, PurgeRetain: cfg.Purge.Retain, FsyncWarnAfter: cfg.Log.FsyncWarnAfter,
 		ThrottledOpWait: cfg.Requests.ThrottledOpWait,
 	}

@@ -12,15 +12,16 @@ import (
 // starts one, and the function that runs, or for a literal the function that it
 // stands in. Each has its row in docs/architecture.md, which says who owns what.
 var goroutines = map[string]string{
-	"cmd/pinfold serve":              "accept loop",
-	"internal/server serve":          "connection",
-	"internal/server finishFlush":    "flusher",
-	"internal/replica loop":          "loop",
-	"internal/replica writeLog":      "log writer",
-	"internal/replica apply":         "applier",
-	"internal/replica maybeSnapshot": "snapshotter",
-	"internal/replica sweep":         "sweeper",
-	"internal/replica purge":         "purger",
+	"cmd/pinfold serve":               "accept loop",
+	"internal/server serve":           "connection",
+	"internal/server finishFlush":     "flusher",
+	"internal/replica loop":           "loop",
+	"internal/replica writeLog":       "log writer",
+	"internal/replica apply":          "applier",
+	"internal/replica snapshot":       "snapshotter",
+	"internal/replica newestSnapshot": "prefetcher",
+	"internal/replica sweep":          "sweeper",
+	"internal/replica purge":          "purger",
 }
 
 // ofServer reports whether f is a part of a server. The load generator and the

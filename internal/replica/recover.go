@@ -75,7 +75,10 @@ func (r *Replica) newestSnapshot(rep *Report) (loadedSnapshot, error) {
 	if err != nil {
 		return loadedSnapshot{}, err
 	}
-	for _, s := range candidates {
+	for i, s := range candidates {
+		if i == 0 && r.o.Prefetch {
+			r.wg.Go(func() { r.o.Dir.PrefetchLog(s.Zxid) })
+		}
 		l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes)
 		if err == nil {
 			rep.Snapshot = s.Name

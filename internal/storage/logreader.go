@@ -78,16 +78,42 @@ func openLog(fsys vfs.FS, dir string, after zk.Zxid, maxEntry int) (*LogReader, 
 	if err != nil {
 		return nil, err
 	}
+	return &LogReader{
+		fs: fsys, dir: dir, maxEntry: maxEntry,
+		files: filesAfter(logs, after), after: after, last: after, win: &window{},
+	}, nil
+}
+
+// filesAfter returns the files that may hold transactions after a zxid.
+func filesAfter(logs []numbered, after zk.Zxid) []numbered {
 	start := 0
 	for i, l := range logs {
 		if l.zxid <= after+1 {
 			start = i
 		}
 	}
-	return &LogReader{
-		fs: fsys, dir: dir, maxEntry: maxEntry,
-		files: logs[start:], after: after, last: after, win: &window{},
-	}, nil
+	return logs[start:]
+}
+
+// PrefetchLog reads what ReadLog is going to, and throws it away: then it is in
+// the page cache, which the log was written past. It is for a goroutine beside
+// the one that loads the snapshot. Errors it leaves to ReadLog.
+func (d *Dir) PrefetchLog(after zk.Zxid) {
+	logs, err := listLogs(d.fs, d.logDir)
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 1<<20)
+	for _, l := range filesAfter(logs, after) {
+		f, err := d.fs.Open(path.Join(d.logDir, l.name))
+		if err != nil {
+			return
+		}
+		for err == nil {
+			_, err = f.Read(buf)
+		}
+		_ = f.Close() // nothing was written
+	}
 }
 
 // Next returns the payload of the next transaction, valid until the next call;
