@@ -1,0 +1,76 @@
+package prep
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// TestNoTransactionTooLarge: what could be logged, but not read back, is
+// refused; a session whose ephemerals are too many to be listed ends without
+// the list, to the same effect.
+func TestNoTransactionTooLarge(t *testing.T) {
+	const limit = 4000
+	cfg := everything
+	cfg.MaxTxnBytes = limit
+	r := newRig(t, cfg)
+	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	ids := make([]zk.ID, 100)
+	for i := range ids {
+		ids[i] = zk.ID{Scheme: "digest", ID: fmt.Sprintf("user%d:%028d", i, i)}
+	}
+	send := func(op wire.OpCode, body []byte) zk.Code {
+		t.Helper()
+		tx := r.prepare(Request{Op: op, Session: 1, Owner: owner, IDs: ids, Body: body})
+		if enc := tx.Append(nil); len(enc) > limit+100 {
+			t.Errorf("a transaction of %d bytes, the limit is %d", len(enc), limit)
+		}
+		for _, op := range tx.Multi {
+			if op.Err != zk.OK {
+				return op.Err
+			}
+		}
+		return tx.Err
+	}
+	create := func(path string, acl []zk.ACL, mode zk.CreateMode) []byte {
+		c := wire.CreateRequest{Path: path, ACL: acl, Flags: mode, TTL: -1}
+		return c.Append(nil, wire.OpCreate)
+	}
+	if code := send(wire.OpCreate, create("/all", zk.CreatorAllACL(), 0)); code != zk.ErrBadArguments {
+		t.Errorf("create with an ACL that expands: %v", code)
+	}
+	if code := send(wire.OpCreate, create("/a", zk.OpenACLUnsafe(), 0)); code != zk.OK {
+		t.Fatalf("create: %v", code)
+	}
+	acl := wire.SetACLRequest{Path: "/a", ACL: zk.CreatorAllACL(), Version: -1}
+	if code := send(wire.OpSetACL, acl.Append(nil)); code != zk.ErrBadArguments {
+		t.Errorf("setACL with an ACL that expands: %v", code)
+	}
+	var multi []byte
+	for i := range 3 {
+		op := wire.MultiOp{Type: wire.OpSetData, CreateRequest: wire.CreateRequest{Path: "/a", Data: make([]byte, 1500)}, Version: int32(i)}
+		multi = op.Append(multi)
+	}
+	if code := send(wire.OpMulti, wire.AppendMultiEnd(multi)); code != zk.ErrBadArguments {
+		t.Errorf("multi of 4500 bytes: %v", code)
+	}
+	for i := range 100 {
+		if code := send(wire.OpCreate, create(fmt.Sprintf("/a/%050d", i), zk.OpenACLUnsafe(), zk.Ephemeral)); code != zk.OK {
+			t.Fatalf("ephemeral %d: %v", i, code)
+		}
+	}
+	tx := r.prepare(Request{Op: wire.OpCloseSession, Session: 1, Owner: owner})
+	if tx.PathsListed || tx.HasDigest || len(tx.Append(nil)) > limit {
+		t.Errorf("closeSession lists %d paths, digest %v", len(tx.Paths), tx.HasDigest)
+	}
+	r.settle()
+	if n := r.tree.EphemeralCount(); n != 0 {
+		t.Errorf("%d ephemerals after the session's end", n)
+	}
+	if got := r.prep.digest; got != r.tree.Digest() {
+		t.Errorf("projected digest %d, the tree's is %d", got, r.tree.Digest())
+	}
+}
