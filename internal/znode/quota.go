@@ -10,13 +10,14 @@ import (
 type Quota struct {
 	Count, Bytes         int64 // soft limits, or what is used
 	CountHard, BytesHard int64
+	named                bool // the text names hard limits, be they -1
 }
 
 // ParseQuota reads "count=1,bytes=2", with hard limits
 // "count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=4" (the stray = is
 // Apache's). What is missing or no number is unset.
 func ParseQuota(b []byte) Quota {
-	q := Quota{-1, -1, -1, -1}
+	q := Quota{Count: -1, Bytes: -1, CountHard: -1, BytesHard: -1}
 	for _, field := range bytes.FieldsFunc(b, func(r rune) bool { return r == ',' || r == ';' }) {
 		key, value, _ := strings.Cut(string(field), "=")
 		n, err := strconv.ParseInt(strings.TrimRight(value, "="), 10, 64)
@@ -29,9 +30,9 @@ func ParseQuota(b []byte) Quota {
 		case "bytes":
 			q.Bytes = n
 		case "countHardLimit":
-			q.CountHard = n
+			q.CountHard, q.named = n, true
 		case "byteHardLimit":
-			q.BytesHard = n
+			q.BytesHard, q.named = n, true
 		}
 	}
 	return q
@@ -41,7 +42,7 @@ func ParseQuota(b []byte) Quota {
 func (q Quota) append(b []byte) []byte {
 	b = strconv.AppendInt(append(b, "count="...), q.Count, 10)
 	b = strconv.AppendInt(append(b, ",bytes="...), q.Bytes, 10)
-	if q.CountHard >= 0 || q.BytesHard >= 0 {
+	if q.named {
 		b = strconv.AppendInt(append(b, "=;byteHardLimit="...), q.BytesHard, 10)
 		b = strconv.AppendInt(append(b, ";countHardLimit="...), q.CountHard, 10)
 	}
@@ -107,7 +108,7 @@ func (t *Tree) recount(path string) {
 	if id := t.Lookup(path); id != 0 && path != "" {
 		use = t.usage(id)
 	}
-	t.changeStats(path, func(s *Quota) { *s = Quota{use.Count, use.Bytes, -1, -1} })
+	t.changeStats(path, func(s *Quota) { *s = Quota{Count: use.Count, Bytes: use.Bytes} })
 }
 
 func (t *Tree) usage(id ID) Quota {

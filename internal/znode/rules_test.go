@@ -124,26 +124,27 @@ func TestCversionDoesNotWrap(t *testing.T) {
 
 // TestParseQuota: what is no number limits nothing, and never fails.
 func TestParseQuota(t *testing.T) {
-	none := Quota{-1, -1, -1, -1}
+	none := Quota{Count: -1, Bytes: -1, CountHard: -1, BytesHard: -1}
 	for text, want := range map[string]Quota{
 		"":                           none,
-		"count=1,bytes=2":            {1, 2, -1, -1},
-		"bytes=2,count=1":            {1, 2, -1, -1},
-		"count=5,bytes=-1":           {5, -1, -1, -1},
+		"count=1,bytes=2":            {1, 2, -1, -1, false},
+		"bytes=2,count=1":            {1, 2, -1, -1, false},
+		"count=5,bytes=-1":           {5, -1, -1, -1, false},
 		"garbage":                    none,
 		"count=,bytes=x":             none,
-		"count=1":                    {1, -1, -1, -1},
+		"count=1":                    {1, -1, -1, -1, false},
 		",,;;=,=;count==1":           none,
 		"count=99999999999999999999": none,
 		"\x00\xff":                   none,
-		"count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=4": {-1, -1, 4, 3},
-		"count=1,bytes=2=;byteHardLimit=-1;countHardLimit=4":  {1, 2, 4, -1},
+		"count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=4": {-1, -1, 4, 3, true},
+		"count=1,bytes=2=;byteHardLimit=-1;countHardLimit=4":  {1, 2, 4, -1, true},
+		"count=1,bytes=2=;byteHardLimit=-1;countHardLimit=-1": {1, 2, -1, -1, true},
 	} {
 		if got := ParseQuota([]byte(text)); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}
-	for _, q := range []Quota{none, {1, 2, -1, -1}, {-1, -1, 3, 4}, {0, 0, 0, -1}} {
+	for _, q := range []Quota{none, {1, 2, -1, -1, false}, {-1, -1, 3, 4, true}, {0, 0, 0, -1, true}} {
 		if got := ParseQuota(q.append(nil)); got != q {
 			t.Errorf("%q is read as %+v, was %+v", q.append(nil), got, q)
 		}
@@ -191,7 +192,7 @@ func TestQuotaStats(t *testing.T) {
 	if tree.QuotaPath("/q/r") != "/q/r" || tree.QuotaPath("/q/r/a/b") != "/q/r" || tree.QuotaPath("/q/rest") != "" || tree.QuotaPath("/") != "" {
 		t.Error("a quota is found where it is not, or not where it is")
 	}
-	if l, used, ok := tree.QuotaLimits("/q/r"); !ok || l != (Quota{1, 1, -1, -1}) || used != (Quota{2, 6, -1, -1}) {
+	if l, used, ok := tree.QuotaLimits("/q/r"); !ok || l != (Quota{1, 1, -1, -1, false}) || used != (Quota{2, 6, -1, -1, false}) {
 		t.Errorf("limits %+v, used %+v, %v", l, used, ok)
 	}
 	do(wire.OpDelete, "/q/r/a", "")
