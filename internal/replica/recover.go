@@ -46,17 +46,15 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	}
 	rep.LoadTook = time.Since(began)
 	r.tree = loaded.tree
-	log, err := r.replay(&loaded, &rep)
-	if err != nil {
+	if err := r.replay(&loaded, &rep); err != nil {
 		return rep, err
 	}
 	rep.Orphans = r.tree.DropOrphans()
 	if r.o.ConfigText != nil {
 		r.tree.SetConfig(r.o.ConfigText, nowMillis)
 	}
-	r.wal = r.o.Dir.NewLog(log)
+	r.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 	if rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" {
-		r.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 		if err := r.writeSnapshot(); err != nil {
 			return rep, fmt.Errorf("replica: first snapshot: %w", err)
 		}
@@ -120,17 +118,17 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 	return loadedSnapshot{tree: znode.New(r.o.Tree)}, nil
 }
 
-// replay applies the log after the snapshot, cuts a torn tail, and returns the
-// zxid that the log goes on from.
-func (r *Replica) replay(l *loadedSnapshot, rep *Report) (zk.Zxid, error) {
+// replay applies the log after the snapshot and cuts a torn tail. The log goes
+// on from the tree's last zxid.
+func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
 	lr, err := r.o.Dir.ReadLog(l.zxid)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	err = r.replayFrom(lr, l, rep)
 	rep.Tail = lr.Tail()
 	if err = errors.Join(err, lr.Close()); err != nil {
-		return 0, err
+		return err
 	}
 	if n, gap := lr.Gaps(); n > 0 {
 		r.log.Warn("zxids are missing between neighbouring entries of the log, as Apache leaves them where a request came to nothing",
@@ -140,10 +138,7 @@ func (r *Replica) replay(l *loadedSnapshot, rep *Report) (zk.Zxid, error) {
 		r.log.Warn("the log ends in a write that a crash interrupted; it is cut off, nothing in it was acknowledged",
 			"file", rep.Tail.Name, "offset", rep.Tail.Bytes, "reason", rep.Tail.Reason)
 	}
-	if err := r.o.Dir.CutTail(rep.Tail); err != nil {
-		return 0, err
-	}
-	return r.tree.LastZxid(), nil
+	return r.o.Dir.CutTail(rep.Tail)
 }
 
 func (r *Replica) replayFrom(lr *storage.LogReader, l *loadedSnapshot, rep *Report) error {

@@ -47,7 +47,7 @@ import (
 )
 
 // Origin is who sent a request: a client's connection. Its methods must not
-// block: the applier calls them.
+// block: who applies, or the loop, calls them.
 type Origin interface {
 	// Applied tells of the transaction that a request became. It is called with
 	// the tree's write lock held, after the events of tx have been fired. Request,

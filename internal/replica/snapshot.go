@@ -15,9 +15,9 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// snapshotPlan decides when the next snapshot is due. It adds up to as much
-// again to what is configured, by chance, so that the servers of an ensemble do
-// not all write one at the same time.
+// snapshotPlan decides when the next snapshot is due: by chance, after between
+// half and the whole of what is configured, so that the servers of an ensemble
+// do not all write one at the same time.
 type snapshotPlan struct {
 	maxTxns  int
 	maxBytes int64 // 0 or less: never for its size

@@ -39,7 +39,7 @@ type conn struct {
 	pollRead func(fd uintptr) bool
 	polled   ioResult
 
-	dirty     bool // owned by the applier
+	dirty     bool // owned by who applies
 	pollWrite func(fd uintptr) bool
 	pushed    ioResult
 	pushing   []byte

@@ -84,7 +84,7 @@ type Server struct {
 	submitRun int      // writes that a connection submits before it looks for room
 	large     largeRequests
 
-	// The applier's: connections with output, and the event that is being sent.
+	// Owned by who applies: connections with output, and the event that is being sent.
 	dirty []*conn
 	event []byte
 
@@ -205,7 +205,7 @@ func (s *Server) Flush() {
 	}
 }
 
-// markDirty has Flush send the output of c. Only the applier calls it.
+// markDirty has Flush send the output of c. Only who applies calls it.
 func (s *Server) markDirty(c *conn) {
 	if !c.dirty {
 		c.dirty = true

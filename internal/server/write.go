@@ -11,7 +11,7 @@ import (
 )
 
 // Applied replies to a write, and to the reads that waited behind it
-// (replica.Origin). The applier calls it, with the tree's write lock.
+// (replica.Origin). Who applies calls it, with the tree's write lock.
 func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
 	c.s.large.done(len(req.Body))
 	switch {
