@@ -1,0 +1,158 @@
+// Package quorum says which sets of voters are quorums: by majority, or by
+// Apache's hierarchy of groups and weights (features page, section 7).
+//
+// Invariants, each with a test that carries its number:
+//
+//  1. Two quorums of one System have a voter with weight in common.
+//  2. A set that holds a quorum is a quorum.
+//  3. All voters together are a quorum, unless there are none.
+//  4. A server without weight never makes or breaks a quorum.
+//
+// The package knows ids, and nothing of what servers do.
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// A System says which sets of voters are quorums. It does not change: any
+// number of goroutines may use it.
+type System struct {
+	voters  []int64 // ascending
+	weights []int64 // of voters, in their order
+	groups  []group // those with weight, in the order of their ids
+}
+
+// group is the voters of a group that have weight. A majority system is one
+// group in which everybody weighs 1.
+//
+// Invariant: total <= math.MaxInt64/2, so that twice a sum is a number too.
+type group struct {
+	voters []int // indexes into System.voters, ascending
+	total  int64 // sum of their weights, not 0
+}
+
+// ErrNoWeight is the error of Weighted when no set of voters would be a quorum.
+var ErrNoWeight = errors.New("quorum: no voter has weight")
+
+// Majority returns the system whose quorums are the sets of more than half of
+// the voters. An id given twice counts once. Without voters nothing is a quorum.
+func Majority(voters ...int64) *System {
+	s := &System{voters: slices.Clone(voters)}
+	slices.Sort(s.voters)
+	s.voters = slices.Compact(s.voters)
+	for i := range s.voters {
+		s.weights = append(s.weights, 1)
+		s.join(0, i)
+	}
+	return s
+}
+
+// join adds voter i to group at, which it makes if it is the next.
+func (s *System) join(at, i int) {
+	if at == len(s.groups) {
+		s.groups = append(s.groups, group{})
+	}
+	g := &s.groups[at]
+	g.voters = append(g.voters, i)
+	g.total += s.weights[i]
+}
+
+// Weighted returns Apache's hierarchical system. The voters are the servers in
+// groups, by id; leave the observers out. A voter that weights does not name
+// weighs 1, and a weight of a server in no group means nothing.
+//
+// A set is a quorum if it has a majority in more than half of the groups: more
+// than half of the group's weight. A group whose weight is 0 does not count,
+// neither for nor against. Half is of what there is: of two groups both are
+// needed, of weight 4 a sum of 3.
+//
+// Errors: a negative weight, weights of a group that add up to more than
+// math.MaxInt64/2, ErrNoWeight if every weight is 0 or there is no voter.
+func Weighted(weights, groups map[int64]int64) (*System, error) {
+	s := &System{voters: slices.Sorted(maps.Keys(groups))}
+	for _, id := range s.voters {
+		w, ok := weights[id]
+		if !ok {
+			w = 1
+		}
+		if w < 0 {
+			return nil, fmt.Errorf("quorum: weight %d of server %d is negative", w, id)
+		}
+		s.weights = append(s.weights, w)
+	}
+	if err := s.assign(groups); err != nil {
+		return nil, err
+	}
+	if len(s.groups) == 0 {
+		return nil, ErrNoWeight
+	}
+	return s, nil
+}
+
+// assign puts the voters that have weight into their groups.
+func (s *System) assign(groups map[int64]int64) error {
+	at := make(map[int64]int) // group id -> index into s.groups
+	for i, id := range s.voters {
+		if s.weights[i] == 0 {
+			continue
+		}
+		gid := groups[id]
+		if _, ok := at[gid]; !ok {
+			at[gid] = len(s.groups)
+			s.groups = append(s.groups, group{})
+		}
+		if s.weights[i] > math.MaxInt64/2-s.groups[at[gid]].total {
+			return fmt.Errorf("quorum: weights of group %d add up to too much", gid)
+		}
+		s.join(at[gid], i)
+	}
+	return nil
+}
+
+// Voters returns the ids of all voters, ascending. The caller must not change
+// them.
+func (s *System) Voters() []int64 { return s.voters }
+
+// Index returns the place of id in Voters, false if it is no voter.
+func (s *System) Index(id int64) (int, bool) { return slices.BinarySearch(s.voters, id) }
+
+// Voter reports whether id is a voter, with weight or without.
+func (s *System) Voter(id int64) bool {
+	_, ok := s.Index(id)
+	return ok
+}
+
+// Weight returns the weight of a voter, 1 in a majority system, and 0 for a
+// server that is no voter. A server without weight is never elected.
+func (s *System) Weight(id int64) int64 {
+	i, ok := s.Index(id)
+	if !ok {
+		return 0
+	}
+	return s.weights[i]
+}
+
+// Quorum reports whether the voters for which has returns true are a quorum. It
+// asks for a voter once at most, for those without weight not at all, and does
+// not allocate.
+func (s *System) Quorum(has func(id int64) bool) bool {
+	won := 0
+	for i := range s.groups {
+		g := &s.groups[i]
+		sum := int64(0)
+		for _, v := range g.voters {
+			if has(s.voters[v]) {
+				sum += s.weights[v]
+			}
+		}
+		if 2*sum > g.total {
+			won++
+		}
+	}
+	return 2*won > len(s.groups)
+}
