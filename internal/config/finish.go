@@ -1,97 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
-
-// members reads the server, group and weight lines, of zoo.cfg or of the
-// dynamic file, and the server's own id.
-//
-// REQUIRES: file has been called.
-func (l *loader) members() {
-	q := &l.config.Quorum
-	dynamic := q.DynamicFile != ""
-	for _, p := range l.ensemble {
-		if dynamic {
-			l.fail(l.places[p.key], p.key, p.value, "belongs in the dynamic file, because dynamicConfigFile is set")
-			continue
-		}
-		l.member(l.places[p.key], p.key, p.value)
-	}
-	if dynamic {
-		l.dynamicFile(q.DynamicFile)
-	}
-	if len(q.Members.Servers) > 0 && l.config.Data.Dir != "" {
-		l.myID(filepath.Join(l.config.Data.Dir, "myid"))
-	}
-}
-
-// member takes one line of the ensemble's configuration.
-func (l *loader) member(where, key, value string) {
-	q := &l.config.Quorum
-	if err := q.Members.add(key, value, q.MultiAddress); err != nil {
-		l.fail(where, key, value, err.Error())
-	}
-}
-
-// dynamicFile reads the members from a file of their own. Its suffix after the
-// last dot is the version, if it is a number in hex.
-func (l *loader) dynamicFile(name string) {
-	text, err := readFile(name)
-	if err != nil {
-		l.fail(l.places["dynamicConfigFile"], "dynamicConfigFile", name, err.Error())
-		return
-	}
-	lines, err := parseProperties(text)
-	if err != nil {
-		l.errs = append(l.errs, syntaxError(name, err))
-		return
-	}
-	if i := strings.LastIndexByte(name, '.'); i >= 0 {
-		if v, err := strconv.ParseInt(name[i+1:], 16, 64); err == nil {
-			l.config.Quorum.Members.Version = v
-		}
-	}
-	for _, p := range lines {
-		where := fmt.Sprintf("%s:%d", name, p.line)
-		key, value := strings.TrimSpace(p.key), strings.TrimSpace(p.value)
-		switch {
-		case key == "version":
-			l.fail(where, key, value, "the version is in the name of the file, not in it")
-		case !isMemberKey(key):
-			l.fail(where, key, value, "only server, group and weight lines belong in a dynamic file")
-		default:
-			l.places[key] = where
-			l.member(where, key, value)
-		}
-	}
-}
-
-// myID reads the server's id. A file that is not there is an error only in an
-// ensemble.
-func (l *loader) myID(name string) {
-	text, err := readFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		l.fail(name, "myid", "", err.Error())
-		return
-	}
-	first, _, _ := strings.Cut(string(text), "\n")
-	id, err := strconv.ParseInt(strings.TrimSpace(first), 10, 64)
-	if err != nil {
-		l.fail(name, "myid", strings.TrimSpace(first), "not a server's number")
-		return
-	}
-	l.config.Quorum.MyID, l.config.Quorum.HasMyID = id, true
-}
 
 // finish fills in what depends on other settings, and applies the rules that
 // concern several.
@@ -108,39 +21,6 @@ func (l *loader) finish() {
 // isSet reports whether a key of zoo.cfg or a full property name was given.
 func (l *loader) isSet(name string) bool { return l.places[name] != "" }
 
-func (l *loader) finishQuorum() {
-	q := &l.config.Quorum
-	where := l.config.File
-	if len(q.Members.Servers) > 0 {
-		where = l.places[fmt.Sprintf("server.%d", q.Members.Servers[0].ID)]
-	}
-	if err := q.check(); err != nil {
-		l.fail(where, "server", "", err.Error())
-		return
-	}
-	if !q.Distributed() {
-		if n := len(q.Members.Servers); n > 0 {
-			l.warn(where, fmt.Sprintf("server.%d", q.Members.Servers[0].ID),
-				"the only server; it is ignored, the server runs standalone")
-		}
-		return
-	}
-	ensemble := "standaloneEnabled=false makes one server an ensemble"
-	if n := q.Members.Voters(); n > 1 {
-		ensemble = fmt.Sprintf("%d participants are an ensemble", n)
-	}
-	l.fail(where, "server", "", ensemble+"; ensembles are not supported yet")
-	if q.InitLimit == 0 {
-		l.fail(l.config.File, "initLimit", "", "not set; an ensemble needs it")
-	}
-	if q.SyncLimit == 0 {
-		l.fail(l.config.File, "syncLimit", "", "not set; an ensemble needs it")
-	}
-	if !q.HasMyID && l.config.Data.Dir != "" {
-		l.fail(filepath.Join(l.config.Data.Dir, "myid"), "myid", "", "the file is missing; an ensemble needs it")
-	}
-}
-
 // finishClient settles the client's address between zoo.cfg and the server's
 // own line.
 func (l *loader) finishClient() {
@@ -154,31 +34,12 @@ func (l *loader) finishClient() {
 		l.fail(l.places["clientPortAddress"], "clientPortAddress", c.Host, "needs clientPort")
 		return
 	}
-	own := l.config.Quorum.Members.Find(l.config.Quorum.MyID)
-	if own != nil && l.config.Quorum.HasMyID && own.HasClient {
+	if own := l.config.Quorum.Own(); own != nil && own.HasClient {
 		l.ownAddress(own, set)
 		return
 	}
-	if !set && !l.config.Quorum.Distributed() {
+	if !set && !l.badMembers && !l.config.Quorum.Distributed() {
 		l.fail(l.config.File, "clientPort", "", "not set; no client could connect")
-	}
-}
-
-// ownAddress takes the address of the server's own line, which must agree with
-// zoo.cfg if that has one: in host and port, or in the port alone if zoo.cfg
-// says every address.
-func (l *loader) ownAddress(own *Member, set bool) {
-	c := &l.config.Client
-	anyHost := c.Host == "" || c.Host == "0.0.0.0" || c.Host == "::"
-	if set && (c.Port != own.ClientPort || !anyHost && c.Host != own.ClientHost) {
-		l.fail(l.places[fmt.Sprintf("server.%d", own.ID)], fmt.Sprintf("server.%d", own.ID), "",
-			fmt.Sprintf("client address %s:%d is not clientPort and clientPortAddress, %s",
-				own.ClientHost, own.ClientPort, c.Addr()))
-		return
-	}
-	c.Host, c.Port = own.ClientHost, own.ClientPort
-	if c.Host == "0.0.0.0" {
-		c.Host = ""
 	}
 }
 

@@ -122,13 +122,14 @@ func syntaxError(file string, err error) error {
 
 // A loader gathers settings, warnings and errors.
 type loader struct {
-	config   *Config
-	known    catalogue
-	places   map[string]string // key or property that was set -> where
-	given    map[string]int    // those of them that are small numbers
-	ensemble []entry           // server, group and weight lines of zoo.cfg
-	warnings []Warning
-	errs     []error
+	config     *Config
+	known      catalogue
+	places     map[string]string // key or property that was set -> where
+	given      map[string]int    // those of them that are small numbers
+	ensemble   []entry           // server, group and weight lines of zoo.cfg
+	badMembers bool              // some such line could not be read
+	warnings   []Warning
+	errs       []error
 }
 
 func (l *loader) warn(where, key, format string, args ...any) {

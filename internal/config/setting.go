@@ -76,8 +76,8 @@ func sections() []section {
 	}
 }
 
-const ensembleIntro = "Read and checked. Ensembles are not there yet: a standalone server lives by " +
-	"`reconfigEnabled`, `standaloneEnabled`, `readonlymode.enabled` and the address in its server line."
+const ensembleIntro = "A standalone server lives by `standaloneEnabled`, `reconfigEnabled`, " +
+	"`readonlymode.enabled` and the client address in its server line; the others it only checks."
 
 // A catalogue finds settings by name.
 type catalogue struct {

@@ -1,0 +1,341 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// members reads the server, group and weight lines, of zoo.cfg or of the
+// dynamic file, and the server's own id.
+//
+// REQUIRES: file has been called.
+func (l *loader) members() {
+	q := &l.config.Quorum
+	dynamic := q.DynamicFile != ""
+	for _, p := range l.ensemble {
+		if dynamic {
+			l.fail(l.places[p.key], p.key, p.value, "belongs in the dynamic file, because dynamicConfigFile is set")
+			continue
+		}
+		l.member(l.places[p.key], p.key, p.value)
+	}
+	if dynamic {
+		l.dynamicFile(q.DynamicFile)
+	}
+	if len(q.Members.Servers) > 0 && l.config.Data.Dir != "" {
+		l.myID(l.myIDFile())
+	}
+}
+
+func (l *loader) myIDFile() string { return filepath.Join(l.config.Data.Dir, "myid") }
+
+// member takes one line of the ensemble's configuration.
+func (l *loader) member(where, key, value string) {
+	q := &l.config.Quorum
+	if err := q.Members.add(key, value, q.MultiAddress); err != nil {
+		l.fail(where, key, value, err.Error())
+		l.badMembers = true
+	}
+}
+
+// dynamicFile reads the members from a file of their own. Its suffix after the
+// last dot is the version, if it is a number in hex; a version in zoo.cfg does
+// not count then.
+func (l *loader) dynamicFile(name string) {
+	l.config.Quorum.Members.Version = 0
+	text, err := readFile(name)
+	if err != nil {
+		l.fail(l.places["dynamicConfigFile"], "dynamicConfigFile", name, err.Error())
+		l.badMembers = true
+		return
+	}
+	lines, err := parseProperties(text)
+	if err != nil {
+		l.errs = append(l.errs, syntaxError(name, err))
+		l.badMembers = true
+		return
+	}
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		if v, err := parseVersion(name[i+1:]); err == nil {
+			l.config.Quorum.Members.Version = v
+		}
+	}
+	for _, p := range lines {
+		where := fmt.Sprintf("%s:%d", name, p.line)
+		key, value := strings.TrimSpace(p.key), strings.TrimSpace(p.value)
+		switch {
+		case key == "version":
+			l.fail(where, key, value, "the version is in the name of the file, not in it")
+		case !isMemberKey(key):
+			l.fail(where, key, value, "only server, group and weight lines belong in a dynamic file")
+		default:
+			l.places[key] = where
+			l.member(where, key, value)
+		}
+	}
+	l.nextFile(l.config.File + ".dynamic.next")
+}
+
+// nextFile looks for what an Apache server leaves behind that went down while a
+// reconfiguration was under way: the members to come. They count only where
+// reconfigEnabled is true, and there we cannot do without them: the old members
+// could make a quorum beside that of the new.
+func (l *loader) nextFile(name string) {
+	q := &l.config.Quorum
+	text, err := readFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if !q.ReconfigEnabled {
+		l.warn(name, "dynamicConfigFile", "a reconfiguration was under way; reconfigEnabled is false, so this file has no effect")
+		return
+	}
+	var next *Members
+	if err == nil {
+		next, err = ParseMembers(text)
+	}
+	switch {
+	case err != nil:
+		l.fail(name, "dynamicConfigFile", "", err.Error())
+	case next.Version > q.Members.Version:
+		l.fail(name, "dynamicConfigFile", "", fmt.Sprintf("a reconfiguration to version %x is under way; "+
+			"let it finish in Apache ZooKeeper first", next.Version))
+	}
+}
+
+// myID reads the server's id. A file that is not there is an error only in an
+// ensemble.
+func (l *loader) myID(name string) {
+	text, err := readFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.fail(name, "myid", "", err.Error())
+		return
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	first = strings.TrimSpace(first)
+	id, err := strconv.ParseInt(first, 10, 64)
+	switch {
+	case first == "":
+		l.fail(name, "myid", "", "is empty; it has the server's number")
+	case err != nil || id < 0:
+		l.fail(name, "myid", first, "not a server's number")
+	default:
+		l.config.Quorum.MyID, l.config.Quorum.HasMyID = id, true
+	}
+}
+
+// serverPlace returns where the line of a server stands.
+func (l *loader) serverPlace(id int64) (where, key string) {
+	key = fmt.Sprintf("server.%d", id)
+	return l.places[key], key
+}
+
+func (l *loader) finishQuorum() {
+	if l.badMembers {
+		return // who is left says nothing
+	}
+	q := &l.config.Quorum
+	where, first := l.config.File, "server"
+	if len(q.Members.Servers) > 0 {
+		where, first = l.serverPlace(q.Members.Servers[0].ID)
+	}
+	if err := l.checkMembers(); err != nil {
+		l.fail(where, "server", "", err.Error())
+		return
+	}
+	if q.LinkTimeout < 0 {
+		q.LinkTimeout = l.config.Session.Tick * time.Duration(q.SyncLimit)
+	}
+	if !q.Distributed() {
+		if len(q.Members.Servers) > 0 {
+			l.warn(where, first, "the only server; it is ignored, the server runs standalone")
+		}
+		if q.Observer {
+			l.warn(l.places["peerType"], "peerType", "has no effect: no server line says so")
+		}
+		q.Observer = false
+		return
+	}
+	l.checkLimits()
+	l.checkOwn()
+	l.warnOfEnsemble(where)
+}
+
+// checkMembers applies the rules that concern all server lines together.
+func (l *loader) checkMembers() error {
+	q := &l.config.Quorum
+	voters, observers := len(q.Members.Voters()), len(q.Members.Observers())
+	switch {
+	case voters == 0 && observers > 0:
+		return errors.New("the ensemble has observers and no participant")
+	case voters == 0 && !q.StandaloneEnabled:
+		return errors.New("standaloneEnabled=false needs at least one server line")
+	case voters == 1 && observers > 0 && q.StandaloneEnabled:
+		return errors.New("one participant with observers is no ensemble; " +
+			"standaloneEnabled=false allows it")
+	}
+	return errors.Join(q.Members.checkGroups(), q.Members.checkPorts())
+}
+
+// checkPorts refuses two servers at one address. Addresses that mean a different
+// machine on each machine do not count.
+func (m *Members) checkPorts() error {
+	type port struct {
+		host string
+		port int
+	}
+	owner := make(map[port]int64)
+	for i := range m.Servers {
+		for _, a := range m.Servers[i].Addresses {
+			if ip, err := netip.ParseAddr(a.Host); err == nil && ip.IsUnspecified() {
+				continue
+			}
+			for _, p := range []port{{a.Host, a.QuorumPort}, {a.Host, a.ElectionPort}} {
+				if other, taken := owner[p]; taken {
+					return fmt.Errorf("server.%d and server.%d both have port %d of %s", other, m.Servers[i].ID, p.port, p.host)
+				}
+				owner[p] = m.Servers[i].ID
+			}
+		}
+	}
+	return nil
+}
+
+// checkLimits wants the limits that an ensemble cannot do without. A limit longer
+// than Java's int of milliseconds makes Apache fail in strange ways.
+func (l *loader) checkLimits() {
+	q := &l.config.Quorum
+	for _, limit := range []struct {
+		key   string
+		ticks int
+		need  bool
+	}{
+		{"initLimit", q.InitLimit, true}, {"syncLimit", q.SyncLimit, true}, {"connectToLearnerMasterLimit", q.ConnectLimit, false},
+	} {
+		where := l.places[limit.key]
+		switch {
+		case l.failedAt(where): // told already
+		case limit.ticks == 0 && limit.need && where == "":
+			l.fail(l.config.File, limit.key, "", "not set; an ensemble needs it")
+		case limit.ticks == 0 && limit.need:
+			l.fail(where, limit.key, "0", "must be 1 or more in an ensemble")
+		case int64(limit.ticks)*l.config.Session.Tick.Milliseconds() > math.MaxInt32:
+			l.fail(where, limit.key, strconv.Itoa(limit.ticks),
+				fmt.Sprintf("times tickTime is more than %d ms", math.MaxInt32))
+		}
+	}
+	if q.MinNotification > q.MaxNotification {
+		const key = "fastleader.minNotificationInterval"
+		where := l.places["zookeeper."+key]
+		if where == "" {
+			where = l.places["zookeeper.fastleader.maxNotificationInterval"]
+		}
+		l.fail(where, key, "", fmt.Sprintf("%d ms, is above fastleader.maxNotificationInterval, %d ms",
+			q.MinNotification.Milliseconds(), q.MaxNotification.Milliseconds()))
+	}
+}
+
+// maxSessionServer is the greatest id that fits into the byte which session ids
+// have for it.
+const maxSessionServer = 255
+
+// checkOwn finds this server among the members, and takes its role from there.
+func (l *loader) checkOwn() {
+	q := &l.config.Quorum
+	if l.config.Data.Dir == "" || l.failedAt(l.myIDFile()) {
+		return // told already
+	}
+	own := q.Own()
+	switch {
+	case !q.HasMyID:
+		l.fail(l.myIDFile(), "myid", "", "the file is missing; an ensemble needs it")
+		return
+	case own == nil:
+		l.fail(l.myIDFile(), "myid", strconv.FormatInt(q.MyID, 10), "there is no server line of that number")
+		return
+	case own.HasSecure:
+		where, key := l.serverPlace(own.ID)
+		l.fail(where, key, "", "has a secure client port; TLS is not supported yet")
+	}
+	if own.ID > maxSessionServer {
+		l.warn(l.myIDFile(), "myid", "%d is above %d: its session ids are those of server %d",
+			own.ID, maxSessionServer, own.ID&maxSessionServer)
+	}
+	if where := l.places["peerType"]; where != "" && q.Observer != own.Observer {
+		_, key := l.serverPlace(own.ID)
+		l.warn(where, "peerType", "is not what %s says; %s counts", key, key)
+	}
+	q.Observer = own.Observer
+}
+
+// failedAt reports whether an error was found at that place, if it is one.
+func (l *loader) failedAt(where string) bool {
+	if where == "" {
+		return false
+	}
+	for _, err := range l.errs {
+		if e, ok := errors.AsType[*Error](err); ok && e.Where == where {
+			return true
+		}
+	}
+	return false
+}
+
+// warnOfEnsemble warns of ensembles that survive less than one would think, and
+// of what one that is reconfigured must know.
+func (l *loader) warnOfEnsemble(where string) {
+	q := &l.config.Quorum
+	switch n := len(q.Members.Voters()); {
+	case n == 1:
+		l.warn(where, "server", "1 participant: the service ends with it; three survive the loss of one")
+	case n == 2:
+		l.warn(where, "server", "2 participants: the service ends with either; three survive the loss of one")
+	case n%2 == 0 && !q.Members.Hierarchical():
+		l.warn(where, "server", "%d participants survive the loss of %d, as %d do", n, (n-1)/2, n-1)
+	}
+	if q.ReconfigEnabled {
+		l.warn(l.places["reconfigEnabled"], "reconfigEnabled",
+			"true: the membership cannot change yet while the server runs; the members are those of the file")
+	}
+}
+
+// ownAddress takes the client address of the server's own line, which must agree
+// with zoo.cfg if that has one: in host and port, or in the port alone if zoo.cfg
+// says every address. Two hosts of which one is a name may be the same.
+func (l *loader) ownAddress(own *Member, set bool) {
+	c := &l.config.Client
+	if set && (c.Port != own.ClientPort || !sameHost(c.Host, own.ClientHost)) {
+		where, key := l.serverPlace(own.ID)
+		l.fail(where, key, "", fmt.Sprintf("client address %s:%d is not clientPort and clientPortAddress, %s",
+			own.ClientHost, own.ClientPort, c.Addr()))
+		return
+	}
+	c.Host, c.Port = own.ClientHost, own.ClientPort
+	if c.Host == "0.0.0.0" {
+		c.Host = ""
+	}
+}
+
+// sameHost reports whether listening at the address of zoo.cfg may be listening
+// at that of a server line.
+func sameHost(file, line string) bool {
+	if file == "" || file == line {
+		return true
+	}
+	a, err := netip.ParseAddr(file)
+	if err != nil {
+		return true
+	}
+	b, err := netip.ParseAddr(line)
+	return err != nil || a.IsUnspecified() || a.Unmap() == b
+}

@@ -1,0 +1,207 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxMembersBytes bounds a text that ParseMembers takes: maxMembers lines, each
+// with a long name.
+const maxMembersBytes = 128 << 10
+
+// Text returns the members as Apache writes them to /zookeeper/config, into its
+// notifications and into NEWLEADER: one line for each server, group and weight,
+// and version= in hex at the end, without a line end behind it.
+//
+//	server.1=zoo1:2888:3888:participant;0.0.0.0:2181
+//	server.2=zoo2:2888:3888:observer
+//	group.1=1:2
+//	weight.1=1
+//	version=0
+//
+// A client address is there only if the server line has it: one that comes from
+// clientPort is left out, of the own server, too. A weight that no line gives is
+// written all the same. The lines stand in the order of Apache's hash tables,
+// which is that of the ids as long as these are below 16. Where two ids share a
+// place in such a table, Apache's order depends on all else that is in its
+// zoo.cfg, and the lesser id comes first here. Nobody compares the texts: servers
+// go by the version alone.
+func (m *Members) Text() []byte {
+	var b []byte
+	for _, id := range hashOrder(m.serverIDs()) {
+		b = append(m.Find(id).appendLine(b), '\n')
+	}
+	if m.Hierarchical() {
+		b = m.appendGroups(b)
+	}
+	b = append(b, "version="...)
+	return strconv.AppendUint(b, uint64(m.Version), 16)
+}
+
+func (m *Members) serverIDs() []int64 {
+	ids := make([]int64, len(m.Servers))
+	for i := range m.Servers {
+		ids[i] = m.Servers[i].ID
+	}
+	return ids
+}
+
+// appendGroups writes the group and weight lines. A group's place among those
+// that share its hash is that of its first server.
+func (m *Members) appendGroups(b []byte) []byte {
+	weights, groups := m.WeightsAndGroups()
+	var ids []int64
+	members := make(map[int64][]int64)
+	for _, sid := range hashOrder(sortedKeys(groups)) {
+		id := groups[sid]
+		if members[id] == nil {
+			ids = append(ids, id)
+		}
+		members[id] = append(members[id], sid)
+	}
+	for _, id := range hashOrder(ids) {
+		b = fmt.Appendf(b, "group.%d=", id)
+		for i, sid := range members[id] {
+			if i > 0 {
+				b = append(b, ':')
+			}
+			b = strconv.AppendInt(b, sid, 10)
+		}
+		b = append(b, '\n')
+	}
+	for _, sid := range hashOrder(sortedKeys(weights)) {
+		b = fmt.Appendf(b, "weight.%d=%d\n", sid, weights[sid])
+	}
+	return b
+}
+
+func sortedKeys(m map[int64]int64) []int64 {
+	keys := make([]int64, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// hashOrder sorts ids as Java's HashMap<Long, ...> iterates over them, if they
+// are put in the order in which they are given. It sorts in place.
+func hashOrder(ids []int64) []int64 {
+	buckets := uint64(16)
+	for uint64(len(ids))*4 > buckets*3 {
+		buckets *= 2
+	}
+	bucket := func(id int64) uint64 {
+		hash := uint32(uint64(id)>>32) ^ uint32(id)
+		return uint64(hash^hash>>16) & (buckets - 1)
+	}
+	slices.SortStableFunc(ids, func(a, b int64) int { return int(bucket(a)) - int(bucket(b)) })
+	return ids
+}
+
+// appendLine writes server.N=... without a line end.
+func (m *Member) appendLine(b []byte) []byte {
+	b = fmt.Appendf(b, "server.%d=", m.ID)
+	addresses := slices.Clone(m.Addresses)
+	slices.SortStableFunc(addresses, func(x, y MemberAddress) int {
+		return strings.Compare(javaHost(x.Host), javaHost(y.Host))
+	})
+	for i, a := range addresses {
+		if i > 0 {
+			b = append(b, '|')
+		}
+		b = fmt.Appendf(b, "%s:%d:%d", javaHost(a.Host), a.QuorumPort, a.ElectionPort)
+	}
+	role := participant
+	if m.Observer {
+		role = observer
+	}
+	b = append(append(b, ':'), role...)
+	if m.HasClient {
+		b = fmt.Appendf(b, ";%s:%d", javaHost(m.ClientHost), m.ClientPort)
+	}
+	if m.HasSecure {
+		if !m.HasClient {
+			b = append(b, ';')
+		}
+		b = fmt.Appendf(b, ";%s:%d", javaHost(m.SecureHost), m.SecurePort)
+	}
+	return b
+}
+
+// javaHost writes a host as Java does: an IPv6 address in brackets, with every
+// zero (0:0:0:0:0:0:0:1). One with a zone stays as it is: what Java makes of it
+// depends on the machine's interfaces.
+func javaHost(host string) string {
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err != nil || !ip.Is6():
+		return host
+	case ip.Zone() != "":
+		return "[" + host + "]"
+	}
+	words := ip.As16()
+	b := []byte{'['}
+	for i := 0; i < len(words); i += 2 {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		b = strconv.AppendUint(b, uint64(words[i])<<8|uint64(words[i+1]), 16)
+	}
+	return string(append(b, ']'))
+}
+
+// ParseMembers reads what Text writes, and Apache: the configuration in a
+// notification, in NEWLEADER, in /zookeeper/config or in a file
+// zoo.cfg.dynamic.next. It knows the syntax of Java's properties. The text comes
+// from the network and is not kept.
+//
+// It fails if the text is larger than maxMembersBytes or not ASCII, has a line
+// that is not of a server, group, weight or the version, or has no participant.
+// Several addresses of one server are taken without multiAddress.enabled.
+func ParseMembers(text []byte) (*Members, error) {
+	if len(text) > maxMembersBytes {
+		return nil, fmt.Errorf("config: members: larger than %d bytes", maxMembersBytes)
+	}
+	for _, c := range text {
+		if c >= 0x80 {
+			return nil, errors.New("config: members: not ASCII")
+		}
+	}
+	lines, err := parseProperties(text)
+	if err != nil {
+		return nil, fmt.Errorf("config: members, line %w", err)
+	}
+	m := new(Members)
+	for _, p := range lines {
+		key, value := strings.TrimSpace(p.key), strings.TrimSpace(p.value)
+		if key == "version" {
+			m.Version, err = parseVersion(value)
+		} else {
+			err = m.add(key, value, true)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("config: members, line %d: %s: %w", p.line, printable(key+"="+value), err)
+		}
+	}
+	if len(m.Voters()) == 0 {
+		return nil, errors.New("config: members: no participant")
+	}
+	if err := m.checkGroups(); err != nil {
+		return nil, fmt.Errorf("config: members: %w", err)
+	}
+	return m, nil
+}
+
+// parseVersion reads the zxid of a reconfiguration, in hex.
+func parseVersion(text string) (int64, error) {
+	v, err := strconv.ParseInt(text, 16, 64)
+	if err != nil || v < 0 {
+		return 0, errors.New("not a zxid in hex")
+	}
+	return v, nil
+}
