@@ -1,0 +1,186 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Pauses between attempts to reach a leader, which may be about to listen.
+const (
+	leaderPause    = 20 * time.Millisecond
+	maxLeaderPause = 100 * time.Millisecond
+)
+
+// maxResolved bounds how many addresses of one name are tried.
+const maxResolved = 16
+
+// target is one place where a server may be reached.
+type target struct {
+	host string // a name, or an IP address without brackets
+	port int
+}
+
+// String prints host:port.
+func (a target) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
+
+// quorumTargets are where learners reach a server; none for an unknown id.
+func (o *Options) quorumTargets(id int64) (list []target) {
+	for _, a := range o.Peers[id] {
+		list = append(list, target{a.Host, a.QuorumPort})
+	}
+	return list
+}
+
+// electionTargets are where a server's election port is; none for an unknown id.
+func (o *Options) electionTargets(id int64) (list []target) {
+	for _, a := range o.Peers[id] {
+		list = append(list, target{a.Host, a.ElectionPort})
+	}
+	return list
+}
+
+// dialLeader connects to a server's quorum port, trying until ctx ends.
+func (t *Transport) dialLeader(ctx context.Context, id int64) (net.Conn, error) {
+	targets := t.o.quorumTargets(id)
+	if len(targets) == 0 {
+		return nil, fmt.Errorf("%w: %d", ErrUnknown, id)
+	}
+	var reason error
+	for pause := leaderPause; ; pause = min(2*pause, maxLeaderPause) {
+		nc, err := t.open(ctx, targets)
+		if err == nil {
+			return nc, nil
+		}
+		if reason == nil || ctx.Err() == nil {
+			reason = err // that the budget is over says less than what was before
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("transport: server %d is not reached: %w", id, reason)
+		}
+	}
+}
+
+// open makes one attempt to connect to any of the targets, which are one server;
+// names are resolved now. The first that answers wins. It returns when none can
+// any more, or Options.ConnectTimeout is over.
+func (t *Transport) open(ctx context.Context, targets []target) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.o.ConnectTimeout)
+	defer cancel()
+	r := &race{t: t, won: make(chan net.Conn)}
+	for _, a := range targets {
+		r.running.Go(func() { r.tryName(ctx, a) })
+	}
+	lost := make(chan struct{})
+	t.wg.Go(func() {
+		r.running.Wait()
+		close(lost)
+	})
+	select {
+	case nc := <-r.won:
+		return nc, nil
+	case <-lost:
+		return nil, errors.Join(r.errs...) // nobody adds to it any more
+	}
+}
+
+// race is one attempt at several addresses.
+type race struct {
+	t       *Transport
+	won     chan net.Conn // taken from once, by open
+	running sync.WaitGroup
+	mu      sync.Mutex
+	errs    []error
+}
+
+func (r *race) tryName(ctx context.Context, a target) {
+	if _, err := netip.ParseAddr(a.host); err == nil {
+		r.try(ctx, a)
+		return
+	}
+	hosts, err := r.t.o.Resolve(ctx, a.host)
+	if err == nil && len(hosts) == 0 {
+		err = errors.New("it has no address")
+	}
+	if err != nil {
+		r.lose(fmt.Errorf("resolve %s: %w", a.host, err))
+		return
+	}
+	for _, host := range hosts[:min(len(hosts), maxResolved)] {
+		r.running.Go(func() { r.try(ctx, target{host, a.port}) })
+	}
+}
+
+func (r *race) try(ctx context.Context, a target) {
+	nc, err := r.t.o.Dial(ctx, a.String())
+	if err == nil && selfConnected(nc) {
+		nc.Close() // an error changes nothing: nobody has used it
+		err = fmt.Errorf("connect %v: nobody listens, TCP met itself", a)
+	}
+	if err != nil {
+		r.lose(err)
+		return
+	}
+	select {
+	case r.won <- nc:
+	case <-ctx.Done(): // another was faster, or it is over
+		nc.Close() // an error changes nothing: nobody has used it
+	}
+}
+
+func (r *race) lose(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, err)
+}
+
+// selfConnected reports whether a socket is connected to itself. That is what
+// TCP makes of a dial on the own host when the system has chosen the very port
+// that is dialled for the local end.
+func selfConnected(nc net.Conn) bool {
+	local, ok1 := nc.LocalAddr().(*net.TCPAddr)
+	remote, ok2 := nc.RemoteAddr().(*net.TCPAddr)
+	return ok1 && ok2 && local.Port == remote.Port && local.IP.Equal(remote.IP)
+}
+
+// remoteName is the other end's address, for people.
+func remoteName(nc net.Conn) string {
+	if a := nc.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return "unknown"
+}
+
+// system is the operating system's network.
+type system struct{ keepAlive bool }
+
+// period is what net takes for a keep-alive: its default, or none.
+func (s system) period() time.Duration {
+	if s.keepAlive {
+		return 0
+	}
+	return -1
+}
+
+func (s system) dial(ctx context.Context, address string) (net.Conn, error) {
+	d := net.Dialer{KeepAlive: s.period()}
+	return d.DialContext(ctx, "tcp", address) // with TCP_NODELAY, as all of package net
+}
+
+func (s system) listen(address string) (net.Listener, error) {
+	c := net.ListenConfig{KeepAlive: s.period()}
+	return c.Listen(context.Background(), "tcp", address)
+}
+
+func (s system) resolve(ctx context.Context, host string) ([]string, error) {
+	return net.DefaultResolver.LookupHost(ctx, host)
+}

@@ -1,0 +1,261 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+)
+
+// The first message on an election connection, by who has connected:
+//
+//	long version | long server id | int length | "host:port" of its election port
+//
+// With version 2 there may be several addresses, joined by "|". A first long that
+// is not negative is the id alone, from a server of long ago.
+const (
+	helloV1       = -65536
+	helloV2       = -65535
+	maxHelloBytes = 2048 // of the addresses
+	maxAnnounced  = 4    // addresses that are tried, of those
+	anyObserver   = math.MaxInt64
+)
+
+// MaxNotificationBytes is what a frame on the election port holds at most.
+const MaxNotificationBytes = 512 << 10
+
+// frameReadBytes is the longest frame that is allocated before it is there.
+const frameReadBytes = 16 << 10
+
+// hello is what a connection says first.
+type hello struct {
+	id       int64
+	targets  []target // where it says its election port is; wildcards left out
+	bare     bool     // it says nothing of where it is
+	nameless bool     // an observer of which the id is not known: id is ours for it
+}
+
+// ownHello is this server's first message.
+func ownHello(o *Options) ([]byte, error) {
+	var address string
+	if targets := o.electionTargets(o.ID); len(targets) > 0 {
+		address = targets[0].String()
+	} else if len(o.ElectionListen) > 0 {
+		address = o.ElectionListen[0]
+	} else {
+		return nil, errors.New("transport: no election address of this server")
+	}
+	if len(address) > maxHelloBytes {
+		return nil, fmt.Errorf("transport: an address of %d bytes cannot be announced", len(address))
+	}
+	b := jute.AppendLong(nil, helloV1)
+	b = jute.AppendLong(b, o.ID)
+	return jute.AppendString(b, address), nil
+}
+
+// readHello reads the first message.
+func readHello(r io.Reader) (hello, error) {
+	var head [20]byte
+	if _, err := io.ReadFull(r, head[:8]); err != nil {
+		return hello{}, fmt.Errorf("transport: read who it is: %w", err)
+	}
+	first := int64(binary.BigEndian.Uint64(head[:]))
+	if first >= 0 {
+		return hello{id: first, bare: true}, nil
+	}
+	if first != helloV1 && first != helloV2 {
+		return hello{}, fmt.Errorf("transport: election protocol version %d is not known", first)
+	}
+	if _, err := io.ReadFull(r, head[8:]); err != nil {
+		return hello{}, fmt.Errorf("transport: read who it is: %w", err)
+	}
+	h := hello{id: int64(binary.BigEndian.Uint64(head[8:]))}
+	size := int32(binary.BigEndian.Uint32(head[16:]))
+	if size < 1 || size > maxHelloBytes {
+		return hello{}, fmt.Errorf("transport: server %d announces %d bytes of addresses", h.id, size)
+	}
+	text := make([]byte, size)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return hello{}, fmt.Errorf("transport: read where server %d is: %w", h.id, err)
+	}
+	var err error
+	if h.targets, err = parseTargets(string(text)); err != nil {
+		return hello{}, fmt.Errorf("transport: server %d announces %q: %w", h.id, text, err)
+	}
+	return h, nil
+}
+
+// parseTargets reads host:port, several joined by "|". Wildcards, and more than
+// maxAnnounced, are left out.
+func parseTargets(text string) (list []target, err error) {
+	for part := range strings.SplitSeq(text, "|") {
+		host, port, err := net.SplitHostPort(part)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 || host == "" || strings.ContainsFunc(host, notOfHost) {
+			return nil, errors.New("not host:port")
+		}
+		if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+			continue
+		}
+		if len(list) < maxAnnounced {
+			list = append(list, target{host, int(n)})
+		}
+	}
+	return list, nil
+}
+
+// notOfHost reports what neither a name nor an address has.
+func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
+
+// greet reads the first message of an accepted connection and decides what
+// becomes of it.
+func (t *Transport) greet(g *greeting) {
+	link := newElectionLink(g.nc, g.order)
+	_ = g.nc.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)) // fails only if closed, as the read will
+	h, err := readHello(link.in)
+	if !t.endGreeting(g) {
+		if t.ctx.Err() == nil {
+			t.refused.note("election port", link.remote, fmt.Errorf("%w: %d have not said who they are", ErrCrowded, maxGreetings))
+		}
+		return // it is closed
+	}
+	if err == nil {
+		_ = g.nc.SetDeadline(time.Time{}) // fails only if closed
+		err = t.introduce(h, link)
+	}
+	if err != nil {
+		g.nc.Close() // an error changes nothing: it is given up
+		if !errors.Is(err, ErrClosed) {
+			t.refused.note("election port", link.remote, err)
+		}
+	}
+}
+
+// introduce hands the connection to its peer, or closes it and has the peer
+// connected to: of two servers the one with the larger id keeps the connection
+// that it has made. An error says why the connection is refused.
+func (t *Transport) introduce(h hello, link *electionLink) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch _, known := t.o.Peers[h.id]; {
+	case t.mu.closed:
+		return ErrClosed
+	case h.id == t.o.ID:
+		return fmt.Errorf("transport: another server with this server's id, %d: a mistake in the configuration, or in myid", h.id)
+	case h.id == anyObserver && !known:
+		// It thinks that its id is the larger one, so its connection is kept.
+		t.mu.nameless--
+		h.id, h.nameless = t.mu.nameless, true
+	case !known && h.id < 0:
+		return fmt.Errorf("transport: %d is no server id", h.id)
+	case !known && (h.bare || h.id < t.o.ID && len(h.targets) == 0):
+		return fmt.Errorf("%w: %d", ErrUnknown, h.id)
+	}
+	p := t.mu.peers[h.id]
+	if p == nil {
+		if t.mu.strangers >= maxStrangers {
+			return fmt.Errorf("%w: %d servers that are not in the configuration, %d is one more", ErrCrowded, maxStrangers, h.id)
+		}
+		p = t.addPeerLocked(h.id, true)
+	}
+	if h.id > t.o.ID || h.nameless {
+		p.offer(link)
+		return nil
+	}
+	link.nc.Close() // an error changes nothing: it has told what it had to
+	p.ask(h.targets)
+	return nil
+}
+
+// addPeerLocked makes a peer and starts its goroutine. REQUIRES: t.mu, and the
+// transport is not closed.
+func (t *Transport) addPeerLocked(id int64, stranger bool) *peer {
+	p := &peer{t: t, id: id, stranger: stranger, wake: make(chan struct{}, 1), pause: peerPause}
+	p.targets = t.o.electionTargets(id)
+	t.mu.peers[id] = p
+	if stranger {
+		t.mu.strangers++
+	}
+	t.wg.Go(p.run)
+	return p
+}
+
+// electionLink is a connection to a peer, whose first message is read or sent.
+type electionLink struct {
+	nc     net.Conn
+	in     *bufio.Reader
+	order  uint64 // of acceptance; 0 if it was not accepted
+	remote string
+
+	since time.Time     // when it became the peer's
+	done  chan struct{} // closed when its reader has ended, by err
+	err   error
+}
+
+func newElectionLink(nc net.Conn, order uint64) *electionLink {
+	return &electionLink{
+		nc: nc, in: bufio.NewReaderSize(nc, 4<<10), order: order, remote: remoteName(nc), done: make(chan struct{}),
+	}
+}
+
+// read hands on what comes from the peer until the connection ends.
+func (c *electionLink) read(p *peer) {
+	defer close(c.done)
+	t := p.t
+	if p.stranger {
+		// It has connected to say something.
+		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.HandshakeTimeout)) // fails only if closed, as the read will
+	}
+	for first := true; ; first = false {
+		frame, err := readFrame(c.in)
+		if err != nil {
+			c.err = err
+			c.nc.Close() // an error changes nothing: it is given up
+			if errors.Is(err, errFrame) {
+				t.refused.note("election port", c.remote, fmt.Errorf("server %d: %w", p.id, err))
+			}
+			return
+		}
+		if p.stranger && first {
+			_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed
+		}
+		t.h.Notification(p.id, frame)
+	}
+}
+
+var errFrame = errors.New("transport: not a notification")
+
+// readFrame reads one notification. A long one is allocated as it comes.
+func readFrame(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	size := int32(binary.BigEndian.Uint32(head[:]))
+	if size < 1 || size > MaxNotificationBytes {
+		return nil, fmt.Errorf("%w: a frame of %d bytes, the limit is %d", errFrame, size, MaxNotificationBytes)
+	}
+	if size <= frameReadBytes {
+		b := make([]byte, size)
+		_, err := io.ReadFull(r, b)
+		return b, err
+	}
+	var b bytes.Buffer
+	if _, err := io.CopyN(&b, r, int64(size)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

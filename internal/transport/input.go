@@ -1,0 +1,144 @@
+package transport
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+)
+
+// Sizes of input buffers. A link that has said nothing yet holds a small one.
+const (
+	chunkBytes      = 256 << 10
+	firstChunkBytes = 4 << 10
+)
+
+// input reads packets. It reads into chunks, each filled to its end before
+// another is made, and writes no byte twice: packets alias the chunks for ever.
+type input struct {
+	src     io.Reader
+	traffic *atomic.Uint64 // counts what is read
+
+	buf  []byte // the chunk
+	r, w int    // buf[r:w] is read and not decoded
+	need int    // bytes that the packet at r has at least
+}
+
+// fill reads once. It makes a buffer of more than a chunk only for a packet that
+// has filled one, and then of twice what is there.
+func (in *input) fill() error {
+	if in.w == len(in.buf) {
+		in.renew()
+	}
+	n, err := in.src.Read(in.buf[in.w:])
+	in.w += n
+	in.traffic.Add(uint64(n))
+	if n > 0 {
+		return nil // an error will come again
+	}
+	return err
+}
+
+// renew goes on in another buffer, with what is not decoded.
+func (in *input) renew() {
+	rest := in.buf[in.r:in.w]
+	size := chunkBytes
+	if in.buf == nil {
+		size = firstChunkBytes
+	}
+	buf := make([]byte, max(size, 2*len(rest)))
+	in.r, in.w = 0, copy(buf, rest)
+	in.buf = buf
+}
+
+// packets appends the whole packets that are buffered. It stops behind a SNAP,
+// which is then the last: what follows it is no packet. An error is ErrPacket, the
+// packets before the bad one are returned with it.
+func (in *input) packets(ps []zab.Packet, limit int) ([]zab.Packet, error) {
+	for in.w-in.r >= max(in.need, 1) {
+		p, n, err := DecodePacket(in.buf[in.r:in.w], limit)
+		if err != nil {
+			return ps, err
+		}
+		if n > in.w-in.r {
+			in.need = n
+			break
+		}
+		in.need = 0
+		in.r += n
+		ps = append(ps, p)
+		if p.Type == zab.Snap {
+			break
+		}
+	}
+	return ps, nil
+}
+
+// signature ends the stream of a snapshot: the string BenWasHere.
+const signature = "\x00\x00\x00\x0aBenWasHere"
+
+// stream is the snapshot within an input. It reads into a buffer of its own, for
+// an input's must not be written twice.
+type stream struct {
+	in   *input
+	buf  []byte
+	r, w int // buf[r:w] is read and not consumed
+}
+
+// beginStream takes over what is buffered.
+func (in *input) beginStream() *stream {
+	rest := in.buf[in.r:in.w]
+	s := &stream{in: in, buf: make([]byte, max(chunkBytes, len(rest)))}
+	s.w = copy(s.buf, rest)
+	in.r = in.w
+	return s
+}
+
+// end checks the signature and gives the input back what is behind it.
+func (s *stream) end() error {
+	b, err := s.Fill(len(signature))
+	if err != nil {
+		return fmt.Errorf("transport: read the end of a snapshot: %w", err)
+	}
+	if string(b[:len(signature)]) != signature {
+		return fmt.Errorf("%w: %q where a snapshot must end with %q", ErrPacket, b[:len(signature)], signature)
+	}
+	s.Discard(len(signature))
+	rest := s.Buffered()
+	s.in.buf = make([]byte, max(chunkBytes, 2*len(rest)))
+	s.in.r, s.in.w, s.in.need = 0, copy(s.in.buf, rest), 0
+	return nil
+}
+
+// Buffered returns what can be had without reading, valid until the next Fill.
+func (s *stream) Buffered() []byte { return s.buf[s.r:s.w] }
+
+// Discard consumes n bytes of what is buffered.
+func (s *stream) Discard(n int) { s.r += n }
+
+// Fill returns what is buffered, at least n bytes (SnapshotSource). It allocates
+// no more than a chunk, or twice what has come.
+func (s *stream) Fill(n int) ([]byte, error) {
+	for s.w-s.r < n {
+		if s.r > 0 && (s.w == len(s.buf) || len(s.buf)-s.r < n) {
+			s.w = copy(s.buf, s.buf[s.r:s.w])
+			s.r = 0
+		}
+		if s.w == len(s.buf) {
+			grown := make([]byte, 2*len(s.buf))
+			copy(grown, s.buf)
+			s.buf = grown
+		}
+		k, err := s.in.src.Read(s.buf[s.w:])
+		s.w += k
+		s.in.traffic.Add(uint64(k))
+		if k == 0 && err != nil {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return s.Buffered(), err
+		}
+	}
+	return s.Buffered(), nil
+}

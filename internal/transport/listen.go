@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+)
+
+// Bounds of what strangers can fill.
+const (
+	spareLinks   = 64 // accepted links beyond four a server
+	maxGreetings = 64 // election connections that have not said who they are
+	maxStrangers = 64 // election peers that are not in the configuration
+)
+
+const (
+	bindPause   = time.Second
+	acceptPause = 100 * time.Millisecond // after an error
+)
+
+// bind listens on all addresses, or on none.
+func (t *Transport) bind(addresses []string) ([]net.Listener, error) {
+	var list []net.Listener
+	var bound []string
+	for _, address := range addresses {
+		if t.o.ListenOnAllIPs {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("transport: listen: %w", err), closeAll(list))
+			}
+			if address = net.JoinHostPort("", port); slices.Contains(bound, address) {
+				continue // another address of this server, with the same port
+			}
+		}
+		bound = append(bound, address)
+		l, err := t.bindOne(address)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("transport: listen on %s: %w", address, err), closeAll(list))
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
+
+// bindOne tries as often as Options.BindAttempts says: a name may not be known
+// yet, an address not be there yet.
+func (t *Transport) bindOne(address string) (net.Listener, error) {
+	for left := t.o.BindAttempts; ; {
+		l, err := t.o.Listen(address)
+		if left--; err == nil || left == 0 || !t.pause(bindPause) {
+			return l, err
+		}
+		t.log.Warn("cannot listen, trying again", "address", address, "err", err)
+	}
+}
+
+// accept hands connections to admit, which must not wait for them.
+func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			admit(nc)
+			continue
+		}
+		if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		// Out of file descriptors or memory: those who are connected go on.
+		t.log.Error("accept failed", "address", l.Addr(), "err", err)
+		if !t.pause(acceptPause) {
+			return
+		}
+	}
+}
+
+// admitLearner makes a link of a connection to the quorum port. If there are too
+// many, the oldest that has said nothing has to go; if all have spoken, the new
+// one is turned away.
+func (t *Transport) admitLearner(nc net.Conn) {
+	err := t.addLearner(nc)
+	if err == nil {
+		return
+	}
+	nc.Close() // an error changes nothing: nobody has used it
+	if !errors.Is(err, ErrClosed) {
+		t.refused.note("quorum port", remoteName(nc), err)
+	}
+}
+
+func (t *Transport) addLearner(nc net.Conn) error {
+	limit := 4*len(t.o.Peers) + spareLinks
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return ErrClosed
+	}
+	if t.mu.accepted >= limit {
+		oldest := t.oldestSilentLocked()
+		if oldest == nil {
+			return fmt.Errorf("%w: %d links", ErrCrowded, limit)
+		}
+		t.discountLocked(oldest)
+		oldest.fail(fmt.Errorf("%w: %d links, and nothing came on this one", ErrCrowded, limit))
+	}
+	t.mu.accepted++
+	l := t.addLinkLocked()
+	l.silent = true
+	l.attach(nc) // nobody else knows the link: it is wanted
+	t.wg.Go(l.runAccepted)
+	return nil
+}
+
+// oldestSilentLocked returns the accepted link that has waited longest for its
+// first packet, nil if there is none. REQUIRES: t.mu.
+func (t *Transport) oldestSilentLocked() (oldest *link) {
+	for _, l := range t.mu.links {
+		if l.silent && !l.gone && (oldest == nil || l.id < oldest.id) {
+			oldest = l
+		}
+	}
+	return oldest
+}
+
+// greeting is a connection to the election port that has not said whose it is.
+type greeting struct {
+	nc    net.Conn
+	order uint64 // of acceptance
+}
+
+// admitPeer waits for the first message of a connection to the election port, in
+// a goroutine of its own. If too many wait, the oldest has to go.
+func (t *Transport) admitPeer(nc net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		nc.Close() // an error changes nothing: nobody has used it
+		return
+	}
+	if len(t.mu.greetings) >= maxGreetings {
+		oldest := t.mu.greetings[0]
+		t.mu.greetings = slices.Delete(t.mu.greetings, 0, 1)
+		oldest.nc.Close() // an error changes nothing: its goroutine ends
+	}
+	t.mu.lastAccept++
+	g := &greeting{nc, t.mu.lastAccept}
+	t.mu.greetings = append(t.mu.greetings, g)
+	t.wg.Go(func() { t.greet(g) })
+}
+
+// endGreeting takes a connection off the list. It reports whether it was there;
+// if not, it has been closed.
+func (t *Transport) endGreeting(g *greeting) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.mu.greetings, g)
+	if i < 0 {
+		return false
+	}
+	t.mu.greetings = slices.Delete(t.mu.greetings, i, i+1)
+	return true
+}
