@@ -1,0 +1,244 @@
+// Package client is a ZooKeeper client for tests that break servers: a session
+// that is spoken frame by frame, survives its connections, and knows what it was
+// promised. Nothing is retried and nothing reconnects by itself.
+package client
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// ErrLost says that the server knows the session no more.
+var ErrLost = errors.New("client: the session is lost")
+
+// A Violation is an answer that breaks what ZooKeeper promises to a session. No
+// fault excuses it.
+type Violation struct{ What string }
+
+// Error says what was answered.
+func (v *Violation) Error() string { return "violation: " + v.What }
+
+// A Session is a client session. It is used by one goroutine at a time.
+type Session struct {
+	timeout  time.Duration // asked for
+	patience time.Duration
+
+	id         zk.SessionID
+	password   []byte
+	negotiated time.Duration
+	seen       zk.Zxid
+	heard      time.Time
+	addr       string
+
+	nc  net.Conn // nil without a connection
+	in  *bufio.Reader
+	xid int32
+}
+
+// New makes a session that exists on no server until Connect. timeout is asked
+// of the server; patience is how long any answer may take before the
+// connection counts as broken.
+func New(timeout, patience time.Duration) *Session {
+	return &Session{timeout: timeout, patience: patience}
+}
+
+// ID is the session's id, 0 before the first Connect.
+func (s *Session) ID() zk.SessionID { return s.id }
+
+// Seen is the latest zxid that a reply has carried.
+func (s *Session) Seen() zk.Zxid { return s.seen }
+
+// Timeout is what the server has granted.
+func (s *Session) Timeout() time.Duration { return s.negotiated }
+
+// Heard is a time at or before which a server had certainly heard of the
+// session for the last time: when the last request that was answered was sent.
+func (s *Session) Heard() time.Time { return s.heard }
+
+// Connected reports whether there is a connection that is not known to be broken.
+func (s *Session) Connected() bool { return s.nc != nil }
+
+// Addr is the server of the last Connect that went well.
+func (s *Session) Addr() string { return s.addr }
+
+// Connect opens a connection for the session, which is a new one at first. The
+// error is ErrLost if the server knows it no more, and another if the server
+// does not take connections now.
+func (s *Session) Connect(addr string) error {
+	s.Drop()
+	nc, err := net.DialTimeout("tcp", addr, s.patience)
+	if err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	s.nc, s.in = nc, bufio.NewReader(nc)
+	if err := s.handshake(); err != nil {
+		s.Drop()
+		return fmt.Errorf("client: handshake with %s: %w", addr, err)
+	}
+	s.addr = addr
+	return nil
+}
+
+func (s *Session) handshake() error {
+	began := time.Now()
+	req := wire.ConnectRequest{
+		LastZxidSeen: s.seen, TimeoutMillis: int32(s.timeout.Milliseconds()),
+		SessionID: s.id, Password: s.password, HasReadOnly: true,
+	}
+	if req.Password == nil {
+		req.Password = make([]byte, wire.PasswordLen)
+	}
+	b := req.Append(make([]byte, 4))
+	jute.PutInt(b, int32(len(b)-4))
+	if err := s.send(b); err != nil {
+		return err
+	}
+	b, err := s.frame()
+	if err != nil {
+		return err
+	}
+	d := jute.NewDecoder(b)
+	var resp wire.ConnectResponse
+	resp.Decode(&d)
+	switch {
+	case d.Err() != nil:
+		return d.Err()
+	case resp.SessionID == 0 || resp.TimeoutMillis <= 0:
+		return ErrLost
+	case s.id != 0 && resp.SessionID != s.id:
+		return &Violation{fmt.Sprintf("session %v came back as %v", s.id, resp.SessionID)}
+	}
+	s.id, s.password, s.heard = resp.SessionID, resp.Password, began
+	s.negotiated = time.Duration(resp.TimeoutMillis) * time.Millisecond
+	return nil
+}
+
+func (s *Session) send(b []byte) error {
+	if err := s.nc.SetDeadline(time.Now().Add(s.patience)); err != nil {
+		return err
+	}
+	_, err := s.nc.Write(b)
+	return err
+}
+
+// maxFrame bounds what a server may answer.
+const maxFrame = 64 << 20
+
+func (s *Session) frame() ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(s.in, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return nil, &Violation{fmt.Sprintf("a frame of %d bytes", n)}
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(s.in, b)
+	return b, err
+}
+
+// Drop closes the connection and leaves the session to live on.
+func (s *Session) Drop() {
+	if s.nc != nil {
+		_ = s.nc.Close() // broken or not, it is over
+		s.nc = nil
+	}
+}
+
+// Forget drops the connection and makes the session one that was never
+// connected.
+func (s *Session) Forget() {
+	s.Drop()
+	*s = Session{timeout: s.timeout, patience: s.patience}
+}
+
+// A Request is an operation and its encoded body.
+type Request struct {
+	Op   wire.OpCode
+	Body []byte
+}
+
+// A Reply is the answer to a request.
+type Reply struct {
+	Code zk.Code
+	Zxid zk.Zxid
+	Body []byte
+	At   time.Time
+}
+
+// Do sends all requests at once and waits for the replies. With an error there
+// are replies to the first requests only, what became of the others is not
+// known, and the connection is closed. The error is a *Violation if the replies
+// were wrong in a way that nothing excuses.
+func (s *Session) Do(reqs ...Request) ([]Reply, error) {
+	if s.nc == nil {
+		return nil, errors.New("client: no connection")
+	}
+	first := s.xid + 1
+	var b []byte
+	for _, r := range reqs {
+		s.xid++
+		b = jute.AppendInt(b, int32(8+len(r.Body)))
+		b = append(wire.RequestHeader{Xid: s.xid, Op: r.Op}.Append(b), r.Body...)
+	}
+	began := time.Now()
+	if err := s.send(b); err != nil {
+		s.Drop()
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	var replies []Reply
+	for i := range reqs {
+		r, err := s.reply(first + int32(i))
+		if err != nil {
+			s.Drop()
+			return replies, fmt.Errorf("client: %s: %w", s.addr, err)
+		}
+		s.heard = began
+		replies = append(replies, r)
+	}
+	return replies, nil
+}
+
+func (s *Session) reply(xid int32) (Reply, error) {
+	b, err := s.frame()
+	if err != nil {
+		return Reply{}, err
+	}
+	d := jute.NewDecoder(b)
+	var h wire.ReplyHeader
+	h.Decode(&d)
+	switch {
+	case d.Err() != nil:
+		return Reply{}, &Violation{fmt.Sprintf("a reply of %d bytes", len(b))}
+	case h.Xid != xid:
+		return Reply{}, &Violation{fmt.Sprintf("session %v at %s: reply to request %d, want %d", s.id, s.addr, h.Xid, xid)}
+	case h.Zxid < s.seen:
+		return Reply{}, &Violation{fmt.Sprintf("session %v at %s: reply at zxid %v after one at %v", s.id, s.addr, h.Zxid, s.seen)}
+	}
+	s.seen = h.Zxid
+	return Reply{Code: h.Err, Zxid: h.Zxid, Body: d.Rest(), At: time.Now()}, nil
+}
+
+// Close ends the session. With an error it is not known whether it has ended.
+// The zxid is that of the end.
+func (s *Session) Close() (zk.Zxid, error) {
+	replies, err := s.Do(Request{Op: wire.OpCloseSession})
+	s.Drop()
+	switch {
+	case err != nil:
+		return 0, err
+	case replies[0].Code != zk.OK:
+		return 0, fmt.Errorf("client: close: %w", replies[0].Code)
+	}
+	return replies[0].Zxid, nil
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package cluster
+
+import "syscall"
+
+// dieWithUs has no counterpart here: a test program that is killed leaves its
+// members behind.
+func dieWithUs() *syscall.SysProcAttr { return nil }
