@@ -89,18 +89,19 @@ func runServer(ctx context.Context, file string, flags []string, verbose bool) e
 	if err != nil {
 		return err
 	}
-	if cfg.Quorum.Distributed() {
-		return fmt.Errorf("server: %s describes an ensemble; this version runs standalone only", file)
-	}
 	limitGarbage()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	return serve(ctx, cfg, log)
 }
 
-// serve runs a standalone server until ctx ends or the replica fails.
+// serve runs a server until ctx ends or the replica fails.
 func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
-	fmt.Printf("Pinfold %s (ZooKeeper %s), standalone\n", buildVersion(), server.Version)
+	mode := "standalone"
+	if cfg.Quorum.Distributed() {
+		mode = fmt.Sprintf("server %d of an ensemble of %d", cfg.Quorum.MyID, len(cfg.Quorum.Members.Servers))
+	}
+	fmt.Printf("Pinfold %s (ZooKeeper %s), %s\n", buildVersion(), server.Version, mode)
 	authority, err := auth.New(authConfig(cfg))
 	if err != nil {
 		return err
@@ -123,12 +124,25 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 	srv := server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Logger: log})
 	opts := replicaOptions(cfg, dir, authority)
 	opts.Clients, opts.Logger = srv, log
+	if cfg.Quorum.Distributed() {
+		if opts.Ensemble, err = zabConfig(cfg); err != nil {
+			return err
+		}
+		opts.ServerID, opts.ConfigText = uint8(cfg.Quorum.MyID), opts.Ensemble.ConfigText
+	}
 	rep, report, err := replica.Start(opts, time.Now().UnixMilli())
 	if err != nil {
 		return err
 	}
 	srv.Attach(rep)
 	printReport(cfg, listener.Addr(), &report)
+	if cfg.Quorum.Distributed() {
+		links, err := join(cfg, rep, log)
+		if err != nil {
+			return errors.Join(err, rep.Close())
+		}
+		defer func() { err = errors.Join(err, links.Close()) }()
+	}
 
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()

@@ -106,6 +106,12 @@ func (n *notes) Applied(_ *Request, tx *txn.Txn, r *znode.Result) {
 
 func (n *notes) Resumed(bool, zk.SessionID, int32) {}
 
+func (n *notes) Synced(*Request) {}
+
+func (n *notes) Dropped(*Request) {}
+
+func (n *notes) Suspend() {}
+
 func (n *notes) LastHeard() time.Duration { return 0 }
 
 func (n *notes) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -16,12 +17,25 @@ type batch struct {
 	txns   []txn.Txn
 	enc    []byte // the transactions' encodings, one behind the other
 	ends   []int  // where in enc each ends
+	own    int    // requests that were submitted to this server
+	lent   bool   // others keep enc
+
+	// A learner's batch is made of what the leader sent; then enc is empty.
+	entries  []zab.Entry
+	released int // transactions that were handed to the applier
 }
 
 func (b *batch) reset() {
 	clear(b.reqs)
 	clear(b.txns)
-	b.reqs, b.bodies, b.txns, b.enc, b.ends = b.reqs[:0], b.bodies[:0], b.txns[:0], b.enc[:0], b.ends[:0]
+	clear(b.entries)
+	if b.lent {
+		b.enc = nil
+	}
+	*b = batch{
+		reqs: b.reqs[:0], bodies: b.bodies[:0], txns: b.txns[:0], enc: b.enc[:0], ends: b.ends[:0],
+		entries: b.entries[:0],
+	}
 }
 
 // batchPool keeps batches for reuse. Unlike a sync.Pool it is not emptied by the
@@ -58,6 +72,9 @@ func (p batchPool) put(b *batch) {
 
 // encoded is the encoding of transaction i.
 func (b *batch) encoded(i int) []byte {
+	if len(b.entries) > 0 {
+		return b.entries[i].Data
+	}
 	start := 0
 	if i > 0 {
 		start = b.ends[i-1]
@@ -91,15 +108,30 @@ type inbox struct {
 
 	mu struct {
 		sync.Mutex
-		batch   *batch
-		resumes []resume
-		calls   []call
+		sync.Cond // packets were taken
+		mail
+		packetBytes int
+		spare       []zab.Packet
 	}
 }
+
+// mail is what the loop takes out of its inbox.
+type mail struct {
+	batch   *batch // nil if there are no requests
+	resumes []resume
+	calls   []call
+	events  []event
+	packets []zab.Packet // of the events
+}
+
+// maxPacketBytes bounds the packets that wait for the loop (P6): who brings more
+// has to wait, and by that the peer.
+const maxPacketBytes = 32 << 20
 
 func (x *inbox) init(pool batchPool) {
 	x.pool = pool
 	x.wake = make(chan struct{}, 1)
+	x.mu.L = &x.mu.Mutex
 }
 
 func (x *inbox) put(reqs []Request) {
@@ -110,6 +142,7 @@ func (x *inbox) put(reqs []Request) {
 	for i := range reqs {
 		x.mu.batch.add(&reqs[i])
 	}
+	x.mu.batch.own += len(reqs)
 	x.mu.Unlock()
 	x.signal()
 }
@@ -128,6 +161,47 @@ func (x *inbox) putCall(f call) {
 	x.signal()
 }
 
+func (x *inbox) putEvent(e event) {
+	x.mu.Lock()
+	if n := len(x.mu.events); e.kind == writesDone && n > 0 && x.mu.events[n-1].kind == writesDone {
+		x.mu.events[n-1].seq = e.seq
+	} else {
+		x.mu.events = append(x.mu.events, e)
+	}
+	x.mu.Unlock()
+	x.signal()
+}
+
+// putPackets blocks while the loop has enough to do, unless failed is closed
+// meanwhile.
+func (x *inbox) putPackets(l zab.LinkID, ps []zab.Packet, failed <-chan struct{}) {
+	x.mu.Lock()
+	for x.mu.packetBytes > maxPacketBytes {
+		select {
+		case <-failed:
+			x.mu.Unlock()
+			return
+		default:
+		}
+		x.mu.Wait()
+	}
+	first := len(x.mu.packets)
+	x.mu.packets = append(x.mu.packets, ps...)
+	for i := range ps {
+		x.mu.packetBytes += len(ps[i].Data)
+	}
+	x.mu.events = append(x.mu.events, event{kind: packetsCame, link: l, first: first, last: len(x.mu.packets)})
+	x.mu.Unlock()
+	x.signal()
+}
+
+// release wakes those that wait in putPackets.
+func (x *inbox) release() {
+	x.mu.Lock()
+	x.mu.Broadcast()
+	x.mu.Unlock()
+}
+
 func (x *inbox) signal() {
 	select {
 	case x.wake <- struct{}{}:
@@ -135,11 +209,27 @@ func (x *inbox) signal() {
 	}
 }
 
-// take returns all that there is; the batch is nil if there are no requests.
-func (x *inbox) take() (b *batch, resumes []resume, calls []call) {
+// take returns all that there is. The packets are given back by done.
+func (x *inbox) take() mail {
 	x.mu.Lock()
-	b, resumes, calls = x.mu.batch, x.mu.resumes, x.mu.calls
-	x.mu.batch, x.mu.resumes, x.mu.calls = nil, nil, nil
+	m := x.mu.mail
+	x.mu.mail = mail{packets: x.mu.spare}
+	x.mu.spare = nil
+	if x.mu.packetBytes > maxPacketBytes {
+		x.mu.Broadcast()
+	}
+	x.mu.packetBytes = 0
 	x.mu.Unlock()
-	return b, resumes, calls
+	return m
+}
+
+// done gives a taken mail's memory back for reuse.
+func (x *inbox) done(m *mail) {
+	if cap(m.packets) == 0 || cap(m.packets) > 1<<16 {
+		return
+	}
+	clear(m.packets)
+	x.mu.Lock()
+	x.mu.spare = m.packets[:0]
+	x.mu.Unlock()
 }

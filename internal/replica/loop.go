@@ -8,6 +8,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -15,51 +16,99 @@ import (
 // applier gets in between.
 const prepareRun = 64
 
-// loop prepares requests and expires sessions until Close, or a failure.
+// loop does what is in the inbox, and what is due by the clock, until Close or a
+// failure.
 func (r *Replica) loop() {
 	defer close(r.toLog)
-	expiry := time.NewTimer(r.untilTick())
-	defer expiry.Stop()
+	armed := r.deadline()
+	timer := time.NewTimer(armed - r.Now())
+	defer timer.Stop()
 	for {
+		fired := false
 		select {
 		case <-r.inbox.wake:
-		case <-expiry.C:
-			r.expire()
-			expiry.Reset(r.untilTick())
+		case <-timer.C:
+			fired = true
 		case <-r.failed:
 			return
 		case <-r.stopping:
-			r.work()
+			r.step()
 			return
 		}
-		if !r.work() {
+		if !r.step() {
 			return
+		}
+		if next := r.deadline(); fired || next < armed {
+			armed = next
+			timer.Reset(armed - r.Now())
 		}
 	}
 }
 
-// work does all that is in the inbox; false means that the writer has failed.
-func (r *Replica) work() bool {
-	b, resumes, calls := r.inbox.take()
+// deadline is when step has something to do by the clock, at the latest.
+func (r *Replica) deadline() time.Duration {
+	if r.core == nil {
+		return r.nextExpiry
+	}
+	return min(r.nextExpiry, r.core.Deadline())
+}
+
+// step does all that is in the inbox, and what is due; false means that the disk
+// has failed.
+func (r *Replica) step() bool {
+	m := r.inbox.take()
+	defer r.inbox.done(&m)
 	r.forgetClosed()
-	for _, s := range resumes {
+	if now := r.Now(); now >= r.nextExpiry {
+		r.nextExpiry = now + r.untilTick()
+		r.expire()
+	}
+	if r.o.Ensemble != nil && !r.stepCore(&m) {
+		return false
+	}
+	for _, s := range m.resumes {
 		r.resume(s)
 	}
-	for _, f := range calls {
+	for _, f := range m.calls {
 		f(r.tracker, r.heard)
 	}
-	if b == nil {
-		r.stats.Sessions.Store(int64(r.tracker.Len()))
-		return true
-	}
-	r.prepare(b)
+	ok := r.requests(m.batch)
 	r.stats.Sessions.Store(int64(r.tracker.Len()))
-	return r.toWriter(b)
+	return ok
+}
+
+// requests takes the requests of this server's clients on; b may be nil.
+func (r *Replica) requests(b *batch) bool {
+	switch {
+	case r.core != nil && r.role == zab.Leading && r.serving.Load():
+		return r.propose(b)
+	case b == nil:
+		return true
+	case r.core == nil && r.o.Ensemble == nil:
+		r.prepare(b)
+		return r.toWriter(job{b: b})
+	case r.serving.Load():
+		r.forward(b)
+		return r.drive()
+	}
+	r.dropRequests(b.reqs)
+	r.pool.put(b)
+	return true
+}
+
+// dropRequests tells that requests will not be answered.
+func (r *Replica) dropRequests(reqs []Request) {
+	for i := range reqs {
+		if o := reqs[i].Origin; o != nil {
+			o.Dropped(&reqs[i])
+		}
+	}
+	r.inProcess.Add(int64(-len(reqs)))
 }
 
 // prepare makes the transactions of a batch.
 func (r *Replica) prepare(b *batch) {
-	now := time.Now().UnixMilli()
+	now := r.clock.UnixMilli()
 	if cap(b.txns) < len(b.reqs) {
 		b.txns = make([]txn.Txn, 0, cap(b.reqs))
 	}
@@ -111,17 +160,23 @@ func following(z zk.Zxid) zk.Zxid {
 // throttled reports whether a client's request has waited too long. Sessions
 // begin and end all the same.
 func (r *Replica) throttled(req *Request) bool {
-	return r.o.ThrottledOpWait > 0 && req.Session != 0 &&
+	return r.o.ThrottledOpWait > 0 && req.Session != 0 && req.Received != 0 &&
 		req.Op != wire.OpCreateSession && req.Op != wire.OpCloseSession &&
 		r.Now()-req.Received > r.o.ThrottledOpWait
 }
 
-// beginSession gives a createSession its session.
+// beginSession gives a createSession its session. That of a learner's client has
+// its id from there.
 func (r *Replica) beginSession(req *Request) {
-	req.Session = r.tracker.NextID()
-	r.tracker.Add(req.Session, int32(binary.BigEndian.Uint32(req.Body)), r.Millis(r.Now()))
+	timeout := int32(binary.BigEndian.Uint32(req.Body))
+	if req.Session == 0 {
+		req.Session = r.tracker.NextID()
+	}
+	r.tracker.Add(req.Session, timeout, r.Millis(r.Now()))
 	r.tracker.SetOwner(req.Session, req.Owner)
-	r.owners[req.Session] = req.Origin
+	if req.Origin != nil {
+		r.owners[req.Session] = owner{req.Origin, timeout}
+	}
 }
 
 // forgetClosed drops the sessions whose end has been applied.
@@ -137,24 +192,44 @@ func (r *Replica) forgetClosed() {
 	}
 }
 
+// resume gives a session another connection, or on a learner asks the leader
+// whether it may have one.
 func (r *Replica) resume(s resume) {
-	ok := r.tracker.SetOwner(s.id, s.owner) == zk.OK && r.tracker.Touch(s.id, s.timeoutMillis, r.Millis(r.Now()))
+	switch {
+	case !r.serving.Load():
+		s.origin.Dropped(&Request{}) // the session may well be alive
+		return
+	case r.role == zab.Following || r.role == zab.Observing:
+		r.revalidate(s)
+		return
+	}
+	ok := r.revive(s.id, s.owner, s.timeoutMillis)
 	if ok {
-		r.owners[s.id] = s.origin
+		r.owners[s.id] = owner{s.origin, s.timeoutMillis}
 	}
 	s.origin.Resumed(ok, s.id, s.timeoutMillis)
 }
 
+// revive makes o the owner of a session that is alive, and counts as a sign of
+// life. It reports false if the session is over.
+func (r *Replica) revive(id zk.SessionID, o session.Owner, timeoutMillis int32) bool {
+	return r.tracker.SetOwner(id, o) == zk.OK && r.tracker.Touch(id, timeoutMillis, r.Millis(r.Now()))
+}
+
 // heard is when the session's client was last heard of, by its connection.
 func (r *Replica) heard(id zk.SessionID) (int64, bool) {
-	if o := r.owners[id]; o != nil {
+	if o, ok := r.owners[id]; ok {
 		return r.Millis(o.LastHeard()), true
 	}
 	return 0, false
 }
 
-// expire submits the end of every session that is due.
+// expire submits the end of every session that is due. Only who decides about
+// sessions does: a leader, or a standalone server.
 func (r *Replica) expire() {
+	if !r.serving.Load() || r.role == zab.Following || r.role == zab.Observing {
+		return
+	}
 	due := r.tracker.Due(r.Millis(r.Now()), r.heard)
 	if len(due) == 0 {
 		return
@@ -162,18 +237,23 @@ func (r *Replica) expire() {
 	reqs := make([]Request, len(due))
 	for i, id := range due {
 		r.log.Info("session expired", "session", id)
-		reqs[i] = Request{
-			Request:  prep.Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner},
-			Origin:   r.owners[id],
-			Received: r.Now(),
-		}
+		reqs[i] = r.closeRequest(id)
 	}
 	r.stats.Expired.Add(int64(len(due)))
 	r.Submit(reqs)
 }
 
+// closeRequest is the server's own request to end a session.
+func (r *Replica) closeRequest(id zk.SessionID) Request {
+	return Request{
+		Request:  prep.Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner},
+		Origin:   r.owners[id].Origin,
+		Received: r.Now(),
+	}
+}
+
 // untilTick is the time to the next multiple of the tick, by the sessions' clock.
 func (r *Replica) untilTick() time.Duration {
-	now := time.Duration(r.started.UnixNano()) + r.Now()
+	now := time.Duration(r.zero)*time.Millisecond + r.Now()
 	return r.o.Tick - now%r.o.Tick
 }

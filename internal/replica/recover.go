@@ -1,13 +1,16 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -40,22 +43,19 @@ var ErrNoSnapshot = errors.New("there is a transaction log but no snapshot: file
 func (r *Replica) recover(nowMillis int64) (Report, error) {
 	began := time.Now()
 	var rep Report
-	loaded, err := r.newestSnapshot(&rep)
-	if err != nil {
+	var err error
+	if r.tree, r.recent, err = r.load(&rep); err != nil {
 		return rep, err
 	}
-	rep.LoadTook = time.Since(began)
-	r.tree = loaded.tree
-	if err := r.replay(&loaded, &rep); err != nil {
-		return rep, err
+	if r.o.Ensemble == nil {
+		rep.Orphans = r.tree.DropOrphans()
 	}
-	rep.Orphans = r.tree.DropOrphans()
 	if r.o.ConfigText != nil {
 		r.tree.SetConfig(r.o.ConfigText, nowMillis)
 	}
 	r.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 	if rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" {
-		if err := r.writeSnapshot(); err != nil {
+		if err := r.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {
 			return rep, fmt.Errorf("replica: first snapshot: %w", err)
 		}
 	}
@@ -64,6 +64,51 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	rep.Took = time.Since(began)
 	r.stats.startup = rep
 	return rep, nil
+}
+
+// load reads the newest snapshot that is whole and the log behind it. recent is
+// the end of the log, for a server of an ensemble.
+func (r *Replica) load(rep *Report) (tree *znode.Tree, recent []zab.Entry, err error) {
+	began := time.Now()
+	loaded, err := r.newestSnapshot(rep)
+	if err != nil {
+		return nil, nil, err
+	}
+	rep.LoadTook = time.Since(began)
+	if err := r.replay(&loaded, rep); err != nil {
+		return nil, nil, err
+	}
+	return loaded.tree, loaded.recent.entries(), nil
+}
+
+// recentEntries keeps the last entries of a log that is replayed.
+type recentEntries struct {
+	ring []zab.Entry
+	next int
+}
+
+func (e *recentEntries) keep(size int, z zk.Zxid, payload []byte) {
+	if size <= 0 {
+		return
+	}
+	if len(e.ring) < size {
+		e.ring = append(e.ring, zab.Entry{Zxid: z, Data: bytes.Clone(payload)})
+		return
+	}
+	old := &e.ring[e.next]
+	*old = zab.Entry{Zxid: z, Data: append(old.Data[:0], payload...)}
+	e.next = (e.next + 1) % size
+}
+
+// entries returns what was kept, in order: the longest end without a gap.
+func (e *recentEntries) entries() []zab.Entry {
+	es := append(slices.Clone(e.ring[e.next:]), e.ring[:e.next]...)
+	for i := len(es) - 1; i > 0; i-- {
+		if before, z := es[i-1].Zxid, es[i].Zxid; z != before+1 && (z.Epoch() <= before.Epoch() || z.Counter() != 1) {
+			return es[i:]
+		}
+	}
+	return es
 }
 
 // newestSnapshot loads the newest snapshot that can be read; an empty tree if
@@ -115,7 +160,24 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 		}
 		rep.NewServer = true
 	}
-	return loadedSnapshot{tree: znode.New(r.o.Tree)}, nil
+	tree := znode.New(r.o.Tree)
+	if rep.NewServer && r.o.InitialCounter > 0 {
+		return r.startAt(tree, zk.Zxid(r.o.InitialCounter)-1)
+	}
+	return loadedSnapshot{tree: tree}, nil
+}
+
+// startAt makes an empty tree one that has come to z.
+func (r *Replica) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
+	walk, b := tree.Walk(nil)
+	for done := false; !done; {
+		b, done = walk.Next(b, snapshotPiece)
+	}
+	loader := znode.NewLoader(r.o.Tree)
+	if _, _, err := loader.Load(b); err != nil {
+		return loadedSnapshot{}, err
+	}
+	return loadedSnapshot{tree: loader.Tree(z), zxid: z}, nil
 }
 
 // replay applies the log after the snapshot and cuts a torn tail. The log goes
@@ -143,6 +205,7 @@ func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
 
 func (r *Replica) replayFrom(lr *storage.LogReader, l *loadedSnapshot, rep *Report) error {
 	progress := time.Now()
+	var result znode.Result
 	for {
 		payload, err := lr.Next()
 		if err == io.EOF {
@@ -155,8 +218,9 @@ func (r *Replica) replayFrom(lr *storage.LogReader, l *loadedSnapshot, rep *Repo
 		if err != nil {
 			return fmt.Errorf("replica: replay: %w", err)
 		}
-		r.tree.Apply(&tx, &r.result)
+		l.tree.Apply(&tx, &result)
 		r.compareDigest(&tx, l, rep)
+		l.recent.keep(r.window(), tx.Zxid, payload)
 		rep.Replayed++
 		if rep.Replayed%10000 == 0 && time.Since(progress) > 5*time.Second {
 			progress = time.Now()
@@ -173,11 +237,11 @@ func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
 	if l.hasDigest && tx.Zxid <= l.digestZxid {
 		want, known = l.digest, tx.Zxid == l.digestZxid
 	}
-	if !r.o.Prep.DigestEnabled || !known || want == r.tree.Digest() {
+	if !r.o.Prep.DigestEnabled || !known || want == l.tree.Digest() {
 		return
 	}
 	if rep.Mismatch == 0 {
-		r.log.Error("the tree's digest is not the one that was logged", "zxid", tx.Zxid, "tree", r.tree.Digest(), "logged", want)
+		r.log.Error("the tree's digest is not the one that was logged", "zxid", tx.Zxid, "tree", l.tree.Digest(), "logged", want)
 	}
 	rep.Mismatch++
 	r.stats.DigestMismatches.Add(1)

@@ -3,15 +3,33 @@
 //
 //	Submit -> inbox -> loop: prepare -> writer: log+fsync -> applier: apply, notify, respond
 //
+// On a server of an ensemble the loop also owns the Zab core, and what is applied
+// is what the core has committed:
+//
+//	leader    Submit, or REQUEST of a learner -> prepare -> propose -> log+fsync, here and there -> commit -> apply
+//	learner   Submit -> REQUEST -> leader; PROPOSAL -> log+fsync -> ACK; COMMIT -> apply, respond
+//
+// The way of a request, one file each:
+//
+//	inbox.go     what the loop is told
+//	loop.go      requests: prepared, forwarded or refused; sessions
+//	ensemble.go  the Zab core: what goes in, and what is done with what comes out
+//	leader.go    what a leader does for its learners
+//	learner.go   what a learner asks of its leader
+//	writer.go    the disk
+//	applier.go   the tree
+//	transfer.go  the log and the tree on their way to a learner, and from a leader
+//
 // A batch of requests goes through the stages as one. While the writer waits
 // for the disk the next batches gather, and one fsync carries them all.
 //
 // Goroutines, each the only owner of its part:
 //
-//	loop      the preparer, the session tracker, the zxid counter
+//	loop      the preparer, the session tracker, the zxid counter, the Zab core
 //	writer    the transaction log
 //	applier   the only one that changes the tree and fires watches
-//	snapshotter, at most one at a time, and the sweeper and purger by the clock
+//	tasks     a snapshot that is written, at most one, or a place in the log that is looked up
+//	sweeper and purger, by the clock
 //
 // A small batch that finds the next stage idle is taken through it by the
 // goroutine that has it, which owns the stage meanwhile: a lone request is
@@ -42,6 +60,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -53,6 +72,13 @@ type Origin interface {
 	// the tree's write lock held, after the events of tx have been fired. Request,
 	// transaction and result are valid during the call only.
 	Applied(req *Request, tx *txn.Txn, r *znode.Result)
+	// Synced answers a request of OpSync on a server of an ensemble: all that was
+	// committed when it was asked is applied. As Applied it is called with the
+	// tree's write lock held.
+	Synced(req *Request)
+	// Dropped tells that a request will not be answered: the server has left its
+	// role. Whether it takes effect is not known.
+	Dropped(req *Request)
 	// Resumed answers Resume. timeoutMillis is what the session has now.
 	Resumed(ok bool, id zk.SessionID, timeoutMillis int32)
 	// LastHeard is when the client last gave a sign of life, by Replica.Now.
@@ -66,6 +92,8 @@ type Clients interface {
 	Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID)
 	// Flush sends what Applied and Fired have made, after a batch. No lock is held.
 	Flush()
+	// Suspend ends all connections: the server has left its role.
+	Suspend()
 }
 
 // Request is a request to change the state, and who waits for it.
@@ -107,10 +135,21 @@ type Options struct {
 	ThrottledOpWait time.Duration
 	InitialCounter  int64 // first zxid of a new database, for tests of the rollover; 0 is 1
 	Logger          *slog.Logger
+
+	Ensemble *zab.Config // nil: standalone. New sets what the core knows of the disk
+
+	// For the simulator: a clock of its own; Stepped starts no goroutines, the
+	// owner calls StepLoop, StepWriter, StepApplier and StepTask.
+	Clock   Clock
+	Stepped bool
+	Seed    uint64 // of the snapshots' randomness
 }
 
 // stageBatches bounds the batches that wait between two stages.
 const stageBatches = 4
+
+// steppedBatches is the same for a Stepped replica, which cannot wait.
+const steppedBatches = 1 << 16
 
 // Replica is the state of one server and what changes it. Make one with Open.
 type Replica struct {
@@ -125,18 +164,28 @@ type Replica struct {
 	watchMu sync.Mutex
 	watches watch.Tables
 
+	clock   Clock
+	net     Network // nil until Join
 	inbox   inbox
-	toLog   chan *batch
-	toApply chan *batch
+	toLog   chan job
+	toApply chan step
 	pool    batchPool
+	tasks   []func() bool // of a Stepped replica
+
+	incomingTrees incomingTrees
 
 	applied   atomic.Int64 // zxid of the last transaction in the tree
 	inProcess atomic.Int64 // requests submitted and not yet applied
-	unlogged  atomic.Int64 // batches sent to the writer and not yet passed on
-	unapplied atomic.Int64 // batches sent to the applier and not yet applied
-	rollLog   atomic.Bool  // the snapshotter asks the writer for a new file
+	unlogged  atomic.Int64 // jobs sent to the writer and not yet passed on
+	unapplied atomic.Int64 // steps sent to the applier and not yet applied
+	serving   atomic.Bool  // clients are served
+	awaiting  atomic.Bool  // the loop waits until all is applied
+	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
+	status    atomic.Pointer[zab.Status]
+	rollLog   atomic.Bool // the snapshotter asks the writer for a new file
 	stats     Stats
-	started   time.Time // the zero of Now
+	started   time.Time
+	zero      int64 // the wall clock, in milliseconds, at the zero of Now
 
 	stopping chan struct{} // closed by Close: the loop drains and ends
 	stopOnce sync.Once
@@ -149,18 +198,28 @@ type Replica struct {
 	prep     *prep.Preparer
 	tracker  *session.Tracker
 	nextZxid zk.Zxid
-	owners   map[zk.SessionID]Origin
+	owners   map[zk.SessionID]owner
 	closing  []closingSession
+	member
 
 	// Owned by the writer or, while nothing is unlogged, by the loop.
-	wal *storage.Log
+	wal       *storage.Log
+	failedCut uint64 // the term in which a truncation failed; 0 is none
 
 	// Owned by the applier or, while nothing is unapplied, by who feeds it.
 	result znode.Result
 	fired  []watch.ID
 
-	lone [1]*batch // the loop's: a group of one
+	lone [1]job // the loop's: a group of one
 	snap snapshotPlan
+	// snapshotting is the task that writes the present snapshot.
+	snapshotting func() bool
+}
+
+// owner is the connection through which a session's requests come.
+type owner struct {
+	Origin
+	timeoutMillis int32
 }
 
 // closingSession is a session whose closeSession transaction is on its way.
@@ -173,33 +232,42 @@ type closingSession struct {
 // nowMillis is the server's wall clock. The report says what was recovered.
 func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r := &Replica{
-		o: o, log: o.Logger, toLog: make(chan *batch, stageBatches), toApply: make(chan *batch, stageBatches),
-		stopping: make(chan struct{}), failed: make(chan struct{}), owners: map[zk.SessionID]Origin{},
-		started: time.Now(),
+		o: o, log: o.Logger, clock: o.Clock, stopping: make(chan struct{}), failed: make(chan struct{}),
+		owners: map[zk.SessionID]owner{}, started: time.Now(),
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	if r.clock == nil {
+		r.clock = wallClock{r.started}
+	}
+	stages := stageBatches
+	if o.Stepped {
+		stages = steppedBatches
+	}
+	r.toLog, r.toApply = make(chan job, stages), make(chan step, stages)
 	r.pool = make(batchPool, pooledBatches)
 	r.inbox.init(r.pool)
+	r.snap.init(o)
 	report, err := r.recover(nowMillis)
 	if err != nil {
 		return nil, report, err
 	}
-	r.tracker = session.NewTracker(session.Config{
-		TickMillis: int32(o.Tick.Milliseconds()), FirstID: session.InitialID(o.ServerID, nowMillis), Standalone: true,
-	})
-	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, r.Millis(r.Now())) })
-	r.stats.Sessions.Store(int64(r.tracker.Len()))
-	r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
+	r.snap.applied(report.Replayed, 0)
+	r.zero = nowMillis - r.clock.Now().Milliseconds()
 	last := r.tree.LastZxid()
-	if report.NewServer && o.InitialCounter > 0 {
-		last = zk.Zxid(o.InitialCounter) - 1
-	}
 	r.nextZxid = following(last)
 	r.applied.Store(int64(last))
-	r.snap.init(o, report.Replayed)
-
+	r.newTracker()
+	if o.Ensemble == nil {
+		r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
+		r.serving.Store(true)
+	} else if err := r.found(&report); err != nil {
+		return nil, report, err
+	}
+	if o.Stepped {
+		return r, report, nil
+	}
 	r.wg.Go(r.loop)
 	r.wg.Go(r.writeLog)
 	r.wg.Go(r.apply)
@@ -208,6 +276,29 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.wg.Go(r.purge)
 	}
 	return r, report, nil
+}
+
+// newTracker begins to track the sessions that the tree has.
+func (r *Replica) newTracker() {
+	r.tracker = session.NewTracker(session.Config{
+		TickMillis: int32(r.o.Tick.Milliseconds()), Standalone: r.o.Ensemble == nil,
+		FirstID: session.InitialID(r.o.ServerID, r.clock.UnixMilli()),
+	})
+	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, r.Millis(r.Now())) })
+	r.stats.Sessions.Store(int64(r.tracker.Len()))
+}
+
+// spawn has a task done in a goroutine of its own: it is called until it returns
+// false. A Stepped replica leaves it to StepTask.
+func (r *Replica) spawn(task func() (again bool)) {
+	if r.o.Stepped {
+		r.tasks = append(r.tasks, task)
+		return
+	}
+	r.wg.Go(func() {
+		for task() {
+		}
+	})
 }
 
 // ErrClosed is the failure of a replica that was closed in order.
@@ -225,6 +316,7 @@ func (r *Replica) fail(err error) {
 	r.failOnce.Do(func() {
 		r.failure = err
 		close(r.failed)
+		r.inbox.release()
 	})
 }
 
@@ -244,11 +336,11 @@ func (r *Replica) Close() error {
 
 // Now is the time since the replica was started: the clock of requests and
 // sessions. It does not jump when the wall clock is set.
-func (r *Replica) Now() time.Duration { return time.Since(r.started) }
+func (r *Replica) Now() time.Duration { return r.clock.Now() }
 
 // Millis is how the session tracker tells a time of Now: in milliseconds since
 // 1970, as the wall clock was when the replica started.
-func (r *Replica) Millis(t time.Duration) int64 { return r.started.UnixMilli() + t.Milliseconds() }
+func (r *Replica) Millis(t time.Duration) int64 { return r.zero + t.Milliseconds() }
 
 // RLock lets the caller read Tree until RUnlock. What it read is the state at
 // Tree().LastZxid().
@@ -281,6 +373,13 @@ func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
 
 // LastApplied is the zxid of the last transaction in the tree.
 func (r *Replica) LastApplied() zk.Zxid { return zk.Zxid(r.applied.Load()) }
+
+// Serving reports whether clients can be served. A server of an ensemble that
+// has no quorum serves nobody.
+func (r *Replica) Serving() bool { return r.serving.Load() }
+
+// Ensemble reports whether this is a server of an ensemble.
+func (r *Replica) Ensemble() bool { return r.o.Ensemble != nil }
 
 // Submit hands requests over, in order. It copies their bodies and keeps
 // nothing else but the Origins. The owner of a createSession is given its id by

@@ -21,21 +21,25 @@ import (
 type snapshotPlan struct {
 	maxTxns  int
 	maxBytes int64 // 0 or less: never for its size
+	rand     *rand.Rand
 
 	mu struct {
 		sync.Mutex
-		writing  bool // a snapshotter is at work: at most one is
-		txns     int  // since the newest snapshot began
-		bytes    int64
-		dueTxns  int
-		dueBytes int64
+		sync.Cond      // writing has become false
+		writing   bool // a snapshotter is at work: at most one is
+		held      bool // none may be
+		txns      int  // since the newest snapshot began
+		bytes     int64
+		dueTxns   int
+		dueBytes  int64
 	}
 }
 
-func (p *snapshotPlan) init(o Options, replayed int) {
+func (p *snapshotPlan) init(o Options) {
 	p.maxTxns, p.maxBytes = o.SnapCount, o.SnapBytes
+	p.rand = rand.New(rand.NewPCG(o.Seed, uint64(o.ServerID)))
+	p.mu.L = &p.mu.Mutex
 	p.draw()
-	p.mu.txns = replayed
 }
 
 // draw starts the count anew, with new limits between half and the whole of
@@ -43,9 +47,9 @@ func (p *snapshotPlan) init(o Options, replayed int) {
 func (p *snapshotPlan) draw() {
 	p.mu.txns, p.mu.bytes = 0, 0
 	half := p.maxTxns / 2
-	p.mu.dueTxns = half + rand.IntN(half+1)
+	p.mu.dueTxns = half + p.rand.IntN(half+1)
 	if p.maxBytes > 0 {
-		p.mu.dueBytes = p.maxBytes/2 + rand.Int64N(p.maxBytes/2+1)
+		p.mu.dueBytes = p.maxBytes/2 + p.rand.Int64N(p.maxBytes/2+1)
 	}
 }
 
@@ -63,13 +67,14 @@ func (p *snapshotPlan) finished() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.writing = false
+	p.mu.Broadcast()
 	return p.begin()
 }
 
 // begin begins a snapshot if one is due. REQUIRES: p.mu, and that none is being
 // written.
 func (p *snapshotPlan) begin() bool {
-	if p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
+	if p.mu.held || p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
 		return false
 	}
 	p.draw()
@@ -85,18 +90,65 @@ func (p *snapshotPlan) late() bool {
 	return p.maxBytes > 0 && p.mu.bytes > p.maxBytes
 }
 
-// snapshot writes snapshots until none is due.
+// hold ends the snapshot that is being written, if any, and lets none begin: the
+// log and the tree are about to be replaced.
+func (r *Replica) holdSnapshots() {
+	p := &r.snap
+	p.mu.Lock()
+	p.mu.held = true
+	for p.mu.writing {
+		if !r.o.Stepped {
+			p.mu.Wait()
+			continue
+		}
+		p.mu.Unlock()
+		r.snapshotting() // sees that it is held
+		p.mu.Lock()
+	}
+	p.mu.Unlock()
+}
+
+// releaseSnapshots ends holdSnapshots. The count begins anew.
+func (r *Replica) releaseSnapshots() {
+	p := &r.snap
+	p.mu.Lock()
+	p.mu.held = false
+	p.draw()
+	p.mu.Unlock()
+}
+
+func (p *snapshotPlan) isHeld() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.held
+}
+
+// snapshot begins a snapshot, which a task of its own writes.
 func (r *Replica) snapshot() {
-	for again := true; again; again = r.snap.finished() && !r.Stopping() {
-		r.rollLog.Store(true)
-		switch err := r.writeSnapshot(); {
+	var j *snapshotJob
+	r.snapshotting = func() (again bool) {
+		var done bool
+		var err error
+		if j == nil {
+			r.rollLog.Store(true)
+			j, err = r.beginSnapshot(r.tree)
+		} else {
+			done, err = j.step()
+		}
+		if !done && err == nil {
+			return true
+		}
+		j = nil
+		switch {
 		case errors.Is(err, errStopping):
 			r.log.Info("snapshot given up; the log has everything", "err", err)
 		case err != nil:
 			r.stats.SnapshotErrors.Add(1)
 			r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
 		}
+		return r.snap.finished() && !r.Stopping()
 	}
+	r.spawn(r.snapshotting)
 }
 
 // A snapshot rests snapshotRest times as long as it has worked, each time after
@@ -112,9 +164,9 @@ const (
 // pace makes a snapshot rest.
 type pace struct {
 	r     *Replica
-	zxid  zk.Zxid   // applied when the last rest ended
-	since time.Time // when that was
-	bytes int       // written since
+	zxid  zk.Zxid       // applied when the last rest ended
+	since time.Duration // when that was
+	bytes int           // written since
 }
 
 // rest counts what was written, and rests if it is time to.
@@ -122,71 +174,110 @@ func (p *pace) rest(bytes int) {
 	if p.bytes += bytes; p.bytes < snapshotStretch {
 		return
 	}
-	if z := p.r.LastApplied(); z != p.zxid && !p.r.snap.late() {
-		pause := min(snapshotRest*time.Since(p.since), longestRest)
+	if z := p.r.LastApplied(); z != p.zxid && !p.r.snap.late() && !p.r.o.Stepped {
+		pause := min(snapshotRest*(p.r.clock.Now()-p.since), longestRest)
 		select {
 		case <-time.After(pause):
 		case <-p.r.stopping:
 		case <-p.r.failed:
 		}
 	}
-	p.zxid, p.since, p.bytes = p.r.LastApplied(), time.Now(), 0
+	p.zxid, p.since, p.bytes = p.r.LastApplied(), p.r.clock.Now(), 0
 }
 
 // snapshotPiece is how much of the tree is written under one read lock: about
 // a third of a millisecond.
 const snapshotPiece = 64 << 10
 
-// writeSnapshot writes a fuzzy snapshot while transactions go on being applied.
-func (r *Replica) writeSnapshot() error {
-	began := time.Now()
-	r.mu.RLock()
-	walk, buf := r.tree.Walk(nil)
-	r.mu.RUnlock()
-	w, err := r.o.Dir.CreateSnapshot(walk.Zxid())
-	if err != nil {
-		return err
-	}
-	if err := r.fillSnapshot(w, walk, buf); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	if err := w.Commit(); err != nil {
-		return err
-	}
-	took := time.Since(began)
-	r.stats.Snapshot.Add(took)
-	r.log.Info("snapshot written", "zxid", walk.Zxid(), "znodes", walk.Nodes(), "bytes", w.Bytes(), "took", took.Round(time.Millisecond))
-	return nil
+// snapshotJob is a fuzzy snapshot that is being written while transactions go on
+// being applied.
+type snapshotJob struct {
+	r     *Replica
+	tree  *znode.Tree
+	walk  *znode.Walk
+	buf   []byte
+	w     *storage.SnapshotWriter
+	pace  pace
+	began time.Duration
 }
 
-func (r *Replica) fillSnapshot(w *storage.SnapshotWriter, walk *znode.Walk, buf []byte) error {
-	pace := pace{r: r, zxid: r.LastApplied(), since: time.Now()}
-	for done := false; !done; {
-		r.mu.RLock()
-		buf, done = walk.Next(buf, snapshotPiece)
-		r.mu.RUnlock()
-		if _, err := w.Write(buf); err != nil {
-			return err
-		}
-		pace.rest(len(buf))
-		buf = buf[:0]
-		if r.Stopping() {
-			return errStopping
-		}
+func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
+	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now()}
+	j.pace = pace{r: r, zxid: r.LastApplied(), since: j.began}
+	r.mu.RLock()
+	j.walk, j.buf = tree.Walk(nil)
+	r.mu.RUnlock()
+	var err error
+	j.w, err = r.o.Dir.CreateSnapshot(j.walk.Zxid())
+	return j, err
+}
+
+// step writes a piece. After an error the snapshot is gone.
+func (j *snapshotJob) step() (done bool, err error) {
+	r := j.r
+	r.mu.RLock()
+	j.buf, done = j.walk.Next(j.buf, snapshotPiece)
+	r.mu.RUnlock()
+	_, err = j.w.Write(j.buf)
+	switch {
+	case err != nil:
+	case done:
+		err = j.finish((*storage.SnapshotWriter).Commit)
+	case r.Stopping() || r.snap.isHeld():
+		err = errStopping
+	default:
+		j.pace.rest(len(j.buf))
+		j.buf = j.buf[:0]
+		return false, nil
 	}
-	if err := w.Seal(); err != nil {
+	if err != nil {
+		return true, errors.Join(err, j.w.Abort())
+	}
+	return true, nil
+}
+
+// finish writes what is behind the body, and makes the snapshot visible.
+func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
+	r := j.r
+	if err := j.w.Seal(); err != nil {
 		return err
 	}
 	r.mu.RLock()
-	zxid, digest := r.tree.LastZxid(), r.tree.Digest()
+	zxid, digest := j.tree.LastZxid(), j.tree.Digest()
 	r.mu.RUnlock()
 	if r.o.Prep.DigestEnabled {
-		if err := writeSealed(w, appendDigest(buf[:0], zxid, digest)); err != nil {
+		if err := writeSealed(j.w, appendDigest(j.buf[:0], zxid, digest)); err != nil {
 			return err
 		}
 	}
 	if r.o.LastZxidBlock {
-		return writeSealed(w, jute.AppendLong(buf[:0], int64(zxid)))
+		if err := writeSealed(j.w, jute.AppendLong(j.buf[:0], int64(zxid))); err != nil {
+			return err
+		}
+	}
+	if err := commit(j.w); err != nil {
+		return err
+	}
+	took := r.clock.Now() - j.began
+	r.stats.Snapshot.Add(took)
+	r.log.Info("snapshot written", "zxid", j.walk.Zxid(), "znodes", j.walk.Nodes(), "bytes", j.w.Bytes(), "took", took.Round(time.Millisecond))
+	return nil
+}
+
+// writeTree writes a snapshot of a tree that nobody changes, at once.
+func (r *Replica) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWriter) error) error {
+	j, err := r.beginSnapshot(tree)
+	if err != nil {
+		return err
+	}
+	for done := false; !done; j.buf = j.buf[:0] {
+		j.buf, done = j.walk.Next(j.buf, snapshotPiece)
+		if _, err := j.w.Write(j.buf); err != nil {
+			return errors.Join(err, j.w.Abort())
+		}
+	}
+	if err := j.finish(commit); err != nil {
+		return errors.Join(err, j.w.Abort())
 	}
 	return nil
 }
@@ -228,6 +319,7 @@ type loadedSnapshot struct {
 	digestZxid zk.Zxid
 	digest     uint64
 	unlisted   int
+	recent     recentEntries // of the log behind it
 }
 
 // loadSnapshot reads one snapshot whole. maxRecord bounds the memory that a
@@ -243,26 +335,12 @@ func loadSnapshot(dir *storage.Dir, s storage.Snapshot, opts znode.Options, maxR
 
 func readSnapshot(sr *storage.SnapshotReader, zxid zk.Zxid, opts znode.Options, maxRecord int) (loadedSnapshot, error) {
 	loader := znode.NewLoader(opts)
-	for b, done := sr.Buffered(), false; !done; {
-		n, end, err := loader.Load(b)
-		if err != nil {
-			return loadedSnapshot{}, sr.Corrupt(err.Error())
+	if err := loadBody(loader, sr, maxRecord); err != nil {
+		var bad *badBody
+		if errors.As(err, &bad) {
+			err = sr.Corrupt(bad.reason)
 		}
-		sr.Discard(n)
-		if done = end; done {
-			break
-		}
-		left := len(b) - n
-		if left > maxRecord {
-			return loadedSnapshot{}, sr.Corrupt(fmt.Sprintf("a record of more than %d bytes", maxRecord))
-		}
-		b, err = sr.Fill(left + 1)
-		if err == io.EOF {
-			return loadedSnapshot{}, sr.Corrupt("the snapshot ends within a record")
-		}
-		if err != nil {
-			return loadedSnapshot{}, err
-		}
+		return loadedSnapshot{}, err
 	}
 	if err := sr.CheckSeal(); err != nil {
 		if err == io.EOF {
@@ -276,6 +354,45 @@ func readSnapshot(sr *storage.SnapshotReader, zxid zk.Zxid, opts znode.Options, 
 	}
 	l.tree = loader.Tree(zxid)
 	return l, nil
+}
+
+// SnapshotSource is where the body of a snapshot is read from: a file, or a link
+// to the leader. Fill shows at least n bytes, or what is left and io.EOF.
+type SnapshotSource = interface {
+	Buffered() []byte
+	Fill(n int) ([]byte, error)
+	Discard(n int)
+}
+
+// badBody says why a body cannot be read.
+type badBody struct{ reason string }
+
+func (e *badBody) Error() string { return "replica: snapshot: " + e.reason }
+
+// loadBody reads a body whole, and not a byte more. What cannot be decoded is a
+// *badBody.
+func loadBody(loader *znode.Loader, src SnapshotSource, maxRecord int) error {
+	for b := src.Buffered(); ; {
+		n, done, err := loader.Load(b)
+		if err != nil {
+			return &badBody{err.Error()}
+		}
+		src.Discard(n)
+		if done {
+			return nil
+		}
+		left := len(b) - n
+		if left > maxRecord {
+			return &badBody{fmt.Sprintf("a record of more than %d bytes", maxRecord)}
+		}
+		b, err = src.Fill(left + 1)
+		if err == io.EOF {
+			return &badBody{"the snapshot ends within a record"}
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // digestBlockBytes and zxidBlockBytes are the trailers' lengths without seals.

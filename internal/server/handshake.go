@@ -47,6 +47,9 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		c.s.stats.Rejected.Add(1)
 		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
 	}
+	if !c.s.replica.Serving() {
+		return fmt.Errorf("%w: this server has no quorum", errEnd)
+	}
 	if last := c.s.replica.LastApplied(); req.LastZxidSeen > last {
 		// P7: this client has seen a later state than we have.
 		return fmt.Errorf("%w: the client has seen %v, we are at %v; it must try another server", errProtocol, req.LastZxidSeen, last)

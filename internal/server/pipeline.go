@@ -233,12 +233,17 @@ func expectedReply(t *znode.Tree, q *request, written int) int {
 	return head
 }
 
-// goesThroughLog reports whether the request becomes a transaction. What a
-// client may not send, and a reconfig that cannot be read, does not.
+// goesThroughLog reports whether the request is submitted: it becomes a
+// transaction, or in an ensemble asks the leader for a sync. What a client may not
+// send, and a reconfig that cannot be read, is not.
 func (c *conn) goesThroughLog(q *request) bool {
 	switch q.Op {
 	case wire.OpCreateSession:
 		return false
+	case wire.OpSync:
+		d := jute.NewDecoder(q.body)
+		d.Buffer()
+		return d.Err() == nil && c.s.replica.Ensemble()
 	case wire.OpReconfig:
 		var req wire.ReconfigRequest
 		d := jute.NewDecoder(q.body)

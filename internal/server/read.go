@@ -159,8 +159,9 @@ func (c *conn) appendChildren(t *znode.Tree, id znode.ID) {
 	t.Children(id, func(name string) { c.mu.out = jute.AppendString(c.mu.out, name) })
 }
 
-// sync has nothing to wait for: on a standalone server, as on a leader, every
-// change that was answered is applied. The path comes back as it was, even null.
+// sync has nothing to wait for on a standalone server: every change that was
+// answered is applied. The path comes back as it was, even null. On a server of an
+// ensemble it does not come here, see Synced.
 func (c *conn) sync(d *jute.Decoder) zk.Code {
 	c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
 	return zk.OK

@@ -78,6 +78,56 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 	}
 }
 
+// Synced answers a sync (replica.Origin). The path comes back as it was, even
+// null. Who applies calls it, with the tree's write lock.
+func (c *conn) Synced(req *replica.Request) {
+	now := c.s.replica.Now()
+	c.s.large.done(len(req.Body))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return
+	}
+	c.s.markDirty(c)
+	if !c.mu.closing {
+		d := jute.NewDecoder(req.Body)
+		at := c.beginReplyLocked(req.Xid, c.s.replica.Tree().LastZxid())
+		c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
+		c.endReplyLocked(at, zk.OK)
+	}
+	c.mu.pending.pop()
+	c.answerPending(c.s.replica.Tree(), now)
+	if !c.mu.pending.full() {
+		c.mu.Broadcast()
+	}
+}
+
+// Dropped ends the connection: its server has left its role, and nobody knows
+// what becomes of the request (replica.Origin).
+func (c *conn) Dropped(req *replica.Request) {
+	c.s.large.done(len(req.Body))
+	c.kill("the server has left its role")
+}
+
+// Suspend ends all connections: the server has left its role (replica.Clients).
+// Clients come back to it or to another, and keep their sessions.
+func (s *Server) Suspend() {
+	s.mu.Lock()
+	conns := make([]*conn, 0, s.mu.open)
+	for _, c := range s.mu.conns {
+		if c != nil {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.kill("the server has left its role")
+	}
+	s.gate.Lock()
+	s.gate.Broadcast()
+	s.gate.Unlock()
+}
+
 // appendResult appends the body of a reply to the operation op.
 func appendResult(b []byte, op wire.OpCode, r *znode.Result) []byte {
 	switch op {

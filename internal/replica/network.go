@@ -1,0 +1,104 @@
+package replica
+
+import (
+	"io"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Network is how a replica reaches the other servers of its ensemble. Its
+// methods do not block. What comes in, the network tells the replica by LinkUp,
+// Packets, Snapshot, LinkDown, Notification, PeerUp and PeerDown.
+type Network interface {
+	// Dial connects to a server's quorum port; LinkUp or LinkDown follows.
+	Dial(peer int64) zab.LinkID
+	// Send puts packets on a link, behind everything before.
+	Send(l zab.LinkID, ps []zab.Packet)
+	// Stream has f write to the link, at this place, in a goroutine of the
+	// link's. Its error ends the link.
+	Stream(l zab.LinkID, f func(w io.Writer) error)
+	// CloseLink ends a link; LinkDown follows.
+	CloseLink(l zab.LinkID, reason error)
+	// Progress is the number of bytes that went through a link, either way.
+	Progress(l zab.LinkID) uint64
+	// AppendPacket appends a packet as Stream has to write it.
+	AppendPacket(b []byte, p zab.Packet) []byte
+	// Notify sends a message of the election; a newer one replaces it.
+	Notify(peer int64, payload []byte)
+}
+
+// Clock is the time. The simulator has its own.
+type Clock interface {
+	Now() time.Duration // since the replica was started; it does not jump
+	UnixMilli() int64   // of the wall clock
+}
+
+// wallClock is the clock of the machine.
+type wallClock struct{ started time.Time }
+
+func (c wallClock) Now() time.Duration { return time.Since(c.started) }
+func (c wallClock) UnixMilli() int64   { return time.Now().UnixMilli() }
+
+// event is something that the network or the disk tells the loop.
+type event struct {
+	kind        eventKind
+	link        zab.LinkID
+	peer        int64
+	first, last int // of the packets
+	note        election.Notification
+	at          zab.Location
+	seq         uint64
+	zxid        zk.Zxid
+	net         Network
+	err         error
+}
+
+type eventKind int
+
+const (
+	joined eventKind = iota // over net
+	linkUp
+	linkDown
+	packetsCame
+	noteCame
+	peerUp
+	peerDown
+	writesDone // up to seq
+	cutFailed  // a truncation; the log ends at zxid
+	located    // answers a zab.Lookup
+)
+
+// LinkUp tells that a link is there. A link that was not dialled is a learner's.
+func (r *Replica) LinkUp(l zab.LinkID, remote string, dialed bool) {
+	r.inbox.putEvent(event{kind: linkUp, link: l})
+}
+
+// LinkDown tells that a link is gone, or could not be made. It is the last that
+// is told of it.
+func (r *Replica) LinkDown(l zab.LinkID, err error) {
+	r.inbox.putEvent(event{kind: linkDown, link: l, err: err})
+}
+
+// Packets takes packets from a link, in order. It copies ps and keeps what they
+// hold. It blocks while too many wait, so that the sender is slowed.
+func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) { r.inbox.putPackets(l, ps, r.failed) }
+
+// Notification takes a message of the election. One that cannot be read is
+// dropped, and logged.
+func (r *Replica) Notification(from int64, payload []byte) {
+	n, err := election.Parse(from, payload)
+	if err != nil {
+		r.log.Warn("an election message cannot be read", "from", from, "err", err)
+		return
+	}
+	r.inbox.putEvent(event{kind: noteCame, note: n})
+}
+
+// PeerUp tells that the election link to a server is there.
+func (r *Replica) PeerUp(id int64) { r.inbox.putEvent(event{kind: peerUp, peer: id}) }
+
+// PeerDown tells that the election link to a server is lost or was refused.
+func (r *Replica) PeerDown(id int64) { r.inbox.putEvent(event{kind: peerDown, peer: id}) }

@@ -1,0 +1,125 @@
+package replica
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// send puts on a link what the core wants there.
+func (r *Replica) send(s *zab.Send) {
+	switch s.Kind {
+	case zab.SendPackets:
+		r.net.Send(s.Link, s.Packets)
+	case zab.SendRange:
+		r.follow(s.Link)
+		r.net.Stream(s.Link, func(w io.Writer) error { return r.streamLog(w, s.After, s.Upto) })
+	case zab.SendSnapshot:
+		r.follow(s.Link)
+		r.net.Stream(s.Link, r.streamTree)
+	}
+}
+
+// follow makes noteProgress look at a link.
+func (r *Replica) follow(l zab.LinkID) {
+	if r.progress == nil {
+		r.progress = map[zab.LinkID]uint64{}
+	}
+	r.progress[l] = 0
+}
+
+// streamPiece is how much of the log is written to a link at once.
+const streamPiece = 64 << 10
+
+// streamLog writes the transactions after one zxid up to another, which are
+// committed, as PROPOSAL and COMMIT.
+func (r *Replica) streamLog(w io.Writer, after, upto zk.Zxid) error {
+	entries, err := r.o.Dir.ReadRange(after, upto)
+	if err != nil {
+		return err
+	}
+	defer entries.Close() // it was read only
+	var b []byte
+	for {
+		z, payload, err := entries.Next()
+		if err != nil && err != io.EOF {
+			return err
+		}
+		if err == io.EOF || len(b) >= streamPiece {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			b = b[:0]
+		}
+		if err == io.EOF {
+			return nil
+		}
+		b = r.net.AppendPacket(b, zab.Packet{Type: zab.Proposal, Zxid: z, Data: payload})
+		b = r.net.AppendPacket(b, zab.Packet{Type: zab.Commit, Zxid: z})
+	}
+}
+
+// streamEnd follows a snapshot on a link: a string, as Apache writes it.
+const streamEnd = "\x00\x00\x00\x0aBenWasHere"
+
+// streamTree writes the tree as it is now, while it goes on changing.
+func (r *Replica) streamTree(w io.Writer) error {
+	r.mu.RLock()
+	tree := r.tree
+	walk, b := tree.Walk(nil)
+	r.mu.RUnlock()
+	for done := false; !done; b = b[:0] {
+		r.mu.RLock()
+		b, done = walk.Next(b, snapshotPiece)
+		r.mu.RUnlock()
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		if r.Stopping() {
+			return errStopping
+		}
+	}
+	_, err := io.WriteString(w, streamEnd)
+	return err
+}
+
+// Snapshot reads the body of the leader's snapshot, which is at zxid z, and not
+// a byte more. It is called before the packet SNAP is told by Packets.
+func (r *Replica) Snapshot(l zab.LinkID, z zk.Zxid, src SnapshotSource) error {
+	loader := znode.NewLoader(r.o.Tree)
+	if err := loadBody(loader, src, r.o.MaxRecordBytes); err != nil {
+		return fmt.Errorf("replica: the leader's snapshot at %v: %w", z, err)
+	}
+	r.incomingTrees.put(l, loader.Tree(z))
+	return nil
+}
+
+// incomingTrees holds the trees that have come over links and are not installed.
+type incomingTrees struct {
+	mu struct {
+		sync.Mutex
+		trees map[zab.LinkID]*znode.Tree
+	}
+}
+
+func (t *incomingTrees) put(l zab.LinkID, tree *znode.Tree) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.trees == nil {
+		t.mu.trees = map[zab.LinkID]*znode.Tree{}
+	}
+	t.mu.trees[l] = tree
+}
+
+// take returns the tree of a link, nil if there is none, and forgets it.
+func (t *incomingTrees) take(l zab.LinkID) *znode.Tree {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tree := t.mu.trees[l]
+	delete(t.mu.trees, l)
+	return tree
+}

@@ -1,0 +1,56 @@
+package zab
+
+import (
+	"time"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Status is what an operator may want to know of a core.
+type Status struct {
+	Role        Role
+	Serving     bool
+	Leader      int64 // its server id, this server's if it leads; 0 if there is none
+	Epoch       uint32
+	Last        zk.Zxid // of the log
+	Committed   zk.Zxid
+	Proposed    zk.Zxid // of a leader
+	Outstanding int     // proposals of a leader that are not committed
+	Pending     int     // proposals of a follower that are not committed
+	Syncs       int     // of a leader, that are not answered
+	Since       time.Duration
+	Learners    []LearnerStatus // of a leader, in the order in which they came
+}
+
+// LearnerStatus is a learner as its leader sees it.
+type LearnerStatus struct {
+	ID       int64
+	Link     LinkID
+	Observer bool
+	Synced   bool // has been sent UPTODATE
+	Acked    zk.Zxid
+	Heard    time.Duration // when what it last answered was sent
+}
+
+// Status tells how things are. The caller owns the result.
+func (c *Core) Status() Status {
+	s := Status{
+		Role: c.role, Serving: c.phase == broadcast, Leader: c.learner.leader, Epoch: c.epoch,
+		Last: c.last, Committed: c.committed, Proposed: c.leader.zxid,
+		Outstanding: c.leader.outstanding.len(), Pending: len(c.learner.pending),
+		Syncs: len(c.leader.syncs), Since: c.since,
+	}
+	if c.role != Leading {
+		return s
+	}
+	s.Leader = c.cfg.ID
+	for _, l := range c.learners() {
+		if l.id != noServer {
+			s.Learners = append(s.Learners, LearnerStatus{
+				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == current,
+				Acked: l.acked, Heard: l.contact,
+			})
+		}
+	}
+	return s
+}

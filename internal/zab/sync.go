@@ -1,0 +1,160 @@
+package zab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Location says where in the log on the disk a zxid is.
+type Location struct {
+	Exact         bool    // the log holds it
+	Before        zk.Zxid // the greatest one before it that the log holds, 0 if none
+	After         zk.Zxid // the first one after it, 0 if none
+	LogBytes      int64   // of the log from there on
+	SnapshotBytes int64   // of the newest snapshot, 0 if none
+}
+
+// synchronizeLearner makes the learner's history the leader's: DIFF, TRUNC or
+// SNAP, as Apache chooses (protocol page, section 14.3). What is chosen, the
+// transactions behind it and the place among those who are sent proposals are one
+// step, so that nothing falls in between (3104).
+func (c *Core) synchronizeLearner(l *learner) {
+	peer, last := l.last, c.committed
+	// Counter 0 is the beginning of an epoch, where no transaction is.
+	began := peer.Counter() == 0
+	first, kept := c.window.first()
+	switch {
+	case c.cfg.ForceSnap:
+		c.sendSnapshot(l)
+	case peer == last:
+		c.sendDiff(l, Packet{Type: Diff, Zxid: peer}, nil)
+	case peer > last && began:
+		c.sendDiff(l, Packet{Type: Diff, Zxid: last}, nil)
+	case peer > last:
+		c.sendDiff(l, Packet{Type: Trunc, Zxid: last}, nil)
+	case kept && first <= peer:
+		c.syncFromWindow(l, began)
+	case c.cfg.SizeFactor >= 0:
+		l.state = looking
+		c.ready.Lookups = append(c.ready.Lookups, Lookup{Link: l.link, Zxid: peer})
+	default:
+		c.sendSnapshot(l)
+	}
+}
+
+func (c *Core) syncFromWindow(l *learner, began bool) {
+	exact, before := c.window.find(l.last)
+	rest := c.window.after(l.last)
+	first, ok := cutTo(l.last, exact || began, before, rest[0].Zxid, c.committed)
+	if !ok {
+		c.sendSnapshot(l)
+		return
+	}
+	c.sendDiff(l, first, rest)
+}
+
+// cutTo returns the packet that begins the synchronization of a learner at peer,
+// whose last transaction the leader has or, if not has, follows before and
+// precedes after. A learner that has something else after before cuts that off;
+// ok is false if it is of another epoch than after, when only a snapshot is sure.
+func cutTo(peer zk.Zxid, has bool, before, after, last zk.Zxid) (p Packet, ok bool) {
+	switch {
+	case has:
+		return Packet{Type: Diff, Zxid: last}, true
+	case peer.Epoch() != after.Epoch() || before == 0:
+		return Packet{}, false
+	}
+	return Packet{Type: Trunc, Zxid: before}, true
+}
+
+// Located answers a Lookup. An error means that the log cannot be used.
+func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
+	c.at(now)
+	l := c.leader.links[k]
+	if c.role != Leading || l == nil || l.state != looking {
+		return
+	}
+	l.since = c.now
+	began := l.last.Counter() == 0 && at.Before != 0
+	large := c.cfg.SizeFactor > 0 && at.SnapshotBytes > 0 &&
+		float64(at.LogBytes) > c.cfg.SizeFactor*float64(at.SnapshotBytes)
+	first, ok := cutTo(l.last, at.Exact || began, at.Before, at.After, c.committed)
+	if err != nil || large || !ok || at.After == 0 {
+		c.sendSnapshot(l)
+		return
+	}
+	from, upto := l.last, min(c.committed, c.persistedZxid)
+	if !at.Exact {
+		from = at.Before
+	}
+	c.explain(l, fmt.Sprintf("%v %v and the log from %v to %v", first.Type, first.Zxid, from, upto))
+	c.send(l.link, first)
+	c.ready.Sends = append(c.ready.Sends, Send{Link: l.link, Kind: SendRange, After: from, Upto: upto})
+	c.finishSync(l, c.window.after(upto))
+}
+
+// sendDiff sends what begins the synchronization and the committed transactions
+// that the learner lacks.
+func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
+	c.explain(l, fmt.Sprintf("%v %v and %d transactions", first.Type, first.Zxid, len(es)))
+	c.send(l.link, first)
+	c.finishSync(l, es)
+}
+
+// sendSnapshot sends the tree. Its stream begins at the applied state or later;
+// the transactions from there on follow, and those that are in the tree already
+// change nothing.
+func (c *Core) sendSnapshot(l *learner) {
+	c.explain(l, fmt.Sprintf("SNAP at %v", c.applied))
+	c.send(l.link, Packet{Type: Snap, Zxid: c.applied})
+	c.ready.Sends = append(c.ready.Sends, Send{Link: l.link, Kind: SendSnapshot, Upto: c.applied})
+	c.finishSync(l, c.window.after(c.applied))
+}
+
+func (c *Core) explain(l *learner, what string) {
+	c.ready.Events = append(c.ready.Events, Event{Kind: EventSyncing, Peer: l.id, Link: l.link, Zxid: l.last, Reason: what})
+}
+
+// finishSync sends committed transactions, those that are not yet, and
+// NEWLEADER. From here on the learner is sent every proposal.
+func (c *Core) finishSync(l *learner, es []Entry) {
+	for _, e := range es {
+		c.send(l.link, Packet{Type: Proposal, Zxid: e.Zxid, Data: e.Data}, Packet{Type: Commit, Zxid: e.Zxid})
+	}
+	if !l.observer {
+		for _, e := range c.leader.outstanding.entries() {
+			c.send(l.link, Packet{Type: Proposal, Zxid: e.Zxid, Data: e.Data})
+		}
+		if c.leader.outstanding.len() > 0 {
+			l.lag = c.now
+		}
+	}
+	c.send(l.link, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.cfg.ConfigText})
+	l.state, l.since = synced, c.now
+}
+
+// takeAck takes the ACK of NEWLEADER or of a proposal. Those of proposals may
+// come first, from Apache up to 3.8; none stands for another (4643, 4685).
+func (c *Core) takeAck(l *learner, z zk.Zxid) error {
+	if z.Counter() != 0 {
+		c.takeProposalAck(l, z)
+		return nil
+	}
+	if z.Epoch() != c.epoch {
+		return fmt.Errorf("it acknowledges epoch %d, this one is %d", z.Epoch(), c.epoch)
+	}
+	if l.newAcked {
+		return nil // once more, behind UPTODATE
+	}
+	l.newAcked, l.contact = true, c.now
+	if c.leader.stage == leading {
+		c.bringUpToDate(l)
+	}
+	return nil
+}
+
+// errLeading is why nothing can be proposed.
+var errLeading = errors.New("zab: this server does not lead")

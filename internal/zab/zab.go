@@ -1,0 +1,461 @@
+// Package zab agrees on the order of transactions among the servers of an
+// ensemble: discovery, synchronization and broadcast, on Apache ZooKeeper's own
+// quorum protocol (paper, section 4.2; protocol page, sections 12 to 14).
+//
+// A Core is one server's part in it. It is a state machine without clock,
+// goroutine, socket or disk: what happens is an input, what is to be done comes
+// out as a Ready, and the same inputs give the same outputs. A transaction is a
+// zxid and opaque bytes to it.
+//
+//	election -> discovery -> synchronization -> broadcast
+//
+//	zab.go        the core: its settings, inputs and phases
+//	ready.go      what comes out
+//	learner.go    a follower or observer: from FOLLOWERINFO to UPTODATE, and on
+//	leader.go     a leader: from the first FOLLOWERINFO to its quorum
+//	sync.go       a leader: how a learner gets what it lacks
+//	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
+//	window.go     the recent transactions
+//
+// Links are first in, first out; the death of one is an input. Notifications of
+// the election may be lost, repeated and reordered.
+//
+// The disk is asynchronous. Writes come out in the order in which they must
+// become durable, each with a number; Persisted tells how far that has gone. What
+// another server may conclude from a write (ACKEPOCH, the ACK of NEWLEADER, each
+// ACK) is held back until then: this order is kept here and nowhere else
+// (protocol page, section 17.1: 4643, 4646, 4685, 4712).
+//
+// Invariants, asserted:
+//
+//  1. Transactions are appended without a gap, and once.
+//  2. Nothing is acknowledged, or counted for a quorum, before it is durable here.
+//  3. Nothing is to be applied before it is durable here.
+//  4. The accepted epoch and the current epoch never go back.
+//  5. A vote tells of durable history alone.
+package zab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Config is what a core is set up with.
+type Config struct {
+	ID         int64
+	System     *quorum.System // whose votes count
+	Observer   bool           // this server has no vote
+	ConfigText []byte         // of the ensemble, as NEWLEADER and notifications carry it
+
+	Tick         time.Duration
+	InitLimit    int // ticks until a learner is synchronized
+	SyncLimit    int // ticks of silence that end a link
+	ConnectLimit int // ticks until a learner has reached its leader; 0 is InitLimit
+
+	// Window is how many committed transactions are kept for learners that come
+	// back (commitLogCount).
+	Window int
+	// SizeFactor bounds what of the log is sent instead of a snapshot, as a
+	// multiple of the snapshot's size; 0 is no bound, negative is never.
+	SizeFactor float64
+	ForceSnap  bool // every learner is sent a snapshot (forceSnapshotSync)
+
+	FinalizeWait, MinNotify, MaxNotify time.Duration // of the election; 0 is Apache's
+}
+
+// State is what a server has on its disk when it starts.
+type State struct {
+	AcceptedEpoch, CurrentEpoch uint32
+	Last                        zk.Zxid // of the log
+	Recent                      []Entry // the end of the log, without a gap; it may be empty
+}
+
+// Entry is a transaction. Data is kept, and must not be changed.
+type Entry struct {
+	Zxid zk.Zxid
+	Data []byte
+}
+
+// Role is what a server is in the ensemble.
+type Role int
+
+// The roles. A server that is Looking takes part in no agreement.
+const (
+	Looking Role = iota
+	Leading
+	Following
+	Observing
+)
+
+func (r Role) String() string {
+	return [...]string{"looking", "leader", "follower", "observer"}[r]
+}
+
+// phase is how far a role has got.
+type phase int
+
+const (
+	electing   phase = iota
+	settling         // left a role: what was logged becomes durable before the vote
+	connecting       // learner: the link to the leader is being made
+	discovery        // an epoch is being agreed on
+	syncing          // learner: the history is being made the leader's
+	acked            // learner: has acknowledged NEWLEADER, or will when it is durable
+	uptodate         // learner: waits until what came before UPTODATE is committed
+	broadcast        // serving
+)
+
+// Core is one server's part in the agreement. It is owned by one goroutine.
+type Core struct {
+	cfg      Config
+	election *election.Election
+	now      time.Duration
+	ticked   time.Duration // when Tick was called last
+
+	role  Role
+	phase phase
+	since time.Duration // when the phase began
+	term  uint64        // counts the roles that were taken
+
+	// What is on the disk, or on its way there.
+	acceptedEpoch, currentEpoch uint32
+	last                        zk.Zxid // appended
+	seq, persisted              uint64  // of writes
+	persistedZxid               zk.Zxid
+	appends                     []appended // not known to be durable
+
+	committed zk.Zxid // of the log; what is later waits in pending or outstanding
+	applied   zk.Zxid // of committed, as the owner has told
+	window    window
+
+	// epoch is the one that is being established, or was; 0 while that is open.
+	epoch   uint32
+	learner learnerState
+	leader  leaderState
+
+	ready, out Ready
+}
+
+// appended is a run of entries whose write has a number.
+type appended struct {
+	seq  uint64
+	last zk.Zxid
+}
+
+// New returns a core that starts its first election at now.
+func New(cfg Config, s State, now time.Duration) *Core {
+	if cfg.ConnectLimit == 0 {
+		cfg.ConnectLimit = cfg.InitLimit
+	}
+	c := &Core{
+		cfg: cfg, now: now, ticked: now,
+		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
+		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
+	}
+	c.window.reset(s.Recent, s.Last)
+	c.election = election.New(election.Config{
+		ID: cfg.ID, System: cfg.System, Observer: cfg.Observer, ConfigText: cfg.ConfigText,
+		FinalizeWait: cfg.FinalizeWait, MinNotify: cfg.MinNotify, MaxNotify: cfg.MaxNotify,
+		EarlyFinish: true,
+	})
+	c.ready.Commit = s.Last
+	c.look("start")
+	return c
+}
+
+// ErrLost is wrapped by the reasons for which a server leaves its role.
+var ErrLost = errors.New("zab")
+
+// Tick tells the time. It must be called at Deadline, and may be at any time.
+func (c *Core) Tick(now time.Duration) {
+	c.at(now)
+	c.ticked = c.now
+	switch {
+	case c.phase == electing:
+		c.election.Tick(now)
+		c.takeElected()
+	case c.role == Leading:
+		c.leaderTick()
+	case c.role != Looking:
+		c.learnerTick()
+	}
+}
+
+// Deadline is when Tick wants to be called next.
+func (c *Core) Deadline() time.Duration {
+	if c.phase == electing {
+		if d, ok := c.election.Deadline(); ok {
+			return d
+		}
+	}
+	return c.ticked + c.cfg.Tick/2
+}
+
+func (c *Core) at(now time.Duration) { c.now = max(c.now, now) }
+
+// Notification takes a message of the election.
+func (c *Core) Notification(now time.Duration, n election.Notification) {
+	c.at(now)
+	c.election.Step(now, n)
+	c.takeElected()
+}
+
+// PeerUp and PeerDown tell that the election link to a server is there or not:
+// an election does not wait for the vote of a server that cannot be reached.
+func (c *Core) PeerUp(now time.Duration, id int64) {
+	c.at(now)
+	c.election.Reachable(id)
+	c.takeElected()
+}
+
+// PeerDown is the opposite of PeerUp.
+func (c *Core) PeerDown(now time.Duration, id int64) {
+	c.at(now)
+	c.election.Unreachable(id)
+	c.takeElected()
+}
+
+// LinkUp tells that a learner has connected, or that the link that Ready.Dial
+// asked for is there.
+func (c *Core) LinkUp(now time.Duration, l LinkID) {
+	c.at(now)
+	switch {
+	case c.role == Leading:
+		c.leader.links[l] = &learner{link: l, id: noServer, since: now, contact: now}
+		c.leader.order = append(c.leader.order, l)
+	case c.phase == connecting && l == c.learner.link:
+		c.introduce()
+	default:
+		c.close(l, fmt.Errorf("%w: this server does not lead", ErrLost))
+	}
+}
+
+// Dialing names the link of the connection that Ready.Dial asked for.
+func (c *Core) Dialing(l LinkID) {
+	if c.phase == connecting {
+		c.learner.link = l
+		return
+	}
+	c.close(l, fmt.Errorf("%w: no leader is wanted any more", ErrLost))
+}
+
+// LinkDown tells that a link is gone; err says why.
+func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
+	c.at(now)
+	switch {
+	case c.role == Leading:
+		c.dropLearner(l, err)
+	case c.role != Looking && l == c.learner.link:
+		c.learner.link = 0
+		c.leave(fmt.Errorf("the link to the leader is lost: %w", err))
+	}
+}
+
+// Alive tells that bytes go through a link although no packet does: a snapshot,
+// or a part of the log.
+func (c *Core) Alive(now time.Duration, l LinkID) {
+	c.at(now)
+	switch {
+	case c.role == Leading:
+		if ln := c.leader.links[l]; ln != nil && ln.state == synced {
+			ln.since = now
+		}
+	case l == c.learner.link && c.phase == syncing:
+		c.learner.heard = now
+	}
+}
+
+// Step takes packets from a link, in order. What they hold is kept.
+func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
+	c.at(now)
+	for i := range ps {
+		switch {
+		case c.role == Leading:
+			ln := c.leader.links[l]
+			if ln == nil {
+				return // closed already
+			}
+			c.stepLeader(ln, &ps[i])
+		case c.role != Looking && l == c.learner.link && l != 0:
+			c.stepLearner(&ps[i])
+		default:
+			return
+		}
+	}
+}
+
+// Persisted tells that every write up to seq is durable.
+func (c *Core) Persisted(now time.Duration, seq uint64) {
+	c.at(now)
+	c.check(seq <= c.seq, "write %d is durable, the last was %d", seq, c.seq)
+	c.persisted = max(c.persisted, seq)
+	n := 0
+	for n < len(c.appends) && c.appends[n].seq <= seq {
+		c.persistedZxid = c.appends[n].last
+		n++
+	}
+	c.appends = c.appends[:copy(c.appends, c.appends[n:])]
+	switch {
+	case c.phase == settling:
+		c.settle()
+	case c.role == Leading:
+		c.leaderPersisted()
+	case c.role != Looking:
+		c.learnerPersisted()
+	}
+	c.publish()
+}
+
+// Applied tells that everything up to z is in the tree.
+func (c *Core) Applied(z zk.Zxid) {
+	c.applied = max(c.applied, z)
+	c.window.trim(c.cfg.Window, c.applied)
+}
+
+// StepDown makes the server leave its role, as when its counter is used up.
+func (c *Core) StepDown(now time.Duration, reason string) {
+	c.at(now)
+	if c.role != Looking {
+		c.leave(errors.New(reason))
+	}
+}
+
+// look begins an election with what is durable.
+func (c *Core) look(reason string) {
+	c.setPhase(Looking, electing)
+	c.ready.Events = append(c.ready.Events, Event{Kind: EventLooking, Reason: reason})
+	c.election.Look(c.now, c.last, int64(c.currentEpoch))
+	c.takeElected()
+}
+
+// takeElected takes the role that an election has given.
+func (c *Core) takeElected() {
+	if c.phase != electing {
+		return
+	}
+	r, ok := c.election.Elected()
+	if !ok {
+		return
+	}
+	c.term++
+	switch {
+	case r.Leader == c.cfg.ID:
+		c.lead(r)
+	case c.cfg.Observer:
+		c.follow(Observing, r)
+	default:
+		c.follow(Following, r)
+	}
+}
+
+// leave gives up the role. What is logged is as good as committed from here on:
+// whoever leads next either has it or has it cut off.
+func (c *Core) leave(reason error) {
+	c.ready.Events = append(c.ready.Events, Event{Kind: EventLeft, Reason: fmt.Sprintf("%v: %v", c.role, reason)})
+	for _, l := range c.leader.order {
+		c.close(l, fmt.Errorf("%w: this server leads no more: %w", ErrLost, reason))
+	}
+	if c.learner.link != 0 {
+		c.close(c.learner.link, reason)
+	}
+	c.window.add(c.leader.outstanding.entries()...)
+	c.window.add(c.learner.pending...)
+	c.leader, c.learner = leaderState{}, learnerState{needSnap: c.learner.needSnap}
+	c.committed = c.last
+	c.epoch = 0
+	c.setPhase(Looking, settling)
+	c.publish()
+	c.settle()
+}
+
+// settle begins the election once everything is durable: a vote must not tell of
+// what a crash could take back (protocol page, section 17.1: 2845, 4712).
+func (c *Core) settle() {
+	if c.persisted == c.seq {
+		c.look("left the ensemble")
+	}
+}
+
+func (c *Core) setPhase(r Role, p phase) {
+	c.role, c.phase, c.since = r, p, c.now
+	c.ready.Role, c.ready.Term = r, c.term
+	c.ready.Serving = p == broadcast
+	c.ready.Epoch = c.epoch
+}
+
+// publish makes known what may be applied: what is committed, and durable here.
+func (c *Core) publish() {
+	c.ready.Commit = max(c.ready.Commit, min(c.committed, c.persistedZxid))
+}
+
+// append adds an entry to the log and to the present write.
+func (c *Core) append(e Entry) {
+	c.check(follows(c.last, e.Zxid), "%v appended behind %v", e.Zxid, c.last)
+	c.last = e.Zxid
+	w := c.write(WriteEntries)
+	w.Entries = append(w.Entries, e)
+	if n := len(c.appends); n > 0 && c.appends[n-1].seq == w.Seq {
+		c.appends[n-1].last = e.Zxid
+		return
+	}
+	c.appends = append(c.appends, appended{w.Seq, e.Zxid})
+}
+
+// write returns the write to be filled: entries that follow each other share
+// one.
+func (c *Core) write(kind WriteKind) *Write {
+	ws := c.ready.Writes
+	if n := len(ws); n > 0 && kind == WriteEntries && ws[n-1].Kind == WriteEntries {
+		return &ws[n-1]
+	}
+	c.seq++
+	c.ready.Writes = append(ws, Write{Seq: c.seq, Kind: kind})
+	return &c.ready.Writes[len(ws)]
+}
+
+func (c *Core) writeAcceptedEpoch(e uint32) {
+	c.check(e >= c.acceptedEpoch, "accepted epoch %d after %d", e, c.acceptedEpoch)
+	c.acceptedEpoch = e
+	c.write(WriteAcceptedEpoch).Epoch = e
+}
+
+func (c *Core) writeCurrentEpoch(e uint32) {
+	c.check(e >= c.currentEpoch && e <= c.acceptedEpoch, "current epoch %d after %d, accepted is %d", e, c.currentEpoch, c.acceptedEpoch)
+	c.currentEpoch = e
+	c.write(WriteCurrentEpoch).Epoch = e
+}
+
+// reset makes the log end at z, by a TRUNC or a SNAP.
+func (c *Core) reset(kind WriteKind, z zk.Zxid) {
+	w := c.write(kind)
+	w.Zxid, w.Link = z, c.learner.link
+	c.last, c.committed = z, z
+	c.appends = append(c.appends, appended{w.Seq, z})
+	c.window.reset(nil, z)
+	c.ready.Commit, c.applied = min(c.ready.Commit, z), min(c.applied, z)
+}
+
+func (c *Core) send(l LinkID, ps ...Packet) { c.ready.send(l, ps...) }
+
+func (c *Core) close(l LinkID, reason error) {
+	c.ready.Close = append(c.ready.Close, Closing{l, reason})
+}
+
+// follows reports whether z may stand behind last: the next of its epoch, or
+// the first of a newer one.
+func follows(last, z zk.Zxid) bool {
+	return z == last+1 && z.Counter() != 0 || z.Epoch() > last.Epoch() && z.Counter() == 1
+}
+
+// check stops the process for a broken invariant: a stopped server is better
+// than a history that nobody agreed on.
+func (c *Core) check(ok bool, format string, args ...any) {
+	if !ok {
+		panic(fmt.Sprintf("zab: server %d: broken invariant: ", c.cfg.ID) + fmt.Sprintf(format, args...))
+	}
+}
