@@ -262,6 +262,7 @@ func (r *Replica) serve() {
 	r.awaiting.Store(false)
 	r.fuzzy.Store(false)
 	r.startServing()
+	r.decides.Store(r.role == zab.Leading)
 	r.serving.Store(true)
 	r.publishStatus()
 	waiting := r.deliveries

@@ -179,6 +179,7 @@ type Replica struct {
 	unlogged  atomic.Int64 // jobs sent to the writer and not yet passed on
 	unapplied atomic.Int64 // steps sent to the applier and not yet applied
 	serving   atomic.Bool  // clients are served
+	decides   atomic.Bool  // this server makes the transactions: it leads, or is alone
 	awaiting  atomic.Bool  // the loop waits until all is applied
 	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
 	status    atomic.Pointer[zab.Status]
@@ -262,6 +263,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if o.Ensemble == nil {
 		r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
 		r.serving.Store(true)
+		r.decides.Store(true)
 	} else if err := r.found(&report); err != nil {
 		return nil, report, err
 	}

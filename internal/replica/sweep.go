@@ -20,14 +20,29 @@ func (r *Replica) sweep() {
 		case <-r.failed:
 			return
 		}
-		var due []string
-		now := time.Now().UnixMilli()
-		r.mu.RLock()
-		r.tree.Expired(now, r.o.NeverUsed.Milliseconds(), func(path string) { due = append(due, path) })
-		r.mu.RUnlock()
-		if !r.sweepPaced(due) {
+		if !r.sweepPaced(r.sweepable()) {
 			return
 		}
+	}
+}
+
+// sweepable lists what is due; only a leader or a standalone server finds any.
+func (r *Replica) sweepable() (due []string) {
+	if !r.serving.Load() || !r.decides.Load() {
+		return nil
+	}
+	now := r.clock.UnixMilli()
+	r.mu.RLock()
+	r.tree.Expired(now, r.o.NeverUsed.Milliseconds(), func(path string) { due = append(due, path) })
+	r.mu.RUnlock()
+	return due
+}
+
+// sweepRequest is the server's own request to delete a container.
+func (r *Replica) sweepRequest(path string) Request {
+	return Request{
+		Request:  prep.Request{Op: wire.OpDeleteContainer, Body: []byte(path)},
+		Received: r.Now(),
 	}
 }
 
@@ -36,10 +51,7 @@ func (r *Replica) sweep() {
 func (r *Replica) sweepPaced(due []string) bool {
 	pause := time.Minute / time.Duration(max(r.o.SweepPerMinute, 1))
 	for _, path := range due {
-		r.Submit([]Request{{
-			Request:  prep.Request{Op: wire.OpDeleteContainer, Body: []byte(path)},
-			Received: r.Now(),
-		}})
+		r.Submit([]Request{r.sweepRequest(path)})
 		select {
 		case <-time.After(pause):
 		case <-r.stopping:
