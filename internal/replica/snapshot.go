@@ -117,6 +117,12 @@ func (r *Replica) releaseSnapshots() {
 	p.mu.Unlock()
 }
 
+func (p *snapshotPlan) isWriting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.writing
+}
+
 func (p *snapshotPlan) isHeld() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,6 +133,9 @@ func (p *snapshotPlan) isHeld() bool {
 func (r *Replica) snapshot() {
 	var j *snapshotJob
 	r.snapshotting = func() (again bool) {
+		if !r.snap.isWriting() {
+			return false // ended by holdSnapshots
+		}
 		var done bool
 		var err error
 		if j == nil {
