@@ -92,6 +92,7 @@ func (c *Core) lead(v election.Result) {
 		s.bits[id] = 1 << i
 	}
 	s.self, s.lastTick = s.bits[c.cfg.ID], c.now
+	c.admitEarly()
 	c.advance()
 }
 

@@ -38,6 +38,7 @@ type learnerState struct {
 func (c *Core) follow(r Role, v election.Result) {
 	c.learner = learnerState{leader: v.Leader, before: c.currentEpoch, heard: c.now, needSnap: c.learner.needSnap}
 	c.setPhase(r, connecting)
+	c.closeEarly(c.now)
 	c.settleVote(v.PeerEpoch)
 	c.ready.Events = append(c.ready.Events, Event{Kind: EventElected, Peer: v.Leader})
 	c.ready.Dial = v.Leader

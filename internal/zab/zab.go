@@ -137,6 +137,7 @@ type Core struct {
 	epoch   uint32
 	learner learnerState
 	leader  leaderState
+	early   []early // links to this server while it looks, as they came
 
 	ready, out Ready
 }
@@ -177,6 +178,7 @@ func (c *Core) Tick(now time.Duration) {
 	c.ticked = c.now
 	switch {
 	case c.phase == electing:
+		c.closeEarly(now - time.Duration(c.cfg.InitLimit)*c.cfg.Tick)
 		c.election.Tick(now)
 		c.takeElected()
 	case c.role == Leading:
@@ -203,6 +205,12 @@ func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.at(now)
 	c.election.Step(now, n)
 	c.takeElected()
+	if c.role == Leading && c.leader.stage == gatherInfo && n.State == election.Looking &&
+		c.cfg.System.Voter(n.From) && n.ElectionEpoch > c.election.ElectionEpoch() {
+		// Its followers have gone on to another election, and would be waited for
+		// in vain until initLimit.
+		c.leave(fmt.Errorf("server %d looks for a leader again", n.From))
+	}
 }
 
 // PeerUp and PeerDown tell that the election link to a server is there or not:
@@ -230,6 +238,8 @@ func (c *Core) LinkUp(now time.Duration, l LinkID) {
 		c.leader.order = append(c.leader.order, l)
 	case c.phase == connecting && l == c.learner.link:
 		c.introduce()
+	case c.role == Looking:
+		c.keepEarly(l)
 	default:
 		c.close(l, fmt.Errorf("%w: this server does not lead", ErrLost))
 	}
@@ -247,6 +257,10 @@ func (c *Core) Dialing(l LinkID) {
 // LinkDown tells that a link is gone; err says why.
 func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 	c.at(now)
+	if i := c.earlyLink(l); i >= 0 {
+		c.dropEarly(i)
+		return
+	}
 	switch {
 	case c.role == Leading:
 		c.dropLearner(l, err)
@@ -273,6 +287,10 @@ func (c *Core) Alive(now time.Duration, l LinkID) {
 // Step takes packets from a link, in order. What they hold is kept.
 func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
 	c.at(now)
+	if i := c.earlyLink(l); i >= 0 {
+		c.stepEarly(i, ps)
+		return
+	}
 	for i := range ps {
 		switch {
 		case c.role == Leading:
