@@ -16,11 +16,12 @@ func main() {
 
   pinfold server               a standalone server on 127.0.0.1:2181
   pinfold server zoo.cfg       a server as zoo.cfg says
+  pinfold ensemble             three servers on this machine, to try an ensemble
   pinfold bench --help         measure any ZooKeeper server`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), benchCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "pinfold:", err)
 		os.Exit(1)

@@ -1,0 +1,411 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A trialMember is one server of a local ensemble.
+type trialMember struct {
+	index   int // from 0; the server's number is one more
+	port    int
+	process *exec.Cmd
+	ended   bool // and process.ProcessState says how
+
+	// A process that the user has started instead of an ended one is as good, so
+	// that what follows goes on then.
+
+	state  serverState
+	heard  bool // it serves; false once it was told that it does not answer
+	silent int  // times in a row that it did not answer
+}
+
+func (m *trialMember) number() int { return m.index + 1 }
+
+// serverState is what a server says of itself.
+type serverState struct {
+	mode  string // leader, follower, observer; "" if it serves nobody
+	epoch uint32 // of the last transaction that it has seen
+}
+
+const (
+	pollInterval = 200 * time.Millisecond
+	answerWithin = 500 * time.Millisecond
+	silentPolls  = 5 // a server that does not answer so often is told
+
+	// settleWithin is how long the summary, once there is a leader, waits for the
+	// others to follow it.
+	settleWithin = 3 * time.Second
+
+	// patience is how long there may be no leader before it is told where to look.
+	patience = 15 * time.Second
+
+	// signalReaches is how long Ctrl-C in a terminal, which goes to the servers
+	// as well as to us, may need to reach us behind the end of one of them.
+	signalReaches = 100 * time.Millisecond
+
+	stopWithin = 15 * time.Second
+)
+
+// start starts all processes. Those that it could start are in e.members even if
+// it fails.
+func (e *ensemble) start() error {
+	e.ended = make(chan *trialMember, e.size())
+	for i := range e.size() {
+		if err := e.launch(i); err != nil {
+			return fmt.Errorf("ensemble: server %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// launch starts the process of server i, counted from 0. What it says is appended
+// to the file log.
+func (e *ensemble) launch(i int) error {
+	log, err := os.OpenFile(e.path(i, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the process has its own
+	args := append([]string{"server", e.path(i, "zoo.cfg")}, e.serverArgs...)
+	m := &trialMember{index: i, port: e.clientPort(i), process: exec.Command(e.executable, args...)}
+	m.process.Stdout, m.process.Stderr = log, log
+	if err := m.process.Start(); err != nil {
+		return err
+	}
+	e.members = append(e.members, m)
+	go e.await(m)
+	return os.WriteFile(e.path(i, "pid"), fmt.Appendf(nil, "%d\n", m.process.Process.Pid), 0o644)
+}
+
+// await waits for the end of the process. How it ended is in its ProcessState,
+// which nobody reads before m comes over e.ended.
+func (e *ensemble) await(m *trialMember) {
+	// The error says how it ended, which ProcessState does, too: nothing is copied
+	// that could fail.
+	_ = m.process.Wait()
+	e.ended <- m
+}
+
+// watch reports until ctx ends, which is no error, or no process is left, or one
+// ends before there is a leader.
+func (e *ensemble) watch(ctx context.Context) error {
+	e.sayf("An ensemble of %d in %s; waiting for a leader ...\n", e.size(), e.shortDir())
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	r := leaderReport{began: time.Now()}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-e.ended:
+			m.ended, m.heard, m.state = true, false, serverState{}
+			if stopping(ctx) {
+				return nil
+			}
+			e.eventf("server %d (pid %d) has ended: %v", m.number(), m.process.Process.Pid, m.process.ProcessState)
+			if !r.ready {
+				return fmt.Errorf("ensemble: server %d does not run; its log ends with\n%s", m.number(), e.logTail(m))
+			}
+			if e.running() == 0 {
+				return errors.New("ensemble: no server is left")
+			}
+		case <-ticker.C:
+		}
+		e.poll(r.ready)
+		e.report(&r, time.Now())
+	}
+}
+
+// leaderReport is what the user was told.
+type leaderReport struct {
+	began  time.Time
+	told   bool // that it takes long
+	ready  bool // the summary was printed
+	since  time.Time
+	leader int // its number; 0 is none
+	epoch  uint32
+}
+
+// report tells what has changed since the last time: first that there is a
+// leader, then who it is.
+func (e *ensemble) report(r *leaderReport, now time.Time) {
+	leader, epoch := e.leader()
+	changed := leader != r.leader || epoch != r.epoch
+	switch {
+	case r.ready && changed:
+		e.reportLeader(r.leader, leader, epoch)
+	case r.ready:
+	case leader == 0 && !r.told && now.Sub(r.began) > patience:
+		e.sayf("no leader yet; what the servers say is in %s\n", filepath.Join(e.shortDir(), "*", "log"))
+		r.told = true
+	case leader != 0 && r.leader == 0:
+		r.since = now
+	}
+	r.leader, r.epoch = leader, epoch
+	if !r.ready && leader != 0 && (e.settled() || now.Sub(r.since) > settleWithin) {
+		r.ready = true
+		e.summarise(leader, epoch, now.Sub(r.began))
+	}
+}
+
+// stopping reports whether ctx has ended, or ends within the moment that a
+// signal to all processes of a terminal takes.
+func stopping(ctx context.Context) bool {
+	timer := time.NewTimer(signalReaches)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// poll asks every server how it is, and reports, if it shall, who has stopped
+// answering and who serves again.
+func (e *ensemble) poll(report bool) {
+	for _, m := range e.members {
+		state, err := askServer(m.port)
+		switch {
+		case err == nil:
+			m.state, m.silent = state, 0
+			if state.mode != "" && !m.heard {
+				m.heard = true
+				if report {
+					e.reportBack(m)
+				}
+			}
+		case m.heard && m.silent+1 < silentPolls:
+			m.silent++ // it may just be busy
+		default:
+			if m.heard && report {
+				e.eventf("server %d does not answer", m.number())
+			}
+			m.state, m.heard = serverState{}, false
+		}
+	}
+}
+
+// reportBack leaves out that it leads: that is told on its own, and not of one
+// that was paused and does not know better.
+func (e *ensemble) reportBack(m *trialMember) {
+	as := ""
+	if m.state.mode != "leader" {
+		as = ", as " + m.state.mode
+	}
+	e.eventf("server %d is there%s", m.number(), as)
+}
+
+// askServer sends the four-letter word srvr. A server that answers and serves
+// nobody has no mode.
+func askServer(port int) (serverState, error) {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerWithin)
+	if err != nil {
+		return serverState{}, err
+	}
+	defer conn.Close() // all is read
+	if err := conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
+		return serverState{}, err
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return serverState{}, err
+	}
+	const most = 64 << 10
+	text, err := io.ReadAll(io.LimitReader(conn, most))
+	if err != nil {
+		return serverState{}, err
+	}
+	return parseServer(string(text)), nil
+}
+
+// parseServer reads mode and epoch out of what srvr answers.
+func parseServer(text string) (s serverState) {
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		switch key {
+		case "Mode":
+			s.mode = value
+		case "Zxid":
+			zxid, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
+			if err == nil {
+				s.epoch = uint32(zxid >> 32)
+			}
+		}
+	}
+	return s
+}
+
+// leader returns the number of the server that leads, and its epoch; 0 if none
+// does. Of two that believe it, it is the one of the later epoch.
+func (e *ensemble) leader() (number int, epoch uint32) {
+	for _, m := range e.members {
+		if m.state.mode == "leader" && (number == 0 || m.state.epoch > epoch) {
+			number, epoch = m.number(), m.state.epoch
+		}
+	}
+	return number, epoch
+}
+
+func (e *ensemble) reportLeader(before, now int, epoch uint32) {
+	switch {
+	case now == 0:
+		e.eventf("no server leads")
+	case now == before:
+		e.eventf("server %d leads again, epoch %d", now, epoch)
+	default:
+		e.eventf("server %d leads, epoch %d", now, epoch)
+	}
+}
+
+// settled reports whether every server serves.
+func (e *ensemble) settled() bool {
+	for _, m := range e.members {
+		if m.state.mode == "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *ensemble) running() (n int) {
+	for _, m := range e.members {
+		if !m.ended {
+			n++
+		}
+	}
+	return n
+}
+
+// summarise prints where everything is and what can be done with it.
+func (e *ensemble) summarise(leader int, epoch uint32, took time.Duration) {
+	e.sayf("server %d leads, epoch %d, after %.1f s\n\n", leader, epoch, took.Seconds())
+	dir := e.shortDir()
+	for _, m := range e.members {
+		mode := m.state.mode
+		if mode == "" {
+			mode = "not yet there"
+		}
+		e.sayf("  server %d   127.0.0.1:%d   %-13s  pid %-7d  %s\n", m.number(), m.port, mode, m.process.Process.Pid,
+			filepath.Join(dir, strconv.Itoa(m.number()), "log"))
+	}
+	e.sayf("\nClients connect to %s\n\nTo see it work, in another terminal:\n", e.connectString())
+	own := filepath.Join(dir, strconv.Itoa(leader))
+	hints := [][2]string{
+		{fmt.Sprintf("echo srvr | nc 127.0.0.1 %d", e.members[leader-1].port), "what a server says of itself"},
+		{fmt.Sprintf("kill -9 $(cat %s)", filepath.Join(own, "pid")), "end the leader: another one takes over"},
+		{fmt.Sprintf("pinfold server %s", filepath.Join(own, "zoo.cfg")), "and start it again"},
+	}
+	width := 0
+	for _, h := range hints {
+		width = max(width, len(h[0]))
+	}
+	for _, h := range hints {
+		e.sayf("  %-*s   %s\n", width, h[0], h[1])
+	}
+	e.sayf("Ctrl-C stops all.\n\n")
+}
+
+// shortDir is the directory as one would write it here.
+func (e *ensemble) shortDir() string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return e.dir
+	}
+	if rel, err := filepath.Rel(wd, e.dir); err == nil && !strings.HasPrefix(rel, "..") {
+		return rel
+	}
+	return e.dir
+}
+
+// logTail returns the last lines of a server's log.
+func (e *ensemble) logTail(m *trialMember) string {
+	const lines, most = 8, 4 << 10
+	f, err := os.Open(e.path(m.index, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close() // read only
+	end, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(max(0, end-most), io.SeekStart)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
+}
+
+// stop asks the processes that still run to end, and ends those that do not. The
+// error says which could not be left to themselves.
+func (e *ensemble) stop() error {
+	if len(e.members) == 0 {
+		return nil
+	}
+	e.sayf("stopping\n")
+	for _, m := range e.members {
+		if m.ended {
+			continue
+		}
+		// It may have ended by now, or the system may know no such signal.
+		if err := m.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			e.kill(m)
+		}
+	}
+	timer := time.NewTimer(e.stopWithin)
+	defer timer.Stop()
+	var errs []error
+	for e.running() > 0 {
+		select {
+		case m := <-e.ended:
+			m.ended = true
+		case <-timer.C:
+			for _, m := range e.members {
+				if !m.ended {
+					errs = append(errs, fmt.Errorf("ensemble: server %d did not stop within %v and was killed", m.number(), e.stopWithin))
+					e.kill(m)
+				}
+			}
+		}
+	}
+	for _, m := range e.members {
+		if err := os.Remove(e.path(m.index, "pid")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("ensemble: %w", err))
+		}
+		if _, err := askServer(m.port); err == nil {
+			e.sayf("server %d still runs: it was started by somebody else\n", m.number())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kill ends a process that does not listen. Its end comes over e.ended.
+func (e *ensemble) kill(m *trialMember) {
+	if err := m.process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		e.sayf("server %d cannot be ended: %v\n", m.number(), err)
+	}
+}
+
+func (e *ensemble) eventf(format string, args ...any) {
+	e.sayf("%s  %s\n", time.Now().Format("15:04:05.0"), fmt.Sprintf(format, args...))
+}
+
+// sayf writes to the user. Nothing is to be done about one who does not read.
+func (e *ensemble) sayf(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.out, format, args...)
+}
