@@ -20,9 +20,10 @@ type member struct {
 	term uint64
 	up   bool // the core says that clients may be served
 
-	made     []*batch // proposed; the core has not asked yet to write them
-	proposed []*batch // on their way to the disk, or there; not yet applied whole
-	released zk.Zxid  // handed to the applier
+	entries  []zab.Entry // of the batch that is being proposed
+	made     []*batch    // proposed; the core has not asked yet to write them
+	proposed []*batch    // on their way to the disk, or there; not yet applied whole
+	released zk.Zxid     // handed to the applier
 
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed

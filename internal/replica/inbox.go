@@ -82,6 +82,16 @@ func (b *batch) encoded(i int) []byte {
 	return b.enc[start:b.ends[i]]
 }
 
+// encodedSize is about how long the transactions of the requests will be.
+func (b *batch) encodedSize() int {
+	const head = 128 // header, digest, ACL, counters
+	size := 0
+	for i := range b.reqs {
+		size += head + len(b.reqs[i].Body)
+	}
+	return size
+}
+
 // add appends a request and copies its body.
 func (b *batch) add(req *Request) {
 	at := len(b.bodies)

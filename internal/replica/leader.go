@@ -108,13 +108,13 @@ func (r *Replica) takeSyncs(b *batch) int {
 	return asked
 }
 
-// entriesOf is a prepared batch as the core wants it.
+// entriesOf is a prepared batch as the core wants it, valid until the next call.
 func (r *Replica) entriesOf(b *batch) []zab.Entry {
-	es := make([]zab.Entry, len(b.txns))
-	for i := range es {
-		es[i] = zab.Entry{Zxid: b.txns[i].Zxid, Data: b.encoded(i)}
+	r.entries = r.entries[:0]
+	for i := range b.txns {
+		r.entries = append(r.entries, zab.Entry{Zxid: b.txns[i].Zxid, Data: b.encoded(i)})
 	}
-	return es
+	return r.entries
 }
 
 // fromLearner takes a packet of a learner that is not Zab's.

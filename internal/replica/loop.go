@@ -122,6 +122,9 @@ func (r *Replica) prepare(b *batch) {
 		}
 		r.mu.RUnlock()
 	}
+	if size := b.encodedSize(); cap(b.enc) < size {
+		b.enc = make([]byte, 0, size)
+	}
 	for i := range b.txns {
 		b.enc = b.txns[i].Append(b.enc)
 		b.ends = append(b.ends, len(b.enc))
