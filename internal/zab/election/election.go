@@ -1,0 +1,384 @@
+package election
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Apache's times, which a Config has for 0.
+const (
+	DefaultFinalizeWait = 200 * time.Millisecond
+	DefaultMinNotify    = 200 * time.Millisecond
+	DefaultMaxNotify    = time.Minute
+)
+
+// NoCandidate is whom a server votes for that is no voter and knows no leader.
+const NoCandidate int64 = math.MinInt64
+
+// maxElectionEpoch is the largest election epoch that is believed: counting on
+// from it must never overflow, whoever sends what.
+const maxElectionEpoch = 1 << 62
+
+// maxAsked bounds how many servers are remembered as waiting for news. Others
+// ask again by themselves.
+const maxAsked = 256
+
+// notInitialised is the zxid of a server that does not know its log; its vote
+// does not count and it counts no votes.
+const notInitialised zk.Zxid = -1
+
+// Config says who takes part in elections, and how.
+type Config struct {
+	ID         int64
+	System     *quorum.System // the voters
+	Observer   bool           // ID is no voter, whatever System says, and will observe
+	ConfigText []byte         // sent in every notification; not changed and not copied
+
+	FinalizeWait time.Duration // with a quorum, wait so long for a better candidate; 0 is 200 ms
+	MinNotify    time.Duration // first pause before a vote is sent again; 0 is 200 ms
+	MaxNotify    time.Duration // to which the pause doubles; 0 is 60 s
+
+	// EarlyFinish ends the wait when every voter with weight that is not
+	// Unreachable votes for the same.
+	EarlyFinish bool
+}
+
+// Vote is a vote: whom for, and on what grounds. Two votes are one if all of it
+// is equal.
+type Vote struct {
+	Leader        int64
+	Zxid          zk.Zxid // last of Leader's log when it was proposed
+	PeerEpoch     int64   // Leader's current epoch when proposed, once settled its reign's
+	ElectionEpoch int64   // the election in which the vote is cast
+}
+
+// Result is the vote with which an election ended.
+type Result = Vote
+
+// Message is a notification to the server To.
+type Message struct {
+	To int64
+	Notification
+}
+
+// ballot is what a voter said last.
+type ballot struct {
+	Vote
+	state   State
+	version int32
+	cast    bool // it said something
+}
+
+// early is a looking voter's vote that came while this server was not looking.
+type early struct {
+	n     Notification
+	at    time.Duration
+	heard bool
+}
+
+// phase is where an Election stands.
+type phase int
+
+const (
+	idle    phase = iota // Look was never called: there is no vote
+	looking              // an election is under way
+	settled              // it ended
+)
+
+// An Election is one server's part in all its elections. Its methods are called
+// by one goroutine. Times are durations since any origin that stays the same;
+// they must not go back.
+type Election struct {
+	cfg   Config
+	me    int // index of this server in System.Voters, negative if it is no voter
+	phase phase
+	state State
+	now   time.Duration // of the latest call that said it
+	clock int64         // the election epoch
+
+	// own is what this server stands for, vote what it votes for: itself or
+	// better while looking, the elected leader afterwards.
+	//
+	// Invariant: while looking, vote.ElectionEpoch == clock.
+	own, vote Vote
+
+	// By the index of the voter in System.Voters. received holds the votes of
+	// this election epoch, mine too; settledOn the latest ones of servers that
+	// are not looking, whatever their epoch; early those that came too soon.
+	received, settledOn []ballot
+	early               []early
+
+	down  quorum.Set // voters whose links are down
+	asked quorum.Set // who was told a vote that may have changed since
+
+	interval   time.Duration // between the last broadcast and the next
+	resendAt   time.Duration // when the vote is sent again
+	finalizing bool          // a quorum agrees, and the wait is on
+	finalizeAt time.Duration // when it ends
+	elected    bool          // an election ended and nobody has asked
+
+	out []Message
+}
+
+// New returns an Election that does nothing until Look. It panics if there is
+// no System: that is a mistake of the caller.
+func New(cfg Config) *Election {
+	if cfg.System == nil {
+		panic("election: no quorum system")
+	}
+	orDefault := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	orDefault(&cfg.FinalizeWait, DefaultFinalizeWait)
+	orDefault(&cfg.MinNotify, DefaultMinNotify)
+	orDefault(&cfg.MaxNotify, DefaultMaxNotify)
+	cfg.MaxNotify = max(cfg.MaxNotify, cfg.MinNotify)
+	me, ok := cfg.System.Index(cfg.ID)
+	if !ok || cfg.Observer {
+		me = -1
+	}
+	n := len(cfg.System.Voters())
+	return &Election{
+		cfg:       cfg,
+		me:        me,
+		received:  make([]ballot, n),
+		settledOn: make([]ballot, n),
+		early:     make([]early, n),
+	}
+}
+
+// Look begins an election, from no role or from any, also from an election that
+// is under way. last is the zxid of the last transaction that is durable in the
+// log, currentEpoch that of the durable file: both read anew for every election
+// (ZOOKEEPER-2845, ZOOKEEPER-4712).
+func (e *Election) Look(now time.Duration, last zk.Zxid, currentEpoch int64) {
+	e.now = now
+	e.phase, e.state = looking, Looking
+	e.elected, e.finalizing = false, false
+	e.clock++
+	e.own = e.candidacy(last, currentEpoch)
+	clear(e.received)
+	clear(e.settledOn)
+	e.asked.Clear()
+	e.propose(e.own)
+	e.tally()
+	e.replay()
+}
+
+// candidacy is what this server stands for at the start of an election.
+func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
+	switch {
+	case e.cfg.Observer:
+		return Vote{Leader: NoCandidate, Zxid: math.MinInt64, PeerEpoch: math.MinInt64}
+	case e.me < 0:
+		return Vote{Leader: NoCandidate, Zxid: last, PeerEpoch: currentEpoch}
+	}
+	return Vote{Leader: e.cfg.ID, Zxid: last, PeerEpoch: currentEpoch}
+}
+
+// replay counts the votes that came while this server was not looking, as if
+// they came now. One that is older than the wait for better votes may be from
+// an election that has ended, and is forgotten.
+func (e *Election) replay() {
+	for i := range e.early {
+		v := e.early[i]
+		e.early[i] = early{}
+		if v.heard && e.phase == looking && e.now-v.at <= e.cfg.FinalizeWait {
+			e.stepLooking(i, v.n)
+		}
+	}
+}
+
+// propose votes for v in the present election epoch and tells all voters.
+func (e *Election) propose(v Vote) {
+	v.ElectionEpoch = e.clock
+	e.vote = v
+	e.finalizing = false
+	if e.me >= 0 {
+		e.received[e.me] = ballot{Vote: v, state: Looking, version: CurrentVersion, cast: true}
+	}
+	e.interval = e.cfg.MinNotify
+	e.broadcast()
+}
+
+// broadcast sends the vote to all voters and starts the pause before the next.
+func (e *Election) broadcast() {
+	e.resendAt = e.now + e.interval
+	for i, id := range e.cfg.System.Voters() {
+		if i != e.me {
+			e.send(id)
+		}
+	}
+}
+
+// send sends the state and the vote to a server, in place of what was to be
+// sent to it and is not taken yet.
+func (e *Election) send(to int64) {
+	m := Message{to, Notification{
+		From:          e.cfg.ID,
+		State:         e.state,
+		Leader:        e.vote.Leader,
+		Zxid:          e.vote.Zxid,
+		ElectionEpoch: e.vote.ElectionEpoch,
+		PeerEpoch:     e.vote.PeerEpoch,
+		Version:       CurrentVersion,
+		Config:        e.cfg.ConfigText,
+	}}
+	i := slices.IndexFunc(e.out, func(m Message) bool { return m.To == to })
+	if i >= 0 {
+		e.out[i] = m
+		return
+	}
+	e.out = append(e.out, m)
+}
+
+// Tick does what is due at now. Calling it at any other time does nothing.
+func (e *Election) Tick(now time.Duration) {
+	e.now = now
+	if e.phase != looking {
+		return
+	}
+	if e.finalizing && now >= e.finalizeAt {
+		e.finish(e.vote)
+		return
+	}
+	if now >= e.resendAt {
+		e.interval = min(2*e.interval, e.cfg.MaxNotify)
+		e.broadcast()
+	}
+}
+
+// Deadline returns when Tick must be called next. It returns false if that is
+// never, for want of an election.
+func (e *Election) Deadline() (time.Duration, bool) {
+	switch {
+	case e.phase != looking:
+		return 0, false
+	case e.finalizing:
+		return min(e.resendAt, e.finalizeAt), true
+	}
+	return e.resendAt, true
+}
+
+// Messages returns what is to be sent, and forgets it: at most one message to
+// each server, none to this one. The slice is valid until the next call of any
+// method.
+func (e *Election) Messages() []Message {
+	out := e.out
+	e.out = e.out[:0]
+	return out
+}
+
+// finish ends the election with v.
+func (e *Election) finish(v Vote) {
+	e.phase = settled
+	e.vote = v
+	e.clock = max(e.clock, v.ElectionEpoch)
+	e.finalizing = false
+	e.elected = true
+	switch {
+	case v.Leader == e.cfg.ID:
+		e.state = Leading
+	case e.cfg.Observer:
+		e.state = Observing
+	default:
+		e.state = Following
+	}
+}
+
+// Elected reports, once for each election that ended, its result. From its end
+// on, servers that look are told the result; the owner takes the role and calls
+// Settle, or Look if it cannot.
+func (e *Election) Elected() (Result, bool) {
+	if !e.elected {
+		return Result{}, false
+	}
+	e.elected = false
+	return e.vote, true
+}
+
+// Settle says which role the server has taken, under which leader, and the
+// epoch of the reign: the elected vote's at first, and again when discovery has
+// fixed the new one. Servers that look are told this; those that asked since
+// Look are told now. It ends an election that is under way. It panics if state
+// is Looking: that is Look.
+func (e *Election) Settle(state State, leader int64, peerEpoch int64) {
+	if state == Looking {
+		panic("election: settling on LOOKING")
+	}
+	if e.phase != settled || leader != e.vote.Leader {
+		e.vote.ElectionEpoch = e.clock
+	}
+	e.phase, e.state = settled, state
+	e.elected, e.finalizing = false, false
+	e.vote.Leader, e.vote.PeerEpoch = leader, peerEpoch
+	for _, id := range e.asked.IDs() {
+		e.send(id)
+	}
+}
+
+// Unreachable says that the link to a voter is down because its process is
+// gone: the connection was refused or reset. It is not waited for any more, and
+// what it said of leading or following is not believed. A link that was merely
+// replaced by another is not down.
+func (e *Election) Unreachable(id int64) {
+	i, ok := e.cfg.System.Index(id)
+	if !ok || i == e.me {
+		return
+	}
+	e.down.Add(id)
+	e.settledOn[i] = ballot{}
+	if e.received[i].state != Looking {
+		e.received[i] = ballot{}
+	}
+	if e.phase == looking {
+		e.tally()
+	}
+}
+
+// Reachable says that there is a link to the voter, again or for the first
+// time. If this server is looking it tells it what it votes for: what the link
+// sends by itself may be old. No voter is unreachable until Unreachable says so.
+func (e *Election) Reachable(id int64) {
+	i, ok := e.cfg.System.Index(id)
+	if !ok || i == e.me {
+		return
+	}
+	e.down.Remove(id)
+	if e.phase == looking {
+		e.send(id)
+	}
+}
+
+// Vote returns what this server votes for: its proposal while it looks, the
+// leader it has settled on afterwards, the zero value before the first Look.
+func (e *Election) Vote() Vote { return e.vote }
+
+// State returns what this server tells others that it does; Looking before the
+// first Look.
+func (e *Election) State() State { return e.state }
+
+// ElectionEpoch returns the number of the latest election, Apache's logical
+// clock. It lives as long as the process. A settled vote may be of a smaller
+// one, that of the servers which were joined.
+func (e *Election) ElectionEpoch() int64 { return e.clock }
+
+// String describes the election for logs: state, vote and epochs.
+func (e *Election) String() string {
+	return fmt.Sprintf("%v %v, election %d", e.state, e.vote, e.clock)
+}
+
+// String prints the vote as traces and logs have it.
+func (v Vote) String() string {
+	if v.Leader == NoCandidate {
+		return fmt.Sprintf("nobody (election %d)", v.ElectionEpoch)
+	}
+	return fmt.Sprintf("%d (epoch %d, zxid %v, election %d)", v.Leader, v.PeerEpoch, v.Zxid, v.ElectionEpoch)
+}

@@ -1,0 +1,339 @@
+package election
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+)
+
+// EarlyFinish: with every voter's vote in there is nothing to wait for.
+func TestEarlyFinishWithAllVotes(t *testing.T) {
+	e := look(patient(quick))
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	wantLooking(t, e)
+	e.Step(ms, says(3, Looking, 3, myZxid-1, 1, 1)) // in, but not the same
+	wantLooking(t, e)
+	e.Step(2*ms, says(3, Looking, 1, myZxid, 1, 1))
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+}
+
+// EarlyFinish: without one of them Apache's wait is kept.
+func TestEarlyFinishWaitsForTheReachable(t *testing.T) {
+	e := look(patient(quick))
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	e.Tick(200 * ms)
+	wantLooking(t, e)
+	e.Tick(201 * ms)
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+}
+
+// Unreachable: a dead voter is not waited for, whether that is known before the
+// quorum or after.
+func TestUnreachableIsNotWaitedFor(t *testing.T) {
+	e := look(patient(quick))
+	e.Unreachable(3)
+	wantLooking(t, e)
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+
+	e = look(patient(quick))
+	e.Step(ms, says(2, Looking, 2, myZxid, 1, 1))
+	wantLooking(t, e)
+	e.Unreachable(3)
+	wantElected(t, e, Following, Vote{2, myZxid, 1, 1})
+
+	// Known before the election began.
+	e = patient(quick)
+	e.Unreachable(3)
+	look(e)
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+
+	// Without EarlyFinish it changes nothing.
+	e = look(patient())
+	e.Unreachable(3)
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	wantLooking(t, e)
+}
+
+// Nobody is elected without a quorum, whoever is unreachable.
+func TestUnreachableMakesNoQuorum(t *testing.T) {
+	e := look(patient(quick))
+	for _, id := range []int64{1, 2, 3, 4} {
+		e.Unreachable(id)
+	}
+	e.Tick(time.Hour)
+	wantLooking(t, e)
+}
+
+// Reachable: it is waited for again, and told the vote.
+func TestReachable(t *testing.T) {
+	e := patient(quick)
+	e.Unreachable(3)
+	e.Reachable(3)
+	wantSent(t, e)
+	look(e)
+	e.Reachable(3)
+	e.Reachable(1) // myself
+	e.Reachable(9) // a stranger
+	wantSent(t, e, "->3 LOOKING 1 (epoch 1, zxid 0x100000005, election 1)")
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	wantLooking(t, e)
+	e.Settle(Leading, 1, 1)
+	e.Reachable(3)
+	wantSent(t, e)
+}
+
+// What a dead server said of leading is not believed, nor of following.
+func TestUnreachableLeaderIsNotJoined(t *testing.T) {
+	for _, electionEpoch := range []int64{1, 9} {
+		e := look(patient())
+		e.Step(ms, says(3, Leading, 3, myZxid, 1, electionEpoch))
+		e.Unreachable(3)
+		e.Step(ms, says(2, Following, 3, myZxid, 1, electionEpoch))
+		wantLooking(t, e)
+	}
+	e := look(patient())
+	e.Step(ms, says(2, Following, 1, myZxid-1, 1, 1))
+	e.Unreachable(2)
+	if e.received[1].cast {
+		t.Error("a follower's vote outlives it")
+	}
+	// A looking voter's vote is judged by its election epoch alone.
+	e.Step(ms, says(3, Looking, 1, myZxid, 1, 1))
+	e.Unreachable(3)
+	e.Tick(201 * ms)
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+}
+
+// A worse vote of the same election is answered: its sender may have missed ours.
+func TestWorseVoteIsAnswered(t *testing.T) {
+	e := look(patient())
+	e.Step(ms, says(2, Looking, 2, myZxid-1, 1, 1))
+	wantSent(t, e, "->2 LOOKING 1 (epoch 1, zxid 0x100000005, election 1)")
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	e.Step(ms, says(3, Looking, 1, myZxid, 1, 1))
+	wantSent(t, e)
+}
+
+// A vote that came just before Look counts as if it came just after.
+func TestEarlyVotes(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		came    time.Duration
+		looked  time.Duration
+		elected bool
+	}{
+		{"just before", 900 * ms, 901 * ms, true},
+		{"at the edge", 900 * ms, 1100 * ms, true},
+		{"too long ago", 900 * ms, 1101 * ms, false},
+	} {
+		e := look(patient(quick))
+		e.Step(ms, says(3, Leading, 3, myZxid+7, 4, 1))
+		e.Step(ms, says(2, Following, 3, myZxid, 4, 1))
+		e.Elected()
+		e.Settle(Following, 3, 5)
+		e.Messages()
+		e.Step(c.came, says(2, Looking, 2, myZxid+9, 5, 2))
+		wantSent(t, e, "->2 FOLLOWING 3 (epoch 5, zxid 0x10000000c, election 1)")
+		e.Unreachable(3)
+		e.Look(c.looked, myZxid+8, 5)
+		if _, ok := e.Elected(); ok != c.elected {
+			t.Errorf("%s: %v", c.name, e)
+		}
+		if !c.elected {
+			continue
+		}
+		wantVote(t, e, 2, myZxid+9, 5, 2)
+		wantSent(t, e,
+			"->2 LOOKING 2 (epoch 5, zxid 0x10000000e, election 2)",
+			"->3 LOOKING 2 (epoch 5, zxid 0x10000000e, election 2)")
+		e.Look(c.looked, myZxid+8, 5) // it counts once
+		wantLooking(t, e)
+	}
+	// Also before the first Look, when there is nothing to answer; not the
+	// word of one who has settled.
+	e := patient(quick)
+	e.Step(0, says(2, Looking, 2, myZxid+1, 1, 1))
+	e.Step(0, says(3, Looking, 2, myZxid+1, 1, 1))
+	wantSent(t, e)
+	e.Look(0, myZxid, 1)
+	wantElected(t, e, Following, Vote{2, myZxid + 1, 1, 1})
+	e = patient()
+	e.Step(0, says(3, Leading, 3, myZxid, 1, 1))
+	look(e)
+	e.Step(0, says(2, Following, 3, myZxid, 1, 1))
+	wantLooking(t, e)
+}
+
+// Who was answered with a vote that has changed since is told the new one.
+func TestAskersAreToldAgain(t *testing.T) {
+	e := look(patient())
+	e.Step(ms, says(9, Looking, NoCandidate, math.MinInt64, math.MinInt64, 1)) // an observer
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	e.Tick(201 * ms)
+	e.Messages()
+	e.Step(201*ms, says(3, Looking, 3, 2, 1, 1)) // a late voter
+	wantSent(t, e, "->3 LEADING 1 (epoch 1, zxid 0x100000005, election 1)")
+	e.Settle(Leading, 1, 1)
+	wantSent(t, e,
+		"->3 LEADING 1 (epoch 1, zxid 0x100000005, election 1)",
+		"->9 LEADING 1 (epoch 1, zxid 0x100000005, election 1)")
+	e.Settle(Leading, 1, 2)
+	wantSent(t, e,
+		"->3 LEADING 1 (epoch 2, zxid 0x100000005, election 1)",
+		"->9 LEADING 1 (epoch 2, zxid 0x100000005, election 1)")
+	look(e)
+	e.Settle(Following, 3, 3)
+	wantSent(t, e)
+}
+
+// Memory is bounded, whatever ids ask.
+func TestAskersAreBounded(t *testing.T) {
+	e := look(patient())
+	for id := range int64(2 * maxAsked) {
+		e.Step(0, says(100+id, Looking, 2, myZxid, 1, 1))
+		if got := len(e.Messages()); got != 1 {
+			t.Fatalf("server %d gets %d messages", 100+id, got)
+		}
+	}
+	e.Settle(Following, 2, 1)
+	if got := len(e.Messages()); got != maxAsked {
+		t.Errorf("%d are told again", got)
+	}
+}
+
+// Who has no vote only joins: it counts no looking votes and answers nobody.
+func TestObserverJoinsOnly(t *testing.T) {
+	e := look(patient(watcher, quick))
+	for _, id := range []int64{1, 2, 3} {
+		e.Step(ms, says(id, Looking, 3, myZxid, 1, 1))
+	}
+	e.Step(ms, says(1, Looking, 3, myZxid, 1, 0))
+	e.Step(ms, says(8, Looking, NoCandidate, 0, 0, 1))
+	e.Tick(100 * ms)
+	wantLooking(t, e)
+	wantSent(t, e)
+	wantDeadline(t, e, 200*ms)
+	e.Unreachable(1)
+	e.Step(ms, says(3, Leading, 3, myZxid, 2, 7))
+	e.Step(ms, says(2, Following, 3, myZxid, 2, 7))
+	wantElected(t, e, Observing, Vote{3, myZxid, 2, 7})
+	e.Step(ms, says(2, Looking, 2, myZxid, 2, 8))
+	e.Step(ms, says(8, Looking, NoCandidate, 0, 0, 1))
+	wantSent(t, e)
+
+	// A server that is to become a voter follows.
+	e = look(patient(func(c *Config) { c.ID = 9 }))
+	e.Step(ms, says(3, Leading, 3, myZxid, 2, 7))
+	e.Step(ms, says(2, Following, 3, myZxid, 2, 7))
+	wantElected(t, e, Following, Vote{3, myZxid, 2, 7})
+}
+
+// A voter alone elects itself, as does one whose weight is enough.
+func TestAloneIsQuorum(t *testing.T) {
+	e := look(patient(voters(quorum.Majority(1)), quick))
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+
+	s, err := quorum.Weighted(map[int64]int64{1: 9}, map[int64]int64{1: 1, 2: 1, 3: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = look(patient(voters(s), quick))
+	wantLooking(t, e)
+	e.Tick(200 * ms)
+	wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+}
+
+// No message of a server with this one's id, and no impossible election epoch.
+func TestImpossibleMessages(t *testing.T) {
+	e := look(patient())
+	e.Step(0, says(1, Looking, 2, myZxid+1, 9, 5))
+	e.Step(0, says(2, Looking, 2, myZxid+1, 9, maxElectionEpoch+1))
+	e.Step(0, says(2, Leading, 2, myZxid+1, 9, math.MaxInt64))
+	e.Step(0, says(3, Following, 2, myZxid+1, 9, math.MaxInt64))
+	wantVote(t, e, 1, myZxid, 1, 1)
+	wantSent(t, e)
+	e.Step(0, says(2, Looking, 2, myZxid+1, 9, maxElectionEpoch))
+	look(e)
+	if e.ElectionEpoch() != maxElectionEpoch+1 {
+		t.Errorf("the clock is %d", e.ElectionEpoch())
+	}
+	// A settled vote may be of no election: -1 (12.1).
+	e.Step(0, says(2, Leading, 2, myZxid, 3, -1))
+	e.Step(0, says(3, Following, 2, myZxid, 3, -1))
+	wantElected(t, e, Following, Vote{2, myZxid, 3, -1})
+}
+
+// Invariant 1: joining an older election does not turn the clock back.
+func TestClockNeverGoesBack(t *testing.T) {
+	e := patient()
+	for range 6 {
+		e.Look(0, myZxid, 1)
+	}
+	look(e) // election 7
+	e.Step(0, says(3, Leading, 3, myZxid, 2, 4))
+	e.Step(0, says(2, Following, 3, myZxid, 2, 4))
+	wantElected(t, e, Following, Vote{3, myZxid, 2, 4})
+	if e.ElectionEpoch() != 7 {
+		t.Errorf("the clock is %d", e.ElectionEpoch())
+	}
+	e.Look(0, myZxid, 2)
+	wantVote(t, e, 1, myZxid, 2, 8)
+}
+
+// Messages to one server are one: the last, as the queue of a link holds.
+func TestLastMessageCounts(t *testing.T) {
+	e := patient()
+	e.Look(0, myZxid, 1)
+	e.Step(0, says(2, Looking, 2, myZxid+1, 1, 1))
+	e.Settle(Following, 2, 3)
+	e.Step(0, says(3, Looking, 3, 1, 1, 1))
+	wantSent(t, e,
+		"->2 LOOKING 2 (epoch 1, zxid 0x100000006, election 1)",
+		"->3 FOLLOWING 2 (epoch 3, zxid 0x100000006, election 1)")
+	wantSent(t, e)
+}
+
+// Settle by itself: another leader than the elected one, or no election at all.
+func TestSettleOnAnother(t *testing.T) {
+	e := patient()
+	e.Settle(Leading, 1, 4)
+	wantVote(t, e, 1, 0, 4, 0)
+	look(e)
+	e.Step(0, says(3, Leading, 3, myZxid, 2, 4))
+	e.Step(0, says(2, Following, 3, myZxid, 2, 3))
+	e.Settle(Following, 2, 6)
+	wantVote(t, e, 2, myZxid, 6, 4)
+	if r, ok := e.Elected(); ok {
+		t.Errorf("elected %v after Settle", r)
+	}
+	e.Tick(time.Hour)
+	wantSent(t, e)
+}
+
+// Leaving the role during an election that ended unseen forgets its result.
+func TestLookForgetsTheResult(t *testing.T) {
+	e := look(patient())
+	e.Step(0, says(2, Following, 1, myZxid, 1, 1))
+	look(e)
+	wantLooking(t, e)
+}
+
+func TestMistakesPanic(t *testing.T) {
+	for name, f := range map[string]func(){
+		"no system":      func() { New(Config{ID: 1}) },
+		"settle LOOKING": func() { patient().Settle(Looking, 1, 1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}

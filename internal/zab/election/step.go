@@ -1,0 +1,240 @@
+package election
+
+import "time"
+
+// Step takes a notification that came from n.From. It does not keep n.Config. A
+// message from this server's own id, which another one must have by mistake, is
+// ignored, as is one whose election epoch no server can have counted to.
+func (e *Election) Step(now time.Duration, n Notification) {
+	e.now = now
+	i, voter := e.cfg.System.Index(n.From)
+	switch {
+	case n.From == e.cfg.ID || n.ElectionEpoch > maxElectionEpoch:
+	case !voter:
+		e.stepStranger(n)
+	case e.phase == looking:
+		e.stepLooking(i, n)
+	case n.State == Looking:
+		e.stepEarly(i, n)
+	}
+}
+
+// stepStranger answers a server that is no voter: so observers and servers that
+// are to be voters learn who leads. Its vote is not counted.
+func (e *Election) stepStranger(n Notification) {
+	if n.State == Looking && e.phase != idle {
+		e.answer(n.From)
+	}
+}
+
+// answer tells a server that looks this one's vote, and tells it again when
+// Settle changes it. The word of a server that is no voter counts nowhere, so it
+// answers nobody.
+func (e *Election) answer(to int64) {
+	if e.me < 0 {
+		return
+	}
+	e.send(to)
+	if e.asked.Len() < maxAsked {
+		e.asked.Add(to)
+	}
+}
+
+// stepEarly answers a voter that looks while this server does not, and keeps its
+// vote: if this server is about to look too, for the same reason, it would
+// otherwise wait until that vote is sent again.
+func (e *Election) stepEarly(i int, n Notification) {
+	n.Config = nil
+	e.early[i] = early{n: n, at: e.now, heard: true}
+	if e.phase == settled {
+		e.answer(n.From)
+	}
+}
+
+// stepLooking takes a voter's message during an election.
+func (e *Election) stepLooking(i int, n Notification) {
+	if n.State == Looking && n.ElectionEpoch < e.clock {
+		if e.me >= 0 {
+			e.send(n.From)
+		}
+		return
+	}
+	if !e.cfg.System.Voter(n.Leader) {
+		return
+	}
+	switch n.State {
+	case Looking:
+		if e.me >= 0 {
+			e.stepVote(i, n.ballot())
+		}
+	case Following, Leading:
+		e.stepSettled(i, n.ballot())
+	}
+}
+
+// ballot returns what counts of n.
+func (n *Notification) ballot() ballot {
+	return ballot{
+		Vote:    Vote{n.Leader, n.Zxid, n.PeerEpoch, n.ElectionEpoch},
+		state:   n.State,
+		version: n.Version,
+		cast:    true,
+	}
+}
+
+// stepVote takes the vote of a voter that looks, in this election epoch or a
+// later one.
+func (e *Election) stepVote(i int, b ballot) {
+	if b.Zxid == notInitialised || e.own.Zxid == notInitialised {
+		return
+	}
+	switch {
+	case b.ElectionEpoch > e.clock:
+		e.clock = b.ElectionEpoch
+		clear(e.received)
+		if e.beats(b.Vote, e.own) {
+			e.propose(b.Vote)
+		} else {
+			e.propose(e.own)
+		}
+	case e.beats(b.Vote, e.vote):
+		e.propose(b.Vote)
+	case e.beats(e.vote, b.Vote):
+		e.send(e.cfg.System.Voters()[i]) // it may have missed ours
+	}
+	e.received[i] = b
+	if e.settledOn[i].ElectionEpoch < b.ElectionEpoch {
+		e.settledOn[i] = ballot{} // it has left that leader
+	}
+	e.tally()
+}
+
+// beats reports whether a is a better candidate than b: first whether it may be
+// elected at all, then by history, then by id.
+func (e *Election) beats(a, b Vote) bool {
+	weightA, weightB := e.cfg.System.Weight(a.Leader) > 0, e.cfg.System.Weight(b.Leader) > 0
+	switch {
+	case !weightA:
+		return false
+	case !weightB:
+		return true
+	case a.PeerEpoch != b.PeerEpoch:
+		return a.PeerEpoch > b.PeerEpoch
+	case a.Zxid != b.Zxid:
+		return a.Zxid > b.Zxid
+	}
+	return a.Leader > b.Leader
+}
+
+// tally looks at whether the proposal has a quorum, and ends the election or
+// its wait accordingly.
+func (e *Election) tally() {
+	switch {
+	case !e.backed():
+		e.finalizing = false
+	case e.cfg.EarlyFinish && e.unanimous():
+		e.finish(e.vote)
+	case !e.finalizing:
+		e.finalizing = true
+		e.finalizeAt = e.now + e.cfg.FinalizeWait
+	}
+}
+
+// backed reports whether a quorum votes for the proposal, in all its parts.
+func (e *Election) backed() bool {
+	return e.cfg.System.Weight(e.vote.Leader) > 0 &&
+		e.agreed(e.received, func(b *ballot) bool { return b.Vote == e.vote })
+}
+
+// unanimous reports whether every voter that could still name a better
+// candidate votes for the proposal.
+func (e *Election) unanimous() bool {
+	for i, id := range e.cfg.System.Voters() {
+		votes := e.received[i].cast && e.received[i].Vote == e.vote
+		if !votes && e.cfg.System.Weight(id) > 0 && !e.down.Has(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// agreed reports whether the voters whose ballots pass agree are a quorum.
+func (e *Election) agreed(ballots []ballot, agree func(*ballot) bool) bool {
+	return e.cfg.System.Quorum(func(id int64) bool {
+		i, _ := e.cfg.System.Index(id)
+		return ballots[i].cast && agree(&ballots[i])
+	})
+}
+
+// stepSettled takes the vote of a voter that has settled on a leader. If a
+// quorum has, this server joins them: by the votes of its own election epoch,
+// where looking voters may help, or by those of any. A leader without weight
+// cannot be one.
+func (e *Election) stepSettled(i int, b ballot) {
+	if e.cfg.System.Weight(b.Leader) == 0 {
+		return
+	}
+	e.settledOn[i] = b
+	if b.ElectionEpoch == e.clock {
+		e.received[i] = b
+		if e.joinRound(&b) {
+			return
+		}
+	}
+	if e.join(e.settledOn, &b, sameReign) {
+		return
+	}
+	if e.me >= 0 {
+		e.tally()
+	}
+}
+
+// joinRound ends the election if a quorum of its own epoch has settled on b's
+// leader. If that is this server they have merely been faster, unless their
+// votes are of an earlier life of it: then the grounds differ.
+func (e *Election) joinRound(b *ballot) bool {
+	if b.Leader != e.cfg.ID {
+		return e.join(e.received, b, sameRound)
+	}
+	mine := e.own
+	mine.ElectionEpoch = e.clock
+	if b.Vote != mine || !e.agreed(e.received, func(o *ballot) bool { return o.Vote == mine }) {
+		return false
+	}
+	e.finish(mine)
+	return true
+}
+
+// join ends the election if a quorum of the ballots agrees with b, its leader
+// among them, which leads. What the leader says itself is the result.
+func (e *Election) join(ballots []ballot, b *ballot, same func(a, b *ballot) bool) bool {
+	i, _ := e.cfg.System.Index(b.Leader)
+	leader := &ballots[i]
+	if b.Leader == e.cfg.ID || !leader.cast || leader.state != Leading || !same(leader, b) {
+		return false
+	}
+	if !e.agreed(ballots, func(o *ballot) bool { return same(o, b) }) {
+		return false
+	}
+	e.finish(leader.Vote)
+	return true
+}
+
+// sameRound reports whether two votes of one election epoch are for the same.
+// Of servers that have settled, some may not have been told the leader's new
+// epoch yet; one that looks must agree in everything.
+func sameRound(a, b *ballot) bool {
+	if a.state == Looking || b.state == Looking {
+		return a.Vote == b.Vote
+	}
+	return a.Leader == b.Leader
+}
+
+// sameReign reports whether two servers have settled on the same reign. Their
+// zxids and election epochs need not be equal (ZOOKEEPER-1818): a late joiner's
+// are its own. Servers of version 0 do not learn the leader's new epoch
+// (ZOOKEEPER-1732), so only the leader is compared with theirs.
+func sameReign(a, b *ballot) bool {
+	return a.Leader == b.Leader &&
+		(a.PeerEpoch == b.PeerEpoch || (a.version == 0) != (b.version == 0))
+}
