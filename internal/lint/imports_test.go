@@ -23,17 +23,28 @@ const importOrder = `
 	# The disk: a transaction is a zxid and opaque bytes to it.
 	zk, vfs < storage;
 
+	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
+	NONE < zab/quorum;
+	zk, jute, zab/quorum < zab/election < zab < transport;
+
 	# The driver, and the client side.
-	prep, storage < replica;
+	prep, storage, zab < replica;
 	replica, config, sasl < server;
 
 	# A client that measures; it knows of no server but by the wire.
 	zk, jute, wire < bench;
 
 	# What is run.
-	server, bench < cmd/pinfold;
+	server, bench, transport < cmd/pinfold;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash; # tests alone
+
+	# Ensembles of real processes.
+	zk < test/ensemble/cluster;
+	zk, jute, wire < test/ensemble/client;
+	zk < test/ensemble/history;
+	test/ensemble/client, test/ensemble/history < test/ensemble/load;
+	test/ensemble/cluster, test/ensemble/load < test/ensemble;
 `
 
 // mustNever holds whatever importOrder says, now and later: "a !< b" forbids
@@ -52,7 +63,7 @@ const mustNever = `
 
 	# Nothing below the driver knows goroutines, connections or settings.
 	replica, server, config !< zk, jute, wire, txn, znode, session, watch, auth, sasl, prep, zab, vfs, storage;
-	server, config !< replica;
+	server, config, transport !< replica;
 
 	# Programs and tests are imported by nobody.
 	sim, lint, cmd/pinfold, test/differential, test/crash !< zk, jute, wire, txn, znode, session, watch, auth,
@@ -61,8 +72,9 @@ const mustNever = `
 
 // otherModules says where code of others is used; tests may use more.
 var otherModules = map[string][]string{
-	"github.com/klauspost/compress": {"storage"},
-	"github.com/spf13/cobra":        {"cmd/pinfold"},
+	"github.com/anishathalye/porcupine": {"test/ensemble/history"},
+	"github.com/klauspost/compress":     {"storage"},
+	"github.com/spf13/cobra":            {"cmd/pinfold"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.

@@ -18,13 +18,18 @@ var purePackages = []string{
 }
 
 // pureImports is all of the standard library that a pure package may import:
-// nothing in it knows a clock, a file, a socket, a goroutine or chance.
+// nothing in it knows a clock, a file, a socket, a goroutine or chance, but for
+// what impurities looks for.
 var pureImports = []string{
 	"bytes", "cmp", "encoding/base64", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "hash/crc32",
 	"io", "iter", "maps", "math", "math/bits", "net/netip", "slices", "sort", "strconv", "strings",
+	"time", // for its durations, see durations
 	"unicode", "unicode/utf8", "unsafe",
 	"crypto/hmac", "crypto/md5", "crypto/sha1", "crypto/sha256", "crypto/sha3", "crypto/sha512", "crypto/subtle",
 }
+
+// durations is all of the package time that a pure package may use.
+var durations = []string{"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
 
 // pureExceptions may be imported by one package alone, for the reason given.
 var pureExceptions = map[string]map[string]string{
@@ -68,6 +73,9 @@ func impurities(f *goFile) (findings []string) {
 		case *ast.SelectorExpr:
 			if is(n, "fmt") && printsOrScans(n.Sel.Name) {
 				found(n, "fmt."+n.Sel.Name)
+			}
+			if is(n, "time") && !slices.Contains(durations, n.Sel.Name) {
+				found(n, "time."+n.Sel.Name)
 			}
 		}
 		return true
@@ -115,9 +123,11 @@ func TestPurityCheckerFindsBreaks(t *testing.T) {
 		{`type x struct{ c chan int }`, "channel type"},
 		{`func f() { x <- 1 }`, "send"},
 		{`func f() { <-x }`, "receive"},
+		{`import "time"; var d time.Duration = 3 * time.Second`, ""},
+		{`import "time"; func f() { time.Now() }`, "time.Now"},
 	}
 	for _, p := range []string{
-		"net", "os", "time", "sync", "sync/atomic", "context", "log/slog", "math/rand", "math/rand/v2",
+		"net", "os", "sync", "sync/atomic", "context", "log/slog", "math/rand", "math/rand/v2",
 		"crypto/rand", "runtime", "syscall", "hash/maphash", "github.com/spf13/cobra",
 	} {
 		samples = append(samples, sample{`import "` + p + `"`, "import of " + p})
