@@ -18,8 +18,12 @@ func zabConfig(cfg *config.Config) (*zab.Config, error) {
 	q := &cfg.Quorum
 	system := quorum.Majority(q.Members.Voters()...)
 	if q.Members.Hierarchical() {
+		weights, groups := q.Members.WeightsAndGroups()
+		for _, id := range q.Members.Observers() {
+			delete(groups, id) // it has no vote
+		}
 		var err error
-		if system, err = quorum.Weighted(q.Members.WeightsAndGroups()); err != nil {
+		if system, err = quorum.Weighted(weights, groups); err != nil {
 			return nil, fmt.Errorf("server: groups and weights: %w", err)
 		}
 	}
