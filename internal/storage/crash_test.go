@@ -267,7 +267,7 @@ func checkReplaced(t *testing.T, d *Dir, done int, when string) {
 	if len(snaps) == 0 || done == 1 && newest != 9 || done == 3 && newest != 0 {
 		t.Fatalf("%s: snapshots %v with %d steps done", when, snaps, done)
 	}
-	accepted, _, err := d.LoadEpochs(0)
+	accepted, _, _, err := d.LoadEpochs(0)
 	if err != nil || accepted != 7 && accepted != 8 || done >= 2 && accepted != 8 || done == 0 && accepted != 7 {
 		t.Fatalf("%s: acceptedEpoch %d, %v, with %d steps done", when, accepted, err, done)
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -36,6 +38,13 @@ type Dir struct {
 	snapDir string // DataDir/version-2
 	logDir  string // DataLogDir/version-2
 	locks   []io.Closer
+
+	// end is that of the log file that is being written, nil if there is none.
+	end atomic.Pointer[openEnd]
+	// removal is held by what removes snapshots and logs: it decides by what is
+	// there, and that must not change before it is done. The log's owner may wait
+	// for a purge.
+	removal sync.Mutex
 }
 
 // MaxSnapshotCandidates is how many of the newest snapshots a server tries to
@@ -153,7 +162,7 @@ func (d *Dir) OpenSnapshot(s Snapshot) (*SnapshotReader, error) {
 
 // CreateSnapshot begins the snapshot of a zxid.
 func (d *Dir) CreateSnapshot(zxid zk.Zxid) (*SnapshotWriter, error) {
-	return createSnapshot(d.fs, d.snapDir, zxid, d.o.Compression)
+	return d.createSnapshot(zxid, d.o.Compression)
 }
 
 // HasLog reports whether there is any log file, even one without a transaction.
@@ -165,12 +174,22 @@ func (d *Dir) HasLog() (bool, error) {
 // ReadLog reads the transactions after a zxid; see LogReader. Nothing may be
 // appended meanwhile, or it may be taken for torn.
 func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
-	return openLog(d.fs, d.logDir, after, d.o.Log.MaxEntryBytes)
+	logs, err := listLogs(d.fs, d.logDir)
+	if err != nil {
+		return nil, err
+	}
+	return d.newLogReader(filesAfter(logs, after), after), nil
 }
 
 // NewLog returns a log whose first transaction has to follow last (0: any may),
-// in a new file. CutTail comes before its first Flush.
-func (d *Dir) NewLog(last zk.Zxid) *Log { return newLog(d.fs, d.logDir, last, d.o.Log) }
+// in a new file. CutTail comes before its first Flush, and a log that is open is
+// closed before.
+//
+// last is the zxid that this server's history ends with: that of the last
+// transaction in the log, or of the snapshot if it is the newer (one from a
+// leader). If the first transaction is of a newer epoch, the file's header says
+// that it follows last, and the next reader holds it to that.
+func (d *Dir) NewLog(last zk.Zxid) *Log { return d.newLog(last) }
 
 // CutTail cuts off what a reader has found behind the last entry: a torn write,
 // or zeros. A file without entries is removed. It is durable when it returns.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"sync/atomic"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -80,6 +81,7 @@ func (o LogOptions) withDefaults() LogOptions {
 // nothing reaches the disk. After a failed sync the page cache cannot be
 // believed, so the process has to end and read its log again.
 type Log struct {
+	d    *Dir
 	fs   vfs.FS
 	dir  string
 	o    LogOptions
@@ -91,6 +93,7 @@ type Log struct {
 	pos    int64    // end of the last entry written
 	size   int64    // length of the file, zeros included
 	zeroed int64    // the file is written up to here, with zeros behind pos
+	end    *openEnd // pos, for readers beside
 
 	// buf holds the block that pos is in, up to there, and behind it the entries
 	// that are not written yet. For a new file the header comes first. It is
@@ -107,8 +110,26 @@ type Log struct {
 var errLogClosed = errors.New("storage: the log is closed")
 
 // newLog returns a log whose next entry has to follow last.
-func newLog(fsys vfs.FS, dir string, last zk.Zxid, o LogOptions) *Log {
-	return &Log{fs: fsys, dir: dir, last: last, o: o.withDefaults()}
+func (d *Dir) newLog(last zk.Zxid) *Log {
+	return &Log{d: d, fs: d.fs, dir: d.logDir, last: last, o: d.o.Log}
+}
+
+// openEnd is the end of the file that is being written, for those who read it
+// meanwhile.
+type openEnd struct {
+	name  string       // with its directory
+	bytes atomic.Int64 // all of them synced (NoSync: written)
+}
+
+// openEnd returns how far a file is durable, if it is the one that is being
+// written. A file of which it says that it is not, and that was listed before, is
+// complete.
+func (d *Dir) openEnd(name string) (bytes int64, open bool) {
+	end := d.end.Load()
+	if end == nil || end.name != name {
+		return 0, false
+	}
+	return end.bytes.Load(), true
 }
 
 // Begin starts an entry. The caller appends the payload to the slice that it
@@ -173,6 +194,10 @@ func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 	}
 	if start == l.kept {
 		l.first = zxid
+	}
+	if start == 0 && l.file == nil && zxid != l.last+1 {
+		// A newer epoch: that nothing is missing before it only the header can tell.
+		binary.BigEndian.PutUint64(buf[headerBytes-8:], uint64(l.last))
 	}
 	l.take(buf)
 	l.last = zxid
@@ -273,9 +298,12 @@ func (l *Log) writeFile() error {
 	l.pos = end
 	l.kept = int(end % int64(l.file.Alignment()))
 	l.buf = l.buf[:copy(l.buf, l.buf[len(l.buf)-l.kept:])]
+	l.end.bytes.Store(end)
 	if tmp == "" {
 		return nil
 	}
+	// Whoever lists the file has to find its end.
+	l.d.end.Store(l.end)
 	if err := l.fs.Rename(tmp, l.name); err != nil {
 		return err
 	}
@@ -297,6 +325,7 @@ func (l *Log) createFile(tmp string) error {
 		return err
 	}
 	l.file, l.pos, l.size, l.zeroed = f, 0, headerBytes, 0
+	l.end = &openEnd{name: l.name}
 	return nil
 }
 
@@ -341,8 +370,10 @@ func (l *Log) endFile() error {
 	l.file, l.kept, l.buf = nil, 0, l.buf[:0]
 	if err != nil {
 		l.err = fmt.Errorf("storage: end log %s: %w", l.name, err)
+		return l.err
 	}
-	return l.err
+	l.d.end.CompareAndSwap(l.end, nil)
+	return nil
 }
 
 // Close flushes, ends the file and releases it, also after an error, which it

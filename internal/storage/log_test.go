@@ -263,7 +263,7 @@ func TestErrorAtEveryOperation(t *testing.T) {
 			mem := vfs.NewMem()
 			d := openTest(t, mem, testOptions())
 			fault := vfs.NewFault(mem, at, kind, nil)
-			l := newLog(fault, "/data/version-2", 0, testOptions().Log)
+			l := testDir(fault).NewLog(0)
 			var acked []entry
 			err := logScript(l, &acked)
 			if err == nil {

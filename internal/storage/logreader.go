@@ -41,11 +41,17 @@ type Gap struct {
 // a crash has torn, possible in the last file only, which is the end of the log
 // and is reported by Tail; and anything else, which is an *Error of ErrCorrupt.
 type LogReader struct {
-	fs       vfs.FS
+	d        *Dir
+	fs       opener
 	dir      string
 	maxEntry int
 	files    []numbered // not read yet
+	more     bool       // files that are not in files follow those that are
+	live     bool       // the log is being written
+	strict   bool       // what is not certain to be contiguous is a gap
+	alone    bool       // the first entry need not follow anything
 	after    zk.Zxid    // what comes up to here is skipped
+	found    bool       // after was among what was skipped
 	last     zk.Zxid    // returned or skipped
 	recent   [1024]entrySum
 	dups     int
@@ -56,12 +62,18 @@ type LogReader struct {
 
 	file    vfs.File
 	name    string
+	base    zk.Zxid // what the header says that the present file follows, 0 if it does not say
 	before  string  // name of the last file with an entry before it, "" if none was read
 	prev    zk.Zxid // of the entry before in the present file, 0 if there is none
 	size    int64
 	win     *window
 	advance int  // of the entry that Next has returned
 	entries bool // the present file has had one
+}
+
+// opener is what a reader needs of a file system.
+type opener interface {
+	Open(name string) (vfs.File, error)
 }
 
 // entrySum recognises an entry that is there twice.
@@ -71,17 +83,12 @@ type entrySum struct {
 	bytes int
 }
 
-// openLog returns a reader of the transactions after a zxid. It starts in the
-// newest file that may hold the next one.
-func openLog(fsys vfs.FS, dir string, after zk.Zxid, maxEntry int) (*LogReader, error) {
-	logs, err := listLogs(fsys, dir)
-	if err != nil {
-		return nil, err
-	}
+// newLogReader returns a reader of the transactions after a zxid in the files.
+func (d *Dir) newLogReader(files []numbered, after zk.Zxid) *LogReader {
 	return &LogReader{
-		fs: fsys, dir: dir, maxEntry: maxEntry,
-		files: filesAfter(logs, after), after: after, last: after, win: &window{},
-	}, nil
+		d: d, fs: d.fs, dir: d.logDir, maxEntry: d.o.Log.MaxEntryBytes,
+		files: files, after: after, last: after, win: &window{},
+	}
 }
 
 // filesAfter returns the files that may hold transactions after a zxid.
@@ -122,12 +129,15 @@ func (d *Dir) PrefetchLog(after zk.Zxid) {
 //
 // Contiguity: every zxid follows the one before by one, or is the first of a
 // newer epoch; so does the first of all follow the zxid that the reader was
-// opened after, unless that is 0. Within a file zxids may be missing between two
-// neighbours, as Apache may leave it, which Gaps counts: a file does not lose
-// entries from its middle. Between files, and behind the zxid that the reader was
-// opened after, it is ErrGap: so it looks when a file is lost. An entry that is
-// there again, byte for byte, as Apache may write it, is skipped and counted by
-// Duplicates.
+// opened after. Within a file zxids may be missing between two neighbours, as
+// Apache may leave it, which Gaps counts: a file does not lose entries from its
+// middle. Between files, and behind the zxid that the reader was opened after, it
+// is ErrGap: so it looks when a file is lost. An entry that is there again, byte
+// for byte, as Apache may write it, is skipped and counted by Duplicates.
+//
+// The first of a newer epoch does not tell whether anything is missing before it.
+// Where a file begins with one, its header does, or else a snapshot in between
+// (joins has the rule). Only a directory without any snapshot may begin anywhere.
 func (r *LogReader) Next() ([]byte, error) {
 	for r.err == nil {
 		var payload []byte
@@ -174,6 +184,7 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 	case zxid <= r.after:
 		*seen = id
 		r.prev = zxid
+		r.found = r.found || zxid == r.after
 		return nil, nil
 	case zxid <= r.last:
 		if *seen != id {
@@ -183,9 +194,17 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 		r.dups++
 		r.prev = zxid
 		return nil, nil
-	case r.last == 0 || follows(r.last, zxid):
+	case r.prev == 0:
+		why, err := r.joins(zxid)
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			return nil, &Error{r.name, offset, why, ErrGap}
+		}
+	case follows(r.last, zxid):
 	case r.prev != r.last:
-		return nil, &Error{r.name, offset, r.missing(zxid), ErrGap}
+		return nil, &Error{r.name, offset, r.missing(zxid, zxid-1), ErrGap}
 	default:
 		if r.gaps == 0 {
 			r.firstGap = Gap{r.name, offset, r.prev, zxid}
@@ -195,21 +214,6 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 	*seen = id
 	r.last, r.prev = zxid, zxid
 	return payload, nil
-}
-
-// missing tells the operator about transactions that ought to be before zxid.
-func (r *LogReader) missing(zxid zk.Zxid) string {
-	const remedy = "if a log file is lost, restore it, or a snapshot of %v or later; " +
-		"if Apache wrote these files and none is lost, start Apache once more, which leaves such a snapshot"
-	if r.last == r.after {
-		return fmt.Sprintf("the snapshot goes up to %v, but the next transaction in the log is %v: "+remedy,
-			r.after, zxid, zxid-1)
-	}
-	if r.prev != 0 {
-		return fmt.Sprintf("%v comes after %v", zxid, r.last)
-	}
-	return fmt.Sprintf("this file begins with %v, but the one before, %s, ends with %v: "+remedy,
-		zxid, r.before, r.last, zxid-1)
 }
 
 // entry returns the payload of the entry at the window, and false if there is
@@ -255,11 +259,7 @@ func (r *LogReader) openNext() error {
 		return fmt.Errorf("storage: open log: %w", err)
 	}
 	r.files, r.file, r.entries = r.files[1:], f, false
-	r.size, err = f.Seek(0, io.SeekEnd)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
+	if r.size, err = r.length(); err != nil {
 		return fmt.Errorf("storage: open log %s: %w", r.name, err)
 	}
 	r.win.reset(f, r.size)
@@ -267,19 +267,36 @@ func (r *LogReader) openNext() error {
 	if err != nil && notEOF(err) != nil {
 		return fmt.Errorf("storage: read %s: %w", r.name, err)
 	}
-	// The dbid is 0; Apache does not look at it, and neither do we.
 	want := appendFileHeader(nil, logMagic, 0)[:8]
 	if len(b) >= headerBytes && string(b[:8]) == string(want) {
+		r.base = zk.Zxid(binary.BigEndian.Uint64(b[8:]))
 		r.win.discard(headerBytes)
 		return nil
 	}
 	return r.endOfFile()
 }
 
+// length returns how far the file goes; of one that is being written, how far it
+// is durable. The file's position is at its beginning.
+func (r *LogReader) length() (int64, error) {
+	// The order matters: a file that is not open is as long as it will ever be.
+	if r.live {
+		if end, open := r.d.openEnd(r.name); open {
+			return end, nil
+		}
+	}
+	size, err := r.file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = r.file.Seek(0, io.SeekStart)
+	}
+	return size, err
+}
+
 // endOfFile is called where no valid entry begins. It closes the file if that
 // is its end, and else returns what is wrong.
 func (r *LogReader) endOfFile() error {
-	b := breakage{file: r.file, at: r.win.off, size: r.size, maxEntry: r.maxEntry, last: len(r.files) == 0}
+	last := len(r.files) == 0 && !r.more
+	b := breakage{file: r.file, at: r.win.off, size: r.size, maxEntry: r.maxEntry, last: last}
 	end, reason, err := b.judge()
 	if err != nil {
 		return fmt.Errorf("storage: read %s: %w", r.name, err)
@@ -287,7 +304,7 @@ func (r *LogReader) endOfFile() error {
 	if end == endDamaged {
 		return &Error{r.name, r.win.off, reason, ErrCorrupt}
 	}
-	if len(r.files) == 0 {
+	if last {
 		r.tail = Tail{Name: r.name, Bytes: r.win.off, Size: r.size, Torn: end == endTorn, Reason: reason}
 		if !r.entries {
 			r.tail.Bytes = 0

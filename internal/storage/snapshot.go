@@ -106,15 +106,16 @@ const sealEnd = "\x00\x00\x00\x01/"
 // Commit makes the snapshot visible, durably; Abort makes it vanish. The first
 // error sticks.
 type SnapshotWriter struct {
-	fs        vfs.FS
-	dir, name string
-	tmp       string // with directory
-	file      vfs.File
-	out       *bufio.Writer // to the file
-	packed    io.Writer     // into out, compressing
-	sum       uint32
-	bytes     int64
-	err       error
+	d      *Dir
+	zxid   zk.Zxid
+	name   string
+	tmp    string // with directory; "" once it is renamed or removed
+	file   vfs.File
+	out    *bufio.Writer // to the file
+	packed io.Writer     // into out, compressing
+	sum    uint32
+	bytes  int64
+	err    error
 }
 
 const (
@@ -144,11 +145,11 @@ func (w *steadyWriter) Write(p []byte) (int, error) {
 }
 
 // createSnapshot makes a temporary file and writes the header into it.
-func createSnapshot(fsys vfs.FS, dir string, zxid zk.Zxid, c Compression) (*SnapshotWriter, error) {
-	w := &SnapshotWriter{fs: fsys, dir: dir, sum: adlerInit}
+func (d *Dir) createSnapshot(zxid zk.Zxid, c Compression) (*SnapshotWriter, error) {
+	w := &SnapshotWriter{d: d, zxid: zxid, sum: adlerInit}
 	w.name = snapshotPrefix + zxid.Hex() + c.suffix()
-	w.tmp = path.Join(dir, tmpPrefix+w.name)
-	f, err := fsys.Create(w.tmp)
+	w.tmp = path.Join(d.snapDir, tmpPrefix+w.name)
+	f, err := d.fs.Create(w.tmp)
 	if err != nil {
 		return nil, fmt.Errorf("storage: create snapshot: %w", err)
 	}
@@ -200,8 +201,36 @@ func (w *SnapshotWriter) Bytes() int64 { return w.bytes }
 // makes the name durable. After an error the snapshot may or may not be there,
 // but is whole if it is; the temporary file is removed if it can be.
 func (w *SnapshotWriter) Commit() error {
+	return w.end(w.publish)
+}
+
+// Install is Commit for a snapshot that came from a leader and takes the place of
+// this server's own history: what of that is later than the snapshot goes before.
+// No log may be open. When it returns nil, the directory has the state of the
+// snapshot and nothing after it, durably, and NewLog is to begin behind its zxid.
+//
+// A crash or an error at any moment leaves either the history that there was, or
+// one that ends earlier but nowhere before the snapshot's zxid, as far as there
+// was one; or the snapshot with nothing after it. It never leaves transactions
+// of the one behind the state of the other.
+//
+// Snapshots and transactions from before its zxid stay where they are. If they
+// do not lead up to it, there is a gap: who reads them to its other side gets
+// ErrGap.
+func (w *SnapshotWriter) Install() error {
+	w.d.removal.Lock()
+	defer w.d.removal.Unlock()
+	return w.end(func() error { return w.d.install(w.zxid, w.publish) })
+}
+
+// end finishes the file and has it published.
+func (w *SnapshotWriter) end(publish func() error) error {
 	if w.err == nil {
-		if err := w.finish(); err != nil {
+		err := w.finish()
+		if err == nil {
+			err = publish()
+		}
+		if err != nil {
 			w.err = fmt.Errorf("storage: finish snapshot %s: %w", w.name, err)
 		}
 	}
@@ -214,6 +243,7 @@ func (w *SnapshotWriter) Commit() error {
 
 var errSnapshotDone = errors.New("storage: the snapshot is finished")
 
+// finish makes the temporary file complete and durable.
 func (w *SnapshotWriter) finish() error {
 	if c, ok := w.packed.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -228,14 +258,16 @@ func (w *SnapshotWriter) finish() error {
 	}
 	f := w.file
 	w.file = nil
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := w.fs.Rename(w.tmp, path.Join(w.dir, w.name)); err != nil {
+	return f.Close()
+}
+
+// publish gives the finished file its name.
+func (w *SnapshotWriter) publish() error {
+	if err := w.d.fs.Rename(w.tmp, path.Join(w.d.snapDir, w.name)); err != nil {
 		return err
 	}
 	w.tmp = ""
-	return w.fs.SyncDir(w.dir)
+	return w.d.fs.SyncDir(w.d.snapDir)
 }
 
 // Abort removes the temporary file. After Commit it does nothing, so it may be
@@ -247,7 +279,7 @@ func (w *SnapshotWriter) Abort() error {
 		w.file = nil
 	}
 	if w.tmp != "" {
-		err = errors.Join(err, w.fs.Remove(w.tmp))
+		err = errors.Join(err, w.d.fs.Remove(w.tmp))
 		w.tmp = ""
 	}
 	if w.err == nil {

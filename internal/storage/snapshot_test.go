@@ -209,7 +209,7 @@ func TestSnapshotErrorAtEveryOperation(t *testing.T) {
 			openTest(t, mem, testOptions()).Close()
 			fault := vfs.NewFault(mem, at, kind, nil)
 			err := func() error {
-				w, err := createSnapshot(fault, "/data/version-2", 5, Gzip)
+				w, err := testDir(fault).createSnapshot(5, Gzip)
 				if err != nil {
 					return err
 				}

@@ -40,6 +40,13 @@ func openTest(t testing.TB, fsys vfs.FS, o Options) *Dir {
 	return d
 }
 
+// testDir is a directory that is there, without the operations of Open.
+func testDir(fsys vfs.FS) *Dir {
+	o := testOptions()
+	o.Log = o.Log.withDefaults()
+	return &Dir{fs: fsys, o: o, snapDir: "/data/version-2", logDir: "/data/version-2"}
+}
+
 // entry is one transaction as a test appends it or finds it.
 type entry struct {
 	zxid    zk.Zxid

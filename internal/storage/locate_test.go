@@ -1,0 +1,191 @@
+package storage
+
+import (
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Where zxids belong in the log of rangeDir, whose files are told by length.
+func TestLocate(t *testing.T) {
+	d, all := rangeDir(t)
+	writeSnapshot(t, d, 5, make([]byte, 1000))
+	putFile(t, d.fs, "/data/version-2/snapshot.6", []byte("half a snapshot"))
+	const head, one = headerBytes, 300 + frameBytes
+	files := []int64{head + 3*one, head + 5*one, head + 2*one, head + one, head + 2*one}
+	from := func(i int) (sum int64) {
+		for _, n := range files[i:] {
+			sum += n
+		}
+		return sum
+	}
+	e1, e2, e3, e4 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0), zk.MakeZxid(3, 0), zk.MakeZxid(4, 0)
+	for _, tt := range []struct {
+		peer    zk.Zxid
+		present bool
+		before  zk.Zxid
+		after   zk.Zxid
+		file    int   // that before is in
+		place   int64 // how many entries of it are up to before
+	}{
+		{0, false, 0, 1, 0, 0},
+		{1, true, 1, 2, 0, 1},
+		{3, true, 3, 4, 0, 3},
+		{4, true, 4, 5, 1, 1},
+		{7, false, 6, e1 + 1, 1, 3},
+		{e1, false, 6, e1 + 1, 1, 3},
+		{e1 + 2, true, e1 + 2, e2 + 1, 1, 5},
+		{e1 + 9, false, e1 + 2, e2 + 1, 1, 5},
+		{e2, false, e1 + 2, e2 + 1, 1, 5},
+		{e2 + 3, true, e2 + 3, e2 + 4, 3, 1},
+		{e3 + 8, false, e2 + 4, e4 + 1, 4, 1},
+		{e4, false, e2 + 4, e4 + 1, 4, 1},
+		{e4 + 1, true, e4 + 1, 0, 4, 2},
+		{e4 + 2, false, e4 + 1, 0, 4, 2},
+		{maxZxid, false, e4 + 1, 0, 4, 2},
+	} {
+		behind := from(tt.file)
+		if tt.place > 0 {
+			behind -= head + tt.place*one
+		}
+		want := Location{tt.present, tt.before, tt.after, from(tt.file), behind, headerBytes + 1000 + sealBytes}
+		if got, err := d.Locate(tt.peer); err != nil || got != want {
+			t.Errorf("%v: %+v, want %+v, %v", tt.peer, got, want, err)
+		}
+	}
+	if n := len(all); n != 13 {
+		t.Fatal(n)
+	}
+}
+
+// A server with nothing has nothing, one with a snapshot alone its length.
+func TestLocateWithoutLog(t *testing.T) {
+	d := openTest(t, vfs.NewMem(), testOptions())
+	if got, err := d.Locate(5); err != nil || got != (Location{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	writeSnapshot(t, d, 3, []byte("body"))
+	if got, err := d.Locate(3); err != nil || got != (Location{SnapshotBytes: 33}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The file that the zxid can be in is the only one that is read, and damage in it
+// counts up to there.
+func TestLocateReadsOneFile(t *testing.T) {
+	es := testEntries(1000, zxids(1, 9)...)
+	damaged := logBytes(es[3:6]...)
+	damaged[headerBytes+frameBytes+1000+300] ^= 4 // in 5
+	d := putLogs(t, map[string][]byte{
+		"log.1": []byte("not a log"), "log.4": damaged, "log.7": logBytes(es[6:]...),
+	})
+	for _, z := range []zk.Zxid{7, 8, 12} {
+		if loc, err := d.Locate(z); err != nil || loc.Before != min(z, 9) {
+			t.Errorf("%v: %+v, %v", z, loc, err)
+		}
+	}
+	for _, z := range []zk.Zxid{2, 4, 6} {
+		if _, err := d.Locate(z); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%v, in a damaged file: %v", z, err)
+		}
+	}
+}
+
+// purgingFS purges before a file is opened, once.
+type purgingFS struct {
+	vfs.FS
+	purge *func()
+}
+
+func (p purgingFS) Open(name string) (vfs.File, error) {
+	if purge := *p.purge; purge != nil {
+		*p.purge = nil
+		purge()
+	}
+	return p.FS.Open(name)
+}
+
+// A file that is purged between being listed and being read is as if it had not
+// been listed; one that cannot be read is an error.
+func TestLocateDuringPurge(t *testing.T) {
+	var purge func()
+	mem := vfs.NewMem()
+	d := openTest(t, purgingFS{mem, &purge}, testOptions())
+	for _, f := range [][]zk.Zxid{{1, 2}, {3, 4}, {5, 6}} {
+		putFile(t, mem, testLogDir+"log."+f[0].Hex(), logBytes(testEntries(40, f...)...))
+	}
+	for z := range zk.Zxid(3) {
+		writeSnapshot(t, d, 4+z, []byte("body"))
+	}
+	purge = func() {
+		if removed, err := d.Purge(3); err != nil || len(removed) != 2 {
+			t.Errorf("purge: %v, %v", removed, err)
+		}
+	}
+	loc, err := d.Locate(2)
+	if err != nil || loc.Before != 0 || loc.After != 5 || loc.Present {
+		t.Fatalf("%+v, %v", loc, err)
+	}
+	for at := 1; ; at++ {
+		fault := vfs.NewFault(mem, at, vfs.FaultIO, nil)
+		loc, err := testDir(fault).Locate(5)
+		if fault.Ops() < at {
+			break
+		}
+		if err == nil || errors.Is(err, fs.ErrNotExist) || loc != (Location{}) {
+			t.Fatalf("operation %d fails: %+v, %v", at, loc, err)
+		}
+	}
+}
+
+// Locate against reading everything, for logs of random epochs and files.
+func TestLocateModel(t *testing.T) {
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		d := openTest(t, vfs.NewMem(), testOptions())
+		l := d.NewLog(0)
+		var all []entry
+		z := zk.Zxid(1)
+		for range 1 + rng.IntN(30) {
+			all = append(all, appendTest(t, l, 32+rng.IntN(900), z)...)
+			z++
+			if rng.IntN(5) == 0 {
+				z = zk.MakeZxid(z.Epoch()+1+rng.Uint32N(2), 1)
+			}
+			flush(t, l)
+			if rng.IntN(4) == 0 {
+				if err := l.Roll(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for range 40 {
+			peer := all[rng.IntN(len(all))].zxid + zk.Zxid(rng.IntN(5)-2)
+			if rng.IntN(4) == 0 {
+				peer = zk.MakeZxid(rng.Uint32N(8), rng.Uint32N(3))
+			}
+			var want Location
+			for _, e := range all {
+				if e.zxid <= peer {
+					want.Before = e.zxid
+				} else if want.After == 0 {
+					want.After = e.zxid
+				}
+			}
+			got, err := d.Locate(peer)
+			if err != nil || got.Present != (peer == want.Before && peer != 0) || got.Before != want.Before || got.After != want.After {
+				t.Fatalf("seed %d: %v is at %+v, want %+v, %v", seed, peer, got, want, err)
+			}
+			last := all[len(all)-1].zxid
+			if got.Present && got.After != 0 {
+				if part, err := readRange(d, peer, last); err != nil || len(part) == 0 || part[0].zxid != got.After {
+					t.Fatalf("seed %d: after %v there are %d entries, %v", seed, peer, len(part), err)
+				}
+			}
+		}
+	}
+}
