@@ -111,8 +111,8 @@ func newRig(t *testing.T, members string, o rigOptions) *rig {
 		r.seed = rand.Uint64N(1 << 32)
 	}
 	r.rng = rand.New(rand.NewPCG(r.seed, 0))
-	t.Logf("again: go test ./test/ensemble -run '^%s$' -v -count 1 -seed %d -kinds %s -clients %d -rounds %d -pinfold %s",
-		strings.Split(t.Name(), "/")[0], r.seed, members, *clients, *rounds, orNone(*pinfold))
+	t.Logf("again: go test ./test/ensemble -run '^%s$' -v -count 1 -seed %d -kinds %s -clients %d -rounds %d -measure=%v -pinfold %s",
+		strings.Split(t.Name(), "/")[0], r.seed, members, *clients, *rounds, *measure, orNone(*pinfold))
 	r.e, err = cluster.New(cluster.Options{
 		Dir: dir, Specs: specs, Programs: progs, Links: o.links, Lines: o.lines,
 	})

@@ -211,7 +211,9 @@ func (e *Ensemble) WaitCaughtUp(ctx context.Context, m *Member) (time.Duration, 
 		if err != nil {
 			return err
 		}
-		if s.Zxid < l.Zxid {
+		// A new leader says its epoch and a counter of 0 until its first
+		// transaction; who serves under it has all that was before.
+		if l.Zxid.Counter() != 0 && s.Zxid < l.Zxid {
 			return fmt.Errorf("cluster: member %v is at %v, the leader at %v", m, s.Zxid, l.Zxid)
 		}
 		return nil
@@ -327,5 +329,15 @@ func (m *Member) WaitNoLongerLeads(ctx context.Context) error {
 			return fmt.Errorf("cluster: member %v still leads", m)
 		}
 		return nil
+	})
+}
+
+// Until waits until done returns true. The error is that of ctx.
+func (e *Ensemble) Until(ctx context.Context, done func() bool) error {
+	return poll(ctx, func() error {
+		if done() {
+			return nil
+		}
+		return errors.New("cluster: what was waited for has not come")
 	})
 }
