@@ -18,10 +18,21 @@ var goroutines = map[string]string{
 	"internal/replica loop":           "loop",
 	"internal/replica writeLog":       "log writer",
 	"internal/replica apply":          "applier",
-	"internal/replica snapshot":       "snapshotter",
+	"internal/replica spawn":          "task",
 	"internal/replica newestSnapshot": "prefetcher",
 	"internal/replica sweep":          "sweeper",
 	"internal/replica purge":          "purger",
+	"internal/transport Start":        "peer acceptor",
+	"internal/transport admitPeer":    "greeter",
+	"internal/transport Dial":         "learner link",
+	"internal/transport runAccepted":  "learner link",
+	"internal/transport flushLocked":  "link writer",
+	"internal/transport run":          "election peer",
+	"internal/transport linkUp":       "election reader",
+	"internal/transport tryConnect":   "dialler",
+	"internal/transport open":         "dialler",
+	"internal/transport tryName":      "dialler",
+	"cmd/pinfold await":               "child watch",
 }
 
 // ofServer reports whether f is a part of a server. The load generator and the

@@ -48,6 +48,7 @@ var packetNames = [...]string{
 // Known reports whether t is one of the packets above.
 func (t PacketType) Known() bool { return t >= firstPacketType && t <= lastPacketType }
 
+// String is Apache's name of the packet.
 func (t PacketType) String() string {
 	if t.Known() {
 		return packetNames[t]
@@ -64,6 +65,7 @@ type Packet struct {
 	Auth []zk.ID // who asks, in a Request; nil is null
 }
 
+// String says what it is, for the log.
 func (p Packet) String() string {
 	return fmt.Sprintf("%v zxid %v, %d bytes", p.Type, p.Zxid, len(p.Data))
 }

@@ -66,6 +66,10 @@ type Config struct {
 	ForceSnap  bool // every learner is sent a snapshot (forceSnapshotSync)
 
 	FinalizeWait, MinNotify, MaxNotify time.Duration // of the election; 0 is Apache's
+
+	// LastCounter is the last counter of an epoch, for tests of what comes then;
+	// 0 is the last that there is.
+	LastCounter uint32
 }
 
 // State is what a server has on its disk when it starts.
@@ -92,6 +96,7 @@ const (
 	Observing
 )
 
+// String is what the four-letter words call the role.
 func (r Role) String() string {
 	return [...]string{"looking", "leader", "follower", "observer"}[r]
 }
@@ -152,6 +157,9 @@ type appended struct {
 func New(cfg Config, s State, now time.Duration) *Core {
 	if cfg.ConnectLimit == 0 {
 		cfg.ConnectLimit = cfg.InitLimit
+	}
+	if cfg.LastCounter == 0 {
+		cfg.LastCounter = 1<<32 - 1
 	}
 	c := &Core{
 		cfg: cfg, now: now, ticked: now,
