@@ -162,6 +162,9 @@ func (r *Replica) drive() bool {
 // do carries out one Ready. Messages go first: followers log while this server
 // does.
 func (r *Replica) do(rd *zab.Ready) bool {
+	if r.o.Saw != nil {
+		r.o.Saw(rd)
+	}
 	for i := range rd.Events {
 		r.logEvent(&rd.Events[i])
 	}

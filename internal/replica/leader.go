@@ -52,8 +52,8 @@ func (r *Replica) propose(b *batch) bool {
 	}
 	asked := r.takeSyncs(b)
 	if len(b.reqs) > 0 {
-		z, ok := r.core.NextZxid()
-		if !ok || uint64(z.Counter())+uint64(len(b.reqs)) > 1<<32-1 {
+		z, left := r.core.NextZxid()
+		if left < len(b.reqs) {
 			r.core.StepDown(r.Now(), "the epoch has no zxids left; another one begins")
 			r.dropRequests(b.reqs[:b.own])
 			r.pool.put(b)

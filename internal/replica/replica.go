@@ -143,13 +143,15 @@ type Options struct {
 	Clock   Clock
 	Stepped bool
 	Seed    uint64 // of the snapshots' randomness
+	// Saw is shown what the Zab core wants, before it is done; nil: nobody looks.
+	Saw func(*zab.Ready)
 }
 
 // stageBatches bounds the batches that wait between two stages.
 const stageBatches = 4
 
 // steppedBatches is the same for a Stepped replica, which cannot wait.
-const steppedBatches = 1 << 16
+const steppedBatches = 1 << 9
 
 // Replica is the state of one server and what changes it. Make one with Open.
 type Replica struct {

@@ -32,12 +32,15 @@ type conn struct {
 	heard       atomic.Int64 // when the client last sent anything, by Replica.Now
 
 	// Owned by serve.
-	in       *[]byte // nil while nothing is buffered
-	filled   int     // bytes in *in
-	open     bool    // the handshake is over
-	leaving  bool    // what is read from now on is ignored
-	pollRead func(fd uintptr) bool
-	polled   ioResult
+	in      *[]byte // nil while nothing is buffered
+	filled  int     // bytes in *in
+	open    bool    // the handshake is over
+	leaving bool    // what is read from now on is ignored
+	stepped bool    // there is no goroutine, see SteppedConn
+	// unanswered is mu.ready of a stepped connection that waits for its session.
+	unanswered chan struct{}
+	pollRead   func(fd uintptr) bool
+	polled     ioResult
 
 	dirty     bool // owned by who applies
 	pollWrite func(fd uintptr) bool
@@ -118,7 +121,7 @@ func (c *conn) consume() error {
 	for !c.open {
 		n, err := c.handshake((*c.in)[used:c.filled])
 		used += n
-		if n == 0 || err != nil {
+		if n == 0 || err != nil || c.unanswered != nil {
 			c.drop(used)
 			return err
 		}
@@ -366,7 +369,7 @@ func (c *conn) flushedLocked(err error) {
 // what is left.
 func (c *conn) write(buf []byte, wait bool) (rest []byte, err error) {
 	if c.raw == nil {
-		if !wait {
+		if !wait && !c.stepped {
 			return buf, nil
 		}
 		_, err := c.nc.Write(buf)

@@ -71,6 +71,10 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		c.s.stats.Resumes.Add(1)
 		c.s.replica.Resume(req.SessionID, c.owner(), timeout, c)
 	}
+	if c.stepped {
+		c.unanswered = ready
+		return nil
+	}
 	select {
 	case <-ready:
 	case <-c.s.replica.Failed():

@@ -70,6 +70,14 @@ func NewFault(inner FS, at int, kind FaultKind, trace func(Op)) *Fault {
 	return &Fault{inner: inner, at: at, kind: kind, trace: trace}
 }
 
+// Arm makes the n-th operation from now on, counted from 1, meet kind. It takes
+// the place of the fault that was set.
+func (f *Fault) Arm(n int, kind FaultKind) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.kind = f.ops+n, kind
+}
+
 // Ops returns the number of operations so far, the failed ones included.
 func (f *Fault) Ops() int {
 	f.mu.Lock()

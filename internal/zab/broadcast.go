@@ -6,15 +6,11 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// NextZxid is the zxid that the next entry given to Propose must have. ok is
-// false when the epoch has no more: then the leader has to step down (protocol
-// page, section 5).
-func (c *Core) NextZxid() (z zk.Zxid, ok bool) {
-	z = c.leader.zxid
-	if uint32(z) == 1<<32-1 {
-		return 0, false
-	}
-	return z + 1, true
+// NextZxid is the zxid that the next entry given to Propose must have, and how
+// many the epoch has from there on. Before it has too few the leader has to step
+// down (protocol page, section 5).
+func (c *Core) NextZxid() (z zk.Zxid, left int) {
+	return c.leader.zxid + 1, int(c.cfg.LastCounter) - int(c.leader.zxid.Counter())
 }
 
 // Propose proposes transactions: they are logged here, sent to the followers,
