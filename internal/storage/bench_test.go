@@ -55,22 +55,29 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// BenchmarkReadLog reads 100,000 transactions of 1 KiB back.
-func BenchmarkReadLog(b *testing.B) {
-	const count = 100_000
-	d := openBench(b, Options{})
-	l := d.NewLog(0)
+// benchTxns is how many transactions of 1 KiB fillBenchLog appends.
+const benchTxns = 100_000
+
+func fillBenchLog(b *testing.B, l *Log) {
 	payload := testPayload(1, 1024)
-	for z := zk.Zxid(1); z <= count; z++ {
+	for z := zk.Zxid(1); z <= benchTxns; z++ {
 		binary.BigEndian.PutUint64(payload[txnZxidOffset:], uint64(z))
 		if err := l.Append(z, payload); err != nil {
 			b.Fatal(err)
 		}
 	}
+	flush(b, l)
+}
+
+// BenchmarkReadLog reads the log back as a start does.
+func BenchmarkReadLog(b *testing.B) {
+	d := openBench(b, Options{})
+	l := d.NewLog(0)
+	fillBenchLog(b, l)
 	if err := l.Close(); err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(count * 1024)
+	b.SetBytes(benchTxns * 1024)
 	for b.Loop() {
 		r, err := d.ReadLog(0)
 		if err != nil {
@@ -80,10 +87,52 @@ func BenchmarkReadLog(b *testing.B) {
 		for _, err = r.Next(); err == nil; _, err = r.Next() {
 			n++
 		}
-		if err != io.EOF || n != count {
+		if err != io.EOF || n != benchTxns {
 			b.Fatal(n, err)
 		}
 		r.Close()
+	}
+}
+
+// BenchmarkReadRange reads all but the first half of the first file, beside the
+// open log, as for a learner.
+func BenchmarkReadRange(b *testing.B) {
+	d := openBench(b, Options{Log: LogOptions{MaxFileBytes: 32 << 20}})
+	l := d.NewLog(0)
+	fillBenchLog(b, l)
+	const after = 16_000
+	b.SetBytes((benchTxns - after) * 1024)
+	for b.Loop() {
+		r, err := d.ReadRange(after, benchTxns)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n := after
+		for _, _, err = r.Next(); err == nil; _, _, err = r.Next() {
+			n++
+		}
+		if err != io.EOF || n != benchTxns {
+			b.Fatal(n, err)
+		}
+		r.Close()
+	}
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkLocate looks up the last transaction of a file of 100 MB.
+func BenchmarkLocate(b *testing.B) {
+	d := openBench(b, Options{})
+	l := d.NewLog(0)
+	fillBenchLog(b, l)
+	for b.Loop() {
+		if loc, err := d.Locate(benchTxns); err != nil || !loc.Present {
+			b.Fatal(loc, err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
 	}
 }
 

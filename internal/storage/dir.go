@@ -41,6 +41,9 @@ type Dir struct {
 
 	// end is that of the log file that is being written, nil if there is none.
 	end atomic.Pointer[openEnd]
+	// broken is the last zxid before the newest place in the log that a RangeReader
+	// could not get over.
+	broken atomic.Int64
 	// removal is held by what removes snapshots and logs: it decides by what is
 	// there, and that must not change before it is done. The log's owner may wait
 	// for a purge.

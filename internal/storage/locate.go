@@ -17,11 +17,9 @@ type Location struct {
 	Present bool    // the log holds the zxid itself
 	Before  zk.Zxid // the greatest zxid at or before it that the log holds, 0 if none
 	After   zk.Zxid // the next zxid in the log, 0 if none
-	// LogBytes is the length of the log files from the one that Before is in on, or
-	// of all if that is 0. It counts what is written, not what is reserved.
+	// LogBytes is how much of the log lies behind Before, or the length of all of it
+	// if that is 0. It counts what is written, not what is reserved.
 	LogBytes int64
-	// BehindBytes is how much of that lies behind Before.
-	BehindBytes int64
 	// SnapshotBytes is the length of the newest valid snapshot, 0 if none.
 	SnapshotBytes int64
 }
@@ -36,6 +34,9 @@ const locateTries = 3
 // Install. What is appended meanwhile may or may not count, only what is durable
 // does. Damage before the place is an *Error of ErrCorrupt or ErrGap; the other
 // errors are the file system's.
+//
+// Where a RangeReader has met damage or a gap, the log is taken to begin behind
+// it: else a leader would try the same part of it again and again.
 func (d *Dir) Locate(peer zk.Zxid) (loc Location, err error) {
 	for range locateTries {
 		loc, err = d.locate(peer)
@@ -58,6 +59,9 @@ func (d *Dir) locate(peer zk.Zxid) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
+	if peer <= zk.Zxid(d.broken.Load()) {
+		p.before, p.end = 0, 0
+	}
 	loc := Location{Present: p.before == peer && peer != 0, Before: p.before, After: p.after}
 	for i := max(p.file, 0); i < len(logs); i++ {
 		size, err := d.logBytes(path.Join(d.logDir, logs[i].name))
@@ -66,7 +70,7 @@ func (d *Dir) locate(peer zk.Zxid) (Location, error) {
 		}
 		loc.LogBytes += size
 	}
-	loc.BehindBytes = loc.LogBytes - p.end
+	loc.LogBytes -= p.end
 	snaps, err := listSnapshots(d.fs, d.snapDir)
 	if err != nil {
 		return Location{}, err

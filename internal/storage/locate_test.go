@@ -52,7 +52,7 @@ func TestLocate(t *testing.T) {
 		if tt.place > 0 {
 			behind -= head + tt.place*one
 		}
-		want := Location{tt.present, tt.before, tt.after, from(tt.file), behind, headerBytes + 1000 + sealBytes}
+		want := Location{tt.present, tt.before, tt.after, behind, headerBytes + 1000 + sealBytes}
 		if got, err := d.Locate(tt.peer); err != nil || got != want {
 			t.Errorf("%v: %+v, want %+v, %v", tt.peer, got, want, err)
 		}
@@ -92,6 +92,41 @@ func TestLocateReadsOneFile(t *testing.T) {
 		if _, err := d.Locate(z); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%v, in a damaged file: %v", z, err)
 		}
+	}
+}
+
+// A place that a range could not be read over is not offered again: the log is
+// taken to begin behind it.
+func TestLocateBehindDamage(t *testing.T) {
+	es := testEntries(1000, zxids(1, 9)...)
+	damaged := logBytes(es[3:6]...)
+	damaged[headerBytes+frameBytes+1000+300] ^= 4 // in 5
+	d := putLogs(t, map[string][]byte{
+		"log.1": logBytes(es[:3]...), "log.4": damaged, "log.7": logBytes(es[6:]...),
+	})
+	if loc, err := d.Locate(2); err != nil || !loc.Present {
+		t.Fatalf("%+v, %v", loc, err)
+	}
+	if got, err := readRange(d, 2, 9); !errors.Is(err, ErrCorrupt) || len(got) != 2 {
+		t.Fatalf("%d entries, %v", len(got), err)
+	}
+	for _, z := range []zk.Zxid{1, 2, 4} {
+		loc, err := d.Locate(z)
+		if err == nil && (loc.Present || loc.Before != 0 || loc.After != z+1) || err != nil && z < 4 {
+			t.Errorf("%v: %+v, %v", z, loc, err)
+		}
+	}
+	for _, z := range []zk.Zxid{7, 9} {
+		if loc, err := d.Locate(z); err != nil || !loc.Present {
+			t.Errorf("%v: %+v, %v", z, loc, err)
+		}
+	}
+	// A zxid that the log does not have is no damage.
+	if _, err := readRange(d, 12, 13); !errors.Is(err, ErrNoZxid) {
+		t.Error(err)
+	}
+	if loc, err := d.Locate(9); err != nil || !loc.Present {
+		t.Errorf("%+v, %v", loc, err)
 	}
 }
 

@@ -19,8 +19,9 @@ type RangeReader struct {
 	log         *LogReader
 	held        heldFiles
 	after, upto zk.Zxid
-	next        []byte // read already
-	err         error  // sticks
+	next        []byte  // read already
+	reached     zk.Zxid // what comes after it was read last
+	err         error   // sticks
 }
 
 // maxHeldFiles is how many log files a RangeReader keeps open, so that a purge
@@ -99,6 +100,7 @@ func (r *RangeReader) open(d *Dir) error {
 	}
 	r.next, err = r.read()
 	if err != nil && (r.log.found || !errors.Is(err, ErrGap)) {
+		r.note(err)
 		return err
 	}
 	// The first of a file has been checked against after.
@@ -124,6 +126,7 @@ func (r *RangeReader) Next() (zxid zk.Zxid, payload []byte, err error) {
 			return 0, nil, r.err
 		}
 		if payload, err = r.read(); err != nil {
+			r.note(err)
 			r.err = r.wrap(err)
 			return 0, nil, r.err
 		}
@@ -133,20 +136,33 @@ func (r *RangeReader) Next() (zxid zk.Zxid, payload []byte, err error) {
 
 // read returns the next transaction of the log, if it is in the range.
 func (r *RangeReader) read() ([]byte, error) {
-	before := r.log.LastZxid()
+	r.reached = r.log.LastZxid()
 	payload, err := r.log.Next()
 	switch {
 	case err == io.EOF:
-		return nil, fmt.Errorf("the log ends with %v: %w", before, ErrNoZxid)
+		return nil, fmt.Errorf("the log ends with %v: %w", r.reached, ErrNoZxid)
 	case err != nil:
 		return nil, err
 	case r.log.LastZxid() > r.upto:
-		return nil, fmt.Errorf("%v comes after %v: %w", r.log.LastZxid(), before, ErrNoZxid)
+		return nil, fmt.Errorf("%v comes after %v: %w", r.log.LastZxid(), r.reached, ErrNoZxid)
 	}
 	if n, gap := r.log.Gaps(); n > 0 {
 		return nil, &Error{gap.Name, gap.Offset, fmt.Sprintf("%v comes after %v", gap.After, gap.Before), ErrGap}
 	}
 	return payload, nil
+}
+
+// note remembers for Locate a place that cannot be read.
+func (r *RangeReader) note(err error) {
+	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
+		return
+	}
+	broken := &r.log.d.broken
+	for at := int64(r.reached); ; {
+		if old := broken.Load(); at <= old || broken.CompareAndSwap(old, at) {
+			return
+		}
+	}
 }
 
 // wrap adds to an error what was to be read.

@@ -125,6 +125,7 @@ func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid zk.Zxid, p place) err
 			return err
 		}
 	}
+	d.broken.Store(0)
 	_, err := d.cutLog(logs, p)
 	return err
 }
