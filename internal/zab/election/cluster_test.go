@@ -220,6 +220,9 @@ func (c *cluster) run(end time.Duration) {
 		c.now = max(c.now, at)
 		if s != nil {
 			c.do(s, func(e *Election) { e.Tick(c.now) })
+			if d, ok := s.e.Deadline(); ok && d <= c.now {
+				panic(fmt.Sprintf("Tick(%v) leaves the deadline at %v", c.now, d))
+			}
 			continue
 		}
 		taken := *p

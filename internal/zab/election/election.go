@@ -187,9 +187,7 @@ func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
 // they came now. One that is older than the wait for better votes may be from
 // an election that has ended, and is forgotten.
 func (e *Election) replay() {
-	for i := range e.early {
-		v := e.early[i]
-		e.early[i] = early{}
+	for i, v := range e.early {
 		if v.heard && e.phase == looking && e.now-v.at <= e.cfg.FinalizeWait {
 			e.stepLooking(i, v.n)
 		}

@@ -136,7 +136,12 @@ func TestEarlyVotes(t *testing.T) {
 		e.Elected()
 		e.Settle(Following, 3, 5)
 		e.Messages()
-		e.Step(c.came, says(2, Looking, 2, myZxid+9, 5, 2))
+		vote := says(2, Looking, 2, myZxid+9, 5, 2)
+		vote.Config = []byte("the receiver's buffer")
+		e.Step(c.came, vote)
+		if got := e.early[1].n.Config; got != nil {
+			t.Errorf("%q is kept", got)
+		}
 		wantSent(t, e, "->2 FOLLOWING 3 (epoch 5, zxid 0x10000000c, election 1)")
 		e.Unreachable(3)
 		e.Look(c.looked, myZxid+8, 5)
@@ -150,7 +155,7 @@ func TestEarlyVotes(t *testing.T) {
 		wantSent(t, e,
 			"->2 LOOKING 2 (epoch 5, zxid 0x10000000e, election 2)",
 			"->3 LOOKING 2 (epoch 5, zxid 0x10000000e, election 2)")
-		e.Look(c.looked, myZxid+8, 5) // it counts once
+		e.Look(c.looked, myZxid+8, 5) // it counts for one election
 		wantLooking(t, e)
 	}
 	// Also before the first Look, when there is nothing to answer; not the
@@ -303,10 +308,14 @@ func TestSettleOnAnother(t *testing.T) {
 	e.Settle(Leading, 1, 4)
 	wantVote(t, e, 1, 0, 4, 0)
 	look(e)
-	e.Step(0, says(3, Leading, 3, myZxid, 2, 4))
-	e.Step(0, says(2, Following, 3, myZxid, 2, 3))
+	look(e)
+	look(e) // election 3
+	e.Step(0, says(3, Leading, 3, myZxid, 2, 1))
+	e.Step(0, says(2, Following, 3, myZxid, 2, 1))
+	e.Settle(Following, 3, 5)
+	wantVote(t, e, 3, myZxid, 5, 1)
 	e.Settle(Following, 2, 6)
-	wantVote(t, e, 2, myZxid, 6, 4)
+	wantVote(t, e, 2, myZxid, 6, 3)
 	if r, ok := e.Elected(); ok {
 		t.Errorf("elected %v after Settle", r)
 	}

@@ -343,6 +343,9 @@ func TestLargerElectionEpochIsAdopted(t *testing.T) {
 	if e.finalizing {
 		t.Error("the vote of 3 in election 1 counts in election 7")
 	}
+	if e.received[2].cast {
+		t.Error("the vote of 3 in election 1 is kept in election 7")
+	}
 	e.Step(0, says(2, Looking, 2, myZxid+1, 1, 8))
 	wantSent(t, e,
 		"->2 LOOKING 2 (epoch 1, zxid 0x100000006, election 8)",
@@ -350,6 +353,8 @@ func TestLargerElectionEpochIsAdopted(t *testing.T) {
 	if !e.finalizing {
 		t.Error("both votes for 2 are no quorum")
 	}
+	e.Step(0, says(3, Looking, 3, myZxid, 1, 9)) // worse than the last proposal
+	wantVote(t, e, 3, myZxid, 1, 9)
 }
 
 // Rule 12.4.4: a smaller election epoch is not counted, and answered.
@@ -436,6 +441,8 @@ func TestJoinTheSameElection(t *testing.T) {
 			says(3, Looking, 3, myZxid, 1, 1), says(3, Leading, 3, myZxid, 1, 1)}, true},
 		{"a looking voter's", []Notification{
 			says(2, Looking, 3, myZxid, 1, 1), says(3, Leading, 3, myZxid, 1, 1)}, true},
+		{"a looking voter's on other grounds", []Notification{
+			says(2, Looking, 3, myZxid-1, 1, 1), says(3, Leading, 3, myZxid-2, 1, 1)}, false},
 		{"the leader alone", []Notification{
 			says(3, Leading, 3, myZxid-1, 1, 1)}, false},
 		{"the leader follows itself", []Notification{
@@ -476,6 +483,13 @@ func TestOthersFollowMe(t *testing.T) {
 	wantLooking(t, e)
 	e.Step(ms, says(2, Following, 1, myZxid, 1, 9)) // another election's
 	e.Step(ms, says(3, Following, 1, myZxid, 1, 9))
+	wantLooking(t, e)
+
+	// One of them does not cut the wait short that looking voters began.
+	e = look(patient(voters(quorum.Majority(1, 2, 3, 4, 5))))
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 1))
+	e.Step(ms, says(3, Looking, 1, myZxid, 1, 1))
+	e.Step(ms, says(4, Following, 1, myZxid-3, 1, 1))
 	wantLooking(t, e)
 }
 
@@ -528,6 +542,25 @@ func TestOldSettledVotes(t *testing.T) {
 	e.Step(ms, says(3, Looking, 3, myZxid-2, 1, 3)) // it has stopped to lead
 	e.Step(ms, says(2, Following, 3, myZxid, 2, 2)) // this one has not noticed
 	wantLooking(t, e)
+}
+
+// What was said of settling before an election does not count in it; an old
+// looking vote does not take back a younger settled one.
+func TestSettledVotesOfOneElection(t *testing.T) {
+	for _, electionEpoch := range []int64{1, 9} { // as the first election, or not
+		e := look(patient())
+		e.Step(ms, says(3, Leading, 3, myZxid, 2, electionEpoch))
+		e.Step(ms, says(2, Following, 3, myZxid, 2, electionEpoch))
+		wantElected(t, e, Following, Vote{3, myZxid, 2, electionEpoch})
+		look(e)
+		e.Step(ms, says(2, Following, 3, myZxid, 2, electionEpoch+1))
+		wantLooking(t, e)
+	}
+	e := look(patient())
+	e.Step(ms, says(2, Following, 3, myZxid, 2, 9))
+	e.Step(ms, says(2, Looking, 2, 3, 1, 7))
+	e.Step(ms, says(3, Leading, 3, myZxid, 2, 9))
+	wantElected(t, e, Following, Vote{3, myZxid, 2, 9})
 }
 
 // Rule 12.4.6: an observer's message is ignored, even from a voter.

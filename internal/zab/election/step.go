@@ -210,7 +210,7 @@ func (e *Election) joinRound(b *ballot) bool {
 func (e *Election) join(ballots []ballot, b *ballot, same func(a, b *ballot) bool) bool {
 	i, _ := e.cfg.System.Index(b.Leader)
 	leader := &ballots[i]
-	if b.Leader == e.cfg.ID || !leader.cast || leader.state != Leading || !same(leader, b) {
+	if b.Leader == e.cfg.ID || leader.state != Leading || !same(leader, b) {
 		return false
 	}
 	if !e.agreed(ballots, func(o *ballot) bool { return same(o, b) }) {
