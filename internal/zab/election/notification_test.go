@@ -41,6 +41,32 @@ func TestPayloadBytes(t *testing.T) {
 	}
 }
 
+// Two notifications of a live Apache 3.8.0: a leader's to an observer that asked,
+// and a looking server's.
+func TestPayloadsOfApache(t *testing.T) {
+	const text = "server.1=127.0.0.1:31101:31201:participant\n" +
+		"server.2=127.0.0.1:31102:31202:participant\n" +
+		"server.3=127.0.0.1:31103:31203:participant\nversion=0"
+	for head, want := range map[string]Notification{
+		"000000020000000000000003000000000000000000000000000000010000000000000001000000020000008a": {
+			From: 3, State: Leading, Leader: 3, ElectionEpoch: 1, PeerEpoch: 1,
+		},
+		"000000000000000000000003000000050000006300000000000000030000000000000005000000020000008a": {
+			From: 3, State: Looking, Leader: 3, Zxid: 0x5_00000063, ElectionEpoch: 3, PeerEpoch: 5,
+		},
+	} {
+		recorded := append(unhex(t, head), text...)
+		want.Version, want.Config = CurrentVersion, []byte(text)
+		got, err := Parse(3, recorded)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("Parse: %v\n%s", err, diff)
+		}
+		if again := got.Append(nil); !bytes.Equal(again, recorded) {
+			t.Errorf("Append:\n got %x\nwant %x", again, recorded)
+		}
+	}
+}
+
 func TestParseForms(t *testing.T) {
 	long := unhex(t, "00000001 0000000000000003 000000070000002a 0000000000000009 0000000000000008")
 	with := func(fields string) []byte { return append(bytes.Clone(long), unhex(t, fields)...) }

@@ -126,10 +126,12 @@ func (c *cluster) write(leader *server, some func() bool) {
 	if !leader.reigns || leader.e.State() != Leading {
 		return
 	}
-	z := max(leader.last+1, zk.MakeZxid(uint32(leader.epoch), 1))
+	before := leader.last
+	z := max(before+1, zk.MakeZxid(uint32(leader.epoch), 1))
 	for _, s := range c.learners(leader) {
-		if s == leader || s.epoch == leader.epoch && s.last == leader.last && some() {
-			defer func() { s.last = z }()
+		inStep := s.epoch == leader.epoch && s.last == before
+		if s == leader || inStep && some() {
+			s.last = z
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the simulations with this seed only")
-	seedsFlag = flag.Uint64("seeds", 400, "how many seeds the simulations run")
+	seedsFlag = flag.Uint64("seeds", 200, "how many seeds the simulations run")
 )
 
 // eachSeed runs f with every seed. A failing one says how to run it again.
