@@ -15,7 +15,7 @@ import (
 // exist, and a name for which there is no package may not be here.
 const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
-	NONE < zk, jute, vfs, config, sasl;
+	NONE < zk, jute, vfs, config, sasl, metric;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk, jute < wire < txn < znode, session, watch, auth < prep;
@@ -28,8 +28,8 @@ const importOrder = `
 	zk, jute, zab/quorum < zab/election < zab < transport;
 
 	# The driver, and the client side.
-	prep, storage, zab < replica;
-	replica, config, sasl < server;
+	prep, storage, zab, metric < replica;
+	replica, config, sasl, metric < server;
 
 	# A client that measures; it knows of no server but by the wire.
 	zk, jute, wire < bench;

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 )
@@ -35,19 +36,19 @@ func (t *text) fraction(key string, v float64) {
 }
 
 // basic prints the five lines of a summary.
-func (t *text) basic(key string, s summary) {
-	t.fraction("avg_"+key, s.average)
-	t.integer("min_"+key, s.least)
-	t.integer("max_"+key, s.most)
-	t.integer("cnt_"+key, s.count)
-	t.integer("sum_"+key, s.sum)
+func (t *text) basic(key string, s metric.Summary) {
+	t.fraction("avg_"+key, s.Average)
+	t.integer("min_"+key, s.Least)
+	t.integer("max_"+key, s.Most)
+	t.integer("cnt_"+key, s.Count)
+	t.integer("sum_"+key, s.Sum)
 }
 
 // advanced prints the nine lines of a summary with quantiles.
-func (t *text) advanced(key string, s summary) {
+func (t *text) advanced(key string, s metric.Summary) {
 	t.basic(key, s)
 	for i, prefix := range [...]string{"p50_", "p95_", "p99_", "p999_"} {
-		t.integer(prefix+key, s.quantiles[i])
+		t.integer(prefix+key, s.Quantiles[i])
 	}
 }
 
@@ -60,10 +61,10 @@ func (t *text) gauges() {
 	tree := s.replica.Tree()
 	znodes, ephemerals, size := tree.Count(), tree.EphemeralCount(), tree.DataSize()
 	s.replica.RUnlock()
-	latency := summarise(&s.stats.Reads, &s.stats.Writes)
-	t.fraction("avg_latency", latency.average)
-	t.integer("max_latency", latency.most)
-	t.integer("min_latency", latency.least)
+	latency := metric.Summarise(&s.stats.Reads, &s.stats.Writes)
+	t.fraction("avg_latency", latency.Average)
+	t.integer("max_latency", latency.Most)
+	t.integer("min_latency", latency.Least)
 	t.integer("packets_received", s.stats.Received.Load())
 	t.integer("packets_sent", s.stats.Sent.Load())
 	t.integer("num_alive_connections", int64(s.connections()))
@@ -91,7 +92,7 @@ func (t *text) replySizes() {
 	last, least, most := int64(-1), int64(-1), int64(-1)
 	if n := t.c.s.stats.replyLast.Load(); n > 0 {
 		last = n
-		least, most = t.c.s.stats.replies.get()
+		least, most = t.c.s.stats.replies.Get()
 	}
 	t.integer("last_client_response_size", last)
 	t.integer("min_client_response_size", least)
@@ -131,47 +132,47 @@ func (t *text) summaries() {
 	s := &t.c.s.stats
 	r := t.c.s.replica.Stats()
 	start := r.Startup()
-	t.advanced("readlatency", summarise(&s.Reads))
-	t.advanced("updatelatency", summarise(&s.Writes))
-	t.basic("fsynctime", millis(r.Fsync.Get()))
-	t.basic("snapshottime", millis(r.Snapshot.Get()))
+	t.advanced("readlatency", metric.Summarise(&s.Reads))
+	t.advanced("updatelatency", metric.Summarise(&s.Writes))
+	t.basic("fsynctime", metric.Millis(r.Fsync.Get()))
+	t.basic("snapshottime", metric.Millis(r.Snapshot.Get()))
 	t.basic("dbinittime", once(start.Took))
 	t.basic("startup_snap_load_time", once(start.LoadTook))
 	t.basic("startup_txns_load_time", replayTime(start))
 	t.basic("startup_txns_loaded", replayed(start))
-	t.basic("sync_processor_batch_size", plain(r.Synced.Get()))
-	t.basic("node_created_watch_count", plain(r.Created.Get()))
-	t.basic("node_deleted_watch_count", plain(r.Deleted.Get()))
-	t.basic("node_changed_watch_count", plain(r.Changed.Get()))
-	t.basic("node_children_watch_count", plain(r.Children.Get()))
+	t.basic("sync_processor_batch_size", metric.Plain(r.Synced.Get()))
+	t.basic("node_created_watch_count", metric.Plain(r.Created.Get()))
+	t.basic("node_deleted_watch_count", metric.Plain(r.Deleted.Get()))
+	t.basic("node_changed_watch_count", metric.Plain(r.Changed.Get()))
+	t.basic("node_children_watch_count", metric.Plain(r.Children.Get()))
 	for _, key := range zeroSummaries {
-		t.basic(key, summary{})
+		t.basic(key, metric.Summary{})
 	}
 	for _, key := range zeroAdvanced {
-		t.advanced(key, summary{})
+		t.advanced(key, metric.Summary{})
 	}
 	for _, n := range s.readsBy.summaries() {
-		t.basic(n.name+"_read_per_namespace", n.summary)
+		t.basic(n.name+"_read_per_namespace", n.Summary)
 	}
 	for _, n := range s.writesBy.summaries() {
-		t.basic(n.name+"_write_per_namespace", n.summary)
+		t.basic(n.name+"_write_per_namespace", n.Summary)
 	}
 }
 
 // once is the summary of a thing that happened once.
-func once(d time.Duration) summary { return millis(1, d, d, d) }
+func once(d time.Duration) metric.Summary { return metric.Millis(1, d, d, d) }
 
 // replayTime and replayed are empty if the log had nothing to replay.
-func replayTime(r *replica.Report) summary {
+func replayTime(r *replica.Report) metric.Summary {
 	if r.Replayed == 0 {
-		return summary{}
+		return metric.Summary{}
 	}
 	return once(r.Took - r.LoadTook)
 }
 
-func replayed(r *replica.Report) summary {
+func replayed(r *replica.Report) metric.Summary {
 	n := int64(r.Replayed)
-	return plain(min(n, 1), n, n, n)
+	return metric.Plain(min(n, 1), n, n, n)
 }
 
 // descriptors counts the open files of the process and how many it may have.

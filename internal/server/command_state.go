@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/metric"
 )
 
 // versionLine is the version as monitors parse it: number, commit, build time.
@@ -69,11 +71,11 @@ func (t *text) version() {
 func (t *text) serverStats() {
 	s := t.c.s
 	s.collect()
-	lat := summarise(&s.stats.Reads, &s.stats.Writes)
+	lat := metric.Summarise(&s.stats.Reads, &s.stats.Writes)
 	s.replica.RLock()
 	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
 	s.replica.RUnlock()
-	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", lat.least, decimal(lat.average), lat.most)
+	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", lat.Least, decimal(lat.Average), lat.Most)
 	t.b = fmt.Appendf(t.b, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 		s.stats.Received.Load(), s.stats.Sent.Load(), s.connections(), s.replica.Outstanding())
 	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: standalone\nNode count: %d\n", uint64(zxid), nodes)

@@ -3,106 +3,17 @@ package server
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
-
-// Every bucket's middle lies in it, the next bucket begins where it ends, and
-// no duration is further from its bucket's middle than promised.
-func TestHistogramBuckets(t *testing.T) {
-	for i := range histogramBuckets {
-		if got := bucketOf(bucketValue(i)); got != i {
-			t.Errorf("the middle of bucket %d, %v, is in %d", i, bucketValue(i), got)
-		}
-	}
-	last := 0
-	for d := time.Duration(0); d < 2*time.Hour; d += max(time.Microsecond, d/1000) {
-		i := bucketOf(d)
-		if i < last || i > last+1 {
-			t.Fatalf("%v is in bucket %d, what is shorter in %d", d, i, last)
-		}
-		last = i
-		if off := (bucketValue(i) - d).Abs(); d < time.Hour && off > max(time.Microsecond, d*7/100) {
-			t.Errorf("%v: bucket %d stands for %v", d, i, bucketValue(i))
-		}
-	}
-	if last != histogramBuckets-1 {
-		t.Errorf("two hours are in bucket %d of %d", last, histogramBuckets)
-	}
-}
-
-func TestHistogramQuantiles(t *testing.T) {
-	const n = 20_000
-	rng := rand.New(rand.NewPCG(7, 7))
-	var h, other histogram
-	var all []time.Duration
-	for i := range n {
-		d := time.Duration(rng.ExpFloat64() * float64(200*time.Millisecond))
-		all = append(all, d)
-		[...]*histogram{&h, &other}[i%2].add(1, d)
-	}
-	slices.Sort(all)
-	s := summarise(&h, &other)
-	if s.count != n || s.least != all[0].Milliseconds() || s.most != all[n-1].Milliseconds() {
-		t.Errorf("count %d, least %d, most %d", s.count, s.least, s.most)
-	}
-	for i, part := range []float64{.5, .95, .99, .999} {
-		want := all[int(part*n)].Milliseconds()
-		if off := s.quantiles[i] - want; max(off, -off) > want*7/100+1 {
-			t.Errorf("quantile %v: %d ms, want about %d", part, s.quantiles[i], want)
-		}
-	}
-	h.reset()
-	if s := summarise(&h); s != (summary{}) {
-		t.Errorf("after reset: %+v", s)
-	}
-}
-
-// One slow request among many does not hide: it is the maximum and, of a
-// thousand, the quantile 0.999.
-func TestHistogramOfBatches(t *testing.T) {
-	var h histogram
-	h.add(999, 2*time.Millisecond)
-	h.add(1, 300*time.Millisecond)
-	s := summarise(&h)
-	want := summary{count: 1000, sum: 999*2 + 300, least: 2, most: 300, average: 2.298, quantiles: s.quantiles}
-	if s != want || s.quantiles[2] > 3 || s.quantiles[3] < 280 || s.quantiles[3] > 300 {
-		t.Errorf("%+v", s)
-	}
-}
-
-func TestSpanOfManyWriters(t *testing.T) {
-	var s span
-	if least, most := s.get(); least != 0 || most != 0 {
-		t.Errorf("empty: %d, %d", least, most)
-	}
-	var wg sync.WaitGroup
-	for w := range 8 {
-		wg.Go(func() {
-			for i := range 1000 {
-				v := int64(5 + (i*7+w)%1000)
-				s.add(v, v)
-			}
-		})
-	}
-	wg.Wait()
-	if least, most := s.get(); least != 5 || most != 1004 {
-		t.Errorf("%d, %d", least, most)
-	}
-	s.add(0, 0)
-	if least, _ := s.get(); least != 0 {
-		t.Errorf("zero is not the least, %d is", least)
-	}
-}
 
 func TestTopNamespace(t *testing.T) {
 	for path, want := range map[string]string{
@@ -127,13 +38,13 @@ func TestNamespacesAreBounded(t *testing.T) {
 		t.Fatalf("%d namespaces", len(all))
 	}
 	for i, s := range all {
-		want := namedSummary{fmt.Sprintf("n%04d", i), plain(2, 40, 10, 30)}
+		want := namedSummary{fmt.Sprintf("n%04d", i), metric.Plain(2, 40, 10, 30)}
 		if s != want {
 			t.Fatalf("%+v, want %+v", s, want)
 		}
 	}
 	n.reset()
-	if all := n.summaries(); len(all) != maxNamespaces || all[0].summary != (summary{}) {
+	if all := n.summaries(); len(all) != maxNamespaces || all[0].Summary != (metric.Summary{}) {
 		t.Errorf("after reset: %d, %+v", len(all), all[0])
 	}
 }
@@ -150,7 +61,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 		c.reads.end(&s.stats.readsBy, 130)
 		c.noteReply(100)
 		c.add(1, time.Millisecond, time.Second)
-		s.stats.Reads.add(1, time.Millisecond)
+		s.stats.Reads.Add(1, time.Millisecond)
 		c.unsaid.sent++
 		s.stats.fold(&c)
 	})
@@ -173,8 +84,8 @@ func TestReadTraffic(t *testing.T) {
 	s.collect()
 	const frame, statBytes = 4, 68
 	want := []namedSummary{
-		{"a", plain(1, 2+frame+10+statBytes, 2+frame+10+statBytes, 2+frame+10+statBytes)},
-		{"b", plain(1, 2+statBytes, 2+statBytes, 2+statBytes)},
+		{"a", metric.Plain(1, 2+frame+10+statBytes, 2+frame+10+statBytes, 2+frame+10+statBytes)},
+		{"b", metric.Plain(1, 2+statBytes, 2+statBytes, 2+statBytes)},
 	}
 	if got := s.stats.readsBy.summaries(); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -24,12 +25,12 @@ type Stats struct {
 	AuthFailed               atomic.Int64
 	SlowClients              atomic.Int64
 	LargeRejected            atomic.Int64
-	Stalled                  atomic.Int64 // waits for room in the pipeline
-	Reads, Writes            histogram    // from reading a request to queueing its reply
+	Stalled                  atomic.Int64     // waits for room in the pipeline
+	Reads, Writes            metric.Histogram // from reading a request to queueing its reply
 
 	readsBy, writesBy namespaces
 	replyLast         atomic.Int64 // bytes of the last reply, 0 before the first
-	replies           span         // bytes
+	replies           metric.Span  // bytes
 	writing           tally        // the applier's
 	started           time.Time
 }
@@ -42,9 +43,9 @@ func (s *Stats) reset() {
 	} {
 		c.Store(0)
 	}
-	s.Reads.reset()
-	s.Writes.reset()
-	s.replies.reset()
+	s.Reads.Reset()
+	s.Writes.Reset()
+	s.replies.Reset()
 	s.readsBy.reset()
 	s.writesBy.reset()
 }
@@ -103,7 +104,7 @@ func (s *Stats) fold(c *connStats) {
 	c.unsaid = unsaid{}
 	if c.reply > 0 {
 		s.replyLast.Store(c.reply)
-		s.replies.add(c.leastReply, c.mostReply)
+		s.replies.Add(c.leastReply, c.mostReply)
 		c.reply = 0
 	}
 	c.reads.fold()
@@ -163,14 +164,14 @@ func (c *conn) countSentLocked(n int) {
 func (c *conn) countAnsweredLocked(n int, from, now time.Duration) {
 	if n > 0 {
 		c.mu.stats.add(n, now-from, now)
-		c.s.stats.Reads.add(n, now-from)
+		c.s.stats.Reads.Add(n, now-from)
 	}
 }
 
 // countWrittenLocked counts a write. REQUIRES: c.mu.
 func (c *conn) countWrittenLocked(from, now time.Duration) {
 	c.mu.stats.add(1, now-from, now)
-	c.s.stats.Writes.add(1, now-from)
+	c.s.stats.Writes.Add(1, now-from)
 }
 
 // countDrop counts a connection whose reading has failed.
