@@ -81,3 +81,7 @@ func (r *Replica) StepSweep() {
 		r.Submit([]Request{r.sweepRequest(path)})
 	}
 }
+
+// Fuzzy reports whether the tree may be ahead of its zxid: it came from the
+// leader, and what it is ahead by is on its way.
+func (r *Replica) Fuzzy() bool { return r.fuzzy.Load() }

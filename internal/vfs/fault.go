@@ -61,6 +61,7 @@ type Fault struct {
 	ops     int
 	at      int
 	kind    FaultKind
+	met     bool
 	crashed bool
 }
 
@@ -76,6 +77,13 @@ func (f *Fault) Arm(n int, kind FaultKind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at, f.kind = f.ops+n, kind
+}
+
+// Met reports whether an operation has met a fault.
+func (f *Fault) Met() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.met || f.crashed
 }
 
 // Ops returns the number of operations so far, the failed ones included.
@@ -111,6 +119,7 @@ func (f *Fault) enterOp(op Op) (half bool, err error) {
 	if f.ops != f.at {
 		return false, nil
 	}
+	f.met = f.kind != FaultNone
 	switch f.kind {
 	case FaultNoSpace:
 		err = syscall.ENOSPC
