@@ -106,7 +106,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 			r.submit = r.submit[:0]
 		}
 		c.flush(true)
-		if took == 0 {
+		if took == 0 || c.stepped && c.full() {
 			break
 		}
 		c.awaitDrain()

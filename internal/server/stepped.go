@@ -64,7 +64,7 @@ func (p *SteppedConn) Step() {
 	case p.socket.closed:
 		p.Hangup()
 		return
-	case c.filled == 0:
+	case c.filled == 0 || c.full():
 		return
 	case c.leaving:
 		c.filled = 0
@@ -79,6 +79,13 @@ func (p *SteppedConn) Step() {
 	if p.socket.closed {
 		p.Hangup()
 	}
+}
+
+// full reports whether too many requests wait behind the session's writes.
+func (c *conn) full() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.pending.full()
 }
 
 // Output returns what is sent to the client since the last call.
