@@ -185,7 +185,7 @@ func (c memConn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.remote
 // recorder is a Handler that keeps what it is told. Events are lines such as
 // "up 1", "packets 1 ACK zxid 0x1, 0 bytes", "down 1", "peer 2 up".
 type recorder struct {
-	mu       sync.Mutex
+	guard    sync.Mutex
 	changed  chan struct{} // closed and replaced on every event
 	events   []string
 	packets  map[zab.LinkID][]zab.Packet
@@ -194,7 +194,7 @@ type recorder struct {
 	remotes  map[zab.LinkID]string
 	notes    map[int64][]string
 	snapshot func(l zab.LinkID, z zk.Zxid, r SnapshotSource) error
-	onPacket func(l zab.LinkID, p zab.Packet) // called without mu
+	onPacket func(l zab.LinkID, p zab.Packet) // called without guard
 	onUp     func(l zab.LinkID)
 }
 
@@ -212,25 +212,25 @@ func (r *recorder) note(format string, args ...any) {
 }
 
 func (r *recorder) LinkUp(l zab.LinkID, remote string, dialed bool) {
-	r.mu.Lock()
+	r.guard.Lock()
 	r.links = append(r.links, l)
 	r.remotes[l] = remote
 	r.note("up %d dialed %v", l, dialed)
 	onUp := r.onUp
-	r.mu.Unlock()
+	r.guard.Unlock()
 	if onUp != nil {
 		onUp(l)
 	}
 }
 
 func (r *recorder) Packets(l zab.LinkID, ps []zab.Packet) {
-	r.mu.Lock()
+	r.guard.Lock()
 	for _, p := range ps {
 		r.packets[l] = append(r.packets[l], p)
 		r.note("packet %d %v", l, p)
 	}
 	onPacket := r.onPacket
-	r.mu.Unlock()
+	r.guard.Unlock()
 	if onPacket != nil {
 		for _, p := range ps {
 			onPacket(l, p)
@@ -239,8 +239,8 @@ func (r *recorder) Packets(l zab.LinkID, ps []zab.Packet) {
 }
 
 func (r *recorder) LinkDown(l zab.LinkID, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.guard.Lock()
+	defer r.guard.Unlock()
 	if _, twice := r.ended[l]; twice || err == nil {
 		panic(fmt.Sprintf("LinkDown(%d, %v), after %v", l, err, r.ended[l]))
 	}
@@ -249,10 +249,10 @@ func (r *recorder) LinkDown(l zab.LinkID, err error) {
 }
 
 func (r *recorder) Snapshot(l zab.LinkID, z zk.Zxid, s SnapshotSource) error {
-	r.mu.Lock()
+	r.guard.Lock()
 	r.note("snapshot %d at %v", l, z)
 	f := r.snapshot
-	r.mu.Unlock()
+	r.guard.Unlock()
 	if f == nil {
 		return errors.New("no snapshot is expected")
 	}
@@ -260,8 +260,8 @@ func (r *recorder) Snapshot(l zab.LinkID, z zk.Zxid, s SnapshotSource) error {
 }
 
 func (r *recorder) Notification(from int64, payload []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.guard.Lock()
+	defer r.guard.Unlock()
 	r.notes[from] = append(r.notes[from], string(payload))
 	if len(payload) > 40 {
 		payload = payload[:40]
@@ -270,29 +270,70 @@ func (r *recorder) Notification(from int64, payload []byte) {
 }
 
 func (r *recorder) PeerUp(id int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.guard.Lock()
+	defer r.guard.Unlock()
 	r.note("peer %d up", id)
 }
 
 func (r *recorder) PeerDown(id int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.guard.Lock()
+	defer r.guard.Unlock()
 	r.note("peer %d down", id)
+}
+
+// whyEnded returns why a link has ended, nil if it has not.
+func (r *recorder) whyEnded(l zab.LinkID) error {
+	r.guard.Lock()
+	defer r.guard.Unlock()
+	return r.ended[l]
+}
+
+// came returns the links that came up, in order.
+func (r *recorder) came() []zab.LinkID {
+	r.guard.Lock()
+	defer r.guard.Unlock()
+	return slices.Clone(r.links)
+}
+
+// openLinks returns how many links are up.
+func (r *recorder) openLinks() (n int) {
+	r.guard.Lock()
+	defer r.guard.Unlock()
+	for _, l := range r.links {
+		if r.ended[l] == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// got returns what a link has brought.
+func (r *recorder) got(l zab.LinkID) []zab.Packet {
+	r.guard.Lock()
+	defer r.guard.Unlock()
+	return slices.Clone(r.packets[l])
+}
+
+// heard returns the notifications of a peer since the last call.
+func (r *recorder) heard(id int64) []string {
+	r.guard.Lock()
+	defer r.guard.Unlock()
+	defer func() { r.notes[id] = nil }()
+	return r.notes[id]
 }
 
 // take returns the events since the last call.
 func (r *recorder) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.guard.Lock()
+	defer r.guard.Unlock()
 	defer func() { r.events = nil }()
 	return r.events
 }
 
 // count returns how many events begin with prefix.
 func (r *recorder) count(prefix string) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.guard.Lock()
+	defer r.guard.Unlock()
 	for _, e := range r.events {
 		if strings.HasPrefix(e, prefix) {
 			n++
@@ -301,22 +342,22 @@ func (r *recorder) count(prefix string) (n int) {
 	return n
 }
 
-// await waits until ok, which is called with mu held, in real time.
+// await waits until ok, which is called with guard held, in real time.
 func (r *recorder) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
 	for {
-		r.mu.Lock()
+		r.guard.Lock()
 		done, changed := ok(), r.changed
-		r.mu.Unlock()
+		r.guard.Unlock()
 		if done {
 			return
 		}
 		select {
 		case <-changed:
 		case <-timeout:
-			r.mu.Lock()
-			defer r.mu.Unlock()
+			r.guard.Lock()
+			defer r.guard.Unlock()
 			t.Fatalf("%s: not in 20 seconds; ended %v, %d events", what, r.ended, len(r.events))
 		}
 	}
@@ -495,4 +536,18 @@ func ack(z zk.Zxid) zab.Packet { return zab.Packet{Type: zab.Ack, Zxid: z} }
 
 func proposal(z zk.Zxid, data []byte) zab.Packet {
 	return zab.Packet{Type: zab.Proposal, Zxid: z, Data: data}
+}
+
+// comparePackets fails if two runs of packets differ.
+func comparePackets(t *testing.T, got, want []zab.Packet) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d packets, want %d", len(got), len(want))
+	}
+	for i, p := range want {
+		q := got[i]
+		if p.Type != q.Type || p.Zxid != q.Zxid || !bytes.Equal(p.Data, q.Data) || !slices.Equal(p.Auth, q.Auth) {
+			t.Fatalf("packet %d is %v, want %v", i, q, p)
+		}
+	}
 }
