@@ -1,0 +1,344 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// checker checks Zab's invariants whenever a member's core wants something done,
+// which is whenever anything can have changed. They bear the names that they
+// have in ZooKeeper's TLA+ specification. There is one history of what was
+// delivered (history); each member's log is compared with it as far as the member
+// has delivered, once for each transaction, so that most of them are about one
+// comparison:
+//
+//	Leadership          an epoch has one leader, from the moment on at which it writes the epoch as its current one
+//	PrefixConsistency   what two members have delivered is the same, as far as both have: each equals the history
+//	Integrity           what is in a log was broadcast by the primary of its epoch, with this content
+//	Agreement           what one member has delivered no other one skips, and none forgets
+//	TotalOrder          all deliver in the same order: by zxid, without a gap
+//	LocalPrimaryOrder   of one epoch, in the order of their broadcast, which has no gap
+//	GlobalPrimaryOrder  an older epoch's before a newer one's
+//	PrimaryIntegrity    a primary has delivered everything of older epochs that anybody delivers, before it broadcasts
+//
+// Beside them Durability: what a member has told others to be on its disk is
+// there when it comes back.
+type checker struct {
+	s         *Sim
+	leaders   map[uint32]*member // by epoch
+	broadcast map[zk.Zxid]uint64 // hashes
+	newest    uint32             // the newest epoch whose leader has served
+}
+
+// shadow is what a member's log must be.
+type shadow struct {
+	log       []entry
+	delivered int // of log
+	ops       []logOp
+	oldest    int // number of ops that are known to be durable and were dropped
+
+	role     zab.Role
+	term     uint64
+	serving  bool
+	epoch    uint32
+	accepted uint32
+}
+
+// logOp is a write that may not be durable yet, and how to undo it.
+type logOp struct {
+	kind  zab.WriteKind
+	count int     // of entries appended
+	cut   []entry // that were cut off, or the whole log that was replaced
+}
+
+func (h *shadow) leads() bool { return h.role == zab.Leading }
+
+func (h *shadow) last() zk.Zxid {
+	if len(h.log) == 0 {
+		return 0
+	}
+	return h.log[len(h.log)-1].z
+}
+
+func (c *checker) init(s *Sim) {
+	c.s, c.leaders, c.broadcast = s, map[uint32]*member{}, map[zk.Zxid]uint64{}
+}
+
+// saw takes what a member's core wants done.
+func (c *checker) saw(m *member, rd *zab.Ready) {
+	h := &m.shadow
+	t := &c.s.trace
+	t.note(uint64(m.id), uint64(rd.Role), rd.Term, uint64(rd.Commit), uint64(len(rd.Writes)), uint64(len(rd.Sends)))
+	before := *h
+	h.role, h.term, h.serving, h.epoch = rd.Role, rd.Term, rd.Serving, rd.Epoch
+	for i := range rd.Events {
+		c.event(m, &rd.Events[i])
+	}
+	for i := range rd.Sends {
+		for k := range rd.Sends[i].Packets {
+			p := &rd.Sends[i].Packets[k]
+			t.note(uint64(p.Type), uint64(p.Zxid))
+			c.s.cover.packet(p.Type)
+		}
+	}
+	for i := range rd.Writes {
+		c.write(m, &rd.Writes[i])
+	}
+	if !rd.Serving {
+		return
+	}
+	if c.advance(m, rd.Commit); rd.Role == zab.Leading && (!before.serving || before.term != rd.Term) {
+		c.established(m)
+	}
+}
+
+// event counts what the coverage tells.
+func (c *checker) event(m *member, e *zab.Event) {
+	c.s.trace.note(uint64(e.Kind), uint64(e.Peer), uint64(e.Epoch))
+	cover := &c.s.cover
+	switch e.Kind {
+	case zab.EventElected:
+		cover.Elections++
+	case zab.EventServing:
+		cover.Served++
+	case zab.EventResync:
+		cover.Resyncs++
+	case zab.EventRefused:
+		cover.Refused++
+	case zab.EventLeft:
+		if strings.Contains(e.Reason, "no zxids left") {
+			cover.Rollovers++
+		}
+	case zab.EventSyncing:
+		kind, _, _ := strings.Cut(e.Reason, " ")
+		switch {
+		case kind == "SNAP":
+			cover.Snaps++
+		case strings.Contains(e.Reason, "and the log from"):
+			cover.LogSyncs++
+		case strings.Contains(e.Reason, " and 0 transactions") && kind == "DIFF":
+			cover.EmptyDiffs++
+		case kind == "DIFF":
+			cover.Diffs++
+		}
+		if kind == "TRUNC" {
+			cover.Truncs++
+		}
+	}
+}
+
+// write follows a member's log.
+func (c *checker) write(m *member, w *zab.Write) {
+	h := &m.shadow
+	op := logOp{kind: w.Kind}
+	switch w.Kind {
+	case zab.WriteEntries:
+		for _, e := range w.Entries {
+			c.append(m, entryOf(e))
+		}
+		op.count = len(w.Entries)
+		c.s.trace.note(uint64(h.last()))
+	case zab.WriteTruncate:
+		n := len(h.log)
+		for n > 0 && h.log[n-1].z > w.Zxid {
+			n--
+		}
+		if n == 0 && w.Zxid != 0 || n > 0 && h.log[n-1].z != w.Zxid {
+			c.s.fail("Integrity", "member %d is to end its log at %v, which it does not hold", m.id, w.Zxid)
+		}
+		if n < h.delivered {
+			c.s.fail("Agreement", "member %d has delivered %v and cuts it off", m.id, h.log[n].z)
+		}
+		op.cut = append([]entry(nil), h.log[n:]...)
+		h.log = h.log[:n]
+	case zab.WriteInstall:
+		op.cut = h.log
+		h.log = c.installed(m, w)
+		h.delivered = min(h.delivered, len(h.log))
+	case zab.WriteAcceptedEpoch:
+		h.accepted = w.Epoch
+	case zab.WriteCurrentEpoch:
+		if h.role == zab.Leading {
+			c.leadership(m, w.Epoch)
+		}
+	}
+	h.ops = append(h.ops, op)
+}
+
+// append checks Integrity: a primary broadcasts, the others log what was.
+func (c *checker) append(m *member, e entry) {
+	h := &m.shadow
+	if h.role == zab.Leading && h.serving {
+		if z, ok := c.broadcast[e.z]; ok && z != e.hash {
+			c.s.fail("Leadership", "member %d broadcasts %v, which is another's already", m.id, e.z)
+		}
+		c.leadership(m, e.z.Epoch())
+		c.broadcast[e.z] = e.hash
+		c.s.cover.Transactions++
+	} else if z, ok := c.broadcast[e.z]; !ok || z != e.hash {
+		c.s.fail("Integrity", "member %d logs %v, which nobody has broadcast (or not with this content: %v)", m.id, e.z, ok)
+	}
+	h.log = append(h.log, e)
+}
+
+// leadership checks that an epoch has one leader.
+func (c *checker) leadership(m *member, epoch uint32) {
+	if l := c.leaders[epoch]; l != nil && l != m {
+		c.s.fail("Leadership", "epoch %d is led by member %d and by member %d", epoch, l.id, m.id)
+	}
+	c.leaders[epoch] = m
+}
+
+// installed returns the log behind a snapshot: its sender's.
+func (c *checker) installed(m *member, w *zab.Write) []entry {
+	e := c.s.net.ends[w.Link]
+	if e == nil || e.peer == nil {
+		// The link has gone since. The history has it, as the sender has led.
+		return append([]entry(nil), c.s.history.entries[:c.s.history.upto(w.Zxid)]...)
+	}
+	from := &e.peer.m.shadow
+	n := len(from.log)
+	for n > 0 && from.log[n-1].z > w.Zxid {
+		n--
+	}
+	if n > 0 && from.log[n-1].z != w.Zxid {
+		c.s.fail("Integrity", "member %d installs a snapshot at %v, which member %d does not have", m.id, w.Zxid, e.peer.m.id)
+	}
+	return append([]entry(nil), from.log[:n]...)
+}
+
+// advance compares what a member delivers with the history.
+func (c *checker) advance(m *member, commit zk.Zxid) {
+	h, hist := &m.shadow, c.s.history
+	for h.delivered < len(h.log) && h.log[h.delivered].z <= commit {
+		e := h.log[h.delivered]
+		if h.delivered < len(hist.entries) {
+			want := hist.entries[h.delivered]
+			if want.z != e.z {
+				c.s.fail("Agreement", "member %d delivers %v where others have delivered %v", m.id, e.z, want.z)
+			}
+			if want.hash != e.hash {
+				c.s.fail("PrefixConsistency", "member %d delivers another %v than others", m.id, e.z)
+			}
+		} else {
+			c.deliver(m, e)
+		}
+		h.delivered++
+	}
+}
+
+// deliver takes what nobody has delivered before.
+func (c *checker) deliver(m *member, e entry) {
+	last := c.s.history.last()
+	switch {
+	case e.z.Epoch() < last.Epoch():
+		c.s.fail("GlobalPrimaryOrder", "member %d delivers %v after %v", m.id, e.z, last)
+	case e.z.Epoch() == last.Epoch() && e.z != last+1:
+		c.s.fail("LocalPrimaryOrder", "member %d delivers %v after %v", m.id, e.z, last)
+	case e.z.Epoch() > last.Epoch() && e.z.Counter() != 1:
+		c.s.fail("TotalOrder", "member %d delivers %v after %v: the epoch's beginning is missing", m.id, e.z, last)
+	case e.z.Epoch() < c.newest:
+		c.s.fail("PrimaryIntegrity", "member %d delivers %v, which the primary of epoch %d has not", m.id, e.z, c.newest)
+	}
+	c.s.history.extend(e)
+}
+
+// established checks a leader that begins to serve.
+func (c *checker) established(m *member) {
+	h, hist := &m.shadow, c.s.history
+	c.leadership(m, h.epoch)
+	if h.delivered < len(hist.entries) {
+		c.s.fail("PrimaryIntegrity", "member %d leads epoch %d and has not delivered %v", m.id, h.epoch, hist.entries[h.delivered].z)
+	}
+	c.newest = max(c.newest, h.epoch)
+}
+
+// wrote tells that n writes are durable.
+func (c *checker) wrote(m *member, n int) {
+	h := &m.shadow
+	for _, op := range h.ops[:n] {
+		if op.kind == zab.WriteInstall {
+			c.s.cover.Installs++
+		}
+	}
+	h.ops = h.ops[:copy(h.ops, h.ops[n:])]
+}
+
+// stopped tells that a member's life has ended.
+func (c *checker) stopped(m *member) { m.shadow.serving, m.shadow.role = false, zab.Looking }
+
+// started compares what a member finds on its disk with what must be there: one
+// of the states that the writes which were not durable have led through.
+func (c *checker) started(m *member) {
+	h := &m.shadow
+	last := m.rep.LastApplied()
+	for {
+		if n := len(h.log); n == 0 && last == 0 || n > 0 && h.log[n-1].z == last {
+			break
+		}
+		if len(h.ops) == 0 {
+			c.s.fail("Durability", "member %d comes back with %v, it had %v on its disk", m.id, last, h.last())
+		}
+		c.undo(h, last)
+	}
+	h.ops = nil
+	if h.delivered > len(h.log) {
+		c.s.fail("Durability", "member %d has delivered %d transactions and comes back with %d, up to %v", m.id, h.delivered, len(h.log), last)
+	}
+	c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
+}
+
+// undo takes back the last write or, of one that can be done in part, so much
+// that the log ends at last.
+func (c *checker) undo(h *shadow, last zk.Zxid) {
+	op := h.ops[len(h.ops)-1]
+	h.ops = h.ops[:len(h.ops)-1]
+	switch op.kind {
+	case zab.WriteEntries:
+		keep := len(h.log) - op.count
+		for n := len(h.log); n > keep; n-- {
+			if h.log = h.log[:n-1]; h.last() == last {
+				return
+			}
+		}
+	case zab.WriteTruncate:
+		h.log = append(h.log, op.cut...)
+		c.cutTo(h, last)
+	case zab.WriteInstall:
+		h.log = op.cut
+		c.cutTo(h, last)
+	}
+}
+
+// cutTo ends the log at last, if it holds that: a truncation that was not
+// finished may have got that far.
+func (c *checker) cutTo(h *shadow, last zk.Zxid) {
+	for n := len(h.log); n > 0 && h.log[n-1].z >= last; n-- {
+		if h.log[n-1].z == last {
+			h.log = h.log[:n]
+			return
+		}
+	}
+}
+
+// wiped tells that a member's disk is empty.
+func (c *checker) wiped(m *member) { m.shadow = shadow{} }
+
+// applied checks the tree of a member after a turn of its applier.
+func (c *checker) applied(m *member) {
+	if n := m.rep.Stats().DigestMismatches.Load(); n > 0 {
+		c.s.fail("EqualDigest", "member %d has found %d transactions after which its digest is not the leader's", m.id, n)
+	}
+	if !m.rep.Fuzzy() {
+		c.s.history.sawDigest(m.rep.LastApplied(), m.digest(), m.who)
+	}
+}
+
+// end checks what can only be checked at the end.
+func (c *checker) end() {
+	for _, cl := range c.s.clients {
+		cl.checkEnd()
+	}
+}

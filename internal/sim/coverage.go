@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+)
+
+// Coverage counts what a run came by.
+type Coverage struct {
+	Transactions, Elections, Served, Rollovers    int
+	EmptyDiffs, Diffs, Truncs, LogSyncs, Snaps    int
+	Installs, Resyncs, Refused, DiskFailures      int
+	Requests, Replies, Lost, Events, MissedEvents int
+	Sessions, Reattached, Moved, Refusals, Denied int
+	SessionsEnded, Synced, Linearized             int
+	Faults                                        [faultKinds]int
+	Packets                                       [32]int
+	Recovery, Convergence                         Span
+}
+
+// Span is how long something took.
+type Span struct {
+	Count    int
+	Sum, Max time.Duration
+}
+
+func (s *Span) add(d time.Duration) {
+	s.Count++
+	s.Sum += d
+	s.Max = max(s.Max, d)
+}
+
+func (s *Span) merge(o Span) {
+	s.Count += o.Count
+	s.Sum += o.Sum
+	s.Max = max(s.Max, o.Max)
+}
+
+func (s Span) String() string {
+	if s.Count == 0 {
+		return "never"
+	}
+	return fmt.Sprintf("mean %v, longest %v", (s.Sum / time.Duration(s.Count)).Round(time.Millisecond), s.Max.Round(time.Millisecond))
+}
+
+func (c *Coverage) packet(t zab.PacketType) {
+	if t.Known() {
+		c.Packets[t]++
+	}
+}
+
+// counters are the numbers with their names.
+func (c *Coverage) counters() []counter {
+	return []counter{
+		{"transactions", &c.Transactions}, {"elections", &c.Elections}, {"began to serve", &c.Served}, {"epochs used up", &c.Rollovers},
+		{"empty DIFF", &c.EmptyDiffs}, {"DIFF", &c.Diffs}, {"TRUNC", &c.Truncs}, {"DIFF or TRUNC from the log", &c.LogSyncs}, {"SNAP", &c.Snaps},
+		{"snapshots installed", &c.Installs}, {"snapshots asked for", &c.Resyncs}, {"peers refused", &c.Refused}, {"disks failed", &c.DiskFailures},
+		{"requests", &c.Requests}, {"replies", &c.Replies}, {"unknown outcomes", &c.Lost}, {"events", &c.Events}, {"events after a reconnect", &c.MissedEvents},
+		{"sessions", &c.Sessions}, {"sessions reattached", &c.Reattached}, {"to another member", &c.Moved},
+		{"refused: a later state was seen", &c.Refusals}, {"refused: session over", &c.Denied},
+		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"histories linearized", &c.Linearized},
+	}
+}
+
+type counter struct {
+	name string
+	n    *int
+}
+
+// Add adds what another run came by.
+func (c *Coverage) Add(o *Coverage) {
+	theirs := o.counters()
+	for i, k := range c.counters() {
+		*k.n += *theirs[i].n
+	}
+	for i := range c.Faults {
+		c.Faults[i] += o.Faults[i]
+	}
+	for i := range c.Packets {
+		c.Packets[i] += o.Packets[i]
+	}
+	c.Recovery.merge(o.Recovery)
+	c.Convergence.merge(o.Convergence)
+}
+
+// String lists everything, a line each.
+func (c *Coverage) String() string {
+	var b strings.Builder
+	for _, k := range c.counters() {
+		fmt.Fprintf(&b, "%12d %s\n", *k.n, k.name)
+	}
+	for i, n := range c.Faults {
+		fmt.Fprintf(&b, "%12d fault: %v\n", n, faultKind(i))
+	}
+	for i, n := range c.Packets {
+		if t := zab.PacketType(i); t.Known() {
+			fmt.Fprintf(&b, "%12d %v\n", n, t)
+		}
+	}
+	fmt.Fprintf(&b, "             a write after healing: %v\n", c.Recovery)
+	fmt.Fprintf(&b, "             all members equal: %v\n", c.Convergence)
+	return b.String()
+}

@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+)
+
+// faultKind is something that goes wrong.
+type faultKind int
+
+const (
+	crashPower      faultKind = iota // a member's machine loses its power
+	crashProcess                     // a member's process is killed
+	crashInWrite                     // a member's machine loses its power within some operation of its disk
+	crashAll                         // all of them do, at once
+	diskFull                         // some operation finds the disk full
+	diskError                        // some operation fails
+	diskShort                        // some write is done by half
+	diskSlow                         // a disk is slow for a while
+	partition                        // the members are in two parts
+	partitionOneWay                  // one member hears nobody, or is not heard
+	partitionBridge                  // two parts that one member is in both of
+	cutPair                          // two members do not hear each other
+	cutLink                          // one connection between members is lost
+	cutClient                        // one client's connection is lost
+	pause                            // a member does nothing for a while
+	clockJump                        // a member's wall clock is set
+	wipeObserver                     // an observer comes back with an empty disk
+	loseVoter                        // a voter never comes back
+	leaderDown                       // whoever leads is killed
+	faultKinds
+)
+
+var faultNames = [faultKinds]string{
+	"power lost", "process killed", "power lost within an operation", "power lost everywhere", "disk full", "disk error", "short write",
+	"slow disk", "partition", "one-way partition", "bridge", "pair cut", "link cut", "client cut", "pause",
+	"clock set", "observer wiped", "voter lost", "leader killed",
+}
+
+func (k faultKind) String() string { return faultNames[k] }
+
+// faultWeights is how often a kind is drawn, before a profile changes it.
+var faultWeights = [faultKinds]float64{
+	crashPower: 10, crashProcess: 5, crashInWrite: 12, crashAll: 4, diskFull: 2, diskError: 2, diskShort: 2, diskSlow: 4,
+	partition: 8, partitionOneWay: 4, partitionBridge: 3, cutPair: 6, cutLink: 10, cutClient: 6, pause: 6,
+	clockJump: 2, wipeObserver: 1, loseVoter: 0.5, leaderDown: 8,
+}
+
+// scheduleFault queues the next fault.
+func (s *Sim) scheduleFault() {
+	every := s.profile.faultEvery
+	if every == 0 {
+		return
+	}
+	s.after(s.between(every/10, 2*every), func() {
+		if s.faulting {
+			s.fault()
+			s.scheduleFault()
+		}
+	})
+}
+
+// fault draws a fault and does it.
+func (s *Sim) fault() {
+	var sum float64
+	for _, w := range s.profile.faults {
+		sum += w
+	}
+	if sum == 0 {
+		return
+	}
+	x := s.rng.Float64() * sum
+	k := faultKind(0)
+	for x >= s.profile.faults[k] && k < faultKinds-1 {
+		x -= s.profile.faults[k]
+		k++
+	}
+	m := s.members[1+s.rng.IntN(len(s.members)-1)]
+	if s.harm(k, m) {
+		s.cover.Faults[k]++
+		s.trace.note(8, uint64(k), uint64(m.id), uint64(s.now))
+		s.say("sim", "fault: %v, member %d", k, m.id)
+	}
+}
+
+// harm does a fault to a member, if that makes sense now.
+func (s *Sim) harm(k faultKind, m *member) bool {
+	switch k {
+	case crashPower, crashProcess:
+		return s.crash(m, k == crashPower)
+	case crashAll:
+		for _, o := range s.members[1:] {
+			s.crash(o, true)
+		}
+	case leaderDown:
+		l := s.leader()
+		return l != nil && s.crash(l, s.chance(0.5))
+	case crashInWrite, diskFull, diskError, diskShort:
+		if !m.up {
+			return false
+		}
+		kind := map[faultKind]vfs.FaultKind{
+			crashInWrite: vfs.FaultCrash, diskFull: vfs.FaultNoSpace, diskError: vfs.FaultIO, diskShort: vfs.FaultShortWrite,
+		}[k]
+		m.fault.Arm(1+s.rng.IntN(40), kind)
+	case diskSlow:
+		m.slow = s.now + s.between(100*time.Millisecond, 2*time.Second)
+	case pause:
+		m.paused = s.now + s.between(10*time.Millisecond, 2*time.Second)
+	case clockJump:
+		m.wall += s.between(-time.Hour, time.Hour)
+	case wipeObserver:
+		if m.voter || !m.up {
+			return false
+		}
+		s.crash(m, false)
+		m.disk = vfs.NewMem()
+		s.check.wiped(m)
+	case loseVoter:
+		return s.lose(m)
+	case cutClient:
+		return len(s.clients) > 0 && s.clients[s.rng.IntN(len(s.clients))].cut()
+	case cutLink:
+		if len(s.net.list) == 0 {
+			return false
+		}
+		e := s.net.list[s.rng.IntN(len(s.net.list))]
+		if e.peer == nil {
+			return false
+		}
+		e.reset()
+	default:
+		s.divide(k, m)
+	}
+	return true
+}
+
+// crash ends a member's process and has it started again later.
+func (s *Sim) crash(m *member, power bool) bool {
+	if !m.up {
+		return false
+	}
+	m.stop(power)
+	s.after(s.between(time.Millisecond, s.profile.down), m.start)
+	return true
+}
+
+// lose takes a voter away for ever, with its disk. Zab does without a minority;
+// a voter that came back without what it had promised would make of a majority
+// less than one.
+func (s *Sim) lose(m *member) bool {
+	lost := 0
+	for _, o := range s.members[1:] {
+		if o.gone && o.voter {
+			lost++
+		}
+	}
+	if !m.voter || m.gone || 2*(lost+1) >= s.profile.voters {
+		return false
+	}
+	m.stop(true)
+	m.gone = true
+	return true
+}
+
+// leader is a member that serves as the leader, nil if there is none.
+func (s *Sim) leader() *member {
+	for _, m := range s.members[1:] {
+		if m.up && m.rep.Serving() && m.shadow.leads() {
+			return m
+		}
+	}
+	return nil
+}
+
+// divide makes a partition, for a while.
+func (s *Sim) divide(k faultKind, m *member) {
+	type pair struct{ from, to int }
+	var pairs []pair
+	n := len(s.members) - 1
+	side := make([]bool, n+1)
+	for i := range side {
+		side[i] = s.chance(0.5)
+	}
+	other := 1 + s.rng.IntN(n)
+	both := s.chance(0.5)
+	for a := 1; a <= n; a++ {
+		for b := 1; b <= n; b++ {
+			cut := false
+			switch k {
+			case partition:
+				cut = side[a] != side[b]
+			case partitionBridge:
+				cut = side[a] != side[b] && a != m.id && b != m.id
+			case partitionOneWay:
+				cut = both && a == m.id || !both && b == m.id
+			case cutPair:
+				cut = a == m.id && b == other || b == m.id && a == other
+			}
+			if cut && a != b {
+				pairs = append(pairs, pair{a, b})
+			}
+		}
+	}
+	for _, p := range pairs {
+		s.net.block(p.from, p.to, true)
+	}
+	s.after(s.between(20*time.Millisecond, 3*time.Second), func() {
+		for _, p := range pairs {
+			s.net.block(p.from, p.to, false)
+		}
+	})
+}
+
+// heal ends all that is wrong: everybody comes back who can.
+func (s *Sim) heal() {
+	s.say("sim", "all is healed")
+	s.faulting = false
+	for a := range s.net.blocked {
+		for b := range s.net.blocked[a] {
+			s.net.block(a, b, false)
+		}
+	}
+	for _, m := range s.members[1:] {
+		m.paused, m.slow = min(m.paused, s.now), 0
+		if m.up {
+			m.fault.Arm(0, vfs.FaultNone)
+		} else {
+			s.after(0, m.start)
+		}
+	}
+	s.profile.slowDisk = 0
+}

@@ -1,0 +1,349 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/server"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// member is one server of the ensemble, through all its lives.
+type member struct {
+	s     *Sim
+	id    int
+	who   string
+	voter bool
+
+	disk *vfs.Mem
+	life int  // counts starts and ends: what was meant for another life is dropped
+	up   bool // it runs
+	gone bool // it never comes back
+
+	started time.Duration
+	wall    time.Duration // how far its wall clock is off
+	paused  time.Duration // until then it does nothing
+
+	fault *vfs.Fault
+	dir   *storage.Dir
+	srv   *server.Server
+	rep   *replica.Replica
+	conns []*clientConn
+	slow  time.Duration // until then its disk is slow
+
+	looping, writing, applying, tasking bool // a turn is queued
+	timer                               time.Duration
+	timerNo                             int
+
+	shadow shadow
+}
+
+func newMember(s *Sim, id int) *member {
+	return &member{
+		s: s, id: id, who: fmt.Sprintf("m%d", id), voter: id <= s.profile.voters, disk: vfs.NewMem(),
+		wall: s.between(-time.Second, time.Second),
+	}
+}
+
+// Now is the time since the member was started (replica.Clock).
+func (m *member) Now() time.Duration { return m.s.now - m.started }
+
+// epoch is the wall clock when a run begins, in milliseconds since 1970.
+const epoch = 1_700_000_000_000
+
+// UnixMilli is the member's wall clock (replica.Clock).
+func (m *member) UnixMilli() int64 { return epoch + (m.s.now + m.wall).Milliseconds() }
+
+// start begins a life: the server is started over what is on its disk.
+func (m *member) start() {
+	if m.up || m.gone {
+		return
+	}
+	m.life++
+	m.started = m.s.now
+	m.fault = vfs.NewFault(m.disk, 0, vfs.FaultNone, nil)
+	if err := m.open(); err != nil {
+		if !m.injected(err) {
+			m.s.fail("Recovery", "member %d cannot start: %v", m.id, err)
+		}
+		m.s.say(m.who, "start fails: %v", err)
+		m.closeDir()
+		m.s.after(m.s.between(time.Millisecond, m.s.profile.down), m.start)
+		return
+	}
+	m.up, m.paused = true, 0
+	m.looping, m.writing, m.applying, m.tasking, m.timer = false, false, false, false, 0
+	m.conns = nil
+	m.s.say(m.who, "starts at %v", m.rep.LastApplied())
+	m.s.trace.note(uint64(m.id), 1, uint64(m.rep.LastApplied()), uint64(m.s.now))
+	m.s.check.started(m)
+	m.s.net.started(m)
+	m.rep.Join(memberNet{m})
+	m.arm()
+}
+
+// serverConfig is what all members' client side is set to.
+func (m *member) serverConfig() *config.Config {
+	p := &m.s.profile
+	c := config.Default()
+	c.Session = config.Session{Tick: p.tick, MinTimeout: p.minSession, MaxTimeout: p.maxSession}
+	c.Tree.ExtendedTypes = true
+	c.Requests.MaxOutstanding, c.Requests.MaxInPipeline = 0, 0
+	c.Client.MaxPerIP, c.Client.MaxTotal = 0, 0
+	return c
+}
+
+// open starts the server's parts.
+func (m *member) open() error {
+	p := &m.s.profile
+	log := slog.New(slog.DiscardHandler)
+	if m.s.trace.on {
+		log = slog.New(traceHandler{s: m.s, who: m.who})
+	}
+	var err error
+	m.dir, err = storage.Open(m.fault, storage.Options{
+		DataDir: "/data", AutoCreate: true,
+		Log: storage.LogOptions{PreallocBytes: 16 << 10, MaxFileBytes: p.logBytes},
+	})
+	if err != nil {
+		return err
+	}
+	authority, err := auth.New(auth.Config{})
+	if err != nil {
+		return err
+	}
+	voters := make([]int64, p.voters)
+	for i := range voters {
+		voters[i] = int64(i + 1)
+	}
+	m.srv = server.New(server.Options{Config: m.serverConfig(), Auth: authority, Logger: log})
+	m.rep, _, err = replica.Start(replica.Options{
+		Dir: m.dir, Tree: znode.Options{ExtendedTypes: true},
+		Prep: prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true},
+		Auth: authority, Clients: m.srv, ServerID: uint8(m.id),
+		Tick: p.tick, MinSession: p.minSession, MaxSession: p.maxSession,
+		SnapCount: p.snapCount, LastZxidBlock: true, DBAutoCreate: true, MaxRecordBytes: 1 << 20,
+		NeverUsed: time.Minute, Logger: log,
+		Ensemble: &zab.Config{
+			ID: int64(m.id), System: quorum.Majority(voters...), Observer: !m.voter,
+			ConfigText: []byte("server list"), Tick: p.tick, InitLimit: p.initLimit, SyncLimit: p.syncLimit,
+			Window: p.window, SizeFactor: p.sizeFactor, ForceSnap: p.forceSnap,
+			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter, Mutation: m.s.o.Mutation,
+		},
+		Clock: m, Stepped: true, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw,
+	}, m.UnixMilli())
+	if err != nil {
+		return err
+	}
+	m.srv.Attach(m.rep)
+	return nil
+}
+
+func (m *member) saw(rd *zab.Ready) { m.s.check.saw(m, rd) }
+
+// injected reports whether an error is one that a fault has made.
+func (m *member) injected(err error) bool {
+	return errors.Is(err, vfs.ErrCrashed) || m.fault.Met()
+}
+
+// stop ends a life. With power the disk loses what was not synced, and its
+// writes may be torn; without, only the process has died.
+func (m *member) stop(power bool) {
+	if !m.up {
+		return
+	}
+	m.up = false
+	m.life++
+	m.s.trace.note(uint64(m.id), 2, uint64(m.s.now))
+	for _, c := range m.conns {
+		c.serverGone()
+	}
+	m.conns = nil
+	m.s.net.stopped(m)
+	m.s.check.stopped(m)
+	m.closeDir()
+	if power {
+		m.disk = m.disk.CrashClone(m.s.rng)
+	}
+}
+
+func (m *member) closeDir() {
+	if m.dir != nil {
+		_ = m.dir.Close() // releases the lock, which a process that dies does too
+		m.dir = nil
+	}
+}
+
+// failed ends the life of a server whose disk has failed. What a failed fsync
+// has left is as uncertain as after a crash.
+func (m *member) failed() {
+	err := m.rep.Failure()
+	m.s.say(m.who, "fails: %v", err)
+	if !m.injected(err) {
+		m.s.fail("NoFailure", "member %d has failed: %v", m.id, err)
+	}
+	m.s.cover.DiskFailures++
+	m.stop(true)
+	m.s.after(m.s.between(time.Millisecond, m.s.profile.down), m.start)
+}
+
+// after has f called in this life of the member, not before it goes on if it is
+// paused.
+func (m *member) after(d time.Duration, f func()) {
+	life := m.life
+	var g func()
+	g = func() {
+		switch {
+		case m.life != life:
+		case m.paused > m.s.now:
+			m.s.after(m.paused-m.s.now, g)
+		default:
+			f()
+		}
+	}
+	m.s.after(d, g)
+}
+
+// arm queues the turns of the goroutines that have something to do.
+func (m *member) arm() {
+	if !m.up {
+		return
+	}
+	p, r := &m.s.profile, m.rep
+	if !m.looping && r.HasMail() {
+		m.looping = true
+		m.after(m.s.between(p.loopDelay/10, p.loopDelay), m.stepLoop)
+	}
+	if !m.writing && r.Unwritten() > 0 {
+		m.writing = true
+		m.after(m.diskDelay(), m.stepWriter)
+	}
+	if !m.applying && r.Unapplied() > 0 {
+		m.applying = true
+		m.after(m.s.between(p.applyDelay/20, p.applyDelay), m.stepApplier)
+	}
+	if !m.tasking && r.Tasks() > 0 {
+		m.tasking = true
+		m.after(m.s.between(p.taskDelay/10, p.taskDelay), m.stepTask)
+	}
+	if at := m.started + r.Deadline(); m.timer == 0 || at < m.timer {
+		m.timer = max(at, m.s.now+time.Microsecond)
+		m.timerNo++
+		no := m.timerNo
+		m.after(m.timer-m.s.now, func() {
+			if m.timerNo != no {
+				return
+			}
+			m.timer = 0
+			if m.Now() >= m.rep.Deadline() && !m.looping {
+				m.stepLoop()
+				return
+			}
+			m.arm()
+		})
+	}
+}
+
+// diskDelay is how long the next write takes.
+func (m *member) diskDelay() time.Duration {
+	p := &m.s.profile
+	switch {
+	case m.slow > m.s.now:
+		return m.s.between(50*time.Millisecond, time.Second)
+	case m.s.chance(p.slowDisk):
+		return m.s.between(p.diskDelay, 20*p.diskDelay)
+	}
+	return m.s.between(p.diskDelay/10, p.diskDelay)
+}
+
+func (m *member) stepLoop() {
+	m.looping = false
+	m.stepped(3, m.rep.StepLoop())
+}
+
+func (m *member) stepWriter() {
+	m.writing = false
+	n := 1 + m.s.rng.IntN(m.rep.Unwritten())
+	m.s.trace.note(uint64(n))
+	ok := m.rep.StepWriter(n)
+	if ok {
+		m.s.check.wrote(m, n)
+	}
+	m.stepped(4, ok)
+}
+
+func (m *member) stepApplier() {
+	m.applying = false
+	m.rep.StepApplier()
+	m.s.check.applied(m)
+	m.stepped(5, true)
+}
+
+func (m *member) stepTask() {
+	m.tasking = false
+	if n := m.rep.Tasks(); n > 0 {
+		m.rep.StepTask(m.s.rng.IntN(n))
+	}
+	m.stepped(6, true)
+}
+
+// stepped is what follows each turn.
+func (m *member) stepped(kind uint64, ok bool) {
+	m.s.trace.note(uint64(m.id)<<8|kind, uint64(m.s.now), uint64(m.rep.LastApplied()))
+	if !ok {
+		m.failed()
+		return
+	}
+	m.poll()
+	m.arm()
+}
+
+// poll moves the output of the clients' connections.
+func (m *member) poll() {
+	live := m.conns[:0]
+	for _, c := range m.conns {
+		if c.pollServer() {
+			live = append(live, c)
+		}
+	}
+	clear(m.conns[len(live):])
+	m.conns = live
+}
+
+// digest is that of the member's tree.
+func (m *member) digest() uint64 {
+	m.rep.RLock()
+	defer m.rep.RUnlock()
+	return m.rep.Tree().Digest()
+}
+
+// lastZxid is that of the member's tree, 0 if it does not run.
+func (m *member) lastZxid() zk.Zxid {
+	if !m.up {
+		return 0
+	}
+	return m.rep.LastApplied()
+}
+
+func (m *member) describe() string {
+	if !m.up {
+		return fmt.Sprintf("%s is down (gone %v)", m.who, m.gone)
+	}
+	st := m.rep.Status()
+	if st == nil {
+		return m.who + " has no status"
+	}
+	return fmt.Sprintf("%s serving %v applied %v unwritten %d unapplied %d status %+v",
+		m.who, m.rep.Serving(), m.rep.LastApplied(), m.rep.Unwritten(), m.rep.Unapplied(), *st)
+}

@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// profile is what a seed decides on before it begins: the ensemble, its settings
+// and what goes wrong how often.
+type profile struct {
+	voters, observers int
+	clients           int
+	length            time.Duration // until everything is healed
+	startSpread       time.Duration
+
+	tick                 time.Duration
+	initLimit, syncLimit int
+	minSession           time.Duration
+	maxSession           time.Duration
+	awaitExpiry          bool
+
+	window      int
+	sizeFactor  float64
+	forceSnap   bool
+	snapCount   int
+	logBytes    int64
+	lastCounter uint32
+	purge       bool
+
+	loopDelay, applyDelay, taskDelay time.Duration // at most
+	diskDelay                        time.Duration // of one fsync, at most
+	slowDisk                         float64       // chance that one takes long
+	netDelay                         time.Duration // at most; at least a tenth
+	slowPacket                       float64       // chance that one is late
+
+	noteLoss, noteRepeat float64
+	faultEvery           time.Duration // on average; 0 is never
+	faults               [faultKinds]float64
+	down                 time.Duration // how long a member stays away, at most
+
+	think    time.Duration // of a client between requests, at most
+	pipeline int           // requests that a client has on their way, at most
+}
+
+// drawProfile draws a seed's profile.
+func drawProfile(r *rand.Rand) profile {
+	pick := func(ds ...time.Duration) time.Duration { return ds[r.IntN(len(ds))] }
+	pickInt := func(ns ...int) int { return ns[r.IntN(len(ns))] }
+	ms := time.Millisecond
+	p := profile{
+		voters: pickInt(3, 3, 3, 3, 5), observers: pickInt(0, 0, 0, 1),
+		clients: 1 + r.IntN(4),
+		length:  time.Duration(2+r.IntN(7)) * time.Second,
+
+		startSpread: pick(0, 20*ms, 500*ms),
+		tick:        pick(100*ms, 200*ms), initLimit: 5 + r.IntN(6), syncLimit: 2 + r.IntN(4),
+		minSession: 400 * ms, maxSession: pick(1000*ms, 2000*ms, 6000*ms),
+		awaitExpiry: r.IntN(4) == 0,
+
+		window: pickInt(1, 5, 20, 500), sizeFactor: [...]float64{-1, 0, 0.33, 4}[r.IntN(4)],
+		forceSnap: r.IntN(20) == 0,
+		snapCount: pickInt(5, 20, 60, 100000), logBytes: int64(pickInt(0, 4096, 16384)),
+		purge: r.IntN(4) == 0,
+
+		loopDelay: pick(50*time.Microsecond, 500*time.Microsecond), applyDelay: pick(50*time.Microsecond, 2*ms, 20*ms),
+		taskDelay: pick(ms, 20*ms), diskDelay: pick(200*time.Microsecond, 3*ms, 20*ms),
+		slowDisk: [...]float64{0, 0, 0.01, 0.05}[r.IntN(4)],
+		netDelay: pick(200*time.Microsecond, 2*ms, 20*ms), slowPacket: [...]float64{0, 0, 0.01}[r.IntN(3)],
+
+		noteLoss: [...]float64{0, 0.05, 0.3}[r.IntN(3)], noteRepeat: [...]float64{0, 0.1}[r.IntN(2)],
+		faultEvery: pick(100*ms, 300*ms, 700*ms, 700*ms, 2000*ms), down: pick(20*ms, 300*ms, 2000*ms),
+
+		think: pick(2*ms, 20*ms, 100*ms), pipeline: pickInt(1, 4),
+	}
+	if r.IntN(6) == 0 {
+		p.lastCounter = uint32(10 + r.IntN(50))
+	}
+	if r.IntN(50) == 0 {
+		p.length += 20 * time.Second
+	}
+	if r.IntN(50) == 0 {
+		p.faultEvery = 0
+	}
+	for i := range p.faults {
+		p.faults[i] = faultWeights[i] * [...]float64{0, 1, 1, 4}[r.IntN(4)]
+	}
+	return p
+}

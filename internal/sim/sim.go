@@ -1,0 +1,325 @@
+// Package sim runs whole servers of an ensemble in one goroutine, under virtual
+// time, from one seed: the Zab core, the log on a file system in memory that
+// crashes, snapshots, the tree, sessions, and the client protocol, with clients
+// that use all of it. What one seed does it does every time.
+//
+//	sim.go       the run: virtual time, the queue of events, a seed's course
+//	profile.go   what a seed decides on before it begins
+//	member.go    one server: its life, its disk, its goroutines' turns
+//	network.go   links between members: first in, first out; election messages: not
+//	faults.go    what goes wrong
+//	client.go    clients: connections, sessions
+//	request.go   clients: what they ask, and what they make of the answers
+//	watches.go   clients: the events that they must have been sent
+//	checker.go   Zab's invariants, by the names of ZooKeeper's TLA+ specification
+//	history.go   what is committed, and the state after each transaction
+//	registers.go what porcupine is given to judge
+//	coverage.go  what was come by
+//	trace.go     what happened: as a hash, and as text
+//
+// The specification is zookeeper-specifications in Apache's repository, modules
+// Zab, ZabWithFLEAndSYNC and ZkV3_7_0; checker.go says how each of its
+// invariants is checked here.
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Options says what to run.
+type Options struct {
+	Seed     uint64
+	Mutation zab.Mutation // puts a bug back; 0: none
+	Trace    bool         // keep what happens as text
+}
+
+// Result is what came of a run.
+type Result struct {
+	Hash      uint64 // of everything that happened
+	Events    int
+	Virtual   time.Duration
+	Coverage  Coverage
+	Violation *Violation // nil if all is well
+	Registers [][]Access // of some znodes, each for itself: to be linearizable
+	Trace     []string   // if it was asked for
+}
+
+// Violation is a broken promise.
+type Violation struct {
+	Invariant string
+	Detail    string
+	At        time.Duration
+}
+
+func (v *Violation) Error() string {
+	return fmt.Sprintf("%s is violated at %v: %s", v.Invariant, v.At, v.Detail)
+}
+
+// Run runs a seed to its end, or to the first violation.
+func Run(o Options) (res Result) {
+	s := newSim(o)
+	defer func() {
+		if p := recover(); p != nil {
+			v, ok := p.(*Violation)
+			if !ok {
+				v = &Violation{"NoPanic", fmt.Sprintf("%v\n%s", p, debug.Stack()), s.now}
+			}
+			res.Violation = v
+		}
+		res.Hash, res.Events, res.Virtual = s.trace.hash, s.ran, s.now
+		res.Coverage, res.Trace = s.cover, s.trace.lines
+		if res.Violation == nil {
+			res.Registers = s.registers.accesses()
+		}
+		s.end()
+	}()
+	s.run()
+	return res
+}
+
+// Sim is one run.
+type Sim struct {
+	o       Options
+	rng     *rand.Rand
+	profile profile
+	now     time.Duration
+	queue   eventQueue
+	seq     uint64
+	ran     int
+
+	members   []*member // by id, from 1; [0] is nil
+	net       network
+	clients   []*client
+	check     checker
+	history   *history
+	cover     Coverage
+	trace     trace
+	registers registers
+	answered  zk.Zxid // the latest write that a client was answered
+	faulting  bool    // faults happen
+	finished  bool
+}
+
+func newSim(o Options) *Sim {
+	s := &Sim{o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x9e3779b97f4a7c15))}
+	s.trace.on = o.Trace
+	s.profile = drawProfile(s.rng)
+	s.history = newHistory(s)
+	s.check.init(s)
+	s.net.init(s)
+	return s
+}
+
+// event is something that will happen.
+type event struct {
+	at  time.Duration
+	seq uint64
+	f   func()
+}
+
+// eventQueue is a heap: the earliest first, of those the one that was put first.
+type eventQueue []event
+
+func (q eventQueue) less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+
+func (q *eventQueue) push(e event) {
+	*q = append(*q, e)
+	h := *q
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h.less(i, up) {
+			break
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func (q *eventQueue) pop() event {
+	h := *q
+	e := h[0]
+	n := len(h) - 1
+	h[0], h[n] = h[n], event{}
+	h = h[:n]
+	*q = h
+	for i := 0; ; {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < n; c++ {
+			if h.less(c, least) {
+				least = c
+			}
+		}
+		if least == i {
+			return e
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+}
+
+// after has f called in d, or at once if d is negative.
+func (s *Sim) after(d time.Duration, f func()) {
+	s.seq++
+	s.queue.push(event{s.now + max(d, 0), s.seq, f})
+}
+
+// between draws a duration.
+func (s *Sim) between(least, most time.Duration) time.Duration {
+	if most <= least {
+		return least
+	}
+	return least + time.Duration(s.rng.Int64N(int64(most-least)))
+}
+
+// chance is true with probability p.
+func (s *Sim) chance(p float64) bool { return p > 0 && s.rng.Float64() < p }
+
+// fail ends the run with a violation.
+func (s *Sim) fail(invariant, format string, args ...any) {
+	panic(&Violation{invariant, fmt.Sprintf(format, args...), s.now})
+}
+
+// maxEvents ends a run that goes round in circles.
+const maxEvents = 2_000_000
+
+// runUntil runs events until done says so or the time is over. It reports
+// whether done did.
+func (s *Sim) runUntil(until time.Duration, done func() bool) bool {
+	for len(s.queue) > 0 && s.queue[0].at <= until {
+		e := s.queue.pop()
+		s.now = e.at
+		s.ran++
+		if s.ran > maxEvents {
+			s.fail("Progress", "%d events and no end", s.ran)
+		}
+		e.f()
+		if done != nil && done() {
+			return true
+		}
+	}
+	s.now = max(s.now, until)
+	return false
+}
+
+// run is a seed's course: the ensemble is started, clients work while things go
+// wrong, everything is healed, and then the service must work, all members must
+// have come to the same state, and every session without a client must end.
+func (s *Sim) run() {
+	p := &s.profile
+	s.traceProfile()
+	s.members = []*member{nil}
+	for id := 1; id <= p.voters+p.observers; id++ {
+		s.members = append(s.members, newMember(s, id))
+	}
+	for _, m := range s.members[1:] {
+		s.after(s.between(0, p.startSpread), m.start)
+	}
+	for i := range p.clients {
+		s.clients = append(s.clients, newClient(s, i))
+	}
+	for _, c := range s.clients {
+		s.after(s.between(0, time.Second), c.begin)
+	}
+	s.faulting = true
+	s.scheduleFault()
+	s.runUntil(p.length, nil)
+	s.heal()
+	s.mustProgress()
+	s.mustConverge()
+	s.mustExpire()
+	s.check.end()
+}
+
+// progressLimit is how long a healed ensemble may take until it answers a write.
+const progressLimit = 60 * time.Second
+
+// mustProgress demands that a new client's write is answered.
+func (s *Sim) mustProgress() {
+	c := newClient(s, len(s.clients))
+	c.probe = true
+	s.clients = append(s.clients, c)
+	c.begin()
+	began := s.now
+	if !s.runUntil(s.now+progressLimit, func() bool { return c.probed }) {
+		s.fail("Progress", "%v after all was healed no write is answered: %s", progressLimit, s.describe())
+	}
+	s.cover.Recovery.add(s.now - began)
+}
+
+// mustConverge demands that all members come to serve the same state.
+func (s *Sim) mustConverge() {
+	for _, c := range s.clients {
+		c.retire()
+	}
+	began := s.now
+	if !s.runUntil(s.now+progressLimit, s.converged) {
+		s.fail("Convergence", "%v after the last write members differ: %s", progressLimit, s.describe())
+	}
+	s.cover.Convergence.add(s.now - began)
+}
+
+// converged reports whether all members serve, and have the same state.
+func (s *Sim) converged() bool {
+	var first *member
+	for _, m := range s.members[1:] {
+		if m.gone {
+			continue
+		}
+		if !m.up || !m.rep.Serving() || m.rep.Unapplied() > 0 {
+			return false
+		}
+		if first == nil {
+			first = m
+		}
+		if m.rep.LastApplied() != first.rep.LastApplied() {
+			return false
+		}
+	}
+	for _, m := range s.members[1:] {
+		if m.gone {
+			continue
+		}
+		if got, want := m.digest(), first.digest(); got != want {
+			s.fail("EqualDigest", "at %v member %d has digest %d, member %d %d", m.rep.LastApplied(), m.id, got, first.id, want)
+		}
+	}
+	return true
+}
+
+// mustExpire demands that the sessions whose clients are gone end, and their
+// ephemerals with them.
+func (s *Sim) mustExpire() {
+	if !s.profile.awaitExpiry {
+		return
+	}
+	limit := s.now + 4*s.profile.maxSession + progressLimit
+	if !s.runUntil(limit, func() bool { return s.history.liveSessions() == 0 }) {
+		s.fail("SessionExpiry", "%d sessions without clients live on: %s", s.history.liveSessions(), s.describe())
+	}
+	if !s.runUntil(s.now+progressLimit, s.converged) {
+		s.fail("Convergence", "after the sessions' end members differ: %s", s.describe())
+	}
+}
+
+// describe says how the members are, for a failure.
+func (s *Sim) describe() string {
+	text := ""
+	for _, m := range s.members[1:] {
+		text += "\n  " + m.describe()
+	}
+	return text
+}
+
+// end releases what the run has held.
+func (s *Sim) end() {
+	s.finished = true
+	s.net.end()
+}

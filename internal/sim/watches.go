@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// clientWatches is what a client knows of its watches: a table like the server's,
+// which fires by the history instead of the tree. With every reply the client has
+// been shown a state, and must have been sent before it every event up to there,
+// in order, and no other.
+type clientWatches struct {
+	c      *client
+	tables watch.Tables
+	list   []watched // that were ever set in this session
+	shown  zk.Zxid   // up to it the events have been compared
+	came   []happened
+	missed []happened // of setWatches, whose zxid is -1
+	named  []watch.ID
+}
+
+type watched struct {
+	path string
+	how  watchHow
+}
+
+// watchHow is how a watch was set.
+type watchHow int
+
+const (
+	byData       watchHow = iota // getData, or exists of a znode that is there
+	byExist                      // exists of a znode that is not there
+	byChildren                   // getChildren
+	byPersistent                 // addWatch
+	byRecursive
+)
+
+var howKinds = [...]watch.Kind{byData: watch.Data, byExist: watch.Data, byChildren: watch.Child, byPersistent: watch.Persistent, byRecursive: watch.Recursive}
+
+var howTypes = [...]zk.WatcherType{
+	byData: zk.WatcherData, byExist: zk.WatcherData, byChildren: zk.WatcherChildren,
+	byPersistent: zk.WatcherPersistent, byRecursive: zk.WatcherPersistentRecursive,
+}
+
+// happened is an event as the client is told.
+type happened struct {
+	z zk.Zxid
+	change
+}
+
+// me is the client in its own tables.
+const me watch.ID = 1
+
+func (w *clientWatches) set(path string, how watchHow) {
+	w.tables.Add(me, path, howKinds[how])
+	if x := (watched{path, how}); !slices.Contains(w.list, x) {
+		w.list = append(w.list, x)
+	}
+}
+
+// event takes an event.
+func (w *clientWatches) event(z zk.Zxid, e wire.WatcherEvent) {
+	w.c.s.cover.Events++
+	h := happened{z, change{e.Type, e.Path}}
+	if z == -1 {
+		w.missed = append(w.missed, h)
+		return
+	}
+	w.came = append(w.came, h)
+}
+
+// showed compares the events with the history, up to a state that the client is
+// shown.
+func (w *clientWatches) showed(z zk.Zxid) {
+	c, hist := w.c, w.c.s.history
+	if z <= w.shown {
+		return
+	}
+	from := hist.upto(w.shown)
+	upto := hist.upto(z)
+	w.shown = z
+	for i := from; i < upto; i++ {
+		d := &hist.details[i]
+		for _, e := range d.events {
+			w.named = w.tables.Trigger(e.kind, e.path, w.named[:0])
+			if len(w.named) == 0 {
+				continue
+			}
+			want := happened{d.tx.Zxid, e}
+			if len(w.came) == 0 {
+				c.s.fail("EventBeforeData", "%s is shown the state at %v and was not told before of %v %s at %v", c.who, z, e.kind, e.path, want.z)
+			}
+			if w.came[0] != want {
+				c.s.fail("EventOrder", "%s is told of %v %s at %v, due is %v %s at %v", c.who, w.came[0].kind, w.came[0].path, w.came[0].z, e.kind, e.path, want.z)
+			}
+			w.came = w.came[1:]
+		}
+	}
+	if len(w.came) > 0 {
+		e := w.came[0]
+		c.s.fail("EventOrder", "%s is told of %v %s at %v, which it does not watch, at %v", c.who, e.kind, e.path, e.z, z)
+	}
+}
+
+// disconnected: the server forgets the watches; the client keeps those that have
+// not fired.
+func (w *clientWatches) disconnected() {
+	// Of events that came behind the last reply the client makes what it would
+	// by hearing them.
+	for _, e := range w.came {
+		w.tables.Trigger(e.kind, e.path, nil)
+	}
+	w.came, w.missed = nil, nil
+	w.list = slices.DeleteFunc(w.list, func(x watched) bool { return !w.tables.Contains(me, x.path, howTypes[x.how]) })
+	w.tables = watch.Tables{}
+}
+
+// forget drops the watches, with the session.
+func (w *clientWatches) forget() {
+	w.tables, w.list, w.shown, w.came, w.missed = watch.Tables{}, nil, 0, nil, nil
+}
+
+// restore asks the server of a new connection for the watches that are left.
+func (w *clientWatches) restore() {
+	if len(w.list) == 0 {
+		return
+	}
+	r := wire.SetWatches{
+		RelativeZxid: w.c.last, Data: []string{}, Exist: []string{}, Child: []string{}, Persistent: []string{}, PersistentRecursive: []string{},
+	}
+	for _, x := range w.list {
+		to := [...]*[]string{byData: &r.Data, byExist: &r.Exist, byChildren: &r.Child, byPersistent: &r.Persistent, byRecursive: &r.PersistentRecursive}[x.how]
+		*to = append(*to, x.path)
+	}
+	w.c.ask(&ask{op: wire.OpSetWatches2, xid: wire.XidSetWatches, restore: &r})
+}
+
+// restored takes the answer: the events of what has changed meanwhile came before
+// it, and the other watches are set again.
+func (w *clientWatches) restored(r *wire.SetWatches, z zk.Zxid) {
+	var due []happened
+	hist := w.c.s.history
+	miss := func(kind zk.EventType, path string) { due = append(due, happened{-1, change{kind, path}}) }
+	old := w.list
+	w.list, w.shown = nil, z
+	set := func(path string, how watchHow) {
+		if slices.Contains(old, watched{path, how}) {
+			w.set(path, how)
+		}
+	}
+	for _, path := range r.Data {
+		switch v := hist.at(path, z); {
+		case !v.exists:
+			miss(zk.EventNodeDeleted, path)
+		case v.stat.Mzxid > r.RelativeZxid:
+			miss(zk.EventNodeDataChanged, path)
+		default:
+			set(path, byData)
+		}
+	}
+	for _, path := range r.Exist {
+		if hist.at(path, z).exists {
+			miss(zk.EventNodeCreated, path)
+		} else {
+			set(path, byExist)
+		}
+	}
+	for _, path := range r.Child {
+		switch v := hist.at(path, z); {
+		case !v.exists:
+			miss(zk.EventNodeDeleted, path)
+		case v.stat.Pzxid > r.RelativeZxid:
+			miss(zk.EventNodeChildrenChanged, path)
+		default:
+			set(path, byChildren)
+		}
+	}
+	for _, path := range r.Persistent {
+		set(path, byPersistent)
+	}
+	for _, path := range r.PersistentRecursive {
+		set(path, byRecursive)
+	}
+	if !slices.Equal(due, w.missed) {
+		w.c.s.fail("EventBeforeData", "%s comes back having seen %v and is told at %v of %v; due is %v", w.c.who, r.RelativeZxid, z, w.missed, due)
+	}
+	w.c.s.cover.MissedEvents += len(due)
+	w.missed = nil
+}
