@@ -25,14 +25,14 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab < transport;
+	zk, jute, zab/quorum < zab/election < zab < transport < transport/memnet;
 
 	# The driver, and the client side.
 	prep, storage, zab, metric < replica;
 	replica, config, sasl, metric < server;
 
 	# A client that measures; it knows of no server but by the wire.
-	zk, jute, wire < bench;
+	zk, jute, wire < bench < bench/figure;
 
 	# What is run.
 	server, bench, transport < cmd/pinfold;
@@ -75,6 +75,7 @@ var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine": {"test/ensemble/history"},
 	"github.com/klauspost/compress":     {"storage"},
 	"github.com/spf13/cobra":            {"cmd/pinfold"},
+	"gonum.org/v1/plot":                 {"bench/figure"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.

@@ -115,11 +115,17 @@ func (r *Replica) applyRun(b *batch, start, end int) {
 		}
 		r.stats.recordDigest(r.tree)
 		r.fire(tx)
+		if r.result.Err == zk.OK {
+			r.o.Clients.Carried(tx)
+		}
 		if o := b.reqs[i].Origin; o != nil {
 			o.Applied(&b.reqs[i], tx, &r.result)
 		}
 	}
-	r.stats.Commits.Add(int64(end - start))
+	if r.decides.Load() {
+		r.stats.Commits.Add(int64(end - start))
+	}
+	addAges(&r.stats.Propagation, b.txns[start:end], r.clock.UnixMilli())
 }
 
 // fire triggers the watches for what the transaction changed.

@@ -31,6 +31,7 @@ type member struct {
 	waits      []syncWait     // answered, but for what is to be applied before
 
 	learning
+	standing
 }
 
 // syncWait is a sync that is done once everything up to at is applied.
@@ -167,6 +168,10 @@ func (r *Replica) do(rd *zab.Ready) bool {
 	}
 	for i := range rd.Events {
 		r.logEvent(&rd.Events[i])
+		r.countEvent(&rd.Events[i])
+	}
+	if len(rd.Events) > 0 {
+		r.publishStatus()
 	}
 	r.changeRole(rd)
 	for i := range rd.Sends {
@@ -219,9 +224,10 @@ func (r *Replica) suspend() {
 	r.dropSyncs()
 	r.incoming, r.deliveries = nil, nil
 	r.stopLearning()
-	if !r.serving.Swap(false) {
+	if r.Mode() == Idle {
 		return
 	}
+	r.setMode(Idle)
 	r.owners = map[zk.SessionID]owner{}
 	r.o.Clients.Suspend()
 	r.publishStatus()
@@ -267,7 +273,7 @@ func (r *Replica) serve() {
 	r.fuzzy.Store(false)
 	r.startServing()
 	r.decides.Store(r.role == zab.Leading)
-	r.serving.Store(true)
+	r.setMode(modeOf(r.role))
 	r.publishStatus()
 	waiting := r.deliveries
 	r.deliveries = nil
@@ -354,6 +360,7 @@ func (r *Replica) batchOf(w *zab.Write) (*batch, error) {
 			b.own++
 		}
 	}
+	r.countProposed(b.txns)
 	return b, nil
 }
 
@@ -369,6 +376,7 @@ func (r *Replica) release(commit zk.Zxid) {
 			break
 		}
 		r.released = b.txns[s.end-1].Zxid
+		r.countCommitted(b.txns[s.start:s.end])
 		b.released = s.end
 		if s.end == len(b.txns) {
 			r.proposed[0] = nil

@@ -112,6 +112,8 @@ func (n *notes) Dropped(*Request) {}
 
 func (n *notes) Suspend() {}
 
+func (n *notes) Carried(*txn.Txn) {}
+
 func (n *notes) LastHeard() time.Duration { return 0 }
 
 func (n *notes) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {

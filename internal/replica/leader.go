@@ -112,6 +112,7 @@ func (r *Replica) takeSyncs(b *batch) int {
 func (r *Replica) entriesOf(b *batch) []zab.Entry {
 	r.entries = r.entries[:0]
 	for i := range b.txns {
+		r.stats.ProposalSizes.add(len(b.encoded(i)))
 		r.entries = append(r.entries, zab.Entry{Zxid: b.txns[i].Zxid, Data: b.encoded(i)})
 	}
 	return r.entries

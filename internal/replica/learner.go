@@ -174,6 +174,7 @@ func (r *Replica) validated(data []byte) error {
 		return fmt.Errorf("replica: REVALIDATE of %d bytes", len(data))
 	}
 	id, ok := zk.SessionID(binary.BigEndian.Uint64(data)), data[8] != 0
+	r.stats.Revalidations.Add(1)
 	s, waits := r.asked[id]
 	if !waits {
 		return nil // a connection that has gone since

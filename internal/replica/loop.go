@@ -72,9 +72,7 @@ func (r *Replica) step() bool {
 	for _, f := range m.calls {
 		f(r.tracker, r.heard)
 	}
-	ok := r.requests(m.batch)
-	r.stats.Sessions.Store(int64(r.tracker.Len()))
-	return ok
+	return r.requests(m.batch)
 }
 
 // requests takes the requests of this server's clients on; b may be nil.

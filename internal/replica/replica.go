@@ -90,6 +90,10 @@ type Clients interface {
 	// Fired tells that the watches of ws fired for ch, which happened at z. It is
 	// called with the tree's write lock held and must not block.
 	Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID)
+	// Carried tells of every transaction that was carried out without an error,
+	// whoever asked for it. As Fired it is called with the tree's write lock held;
+	// tx is valid during the call only.
+	Carried(tx *txn.Txn)
 	// Flush sends what Applied and Fired have made, after a batch. No lock is held.
 	Flush()
 	// Suspend ends all connections: the server has left its role.
@@ -180,7 +184,9 @@ type Replica struct {
 	inProcess atomic.Int64 // requests submitted and not yet applied
 	unlogged  atomic.Int64 // jobs sent to the writer and not yet passed on
 	unapplied atomic.Int64 // steps sent to the applier and not yet applied
-	serving   atomic.Bool  // clients are served
+	serving   atomic.Bool  // the mode is writable
+	mode      atomic.Int32
+	since     atomic.Int64 // when the mode began
 	decides   atomic.Bool  // this server makes the transactions: it leads, or is alone
 	awaiting  atomic.Bool  // the loop waits until all is applied
 	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
@@ -264,7 +270,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r.newTracker()
 	if o.Ensemble == nil {
 		r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
-		r.serving.Store(true)
+		r.setMode(Standalone)
 		r.decides.Store(true)
 	} else if err := r.found(&report); err != nil {
 		return nil, report, err
@@ -289,7 +295,6 @@ func (r *Replica) newTracker() {
 		FirstID: session.InitialID(r.o.ServerID, r.clock.UnixMilli()),
 	})
 	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, r.Millis(r.Now())) })
-	r.stats.Sessions.Store(int64(r.tracker.Len()))
 }
 
 // spawn has a task done in a goroutine of its own: it is called until it returns
@@ -378,8 +383,7 @@ func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
 // LastApplied is the zxid of the last transaction in the tree.
 func (r *Replica) LastApplied() zk.Zxid { return zk.Zxid(r.applied.Load()) }
 
-// Serving reports whether clients can be served. A server of an ensemble that
-// has no quorum serves nobody.
+// Serving reports whether the mode is Writable.
 func (r *Replica) Serving() bool { return r.serving.Load() }
 
 // Ensemble reports whether this is a server of an ensemble.

@@ -16,12 +16,13 @@ type Stats struct {
 	SlowFsyncs, SnapshotErrors  atomic.Int64
 	DigestMismatches            atomic.Int64
 	Throttled                   atomic.Int64 // requests that had waited too long
-	Sessions                    atomic.Int64 // that exist, closing ones included
 	Fsync, Snapshot             Summary[time.Duration]
 	Synced                      Summary[int64] // transactions per fsync
 	// Watchers that one change told, by the type of the event; changes that
 	// nobody watched do not count.
 	Created, Deleted, Changed, Children Summary[int64]
+
+	MemberStats
 
 	startup Report
 	digests digestHistory
@@ -47,6 +48,7 @@ func (s *Stats) Reset() {
 	for _, c := range [...]*Summary[int64]{&s.Synced, &s.Created, &s.Deleted, &s.Changed, &s.Children} {
 		c.reset()
 	}
+	s.MemberStats.reset()
 }
 
 // told counts the watchers that an event of type ev was sent to.

@@ -2,13 +2,17 @@ package server
 
 import (
 	"bytes"
+	"strings"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
 // telnetInterrupt is what a telnet client sends for ^C.
 var telnetInterrupt = []byte{0xff, 0xf4, 0xff, 0xfd}
 
-// notServing is said by a server whose replica has stopped.
+// notServing is said by a server that serves nobody: it has no quorum, is a
+// leader that takes no clients (leaderServes), or its replica has stopped.
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
 // command answers the four-letter word that b, the first bytes of a connection,
@@ -30,16 +34,18 @@ func (c *conn) command(b []byte) (done bool, err error) {
 	c.mu.Lock()
 	c.countReceivedLocked(1, len(word))
 	c.mu.Unlock()
-	t := &text{c: c}
+	t := &text{c: c, mode: c.s.mode()}
 	switch {
 	case !c.s.cfg.Commands.Allows(word):
 		t.b = append(append(t.b, word...), " is not executed because it is not in the whitelist.\n"...)
 	case word == "ruok":
 		t.b = append(t.b, "imok"...)
-	case !c.s.replica.Stopping():
+	case t.mode != replica.Idle || needsNoState(word):
 		answer(t)
 	case word == "isro":
 		t.b = append(t.b, "null"...)
+	case word == "hash":
+		t.b = append(t.b, strings.TrimSuffix(notServing, "\n")...)
 	default:
 		t.b = append(t.b, notServing...)
 	}
@@ -47,6 +53,18 @@ func (c *conn) command(b []byte) (done bool, err error) {
 	c.s.stats.Sent.Add(1)
 	return true, errEnd
 }
+
+// mode is what the server is to its clients.
+func (s *Server) mode() replica.Mode {
+	m := s.replica.Mode()
+	if s.replica.Stopping() || m == replica.Leader && !s.cfg.Quorum.LeaderServes {
+		return replica.Idle
+	}
+	return m
+}
+
+// needsNoState reports whether a server answers the word that serves nobody.
+func needsNoState(word string) bool { return word == "envi" || word == "gtmk" || word == "stmk" }
 
 // commands returns what answers a word, nil for what is none. The text of all
 // is Apache's, down to the white space; where 3.8 and 3.9 differ it is 3.9's.
@@ -95,9 +113,10 @@ func commands(word string) func(*text) {
 // text is the answer to a word on its way to the client. After the first write
 // that fails nothing more is sent.
 type text struct {
-	c   *conn
-	b   []byte // not sent yet
-	err error
+	c    *conn
+	mode replica.Mode // of the server when it was asked
+	b    []byte       // not sent yet
+	err  error
 }
 
 // pieceBytes is how much of a text gathers before it is sent.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -129,18 +130,49 @@ const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 func dateOf(millis int64) string { return time.UnixMilli(millis).Format(javaDate) }
 
 func (t *text) dump() {
-	buckets, ok := t.c.s.sessionBuckets()
-	if !ok {
+	if !t.sessions() {
 		t.b = append(t.b, notServing...)
 		return
 	}
-	t.b = append(t.b, "SessionTracker dump:\n"...)
-	t.b = session.AppendDump(t.b, buckets, dateOf)
 	t.spill()
 	t.b = append(t.b, "ephemeral nodes dump:\n"...)
 	t.ephemerals()
 	t.b = append(t.b, "Connections dump:\n"...)
 	t.connBuckets()
+}
+
+// sessions lists them as the server knows them: by expiry where it decides about
+// that, else with their timeouts. False means that nobody can tell.
+func (t *text) sessions() bool {
+	s := t.c.s
+	decides := t.mode == replica.Standalone || t.mode == replica.Leader
+	var buckets []session.Bucket
+	if decides {
+		var ok bool
+		if buckets, ok = s.sessionBuckets(); !ok {
+			return false
+		}
+	}
+	t.b = append(t.b, "SessionTracker dump:\n"...)
+	if decides {
+		t.b = session.AppendDump(t.b, buckets, dateOf)
+		return true
+	}
+	var known []session.Timeout
+	s.replica.RLock()
+	s.replica.Tree().Sessions(func(id zk.SessionID, timeout int32) {
+		known = append(known, session.Timeout{ID: id, Millis: timeout})
+	})
+	s.replica.RUnlock()
+	slices.SortFunc(known, func(a, b session.Timeout) int { return cmp.Compare(uint64(a.ID), uint64(b.ID)) })
+	t.b = fmt.Appendf(t.b, "Global Sessions(%d):\n", len(known))
+	for _, k := range known {
+		t.b = fmt.Appendf(t.b, "0x%x\t%dms\n", uint64(k.ID), k.Millis)
+		if !t.spill() {
+			break
+		}
+	}
+	return true
 }
 
 // sessionBuckets asks the replica's loop for the sessions by their expiry. It

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"syscall"
@@ -11,13 +12,14 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/watch"
 )
 
-// mntr prints every key that a standalone Apache 3.8 or 3.9 prints, so that no
-// dashboard or alert loses one. A key whose part of Apache does not exist here
+// mntr prints every key that an Apache 3.8 or 3.9 in the same mode prints, so
+// that no dashboard or alert loses one. A key whose part of Apache does not exist here
 // is 0; docs/ops/monitoring.md has the list, and a test keeps it so.
 func (t *text) mntr() {
 	t.b = append(append(append(t.b, "zk_version\t"...), versionLine()...), '\n')
-	t.b = append(t.b, "zk_server_state\tstandalone\n"...)
+	t.b = fmt.Appendf(t.b, "zk_server_state\t%v\n", t.mode)
 	t.c.s.collect()
+	t.member()
 	t.gauges()
 	t.counters()
 	t.summaries()
@@ -60,6 +62,7 @@ func (t *text) gauges() {
 	s.replica.RLock()
 	tree := s.replica.Tree()
 	znodes, ephemerals, size := tree.Count(), tree.EphemeralCount(), tree.DataSize()
+	sessions := tree.SessionCount()
 	s.replica.RUnlock()
 	latency := metric.Summarise(&s.stats.Reads, &s.stats.Writes)
 	t.fraction("avg_latency", latency.Average)
@@ -74,8 +77,8 @@ func (t *text) gauges() {
 	t.integer("watch_count", int64(watches))
 	t.integer("ephemerals_count", int64(ephemerals))
 	t.integer("approximate_data_size", size+1) // Apache has the root a second time, as "/"
-	t.integer("global_sessions", s.replica.Stats().Sessions.Load())
-	t.integer("local_sessions", 0)
+	t.integer("global_sessions", int64(sessions))
+	t.integer("local_sessions", s.replica.Stats().LocalSessions.Load())
 	open, most := descriptors()
 	t.integer("open_file_descriptor_count", open)
 	t.integer("max_file_descriptor_count", most)
@@ -116,7 +119,14 @@ func (t *text) counters() {
 	t.integer("proposal_count", r.Proposals.Load())
 	t.integer("commit_count", r.Commits.Load())
 	t.integer("prep_processor_request_queued", r.Proposals.Load())
-	t.integer("sync_processor_request_queued", r.Proposals.Load())
+	_, logged, _, _ := r.Synced.Get()
+	t.integer("sync_processor_request_queued", logged)
+	t.integer("looking_count", r.Elections.Load())
+	t.integer("diff_count", r.Diffs.Load())
+	t.integer("snap_count", r.Snaps.Load())
+	t.integer("learner_proposal_received_count", r.LearnerProposals.Load())
+	t.integer("learner_commit_received_count", r.LearnerCommits.Load())
+	t.integer("revalidate_count", r.Revalidations.Load())
 	t.integer("digest_mismatches_count", r.DigestMismatches.Load())
 	t.integer("snapshot_error_count", r.SnapshotErrors.Load())
 	t.integer("large_requests_rejected", s.LargeRejected.Load())
@@ -141,6 +151,15 @@ func (t *text) summaries() {
 	t.basic("startup_txns_load_time", replayTime(start))
 	t.basic("startup_txns_loaded", replayed(start))
 	t.basic("sync_processor_batch_size", metric.Plain(r.Synced.Get()))
+	t.basic("election_time", metric.Millis(r.Election.Get()))
+	t.basic("follower_sync_time", metric.Millis(r.FollowerSync.Get()))
+	t.basic("observer_sync_time", metric.Millis(r.ObserverSync.Get()))
+	t.basic("unavailable_time", metric.Millis(r.Unavailable.Get()))
+	t.basic("leader_unavailable_time", metric.Millis(r.LeaderUnavailable.Get()))
+	t.advanced("propagation_latency", metric.Summarise(&r.Propagation))
+	t.advanced("proposal_latency", metric.Summarise(&r.Proposed))
+	t.advanced("quorum_ack_latency", metric.Summarise(&r.Acked))
+	t.advanced("commit_propagation_latency", metric.Summarise(&r.Committed))
 	t.basic("node_created_watch_count", metric.Plain(r.Created.Get()))
 	t.basic("node_deleted_watch_count", metric.Plain(r.Deleted.Get()))
 	t.basic("node_changed_watch_count", metric.Plain(r.Changed.Get()))
@@ -200,13 +219,12 @@ func descriptors() (open, most int64) {
 	}
 }
 
-// What Apache has a part for that does not exist here, or not yet: the quorum,
-// TLS, the response cache, lazy removal of watches, the commit processor with
+// What Apache has a part for that does not exist here, or not yet: throttles of
+// synchronization, TLS, the response cache, lazy removal of watches, the commit processor with
 // its queues, the Java machine, netty.
 var (
 	zeroCounters = [...]string{
-		"looking_count", "diff_count", "snap_count", "quit_leading_due_to_disloyal_voter",
-		"learner_proposal_received_count", "learner_commit_received_count", "revalidate_count",
+		"quit_leading_due_to_disloyal_voter",
 		"request_commit_queued", "requests_not_forwarded_to_commit_processor",
 		"skip_learner_request_to_next_processor_count",
 		"outstanding_changes_queued", "outstanding_changes_removed",
@@ -220,8 +238,7 @@ var (
 		"snapshot_rate_limited_count", "restore_error_count", "restore_rate_limited_count",
 	}
 	zeroSummaries = [...]string{
-		"election_time", "follower_sync_time", "observer_sync_time", "leader_unavailable_time",
-		"unavailable_time", "inflight_snap_count", "inflight_diff_count",
+		"inflight_snap_count", "inflight_diff_count",
 		"learner_request_processor_queue_size", "restore_time",
 		"prep_processor_queue_size", "prep_process_time", "proposal_process_time",
 		"sync_processor_queue_size", "sync_process_time", "commit_process_time",
@@ -234,8 +251,7 @@ var (
 		"connection_token_deficit", "netty_queued_buffer_capacity", "socket_closing_time",
 	}
 	zeroAdvanced = [...]string{
-		"propagation_latency", "proposal_latency", "proposal_ack_creation_latency",
-		"commit_propagation_latency", "quorum_ack_latency", "om_proposal_process_time_ms",
+		"proposal_ack_creation_latency", "om_proposal_process_time_ms",
 		"om_commit_process_time_ms", "prep_processor_queue_time_ms", "close_session_prep_time",
 		"sync_processor_queue_time_ms", "sync_processor_queue_flush_time_ms",
 		"sync_processor_queue_and_flush_time_ms", "read_commitproc_time_ms", "write_commitproc_time_ms",

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // versionLine is the version as monitors parse it: number, commit, build time.
@@ -65,6 +67,9 @@ func (t *text) stat() {
 
 func (t *text) version() {
 	t.b = append(append(append(t.b, "Zookeeper version: "...), versionLine()...), '\n')
+	if t.mode == replica.ReadOnly {
+		t.b = append(t.b, "READ-ONLY mode; serving only read-only clients\n"...)
+	}
 }
 
 // serverStats is what srvr and stat end with.
@@ -75,10 +80,17 @@ func (t *text) serverStats() {
 	s.replica.RLock()
 	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
 	s.replica.RUnlock()
+	if t.mode == replica.Leader { // an epoch without transactions shows as its number
+		zxid = max(zxid, zk.MakeZxid(s.replica.Status().Epoch, 0))
+	}
 	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", lat.Least, decimal(lat.Average), lat.Most)
 	t.b = fmt.Appendf(t.b, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 		s.stats.Received.Load(), s.stats.Sent.Load(), s.connections(), s.replica.Outstanding())
-	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: standalone\nNode count: %d\n", uint64(zxid), nodes)
+	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: %v\nNode count: %d\n", uint64(zxid), t.mode, nodes)
+	if t.mode == replica.Leader {
+		last, least, most := s.replica.Stats().ProposalSizes.Get()
+		t.b = fmt.Appendf(t.b, "Proposal sizes last/min/max: %d/%d/%d\n", last, least, most)
+	}
 }
 
 // decimal prints a number as Apache does: one to four decimal places.
@@ -139,6 +151,9 @@ func (t *text) conf() {
 	} {
 		t.b = fmt.Appendf(t.b, "%s=%v\n", line.key, line.value)
 	}
+	if cfg.Quorum.Distributed() {
+		t.membership(&cfg.Quorum)
+	}
 }
 
 // dataDir is where the files of a configured directory lie.
@@ -170,7 +185,13 @@ func (t *text) dirs() {
 	t.b = fmt.Appendf(t.b, "datadir_size: %d\nlogdir_size: %d\n", sizeOf(dataDir(cfg.Dir)), sizeOf(dataDir(cfg.LogDir)))
 }
 
-func (t *text) isro() { t.b = append(t.b, "rw"...) }
+func (t *text) isro() {
+	if t.mode == replica.ReadOnly {
+		t.b = append(t.b, "ro"...)
+		return
+	}
+	t.b = append(t.b, "rw"...)
+}
 
 func (t *text) hash() {
 	if !t.c.s.cfg.Log.DigestEnabled {

@@ -47,7 +47,7 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		c.s.stats.Rejected.Add(1)
 		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
 	}
-	if !c.s.replica.Serving() {
+	if c.s.mode() == replica.Idle {
 		return fmt.Errorf("%w: this server has no quorum", errEnd)
 	}
 	if last := c.s.replica.LastApplied(); req.LastZxidSeen > last {

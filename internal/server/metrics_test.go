@@ -148,22 +148,33 @@ func TestMonitoringPage(t *testing.T) {
 			documented[key[1]] = false
 		}
 	}
-	s := newTestServer(t, nil)
-	k := connect(t, s.dial(), 30000)
-	k.create("/top", nil, zk.Persistent)
-	k.read(wire.OpGetData, "/top", false)
-	k.must(wire.OpPing, nil)
 	parts := regexp.MustCompile(`^(avg|min|max|cnt|sum|p50|p95|p99|p999)_`)
-	for line := range strings.Lines(ask(t, s.dial(), "mntr")) {
-		key, _, _ := strings.Cut(strings.TrimPrefix(line, "zk_"), "\t")
-		if _, ok := documented[key]; !ok {
-			key = strings.Replace(parts.ReplaceAllString(key, ""), "top_", "<znode>_", 1)
+	variable := regexp.MustCompile(`^(top|zookeeper|([1-4]))_`)
+	inEnsemble(t, 3, 1, func(e *ensemble) {
+		c := e.rigs[4].open()
+		c.create("/top", "", zk.Persistent)
+		c.get("/top")
+		c.call(wire.OpPing, nil)
+		for id := range int64(4) {
+			for line := range strings.Lines(e.rigs[id+1].word("mntr")) {
+				key, _, _ := strings.Cut(strings.TrimPrefix(line, "zk_"), "\t")
+				if _, ok := documented[key]; !ok {
+					key = parts.ReplaceAllString(key, "")
+					if m := variable.FindStringSubmatch(key); m != nil {
+						kind := "<znode>_"
+						if m[2] != "" {
+							kind = "<server>_"
+						}
+						key = kind + key[len(m[0]):]
+					}
+				}
+				if _, ok := documented[key]; !ok {
+					t.Errorf("%s does not name %s", name, key)
+				}
+				documented[key] = true
+			}
 		}
-		if _, ok := documented[key]; !ok {
-			t.Errorf("%s does not name %s", name, key)
-		}
-		documented[key] = true
-	}
+	}, allWords)
 	for key, printed := range documented {
 		if !printed {
 			t.Errorf("%s names %s, which mntr does not print", name, key)

@@ -36,6 +36,8 @@ type rigSetup struct {
 	cfg     *config.Config
 	auth    auth.Config
 	replica replica.Options
+
+	serverID uint8 // in session ids
 }
 
 // rigTick is the tick of session expiry; sessions have 2 to 20 of them.
@@ -48,7 +50,7 @@ func newRig(t testing.TB, options ...func(*rigSetup)) *rig {
 	cfg := config.Default()
 	cfg.Session = config.Session{Tick: rigTick, MinTimeout: 2 * rigTick, MaxTimeout: 20 * rigTick}
 	cfg.Tree.ExtendedTypes = true
-	setup := &rigSetup{fs: vfs.NewMem(), dataDir: "/data", cfg: cfg}
+	setup := &rigSetup{fs: vfs.NewMem(), dataDir: "/data", cfg: cfg, serverID: 1}
 	setup.replica = replica.Options{
 		SnapCount: 1 << 30, DBAutoCreate: true, MaxRecordBytes: 4 << 20,
 		SweepInterval: time.Minute, SweepPerMinute: 10000, LastZxidBlock: true,
@@ -68,7 +70,7 @@ func newRig(t testing.TB, options ...func(*rigSetup)) *rig {
 		t.Fatal(err)
 	}
 	o := setup.replica
-	o.Dir, o.Auth, o.Clients, o.Tick, o.ServerID = s.dir, authority, s.srv, cfg.Session.Tick, 1
+	o.Dir, o.Auth, o.Clients, o.Tick, o.ServerID = s.dir, authority, s.srv, cfg.Session.Tick, setup.serverID
 	o.Tree = znode.Options{ExtendedTypes: cfg.Tree.ExtendedTypes}
 	o.Prep = prep.Config{
 		ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota, ListClosedPaths: true, DigestEnabled: true,

@@ -40,6 +40,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -132,6 +133,11 @@ func New(o Options) *Server {
 	}
 	s.traceMask.Store(defaultTraceMask)
 	s.stats.started = time.Now()
+	if q := &o.Config.Quorum; q.Distributed() {
+		// Apache's members write their configuration into the tree as they start.
+		s.stats.writing.add(&s.stats.writesBy, znode.ConfigPath, int64(len(znode.ConfigPath)+len(q.Members.Text())))
+		s.stats.writing.fold()
+	}
 	return s
 }
 

@@ -37,6 +37,10 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	c.s.markDirty(c)
 }
 
+// Carried counts a write, whose ever it was (replica.Clients). The caller holds
+// the tree's write lock.
+func (s *Server) Carried(tx *txn.Txn) { s.stats.writing.write(&s.stats.writesBy, tx) }
+
 // sessionExpired ends the connection of a session that the server has ended.
 func (c *conn) sessionExpired(tx *txn.Txn) {
 	c.mu.Lock()
@@ -64,9 +68,6 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 		c.mu.out = appendResult(c.mu.out, req.Op, r)
 		c.endReplyLocked(at, r.Err)
 		c.countWrittenLocked(req.Received, now)
-		if r.Err == zk.OK {
-			c.s.stats.writing.write(&c.s.stats.writesBy, tx)
-		}
 	}
 	c.mu.pending.pop()
 	c.answerPending(c.s.replica.Tree(), now)

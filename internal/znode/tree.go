@@ -247,6 +247,9 @@ func (t *Tree) EphemeralSessions(f func(zk.SessionID)) {
 // HasSession reports whether the session exists.
 func (t *Tree) HasSession(s zk.SessionID) bool { _, ok := t.sessions[s]; return ok }
 
+// SessionCount is the number of sessions that exist.
+func (t *Tree) SessionCount() int { return len(t.sessions) }
+
 // Sessions calls f with every session and its timeout in milliseconds.
 func (t *Tree) Sessions(f func(s zk.SessionID, timeoutMillis int32)) {
 	for s, timeout := range t.sessions {

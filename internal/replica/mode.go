@@ -1,0 +1,63 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+)
+
+// Mode is what a server is to its clients.
+type Mode int32
+
+// The modes.
+const (
+	Idle       Mode = iota // a server of an ensemble without a quorum; it serves nobody
+	Standalone             // no server of an ensemble
+	Leader
+	Follower
+	Observer
+	ReadOnly // without a quorum as well; it serves those who want to read, no matter how old
+)
+
+// String is what the four-letter words call the mode.
+func (m Mode) String() string {
+	return [...]string{"idle", "standalone", "leader", "follower", "observer", "read-only"}[m]
+}
+
+// Writable reports whether a server in this mode takes writes, and so may have
+// sessions that the whole ensemble knows.
+func (m Mode) Writable() bool { return m != Idle && m != ReadOnly }
+
+// standing is what the loop keeps about the mode.
+type standing struct {
+	idleSince  time.Duration // when the last writable mode ended
+	lookingFor time.Duration // when the present election began
+	electedAt  time.Duration // when the present role was taken
+	readOnlyAt time.Duration // when ReadOnly is to begin if there is no quorum; 0 is never
+}
+
+// Mode tells what the server is to its clients at the moment.
+func (r *Replica) Mode() Mode { return Mode(r.mode.Load()) }
+
+// Since is when the present mode began, by Now.
+func (r *Replica) Since() time.Duration { return time.Duration(r.since.Load()) }
+
+// modeOf is the mode of a role that serves.
+func modeOf(role zab.Role) Mode {
+	return [...]Mode{zab.Looking: Idle, zab.Leading: Leader, zab.Following: Follower, zab.Observing: Observer}[role]
+}
+
+// setMode begins another mode.
+func (r *Replica) setMode(m Mode) {
+	now := r.Now()
+	before := r.Mode()
+	r.since.Store(int64(now))
+	r.mode.Store(int32(m))
+	r.serving.Store(m.Writable())
+	switch {
+	case before.Writable() && !m.Writable():
+		r.idleSince = now
+	case m.Writable() && m != Standalone:
+		r.stats.noteServing(m, now-r.idleSince, now-r.electedAt)
+	}
+}
