@@ -1,4 +1,4 @@
-.PHONY: build check test lint race fuzz interop differential crash ci bench-apache
+.PHONY: build check test lint race fuzz interop differential crash ci bench-apache bench-ensemble
 
 build: ## the binary, build/pinfold
 	go build -o build/pinfold ./cmd/pinfold
@@ -23,3 +23,7 @@ ci: ## all that CI runs, packages of Debian included
 # BENCH="--rows reads,writes --pairs 1 --write docs/bench.md" selects and keeps.
 bench-apache: ## measure against Apache ZooKeeper 3.8.0
 	scripts/bench-apache $(BENCH)
+
+# BENCH as above; FAILOVER="--members 3 --step 8s" for the record of throughput over time.
+bench-ensemble: ## the same for ensembles of three, and the plot: about 25 minutes, writes docs/bench.md
+	scripts/bench-ensemble $(BENCH)

@@ -32,12 +32,14 @@ generator is meant to cost far less than the server; both costs are printed.`,
   pinfold bench fill --count 1000000 --size 100
   pinfold bench watch --watchers 200
   pinfold bench idle --sessions 10000 --pids 4711
-  pinfold bench compare --system apache=scripts/apache-server --system "pinfold=./pinfold server"`,
+  pinfold bench compare --system apache=scripts/apache-server --system "pinfold=./pinfold server"
+  pinfold bench compare --members 3 --system "pinfold=./pinfold server"
+  pinfold bench failover --system "pinfold=./pinfold server" --json failover.json`,
 	}
 	var f benchFlags
 	f.register(c)
 	c.AddCommand(benchMix(&f), benchCreate(&f), benchFill(&f), benchWatch(&f), benchWatches(&f),
-		benchIdle(&f), benchFloor(), benchCompare(&f))
+		benchIdle(&f), benchFloor(), benchCompare(&f), benchFailover(&f))
 	return c
 }
 
@@ -237,17 +239,17 @@ func benchCompare(f *benchFlags) *cobra.Command {
 		Short: "Measure two servers in turn, and print a table of ratios",
 		Long: `Compare starts each system with a fresh data directory, measures one row after
 the other, and takes turns between the systems. COMMAND is a server in the foreground,
-to which the path of a zoo.cfg is added. Rows: ` + strings.Join(bench.Rows(), ", ") + `.`,
+to which the path of a zoo.cfg is added. Rows: ` + strings.Join(bench.Rows(1), ", ") + `.
+
+With --members 3 each system is an ensemble of three servers on this machine. Rows:
+` + strings.Join(bench.Rows(3), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			for _, s := range systems {
-				name, command, ok := strings.Cut(s, "=")
-				if !ok || len(strings.Fields(command)) == 0 {
-					return fmt.Errorf("--system %q: want NAME=COMMAND", s)
-				}
-				w.Systems = append(w.Systems, bench.System{Name: name, Command: strings.Fields(command)})
+			var err error
+			if w.Systems, err = parseSystems(systems); err != nil {
+				return err
 			}
 			w.Duration, w.Warmup = f.options.Duration, f.options.Warmup
 			if !f.quiet {
@@ -274,6 +276,78 @@ to which the path of a zoo.cfg is added. Rows: ` + strings.Join(bench.Rows(), ",
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the servers")
 	c.Flags().IntVar(&w.Znodes, "znodes", 1000000, "znodes of 100 bytes, for memory, restart and snapshot")
 	c.Flags().IntVar(&w.Sessions, "sessions", 10000, "idle sessions")
-	c.Flags().StringVar(&page, "write", "", "write the table to this Markdown file")
+	c.Flags().IntVar(&w.Members, "members", 1, "servers of each system; more than one are an ensemble")
+	c.Flags().IntVar(&w.Kills, "kills", 5, "leaders that are killed in each visit to an ensemble")
+	c.Flags().IntVar(&w.Away, "away", 100000, "creates of 1 KiB that a member of an ensemble misses before it rejoins")
+	c.Flags().Float64Var(&w.AwayRate, "away-rate", 12000, "writes per second while it rejoins")
+	c.Flags().DurationVar(&w.Settle, "settle", 2*time.Second,
+		"how long an ensemble is left alone before and after a leader is killed, and before a member rejoins")
+	c.Flags().StringVar(&page, "write", "", "write the table into this Markdown file, in a section of its own")
+	return c
+}
+
+// parseSystems reads the values of --system.
+func parseSystems(flags []string) (list []bench.System, err error) {
+	for _, s := range flags {
+		name, command, ok := strings.Cut(s, "=")
+		if !ok || len(strings.Fields(command)) == 0 {
+			return nil, fmt.Errorf("--system %q: want NAME=COMMAND", s)
+		}
+		list = append(list, bench.System{Name: name, Command: strings.Fields(command)})
+	}
+	return list, nil
+}
+
+func benchFailover(f *benchFlags) *cobra.Command {
+	var w bench.Failover
+	var systems []string
+	var page, picture string
+	c := &cobra.Command{
+		Use:   "failover --system NAME=COMMAND [--system NAME=COMMAND]",
+		Short: "Record the throughput of an ensemble while members fail",
+		Long: `Failover starts an ensemble of each system with fresh data directories, puts it
+under full load, and kills members and starts them again as in figure 8 of the
+ZooKeeper paper: a follower, a different one, the leader, two followers (of five or
+more members), the leader. It records what was answered in each tenth of a second.
+COMMAND is as for compare.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			var err error
+			if w.Systems, err = parseSystems(systems); err != nil {
+				return err
+			}
+			w.Warmup = f.options.Warmup
+			if !f.quiet {
+				w.Progress = c.ErrOrStderr()
+			}
+			found, err := w.Run(ctx)
+			if err != nil {
+				return err
+			}
+			err = found.Print(c.OutOrStdout())
+			if f.json != "" {
+				err = errors.Join(err, found.WriteJSON(f.json))
+			}
+			if page != "" {
+				err = errors.Join(err, found.WriteMarkdown(page, picture))
+			}
+			return err
+		},
+	}
+	c.Flags().StringArrayVar(&systems, "system", nil, "a system to record")
+	c.Flags().IntVar(&w.Members, "members", 5, "servers of each system")
+	c.Flags().IntVar(&w.Connections, "connections", 30, "number of sessions")
+	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests under way on each")
+	c.Flags().Float64Var(&w.ReadRatio, "read-ratio", 0.7, "share of reads, less than 1")
+	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of a value")
+	c.Flags().IntVar(&w.Keys, "keys", 1000, "number of znodes")
+	c.Flags().DurationVar(&w.Step, "step", 5*time.Second, "time between two events")
+	c.Flags().DurationVar(&w.Sample, "sample", 100*time.Millisecond, "width of a sample")
+	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
+	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the first server; the others' ports follow")
+	c.Flags().StringVar(&page, "write", "", "write the findings into this Markdown file, in a section of their own")
+	c.Flags().StringVar(&picture, "picture", "bench/failover.svg", "the plot that the page shows, relative to it")
 	return c
 }

@@ -17,14 +17,22 @@ import (
 // time, so that what disturbs the machine disturbs both; and takes medians.
 type Compare struct {
 	Systems  []System // one or two; the second is held against the first
+	Members  int      // of each system: 1 for a server alone, more for an ensemble
 	Pairs    int
 	Rows     []string // of Rows(); none for all
 	Dir      string   // for data; it is created, and what is made there removed
-	Port     int      // that the servers are given
+	Port     int      // that the servers are given, and as many above it as they need
 	Duration time.Duration
 	Warmup   time.Duration
-	Znodes   int // of the rows that need many
-	Sessions int // of the row idle
+	Znodes   int     // of the rows that need many
+	Sessions int     // of the row idle
+	Kills    int     // of leaders, in the row failover
+	Away     int     // znodes that a member misses in the row rejoin
+	AwayRate float64 // writes per second while it comes back
+
+	// Settle is how long an ensemble is left alone before and after a leader is
+	// killed, and under load before a member comes back.
+	Settle   time.Duration
 	Progress io.Writer
 
 	results []*Result
@@ -38,6 +46,7 @@ type Comparison struct {
 	Machine Machine    `json:"machine"`
 	Disk    string     `json:"disk"`
 	Systems []string   `json:"systems"`
+	Members int        `json:"members"`
 	Version []string   `json:"versions"`
 	Visits  [][]values `json:"visits"` // by system, then pair
 	Results []*Result  `json:"results"`
@@ -47,20 +56,16 @@ type Comparison struct {
 // Run visits the systems. What was measured before an error or an interrupt is
 // returned with it.
 func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
-	for _, r := range c.Rows {
-		if !slices.Contains(Rows(), r) {
-			return nil, fmt.Errorf("bench: there is no row %q; there are %s", r, strings.Join(Rows(), ", "))
-		}
-	}
-	if len(c.Systems) < 1 || len(c.Systems) > 2 || c.Pairs < 1 || c.Znodes < 1 || c.Sessions < 1 {
-		return nil, errors.New("bench: compare: a parameter is out of range")
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
 	found := &Comparison{
 		Start: time.Now(), Command: strings.Join(os.Args, " "), Commit: Commit(),
-		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Visits: make([][]values, len(c.Systems)),
+		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members,
+		Visits: make([][]values, len(c.Systems)),
 	}
 	for _, s := range c.Systems {
 		found.Systems = append(found.Systems, s.Name)
@@ -79,6 +84,24 @@ func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
 	return found, err
 }
 
+// check refuses what cannot be measured.
+func (c *Compare) check() error {
+	known := Rows(c.Members)
+	for _, r := range c.Rows {
+		if !slices.Contains(known, r) {
+			return fmt.Errorf("bench: there is no row %q; there are %s", r, strings.Join(known, ", "))
+		}
+	}
+	if len(c.Systems) < 1 || len(c.Systems) > 2 || c.Pairs < 1 || c.Znodes < 1 || c.Sessions < 1 ||
+		c.Members < 1 || c.Members > maxMembers {
+		return errors.New("bench: compare: a parameter is out of range")
+	}
+	if c.Members > 1 && (c.Members < 3 || c.Kills < 1 || c.Away < 1 || c.AwayRate <= 0 || c.Settle < 0) {
+		return errors.New("bench: compare: a parameter of the ensemble is out of range; it needs 3 members to lose one")
+	}
+	return nil
+}
+
 // visit starts a system afresh and measures the rows that are wanted.
 func (c *Compare) visit(ctx context.Context, s System) (values, error) {
 	dir, err := os.MkdirTemp(c.Dir, s.Name+"-")
@@ -86,8 +109,9 @@ func (c *Compare) visit(ctx context.Context, s System) (values, error) {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
 	v := &visit{Compare: c, system: s, dir: dir, port: c.Port, values: values{}}
-	err = v.empty(ctx)
-	if err == nil {
+	if c.Members > 1 {
+		err = v.ensemble(ctx)
+	} else if err = v.empty(ctx); err == nil {
 		err = v.full(ctx)
 	}
 	if err != nil {
@@ -131,9 +155,9 @@ func (c *Compare) versions(systems []string) []string {
 	return out
 }
 
-// median returns the median of a metric over the visits to a system, and
-// whether it was measured.
-func (c *Comparison) median(system int, key string) (float64, bool) {
+// over returns the median of a metric over the visits to a system, of a worst
+// case the worst; and whether it was measured.
+func (c *Comparison) over(system int, key string) (float64, bool) {
 	var all []float64
 	for _, v := range c.Visits[system] {
 		if x, ok := v[key]; ok {
@@ -143,8 +167,16 @@ func (c *Comparison) median(system int, key string) (float64, bool) {
 	if len(all) == 0 {
 		return 0, false
 	}
+	if strings.HasSuffix(key, worstCase) {
+		return slices.Max(all), true
+	}
+	return medianOf(all), true
+}
+
+// medianOf returns the median; all is not empty, and is sorted by it.
+func medianOf(all []float64) float64 {
 	slices.Sort(all)
-	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }
 
 // Print writes the table in Markdown and counts the missed bars.
@@ -157,7 +189,7 @@ func (c *Comparison) Print(w io.Writer) error {
 	} else {
 		b.WriteString("\n|---|---:|\n")
 	}
-	for _, m := range metrics() {
+	for _, m := range metricsOf(c.Members) {
 		c.printMetric(&b, m)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -168,7 +200,7 @@ func (c *Comparison) printMetric(b *strings.Builder, m metric) {
 	var got [2]float64
 	var ok [2]bool
 	for k := range c.Systems {
-		got[k], ok[k] = c.median(k, m.key)
+		got[k], ok[k] = c.over(k, m.key)
 	}
 	if !ok[0] && !ok[1] {
 		return
@@ -214,36 +246,55 @@ func quantity(v float64, unit string) string {
 	return number + " " + unit
 }
 
-// WriteMarkdown writes the page that keeps the comparison: docs/bench.md.
-func (c *Comparison) WriteMarkdown(name string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Measured\n\n%s, commit %s. Medians of %d visits to each server, in turn, with\n"+
-		"the generator on the same machine and fsync on; values of 1 KiB unless the row says otherwise.\n\n",
-		c.Start.UTC().Format("2006-01-02"), c.Commit, len(c.Visits[0]))
-	if err := c.Print(&b); err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\n- machine: %d × %s, %d MB, Linux %s, %s\n- disk: %s\n",
-		c.Machine.CPUs, c.Machine.CPU, c.Machine.MemoryMB, c.Machine.Kernel, c.Machine.Go, c.Disk)
-	for k, s := range c.Systems {
-		fmt.Fprintf(&b, "- %s: %s\n", s, c.Version[k])
-	}
-	fmt.Fprintf(&b, "- command: `%s`\n\n", c.Command)
-	b.WriteString(`Each row loads for a while before it is measured. Server CPU is what /proc says,
+// Of the sections of the page that keeps what was measured.
+const (
+	sectionAlone    = "a server alone"
+	sectionEnsemble = "an ensemble"
+)
+
+const aloneMethod = `Each row loads for a while before it is measured. Server CPU is what /proc says,
 for each operation. RSS is read a few seconds after the load, of a JVM after two
 forced collections. A restart is timed from exec, after kill -9, to the first
 successful read. Snapshots back to back is what snapCount's default leads to under
 full write load. "pinfold bench --help" tells more.
-`)
-	if err := os.WriteFile(filepath.Clean(name), []byte(b.String()), 0o644); err != nil {
-		return fmt.Errorf("bench: %w", err)
+`
+
+// WriteMarkdown writes the table, and how it came about, into its section of a
+// page: docs/bench.md.
+func (c *Comparison) WriteMarkdown(name string) error {
+	section, title, method := sectionAlone, "A server alone", aloneMethod
+	what := "each server"
+	if c.Members > 1 {
+		section, title = sectionEnsemble, fmt.Sprintf("An ensemble of %d", c.Members)
+		method, what = ensembleMethod, fmt.Sprintf("each ensemble of %d", c.Members)
 	}
-	return nil
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, commit %s. Medians of %d visits to %s, in turn, with the generator\n"+
+		"on the same machine and fsync on; values of 1 KiB unless the row says otherwise.\n\n",
+		c.Start.UTC().Format("2006-01-02"), c.Commit, len(c.Visits[0]), what)
+	if err := c.Print(&b); err != nil {
+		return err
+	}
+	b.WriteString("\n" + c.Machine.describe(c.Disk))
+	for k, s := range c.Systems {
+		fmt.Fprintf(&b, "- %s: %s\n", s, c.Version[k])
+	}
+	fmt.Fprintf(&b, "- command: `%s`\n\n", c.Command)
+	b.WriteString(method)
+	return writeSection(filepath.Clean(name), section, title, b.String())
+}
+
+// describe returns the lines of a list.
+func (m Machine) describe(disk string) string {
+	return fmt.Sprintf("- machine: %d × %s, %d MB, Linux %s, %s\n- disk: %s\n",
+		m.CPUs, m.CPU, m.MemoryMB, m.Kernel, m.Go, disk)
 }
 
 // WriteJSON writes everything to a file.
-func (c *Comparison) WriteJSON(name string) error {
-	b, err := json.MarshalIndent(c, "", "  ")
+func (c *Comparison) WriteJSON(name string) error { return writeJSON(name, c) }
+
+func writeJSON(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}

@@ -87,7 +87,7 @@ func TestMetricsAreDistinct(t *testing.T) {
 }
 
 func TestCompareRefusesUnknownRows(t *testing.T) {
-	c := &Compare{Systems: []System{{Name: "x", Command: []string{"true"}}}, Pairs: 1, Znodes: 1,
+	c := &Compare{Systems: []System{{Name: "x", Command: []string{"true"}}}, Pairs: 1, Members: 1, Znodes: 1,
 		Sessions: 1, Rows: []string{"nonsense"}}
 	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("error %v, want one that names the row", err)
@@ -96,7 +96,7 @@ func TestCompareRefusesUnknownRows(t *testing.T) {
 
 // A server that ends at once is reported with its log, not waited for.
 func TestCompareServerEnds(t *testing.T) {
-	c := &Compare{Systems: []System{{Name: "x", Command: []string{"false"}}}, Pairs: 1, Znodes: 1,
+	c := &Compare{Systems: []System{{Name: "x", Command: []string{"false"}}}, Pairs: 1, Members: 1, Znodes: 1,
 		Sessions: 1, Rows: []string{"reads"}, Dir: t.TempDir(), Port: 1}
 	_, err := c.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "process ended") {

@@ -22,10 +22,10 @@ const callTimeout = 30 * time.Second
 // ErrRefused is a handshake that the server answered with no session.
 var ErrRefused = errors.New("server refused the session")
 
-// dialSession connects to a server and opens a new session, asking for the
-// given timeout; it returns the one that the server grants. An error is of the
-// network, or wraps ErrRefused or ErrProtocol.
-func dialSession(ctx context.Context, addr string, local *net.TCPAddr, timeout time.Duration) (
+// dialSession connects to a server and opens the session that is asked for; it
+// returns what the server grants. An error is of the network, or wraps
+// ErrRefused or ErrProtocol.
+func dialSession(ctx context.Context, addr string, local *net.TCPAddr, request wire.ConnectRequest) (
 	*net.TCPConn, wire.ConnectResponse, error) {
 	var response wire.ConnectResponse
 	d := net.Dialer{Timeout: callTimeout}
@@ -38,7 +38,7 @@ func dialSession(ctx context.Context, addr string, local *net.TCPAddr, timeout t
 	}
 	c := conn.(*net.TCPConn)
 	giveUp := context.AfterFunc(ctx, func() { c.Close() })
-	response, err = handshake(c, timeout)
+	response, err = handshake(c, request)
 	if !giveUp() && err == nil {
 		err = ctx.Err()
 	}
@@ -49,15 +49,19 @@ func dialSession(ctx context.Context, addr string, local *net.TCPAddr, timeout t
 	return c, response, nil
 }
 
-// handshake opens a new session on a fresh connection.
-func handshake(c net.Conn, timeout time.Duration) (r wire.ConnectResponse, err error) {
-	if err := c.SetDeadline(time.Now().Add(callTimeout)); err != nil {
-		return r, err
-	}
-	request := wire.ConnectRequest{
+// newSessionRequest asks for a session that there is not yet.
+func newSessionRequest(timeout time.Duration) wire.ConnectRequest {
+	return wire.ConnectRequest{
 		TimeoutMillis: int32(timeout.Milliseconds()),
 		Password:      make([]byte, wire.PasswordLen),
 		HasReadOnly:   true,
+	}
+}
+
+// handshake opens a session on a fresh connection.
+func handshake(c net.Conn, request wire.ConnectRequest) (r wire.ConnectResponse, err error) {
+	if err := c.SetDeadline(time.Now().Add(callTimeout)); err != nil {
+		return r, err
 	}
 	b := request.Append(make([]byte, 4))
 	jute.PutInt(b, int32(len(b)-4))
@@ -106,7 +110,7 @@ type control struct {
 }
 
 func dialControl(ctx context.Context, addr string) (*control, error) {
-	conn, _, err := dialSession(ctx, addr, nil, 30*time.Second)
+	conn, _, err := dialSession(ctx, addr, nil, newSessionRequest(30*time.Second))
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +144,15 @@ func (c *control) call(f frame) ([]byte, error) {
 		return nil, head.Err
 	}
 	return d.Rest(), nil
+}
+
+// sync waits until the server has applied what the ensemble had committed when
+// it was asked.
+func (c *control) sync() error {
+	if _, err := c.call(syncFrame(path{prefix: "/"})); err != nil {
+		return fmt.Errorf("bench: sync: %w", err)
+	}
+	return nil
 }
 
 // create makes a znode; that it exists already is no error.

@@ -37,6 +37,20 @@ func (z znodes) create(ctx context.Context, o Options) error {
 	return err
 }
 
+// syncServers waits until each of several servers has all that was answered by
+// now: a znode that one of them has created may not be read yet at another.
+func syncServers(ctx context.Context, addrs []string) error {
+	if len(addrs) == 1 {
+		return nil
+	}
+	for _, addr := range addrs {
+		if err := syncOnce(ctx, addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // parent makes the parents.
 func (z znodes) parent(ctx context.Context, o Options) error {
 	c, err := dialControl(ctx, o.Servers[0])

@@ -98,6 +98,8 @@ func deleteFrame(p path) frame {
 	})
 }
 
+func syncFrame(p path) frame { return makeFrame(wire.OpSync, p, jute.AppendString) }
+
 func addWatchFrame(p path, mode zk.AddWatchMode) frame {
 	return makeFrame(wire.OpAddWatch, p, func(b []byte, path string) []byte {
 		r := wire.PathInt{Path: path, Value: int32(mode)}

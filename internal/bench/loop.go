@@ -38,6 +38,11 @@ type loop struct {
 	epoch    time.Time
 	nextPing int64
 	open     int // sessions with a socket
+	arrivals arrivals
+
+	// revive, if set, is told of a session that has lost its connection, and
+	// sees to it that another arrives. Else the loss ends the loop.
+	revive func(s *session)
 
 	phase   atomic.Int32
 	resets  atomic.Int32  // a change asks for tally.reset
@@ -59,7 +64,7 @@ func (l *loop) now() int64 { return int64(time.Since(l.epoch)) }
 
 // adopt takes a session over, with its connected socket. Only before run.
 func (l *loop) adopt(s *session, fd int) error {
-	s.fd, s.index = fd, int32(len(l.sessions))
+	s.fd, s.index, s.loop = fd, int32(len(l.sessions)), l
 	s.lastSend = l.now()
 	l.sessions = append(l.sessions, s)
 	l.open++
@@ -169,7 +174,13 @@ func (l *loop) settle(phase int32, now int64) error {
 // serve handles one ready socket.
 func (l *loop) serve(s *session, phase int32, input, output bool) error {
 	if s.fd < 0 {
-		return nil
+		if !s.down || !l.board(s) {
+			return nil
+		}
+		if phase == phaseLoad && l.pacer == nil {
+			s.script.next(s, l.now())
+		}
+		return l.flush(s)
 	}
 	if input {
 		if err := l.read(s, phase); err != nil {
@@ -217,6 +228,10 @@ func (l *loop) ended(s *session, err error) error {
 		l.open--
 		return nil
 	}
+	if l.revive != nil {
+		l.lose(s)
+		return nil
+	}
 	if err == nil {
 		err = errClosed
 	}
@@ -226,15 +241,23 @@ func (l *loop) ended(s *session, err error) error {
 // flush writes what the session has queued, as far as the socket takes it.
 func (l *loop) flush(s *session) error {
 	b := s.unsent()
-	if len(b) == 0 || s.fd < 0 {
+	if s.fd < 0 || len(b) == 0 && !s.wantsWrite {
 		return nil
 	}
-	n, err := writeSocket(s.fd, b)
-	if err != nil {
-		return fmt.Errorf("bench: session %v: %w", s.id, err)
+	n := 0
+	if len(b) > 0 {
+		var err error
+		n, err = writeSocket(s.fd, b)
+		if err != nil && l.revive != nil {
+			l.lose(s)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("bench: session %v: %w", s.id, err)
+		}
+		s.taken(n)
+		s.lastSend = l.now()
 	}
-	s.taken(n)
-	s.lastSend = l.now()
 	if wants := n < len(b); wants != s.wantsWrite {
 		s.wantsWrite = wants
 		return l.poller.want(s.fd, s.index, wants)
@@ -249,6 +272,7 @@ func (l *loop) shut() {
 			s.fd = -1
 		}
 	}
+	l.arrivals.shut()
 	l.poller.close()
 }
 
@@ -276,7 +300,7 @@ func (p *pacer) release(sessions []*session, now int64) []*session {
 	for skipped := 0; p.due() <= now && skipped < len(sessions); {
 		s := sessions[p.turn]
 		p.turn = (p.turn + 1) % len(sessions)
-		if s.underWay() >= p.limit {
+		if s.down || s.underWay() >= p.limit {
 			skipped++
 			continue
 		}

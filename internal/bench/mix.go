@@ -35,6 +35,9 @@ func (m Mix) Run(ctx context.Context) (*Result, error) {
 	if err := set.create(ctx, m.Options); err != nil {
 		return nil, err
 	}
+	if err := syncServers(ctx, m.Servers); err != nil {
+		return nil, err
+	}
 	res, err := m.load(ctx, path{prefix: place + "/k", numbered: true})
 	// Removing is not part of what was asked for: it happens after Ctrl-C too.
 	if e := set.remove(context.WithoutCancel(ctx), m.Options); err == nil {
@@ -44,6 +47,38 @@ func (m Mix) Run(ctx context.Context) (*Result, error) {
 }
 
 func (m Mix) load(ctx context.Context, keys path) (*Result, error) {
+	r, err := m.begin(ctx, keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	w, err := r.measure()
+	if err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	err = r.stop()
+	res := r.result(w, "mix", m.params())
+	res.Interrupted = ctx.Err() != nil || err != nil
+	return res, err
+}
+
+func (m Mix) params() map[string]any {
+	params := map[string]any{
+		"connections": m.Connections, "outstanding": m.Outstanding, "read_ratio": m.ReadRatio,
+		"size": m.Size, "keys": m.Keys,
+	}
+	if m.Rate > 0 {
+		params["rate"] = m.Rate
+	}
+	return params
+}
+
+// begin sets the load going on znodes that there are. With track, lost
+// connections are replaced, and track is told of all that is answered. The
+// caller stops the run.
+func (m Mix) begin(ctx context.Context, keys path, track *track) (*run, error) {
+	if track != nil {
+		m.Loops = 1 // track is used by one goroutine
+	}
 	r, err := newRun(ctx, m.Options)
 	if err != nil {
 		return nil, err
@@ -62,29 +97,18 @@ func (m Mix) load(ctx context.Context, keys path) (*Result, error) {
 		if m.Rate > 0 {
 			s.depth = math.MaxInt // the pacer decides
 		}
-		s.open = m.Rate > 0
+		s.open, s.track = m.Rate > 0, track
 		return s
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.stop())
 	}
 	m.pace(r)
+	if track != nil {
+		r.survive()
+	}
 	r.start()
-	w, err := r.measure()
-	if err != nil {
-		return nil, errors.Join(err, r.stop())
-	}
-	err = r.stop()
-	params := map[string]any{
-		"connections": m.Connections, "outstanding": m.Outstanding, "read_ratio": m.ReadRatio,
-		"size": m.Size, "keys": m.Keys,
-	}
-	if m.Rate > 0 {
-		params["rate"] = m.Rate
-	}
-	res := r.result(w, "mix", params)
-	res.Interrupted = ctx.Err() != nil || err != nil
-	return res, err
+	return r, nil
 }
 
 // pace gives every loop its part of the schedule of an open load. The parts are
@@ -113,7 +137,8 @@ type mixScript struct {
 	readFrame  frame
 	readBody   int
 	writeFrame frame
-	open       bool // one request for each call of next
+	open       bool   // one request for each call of next
+	track      *track // or nil
 }
 
 func (m *mixScript) next(s *session, now int64) {
@@ -137,6 +162,11 @@ func (m *mixScript) one(s *session, at int64) {
 	s.send(m.writeFrame, kindWrite, statBytes, at)
 }
 
-func (*mixScript) reply(*session, request, zk.Code, []byte, int64) error { return nil }
+func (m *mixScript) reply(_ *session, q request, code zk.Code, _ []byte, now int64) error {
+	if m.track != nil && code == zk.OK {
+		m.track.add(q.kind, now)
+	}
+	return nil
+}
 
 func (*mixScript) event(*session, []byte, int64) error { return errUnaskedEvent }

@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,8 +23,9 @@ type Result struct {
 	Seconds       float64        `json:"seconds"`     // measured
 	Interrupted   bool           `json:"interrupted"` // it was to be longer
 	Ops           []OpResult     `json:"ops"`
-	Per           string         `json:"per"`       // what the costs are divided by
-	PerCount      uint64         `json:"per_count"` // how many of them there were
+	Per           string         `json:"per"`            // what the costs are divided by
+	PerCount      uint64         `json:"per_count"`      // how many of them there were
+	Lost          uint64         `json:"lost,omitempty"` // requests that a lost connection left unanswered
 	Servers       []ServerCost   `json:"servers"`
 	GeneratorCPU  float64        `json:"generator_cpu_micros_per_op"`
 	Rates         []float64      `json:"rates"`   // answers and events, second by second
@@ -132,6 +131,7 @@ func (r *run) result(w *window, workload string, params map[string]any, per ...k
 			res.Ops = append(res.Ops, op)
 		}
 	}
+	res.Lost = all.lost
 	if len(per) > 0 {
 		res.Per, res.PerCount = per[0].String(), all.hist[per[0]].Count()
 	}
@@ -145,6 +145,7 @@ func (r *run) result(w *window, workload string, params map[string]any, per ...k
 }
 
 func (t *tally) merge(o *tally) {
+	t.lost += o.lost
 	for k := range kinds {
 		t.hist[k].Merge(&o.hist[k])
 		for code, n := range o.errors[k] {
@@ -209,6 +210,9 @@ func (r *Result) Print(w io.Writer) error {
 			fmt.Fprintf(w, "%s: %s × %s\n", op.Op, grouped(float64(n)), text)
 		}
 	}
+	if r.Lost > 0 {
+		fmt.Fprintf(w, "lost with a connection, perhaps carried out: %s\n", grouped(float64(r.Lost)))
+	}
 	for _, s := range r.Servers {
 		fmt.Fprintf(w, "server %d: %.2f µs CPU per %s, %.2f processors, RSS %s MB (before: %s)\n",
 			s.Pid, s.CPUMicrosPerOp, r.Per, s.CPUSeconds/r.Seconds,
@@ -222,16 +226,7 @@ func (r *Result) Print(w io.Writer) error {
 }
 
 // WriteJSON writes the result to a file.
-func (r *Result) WriteJSON(name string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("bench: %w", err)
-	}
-	if err := os.WriteFile(name, append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("bench: %w", err)
-	}
-	return nil
-}
+func (r *Result) WriteJSON(name string) error { return writeJSON(name, r) }
 
 // describe lists parameters in the order of their names.
 func describe(params map[string]any) string {

@@ -54,10 +54,22 @@ func metrics() []metric {
 	}
 }
 
-// Rows returns the names of the comparison's rows, in the order of the table.
-func Rows() []string {
+// worstCase ends the keys of metrics whose worst visit counts, not the median.
+const worstCase = "/max"
+
+// metricsOf returns the table for systems of so many members.
+func metricsOf(members int) []metric {
+	if members > 1 {
+		return ensembleMetrics()
+	}
+	return metrics()
+}
+
+// Rows returns the names of a comparison's rows, in the order of the table. An
+// ensemble has others than a server alone.
+func Rows(members int) []string {
 	var names []string
-	for _, m := range metrics() {
+	for _, m := range metricsOf(members) {
 		if !slices.Contains(names, m.row) {
 			names = append(names, m.row)
 		}
@@ -80,40 +92,46 @@ type visit struct {
 const valueBytes = 1024
 
 func (v *visit) options(i *instance) Options {
-	return Options{
-		Servers: []string{i.addr}, Pids: []int{i.cmd.Process.Pid}, Progress: v.Progress,
-		Duration: v.Duration, Warmup: v.Warmup,
-	}
+	return v.timed(Options{Servers: []string{i.addr}, Pids: []int{i.cmd.Process.Pid}})
 }
 
-// A loadRow is a row that is measured on a server without many znodes.
+// timed adds to the options of a load what the caller wants of all.
+func (v *visit) timed(o Options) Options {
+	o.Progress, o.Duration, o.Warmup = v.Progress, v.Duration, v.Warmup
+	return o
+}
+
+// A loadRow is a row that is measured on servers without many znodes.
 type loadRow struct {
 	name string
-	run  func(context.Context, *instance) error
+	run  func(context.Context, Options) error
 }
 
 // empty measures what needs no znodes, on a fresh server.
 func (v *visit) empty(ctx context.Context) (err error) {
+	var i *instance
+	load := func(key string, ratio float64, connections, outstanding int) loadRow {
+		return loadRow{key, func(ctx context.Context, o Options) error {
+			return v.mixRow(ctx, key, v.mix(o, ratio, connections, outstanding))
+		}}
+	}
 	rows := []loadRow{
-		{"reads", v.mixRow("reads", 1, 20, 100)},
-		{"writes", v.mixRow("writes", 0, 20, 100)},
-		{"mix", v.mixRow("mix", 0.8, 20, 100)},
-		{"reads120", v.mixRow("reads120", 1, 120, 1)},
+		load("reads", 1, 20, 100), load("writes", 0, 20, 100), load("mix", 0.8, 20, 100),
+		load("reads120", 1, 120, 1),
 		{"create", v.create},
 		{"watch", v.watch},
-		{"idle", v.idle},
+		{"idle", func(ctx context.Context, o Options) error { return v.idle(ctx, o, i.settle) }},
 	}
 	if !slices.ContainsFunc(rows, func(r loadRow) bool { return v.wants(r.name) }) {
 		return nil
 	}
-	i, _, err := startServer(ctx, v.system, v.dir, v.port, "/zookeeper")
-	if err != nil {
+	if i, _, err = startServer(ctx, v.system, v.dir, v.port, "/zookeeper"); err != nil {
 		return err
 	}
 	defer i.kill()
 	// A JVM compiles what it has seen often: neither system's first row should
 	// pay for that.
-	if _, err := v.mix(ctx, i, 0.8, 20, 100); err != nil {
+	if _, err := v.keep(v.mix(v.options(i), 0.8, 20, 100).Run(ctx)); err != nil {
 		return err
 	}
 	for _, r := range rows {
@@ -121,35 +139,34 @@ func (v *visit) empty(ctx context.Context) (err error) {
 			continue
 		}
 		v.say("%s: %s", v.system.Name, r.name)
-		if err := r.run(ctx, i); err != nil {
+		if err := r.run(ctx, v.options(i)); err != nil {
 			return fmt.Errorf("%s: %s: %w", v.system.Name, r.name, err)
 		}
 	}
 	return nil
 }
 
-func (v *visit) mix(ctx context.Context, i *instance, ratio float64, connections, outstanding int) (
-	*Result, error) {
-	return v.keep(Mix{
-		Options: v.options(i), Connections: connections, Outstanding: outstanding,
-		ReadRatio: ratio, Size: valueBytes, Keys: 1000,
-	}.Run(ctx))
-}
+// mixKeys is the number of znodes of a mix.
+const mixKeys = 1000
 
-func (v *visit) mixRow(key string, ratio float64, connections, outstanding int) func(
-	context.Context, *instance) error {
-	return func(ctx context.Context, i *instance) error {
-		r, err := v.mix(ctx, i, ratio, connections, outstanding)
-		if err != nil {
-			return err
-		}
-		v.values[key+"/s"], v.values[key+"/cpu"] = r.Rate(), r.ServerCPU()
-		return nil
+func (v *visit) mix(o Options, ratio float64, connections, outstanding int) Mix {
+	return Mix{
+		Options: o, Connections: connections, Outstanding: outstanding,
+		ReadRatio: ratio, Size: valueBytes, Keys: mixKeys,
 	}
 }
 
-func (v *visit) create(ctx context.Context, i *instance) error {
-	r, err := v.keep(Create{Options: v.options(i), Workers: 1, Size: valueBytes}.Run(ctx))
+func (v *visit) mixRow(ctx context.Context, key string, m Mix) error {
+	r, err := v.keep(m.Run(ctx))
+	if err != nil {
+		return err
+	}
+	v.values[key+"/s"], v.values[key+"/cpu"] = r.Rate(), r.ServerCPU()
+	return nil
+}
+
+func (v *visit) create(ctx context.Context, o Options) error {
+	r, err := v.keep(Create{Options: o, Workers: 1, Size: valueBytes}.Run(ctx))
 	if err != nil {
 		return err
 	}
@@ -157,15 +174,15 @@ func (v *visit) create(ctx context.Context, i *instance) error {
 	return nil
 }
 
-func (v *visit) watch(ctx context.Context, i *instance) error {
-	r, err := v.keep(Watch{Options: v.options(i), Watchers: 200, Size: valueBytes}.Run(ctx))
+func (v *visit) watch(ctx context.Context, o Options) error {
+	r, err := v.keep(Watch{Options: o, Watchers: 200, Size: valueBytes}.Run(ctx))
 	if err != nil {
 		return err
 	}
 	v.values["watch/cpu"], v.values["watch/s"] = r.ServerCPU(), r.Op("event").Rate
 	// A server that is not busy wakes up for every event by itself, which costs
 	// more than events that follow each other closely.
-	r, err = v.keep(Watch{Options: v.options(i), Watchers: 200, Size: valueBytes,
+	r, err = v.keep(Watch{Options: o, Watchers: 200, Size: valueBytes,
 		Interval: 50 * time.Millisecond}.Run(ctx))
 	if err != nil {
 		return err
@@ -174,8 +191,8 @@ func (v *visit) watch(ctx context.Context, i *instance) error {
 	return nil
 }
 
-func (v *visit) idle(ctx context.Context, i *instance) error {
-	r, err := v.keep(Idle{Options: v.options(i), Sessions: v.Sessions, Settle: i.settle}.Run(ctx))
+func (v *visit) idle(ctx context.Context, o Options, settle Settle) error {
+	r, err := v.keep(Idle{Options: o, Sessions: v.Sessions, Settle: settle}.Run(ctx))
 	if err != nil {
 		return err
 	}
@@ -260,8 +277,9 @@ func (v *visit) snapshot(ctx context.Context, i **instance, restart func(...stri
 // warmWrites measures writes for the second time after a start: by then a JVM
 // has compiled what it needs.
 func (v *visit) warmWrites(ctx context.Context, i *instance) (*Result, error) {
-	if _, err := v.mix(ctx, i, 0, 20, 100); err != nil {
+	writes := v.mix(v.options(i), 0, 20, 100)
+	if _, err := v.keep(writes.Run(ctx)); err != nil {
 		return nil, err
 	}
-	return v.mix(ctx, i, 0, 20, 100)
+	return v.keep(writes.Run(ctx))
 }

@@ -54,6 +54,7 @@ type run struct {
 	epoch   time.Time
 	started bool
 	wg      sync.WaitGroup
+	revival *revival        // nil: a lost connection ends the run
 	ctx     context.Context // ends when the caller's does, and with the first error
 	cancel  context.CancelFunc
 	mu      struct {
@@ -123,13 +124,14 @@ func (r *run) connect(n int, script func(i int) script) error {
 // dial opens the i-th session.
 func (r *run) dial(i int, sc script) (int, *session, error) {
 	addr := r.o.Servers[i%len(r.o.Servers)]
-	conn, response, err := dialSession(r.ctx, addr, sourceAddr(addr, i), r.o.SessionTimeout)
+	conn, response, err := dialSession(r.ctx, addr, sourceAddr(addr, i),
+		newSessionRequest(r.o.SessionTimeout))
 	if err != nil {
 		return -1, nil, err
 	}
 	s := newSession(sc, r.loops[i%len(r.loops)].tally)
-	s.id = response.SessionID
-	s.timeout = time.Duration(response.TimeoutMillis) * time.Millisecond
+	s.number = i
+	s.granted(response)
 	fd, err := takeSocket(conn)
 	return fd, s, err
 }
@@ -304,6 +306,9 @@ func (r *run) stop() error {
 			l.shut()
 		}
 		return r.err()
+	}
+	if r.revival != nil {
+		r.revival.end()
 	}
 	if r.err() == nil {
 		r.settle(phaseDrain)

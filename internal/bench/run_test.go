@@ -46,7 +46,8 @@ func listen(t *testing.T, serve func(ctx context.Context, ln net.Listener) error
 // A fake is a server with one goroutine per connection whose replies a test
 // decides: answer returns whole frames to send back.
 type fake struct {
-	answer func(w io.Writer, head wire.RequestHeader, body []byte) []byte
+	answer  func(w io.Writer, head wire.RequestHeader, body []byte) []byte
+	connect func(wire.ConnectRequest) wire.ConnectResponse // or nil: all are welcome
 }
 
 func (f fake) serve(ctx context.Context, ln net.Listener) error {
@@ -69,6 +70,12 @@ func (f fake) serve(ctx context.Context, ln net.Listener) error {
 				if response == nil {
 					r := wire.ConnectResponse{TimeoutMillis: 30000, SessionID: 1,
 						Password: make([]byte, wire.PasswordLen)}
+					if f.connect != nil {
+						d := jute.NewDecoder(request)
+						var asked wire.ConnectRequest
+						asked.Decode(&d)
+						r = f.connect(asked)
+					}
 					response = r.Append(make([]byte, 4))
 					jute.PutInt(response, int32(len(response)-4))
 				} else {

@@ -39,42 +39,66 @@ const startTimeout = 2 * time.Minute
 // are further lines of zoo.cfg.
 func startServer(ctx context.Context, s System, dir string, port int, probe string, extra ...string) (
 	*instance, time.Duration, error) {
+	if err := writeConfig(dir, port, extra...); err != nil {
+		return nil, 0, err
+	}
+	start := time.Now()
+	i, err := launch(s, dir, port)
+	if err != nil {
+		return nil, 0, err
+	}
+	err = i.await(ctx, func(ctx context.Context) error { return readOnce(ctx, i.addr, probe) })
+	if err != nil {
+		i.kill()
+		return nil, 0, err
+	}
+	return i, time.Since(start), nil
+}
+
+// localhost returns the address of a port of this machine.
+func localhost(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
+
+// writeConfig writes zoo.cfg in dir, which is made, for a server that keeps its
+// data below it.
+func writeConfig(dir string, port int, extra ...string) error {
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
-		return nil, 0, fmt.Errorf("bench: %w", err)
+		return fmt.Errorf("bench: %w", err)
 	}
 	lines := append([]string{
 		"tickTime=2000", "dataDir=" + data, "clientPort=" + strconv.Itoa(port),
 		"clientPortAddress=127.0.0.1", "maxClientCnxns=0", "admin.enableServer=false",
 		"4lw.commands.whitelist=*",
 	}, extra...)
-	cfg := filepath.Join(dir, "zoo.cfg")
-	if err := os.WriteFile(cfg, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-		return nil, 0, fmt.Errorf("bench: %w", err)
+	text := strings.Join(lines, "\n") + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("bench: %w", err)
 	}
+	return nil
+}
+
+// launch starts the process of a server whose zoo.cfg is in dir. It does not
+// wait for it to serve.
+func launch(s System, dir string, port int) (*instance, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, 0, fmt.Errorf("bench: %w", err)
+		return nil, fmt.Errorf("bench: %w", err)
 	}
 	defer log.Close()
+	args := append(s.Command[1:len(s.Command):len(s.Command)], filepath.Join(dir, "zoo.cfg"))
 	i := &instance{
-		system: s, dir: dir, addr: "127.0.0.1:" + strconv.Itoa(port), ended: make(chan struct{}),
-		cmd: exec.Command(s.Command[0], append(s.Command[1:len(s.Command):len(s.Command)], cfg)...),
+		system: s, dir: dir, addr: localhost(port), ended: make(chan struct{}),
+		cmd: exec.Command(s.Command[0], args...),
 	}
 	i.cmd.Stdout, i.cmd.Stderr = log, log
-	start := time.Now()
 	if err := i.cmd.Start(); err != nil {
-		return nil, 0, fmt.Errorf("bench: start %s: %w", s.Name, err)
+		return nil, fmt.Errorf("bench: start %s: %w", s.Name, err)
 	}
 	go func() {
 		defer close(i.ended)
 		_ = i.cmd.Wait() // it is ended by a signal; its log says the rest
 	}()
-	if err := i.awaitRead(ctx, probe); err != nil {
-		i.kill()
-		return nil, 0, fmt.Errorf("bench: start %s (see %s): %w", s.Name, log.Name(), err)
-	}
-	return i, time.Since(start), nil
+	return i, nil
 }
 
 // Attempts to read from a server that is starting. It may have its port open
@@ -86,8 +110,16 @@ const (
 	attempts       = 32 // under way
 )
 
-// awaitRead tries to read a znode every 5 ms until it succeeds.
-func (i *instance) awaitRead(ctx context.Context, probe string) error {
+// await tries probe every 5 ms until it succeeds.
+func (i *instance) await(ctx context.Context, probe func(context.Context) error) error {
+	err := i.awaitProbe(ctx, probe)
+	if err != nil {
+		return fmt.Errorf("bench: start %s (see %s): %w", i.system.Name, filepath.Join(i.dir, "log"), err)
+	}
+	return nil
+}
+
+func (i *instance) awaitProbe(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	again := time.NewTicker(attemptEvery)
@@ -113,7 +145,7 @@ func (i *instance) awaitRead(ctx context.Context, probe string) error {
 			go func() {
 				ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 				defer cancel()
-				ended <- readOnce(ctx, i.addr, probe)
+				ended <- probe(ctx)
 			}()
 		}
 	}
@@ -129,6 +161,22 @@ func readOnce(ctx context.Context, addr, probe string) error {
 	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
 	_, err = c.call(readFrame(wire.OpGetData, path{prefix: probe}, false))
 	if err != nil {
+		c.conn.Close()
+		return err
+	}
+	c.close()
+	return nil
+}
+
+// syncOnce opens a session, asks the server to catch up with its ensemble, and
+// closes the session. It gives up when ctx ends.
+func syncOnce(ctx context.Context, addr string) error {
+	c, err := dialControl(ctx, addr)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
+	if err := c.sync(); err != nil {
 		c.conn.Close()
 		return err
 	}

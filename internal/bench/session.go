@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -71,7 +72,10 @@ type request struct {
 type session struct {
 	script   script
 	tally    *tally
+	number   int // of the connection in its run
 	id       zk.SessionID
+	password []byte
+	zxid     zk.Zxid       // the latest that a reply has shown
 	timeout  time.Duration // negotiated
 	xid      int32         // of the next request
 	oldest   int32         // xid of the oldest request under way
@@ -82,15 +86,34 @@ type session struct {
 	pings    int    // under way
 	lastSend int64
 	closing  bool
+	down     bool // it has lost its connection and has no other yet
 
 	// For the loop.
 	fd         int
 	index      int32
+	loop       *loop
 	wantsWrite bool
 }
 
 func newSession(sc script, t *tally) *session {
 	return &session{script: sc, tally: t, xid: 1, oldest: 1, fd: -1}
+}
+
+// granted notes what a server has answered to the handshake.
+func (s *session) granted(r wire.ConnectResponse) {
+	s.id, s.password = r.SessionID, bytes.Clone(r.Password)
+	s.timeout = time.Duration(r.TimeoutMillis) * time.Millisecond
+}
+
+// disconnected forgets what was queued and under way, and returns how many
+// requests that were: nobody knows whether they were carried out.
+func (s *session) disconnected() (lost int) {
+	lost = s.flight.len()
+	s.flight = fifo{}
+	s.oldest = s.xid
+	s.out, s.sent, s.in, s.pings = nil, 0, nil, 0
+	s.wantsWrite, s.down = false, true
+	return lost
 }
 
 // send queues f. at is the time that its latency counts from, body the length
@@ -151,6 +174,9 @@ func (s *session) receive(b []byte, now int64) (rest []byte, err error) {
 		f := b[:4+n]
 		b = b[4+n:]
 		xid := int32(binary.BigEndian.Uint32(f[4:]))
+		if zxid := zk.Zxid(binary.BigEndian.Uint64(f[8:])); int64(zxid) > int64(s.zxid) {
+			s.zxid = zxid
+		}
 		code := zk.Code(int32(binary.BigEndian.Uint32(f[16:])))
 		if xid != s.oldest || s.flight.len() == 0 {
 			if err := s.unasked(xid, code, f[replyHead:], now); err != nil {
@@ -240,6 +266,7 @@ type tally struct {
 	frozen bool   // nothing is counted any more: the measurement is over
 	hist   [kinds]Histogram
 	errors [kinds]map[zk.Code]uint64
+	lost   uint64 // requests whose answer never came
 }
 
 // add counts an answer. NoNode is no error where a watch is registered: it is
@@ -257,6 +284,13 @@ func (t *tally) add(k kind, code zk.Code, d time.Duration) {
 		return
 	}
 	t.hist[k].Record(d)
+}
+
+// lose counts requests that a connection has taken with it.
+func (t *tally) lose(n int) {
+	if !t.frozen {
+		t.lost += uint64(n)
+	}
 }
 
 // reset forgets what was counted, save for the total.
