@@ -216,6 +216,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	rec := benchNode()
 	for _, c := range []Compression{Plain, Gzip, Snappy} {
 		d := openBench(b, Options{Compression: c})
+		writeBenchSnapshot(b, d, rec)
 		b.Run("write"+c.suffix(), func(b *testing.B) {
 			b.SetBytes(int64(benchNodes * len(rec)))
 			for b.Loop() {

@@ -240,7 +240,7 @@ func installTest(d *Dir, zxid zk.Zxid) error {
 	return w.Install()
 }
 
-// A snapshot from a leader is installed whole or not at all, whenever the machine
+// Invariant 6: a snapshot from a leader is installed whole or not at all, whenever the machine
 // crashes: there is the history, or a part of it that goes as far as the
 // snapshot, or the snapshot with nothing after it.
 func TestCrashDuringInstall(t *testing.T) {
@@ -367,7 +367,7 @@ func TestCrashDuringTruncate(t *testing.T) {
 	}
 }
 
-// After Install the snapshots from before are of no use if the log does not lead
+// Invariant 7. After Install the snapshots from before are of no use if the log does not lead
 // from them to the new one: to fall back to them is an error, also where the log
 // goes on with a newer epoch, and also when the snapshot has been removed as it
 // could not be read.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"math/rand/v2"
@@ -95,6 +96,74 @@ func TestLocateReadsOneFile(t *testing.T) {
 	}
 }
 
+// What a write that is not synced has left in the file so far does not count, be
+// it whole or not.
+func TestLocateBesideWrite(t *testing.T) {
+	whole := logBytes(testEntry(4, 700))[headerBytes:]
+	part := bytes.Clone(whole)
+	part[600] ^= 1
+	for _, b := range [][]byte{whole, part, part[:300]} {
+		mem := vfs.NewMem()
+		d := openTest(t, mem, testOptions())
+		l := d.NewLog(0)
+		appendTest(t, l, 300, 1, 2, 3)
+		flush(t, l)
+		f, err := mem.OpenReadWrite(testLogDir + "log.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(b, l.FileBytes()); err != nil {
+			t.Fatal(err)
+		}
+		for z, want := range map[zk.Zxid]Location{
+			3: {Present: true, Before: 3},
+			4: {Before: 3},
+		} {
+			if got, err := d.Locate(z); err != nil || got != want {
+				t.Errorf("%v: %+v, want %+v, %v", z, got, want, err)
+			}
+		}
+		if got, err := readRange(d, 1, 4); !errors.Is(err, ErrNoZxid) || len(got) != 2 {
+			t.Errorf("%d entries, %v", len(got), err)
+		}
+	}
+}
+
+// renamedFS calls a function when a file has its new name.
+type renamedFS struct {
+	vfs.FS
+	renamed func(name string)
+}
+
+func (r renamedFS) Rename(from, to string) error {
+	err := r.FS.Rename(from, to)
+	r.renamed(to)
+	return err
+}
+
+// From the moment on when a new log file can be listed its end is known: whoever
+// found it sooner would take for its content what comes into it later.
+func TestOpenEndIsKnownFirst(t *testing.T) {
+	var d *Dir
+	files := 0
+	d = openTest(t, renamedFS{vfs.NewMem(), func(name string) {
+		files++
+		if bytes, open := d.openEnd(name); !open || bytes <= headerBytes {
+			t.Errorf("%s appears, known to be open: %v, with %d bytes", name, open, bytes)
+		}
+	}}, testOptions())
+	l := d.NewLog(0)
+	for z := range zk.Zxid(3) {
+		appendTest(t, l, 40, z+1)
+		if err := l.Roll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files != 3 {
+		t.Errorf("%d files", files)
+	}
+}
+
 // A place that a range could not be read over is not offered again: the log is
 // taken to begin behind it.
 func TestLocateBehindDamage(t *testing.T) {
@@ -119,6 +188,20 @@ func TestLocateBehindDamage(t *testing.T) {
 	for _, z := range []zk.Zxid{7, 9} {
 		if loc, err := d.Locate(z); err != nil || !loc.Present {
 			t.Errorf("%v: %+v, %v", z, loc, err)
+		}
+	}
+	// Nor is one over which nothing is certain.
+	e1, e2 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0)
+	apache := putLogs(t, map[string][]byte{
+		"log.100000001": logBytes(testEntries(50, e1+1, e1+2)...),
+		"log.200000001": logBytes(testEntries(50, e2+1, e2+2)...),
+	})
+	for _, present := range []bool{true, false} {
+		if loc, err := apache.Locate(e1 + 2); err != nil || loc.Present != present {
+			t.Errorf("%+v, %v, want present %v", loc, err, present)
+		}
+		if _, err := readRange(apache, e1+2, e2+2); !errors.Is(err, ErrGap) {
+			t.Error(err)
 		}
 	}
 	// A zxid that the log does not have is no damage.

@@ -118,6 +118,13 @@ func TestGoldenOperations(t *testing.T) {
 	flush(t, l)
 	appendTest(t, l, 100, 5)
 	flush(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	section("install a snapshot of 4 from a leader, where the log goes up to 5")
+	if err := installTest(d, 4); err != nil {
+		t.Fatal(err)
+	}
 
 	golden := path.Join("testdata", "operations.txt")
 	if os.Getenv("REWRITE") != "" {

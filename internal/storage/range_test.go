@@ -77,7 +77,7 @@ func TestReadRange(t *testing.T) {
 	}
 }
 
-// What is not there, or not certainly all there, is refused.
+// Invariant 7: what is not there, or not certainly all there, is refused.
 func TestReadRangeRefuses(t *testing.T) {
 	e1, e2, e3, e4 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0), zk.MakeZxid(3, 0), zk.MakeZxid(4, 0)
 	last := e4 + 1

@@ -25,6 +25,14 @@
 //  4. After an error of a write or sync the log accepts nothing more.
 //  5. No file without a transaction is ever visible under the name of a log, and
 //     no unfinished one under the name of a snapshot.
+//  6. Truncate, Retire and Install leave, whenever the machine crashes, a history
+//     that this server had, up to some zxid, or the one that was installed: never
+//     the transactions of one behind the state of another.
+//  7. Nothing is read over missing transactions, but between neighbours in a file
+//     of Apache at the start.
+//
+// A leader reads its log beside the goroutine that writes it: Locate finds a
+// learner's place in it, ReadRange reads on from there.
 package storage
 
 import (
