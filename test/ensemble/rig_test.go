@@ -3,6 +3,7 @@ package ensemble
 import (
 	"context"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -23,6 +24,7 @@ var (
 	clients = flag.Int("clients", 8, "`number` of clients")
 	rounds  = flag.Int("rounds", 1, "how `often` the faults are gone through, or a thing is measured")
 	keepDir = flag.Bool("keep", false, "keep the directories of tests that pass too")
+	linger  = flag.Duration("linger", 0, "how `long` the members of a test that has failed live on, to be looked at")
 	measure = flag.Bool("measure", false, "run the tests that measure")
 )
 
@@ -120,6 +122,10 @@ func newRig(t *testing.T, members string, o rigOptions) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if t.Failed() && *linger > 0 {
+			fmt.Fprintf(os.Stderr, "%s has failed; its members live on for %v at %v, below %s\n", t.Name(), *linger, r.e.Clients(), dir)
+			<-time.After(*linger)
+		}
 		r.e.Close()
 		if t.Failed() || *keepDir {
 			t.Logf("kept: %s", dir)

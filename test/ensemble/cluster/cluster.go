@@ -301,6 +301,7 @@ func (e *Ensemble) Standalone(kind Kind, of *Member) (*Member, error) {
 	m := &Member{
 		ID: of.ID, Client: loopback(port), Dir: dir, DataDir: filepath.Join(dir, "data"),
 		programs: e.programs, cfg: filepath.Join(dir, "zoo.cfg"), kind: kind,
+		alone: true,
 	}
 	if err := os.CopyFS(m.DataDir, os.DirFS(of.DataDir)); err != nil {
 		return nil, fmt.Errorf("cluster: copy of the directory of member %d: %w", of.ID, err)

@@ -24,6 +24,7 @@ type Member struct {
 
 	programs Programs
 	cfg      string
+	alone    bool // it is no member of an ensemble
 
 	mu     sync.Mutex
 	kind   Kind
@@ -207,8 +208,15 @@ func (m *Member) Become(kind Kind) error {
 // that is paused does not answer at all.
 const askPatience = time.Second
 
-// Status asks the member.
-func (m *Member) Status() (Status, error) { return Query(m.Client, askPatience) }
+// Status asks the member. That it is standalone is no status of a member of an
+// ensemble.
+func (m *Member) Status() (Status, error) {
+	s, err := Query(m.Client, askPatience)
+	if err == nil && (s.Mode == "standalone") != m.alone {
+		return Status{}, fmt.Errorf("cluster: member %v says that it is %s", m, s.Mode)
+	}
+	return s, err
+}
 
 // WaitServing waits until the member serves, and returns its status. The error
 // has the end of its output when its process ends or ctx does.
