@@ -198,6 +198,36 @@ func TestSnapshotsAndPurge(t *testing.T) {
 	})
 }
 
+// A log that is long when the server starts is reason for a snapshot, and for
+// others later.
+func TestSnapshotDueAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewMem()
+		m, _ := mustBoot(t, disk, func(o *Options) { o.SnapCount = 1 << 20 })
+		op, body := createSession(50_000_000)
+		for range 100 {
+			m.rep.Submit([]Request{m.request(0, op, body)})
+			synctest.Wait()
+		}
+		if err := m.halt(); err != nil {
+			t.Fatal(err)
+		}
+		m, _ = mustBoot(t, disk, func(o *Options) { o.SnapCount = 40 })
+		defer m.halt()
+		synctest.Wait()
+		if snaps, err := m.dir.Snapshots(); err != nil || len(snaps) != 2 || snaps[0].Zxid != 100 {
+			t.Errorf("after the start: %v, %v", snaps, err)
+		}
+		for range 41 {
+			m.rep.Submit([]Request{m.request(0, op, body)})
+			synctest.Wait()
+		}
+		if snaps, err := m.dir.Snapshots(); err != nil || len(snaps) < 3 {
+			t.Errorf("after 41 more: %v, %v", snaps, err)
+		}
+	})
+}
+
 // An ephemeral whose session does not exist is removed at the start, and a new
 // snapshot has it no more.
 func TestOrphansAreDropped(t *testing.T) {

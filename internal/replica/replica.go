@@ -81,6 +81,12 @@ type Origin interface {
 	Dropped(req *Request)
 	// Resumed answers Resume. timeoutMillis is what the session has now.
 	Resumed(ok bool, id zk.SessionID, timeoutMillis int32)
+	// ResumedLocal answers Resume, or the createSession of a session that is new,
+	// for a session that lives on this server alone.
+	ResumedLocal(id zk.SessionID, timeoutMillis int32)
+	// Leave ends the connection at once: its session is over, or somebody else's,
+	// or cannot be had here.
+	Leave(reason string)
 	// LastHeard is when the client last gave a sign of life, by Replica.Now.
 	LastHeard() time.Duration
 }
@@ -98,6 +104,8 @@ type Clients interface {
 	Flush()
 	// Suspend ends all connections: the server has left its role.
 	Suspend()
+	// Admit tells that the mode is not Idle any more.
+	Admit()
 }
 
 // Request is a request to change the state, and who waits for it.
@@ -141,6 +149,10 @@ type Options struct {
 	Logger          *slog.Logger
 
 	Ensemble *zab.Config // nil: standalone. New sets what the core knows of the disk
+	// LocalSessions makes the new sessions of a server of an ensemble local; a
+	// createSession with the id of one makes it global.
+	LocalSessions bool
+	ReadOnly      bool // a server of an ensemble without a quorum serves who only reads
 
 	// For the simulator: a clock of its own; Stepped starts no goroutines, the
 	// owner calls StepLoop, StepWriter, StepApplier and StepTask.
@@ -262,7 +274,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if err != nil {
 		return nil, report, err
 	}
-	r.snap.applied(report.Replayed, 0)
+	snapshotDue := r.snap.applied(report.Replayed, 0)
 	r.zero = nowMillis - r.clock.Now().Milliseconds()
 	last := r.tree.LastZxid()
 	r.nextZxid = following(last)
@@ -274,6 +286,9 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.decides.Store(true)
 	} else if err := r.found(&report); err != nil {
 		return nil, report, err
+	}
+	if snapshotDue {
+		r.snapshot()
 	}
 	if o.Stepped {
 		return r, report, nil
