@@ -289,6 +289,7 @@ func (c *conn) killLocked(reason string) {
 	}
 	c.mu.closed = true
 	c.mu.out, c.mu.events = nil, 0
+	c.dropHeld()
 	c.mu.pending = pendingFIFO{}
 	c.nc.Close() // an error changes nothing: it is closed
 	if c.mu.ready != nil {

@@ -29,18 +29,22 @@ type run struct {
 
 // pendingFIFO holds, in order, a session's writes that are in the pipeline and
 // the reads that came behind them. A read is answered when the writes before it
-// are applied (P1, P5); the writes were submitted at once.
+// are applied (P1, P5); the writes were submitted at once, save behind a sync:
+// one of an ensemble is not answered in the order of the transactions, so that a
+// write behind it waits until it is.
 type pendingFIFO struct {
 	list     []pendingRequest
 	head     int
-	bytes    int // of the reads' bodies
+	syncs    int // submitted and not answered
+	bytes    int // of the bodies
 	expected int // bytes of the replies to the reads
 	largest  int // body of the writes since it was empty
 }
 
 type pendingRequest struct {
 	request
-	write    bool // answered by Applied; body is nil
+	write    bool // answered by Applied, or Synced; body is nil if it was submitted
+	held     bool // not submitted yet
 	expected int  // bytes of the reply to a read, a guess
 	at       time.Duration
 }
@@ -52,7 +56,7 @@ func (f *pendingFIFO) full() bool {
 }
 
 func (f *pendingFIFO) push(p pendingRequest) {
-	if !p.write {
+	if !p.write || p.held {
 		p.body = append([]byte(nil), p.body...)
 		f.bytes += len(p.body)
 		f.expected += p.expected
@@ -265,15 +269,59 @@ func (c *conn) submit(q *request, r *run) {
 		c.s.log.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return
 	}
-	r.submit = append(r.submit, replica.Request{
+	c.mu.pending.largest = max(c.mu.pending.largest, len(q.body))
+	if c.mu.pending.syncs > 0 {
+		c.mu.pending.push(pendingRequest{request: *q, write: true, held: true, at: r.now})
+		return
+	}
+	r.submit = append(r.submit, c.requestOf(q, r.now))
+	c.mu.pending.push(pendingRequest{request: request{RequestHeader: q.RequestHeader}, write: true})
+	if q.Op == wire.OpSync {
+		c.mu.pending.syncs++
+	}
+}
+
+// requestOf is a request as the replica wants it. REQUIRES: c.mu.
+func (c *conn) requestOf(q *request, received time.Duration) replica.Request {
+	return replica.Request{
 		Request: prep.Request{
 			Session: c.mu.session, Xid: q.Xid, Op: q.Op, Body: q.body, IDs: q.ids, Owner: c.owner(),
 		},
 		Origin:   c,
-		Received: r.now,
-	})
-	c.mu.pending.push(pendingRequest{request: request{RequestHeader: q.RequestHeader}, write: true})
-	c.mu.pending.largest = max(c.mu.pending.largest, len(q.body))
+		Received: received,
+	}
+}
+
+// submitHeld submits the writes that have waited for a sync, up to the next one.
+// REQUIRES: c.mu.
+func (c *conn) submitHeld() {
+	f := &c.mu.pending
+	var reqs []replica.Request
+	for i := f.head; i < len(f.list) && f.syncs == 0; i++ {
+		p := &f.list[i]
+		if !p.held {
+			continue
+		}
+		reqs = append(reqs, c.requestOf(&p.request, p.at))
+		if p.Op == wire.OpSync {
+			f.syncs++
+		}
+		f.bytes -= len(p.body)
+		p.held, p.body, p.ids = false, nil, nil
+	}
+	if len(reqs) > 0 {
+		c.s.replica.Submit(reqs)
+	}
+}
+
+// dropHeld counts out what will not be submitted. REQUIRES: c.mu.
+func (c *conn) dropHeld() {
+	f := &c.mu.pending
+	for i := f.head; i < len(f.list); i++ {
+		if f.list[i].held {
+			c.s.large.done(len(f.list[i].body))
+		}
+	}
 }
 
 // answerPending answers the reads that are at the front now. REQUIRES: c.mu and

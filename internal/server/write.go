@@ -96,8 +96,10 @@ func (c *conn) Synced(req *replica.Request) {
 		c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
 		c.endReplyLocked(at, zk.OK)
 	}
+	c.mu.pending.syncs--
 	c.mu.pending.pop()
 	c.answerPending(c.s.replica.Tree(), now)
+	c.submitHeld()
 	if !c.mu.pending.full() {
 		c.mu.Broadcast()
 	}
