@@ -346,10 +346,13 @@ func (r *recorder) count(prefix string) (n int) {
 func (r *recorder) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
-	for {
+	look := func() (done bool, changed chan struct{}) {
 		r.guard.Lock()
-		done, changed := ok(), r.changed
-		r.guard.Unlock()
+		defer r.guard.Unlock()
+		return ok(), r.changed
+	}
+	for {
+		done, changed := look()
 		if done {
 			return
 		}
