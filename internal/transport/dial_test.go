@@ -216,6 +216,72 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// A port that stays taken is waited for without end if so configured, and Close
+// ends that.
+func TestCloseWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		m.start(t, 1, 2)
+		o := Options{ID: 2, Peers: memPeers(2), QuorumListen: []string{quorumAddr(2), quorumAddr(1)}, Handler: newRecorder()}
+		m.use(&o)
+		tr, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		started := make(chan error)
+		go func() { started <- tr.Start() }()
+		time.Sleep(time.Hour)
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-started; err == nil {
+			t.Error("Start has made something of it")
+		}
+		if l, err := m.listen(quorumAddr(2)); err != nil {
+			t.Errorf("a port is open: %v", err)
+		} else {
+			l.Close()
+		}
+	})
+}
+
+// failing is a port on which the first accepts fail.
+type failing struct {
+	net.Listener
+	left int
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.left--; f.left >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return f.Listener.Accept()
+}
+
+// Without file descriptors nobody is accepted, and later is.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		n := m.start(t, 1, 2, func(o *Options) {
+			o.Listen = func(address string) (net.Listener, error) {
+				l, err := m.listen(address)
+				return &failing{l, 3}, err
+			}
+		})
+		m.connect(t, quorumAddr(1))
+		time.Sleep(3*acceptPause - time.Millisecond)
+		synctest.Wait()
+		if k := len(n.came()); k > 0 {
+			t.Errorf("%d links in spite of errors", k)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if k := len(n.came()); k != 1 {
+			t.Errorf("%d links after the errors", k)
+		}
+	})
+}
+
 // quorumListenOnAllIPs takes the ports alone, each once.
 func TestListenOnAllIPs(t *testing.T) {
 	var addresses []string

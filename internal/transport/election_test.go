@@ -150,6 +150,35 @@ func TestReadHello(t *testing.T) {
 	}
 }
 
+// FuzzReadHello reads arbitrary first messages: what is accepted has addresses
+// that can be dialled, not more of them than are tried, and nothing behind the
+// message is read.
+func FuzzReadHello(f *testing.F) {
+	f.Add(helloV1Of(3))
+	f.Add(helloOf(helloV2, 3, "a.example:1|[fe80::1]:65535|0.0.0.0:1"))
+	f.Add(jute.AppendLong(nil, 3))
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := bytes.NewReader(in)
+		h, err := readHello(r)
+		if err != nil {
+			return
+		}
+		if used := len(in) - r.Len(); used != 8 && used > 20+maxHelloBytes {
+			t.Errorf("%d bytes are read", used)
+		}
+		if len(h.targets) > maxAnnounced || h.bare && len(h.targets) > 0 {
+			t.Errorf("%v", h)
+		}
+		for _, a := range h.targets {
+			host, port, err := net.SplitHostPort(a.String())
+			if err != nil || host != a.host || port != fmt.Sprint(a.port) {
+				t.Errorf("%q: %v", a, err)
+			}
+		}
+	})
+}
+
 // Frames hold 1 to 524288 bytes.
 func TestFrameSizes(t *testing.T) {
 	for _, size := range []int{1, 100, frameReadBytes, frameReadBytes + 1, MaxNotificationBytes} {

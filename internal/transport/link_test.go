@@ -382,6 +382,7 @@ func TestGarbageOnTheQuorumPort(t *testing.T) {
 	leader := nodes[1]
 	up := nodes[2].Dial(1)
 	down := leader.awaitLink(t, 0)
+	port, _ := leader.Addrs()
 	for i, tt := range []struct{ name, sent, why string }{
 		{"HTTP", "GET / HTTP/1.1\r\n\r\n", "packet type 1195725856"},
 		{"a TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "packet type 369295618"},
@@ -391,7 +392,7 @@ func TestGarbageOnTheQuorumPort(t *testing.T) {
 		{"giant identities", "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x7f\xff\xff\xff", "REQUEST with 2147483647 identities"},
 		{"a snapshot", string(encode([]zab.Packet{{Type: zab.Snap}})) + signature, "a SNAP from a learner"},
 	} {
-		nc, err := net.Dial("tcp", leader.quorumPorts[0].Addr().String())
+		nc, err := net.Dial("tcp", port[0].String())
 		if err != nil {
 			t.Fatal(err)
 		}

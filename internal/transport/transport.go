@@ -139,7 +139,7 @@ type Options struct {
 	QuorumListen   []string // host:port, each is listened on; none: no learner is accepted
 	ElectionListen []string
 	ListenOnAllIPs bool // use the ports of these alone
-	BindAttempts   int  // a second apart, before Start gives up; 1; less than 0 is without end
+	BindAttempts   int  // a second apart, before Start gives up; 0 is without end (electionPortBindRetry)
 
 	ConnectTimeout   time.Duration // of one attempt, names included; 5 s (cnxTimeout)
 	HandshakeTimeout time.Duration // for a stranger's first message or packet; 10 s (tickTime*syncLimit)
@@ -163,8 +163,7 @@ type Options struct {
 }
 
 // Transport is one server's connections to the others of its ensemble. Its
-// methods may be called by any goroutine, but for Start and Close, which have
-// one caller.
+// methods may be called by any goroutine, Start once.
 type Transport struct {
 	o       Options
 	h       Handler
@@ -176,12 +175,12 @@ type Transport struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // all goroutines
 
-	quorumPorts, electionPorts []net.Listener // set by Start
-
 	// mu is taken before a link's or a peer's.
 	mu struct {
 		sync.RWMutex
-		closed   bool
+		closed                     bool
+		quorumPorts, electionPorts []net.Listener // set by Start
+
 		links    map[zab.LinkID]*link
 		lastLink zab.LinkID
 		accepted int // links that the quorum port has let in
@@ -228,9 +227,6 @@ func (o *Options) setDefaults() {
 	if o.MaxQueueBytes <= 0 {
 		o.MaxQueueBytes = 256 << 20
 	}
-	if o.BindAttempts == 0 {
-		o.BindAttempts = 1
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -246,28 +242,33 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Start listens on all ports, or on none: the error says which address failed.
-// Until it returns nobody is accepted.
+// Start listens on all ports, or on none: the error says which address failed,
+// or is ErrClosed if Close was called meanwhile. Until it returns nobody is
+// accepted.
 func (t *Transport) Start() error {
-	var err error
-	if t.quorumPorts, err = t.bind(t.o.QuorumListen); err != nil {
+	quorum, err := t.bind(t.o.QuorumListen)
+	if err != nil {
 		return err
 	}
-	if t.electionPorts, err = t.bind(t.o.ElectionListen); err != nil {
-		closeAll(t.quorumPorts)
-		return err
+	election, err := t.bind(t.o.ElectionListen)
+	if err != nil {
+		return errors.Join(err, closeAll(quorum))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.mu.closed {
+		return errors.Join(ErrClosed, closeAll(quorum), closeAll(election))
+	}
+	t.mu.quorumPorts, t.mu.electionPorts = quorum, election
 	for id := range t.o.Peers {
 		if id != t.o.ID {
 			t.addPeerLocked(id, false)
 		}
 	}
-	for _, l := range t.quorumPorts {
+	for _, l := range quorum {
 		t.wg.Go(func() { t.accept(l, t.admitLearner) })
 	}
-	for _, l := range t.electionPorts {
+	for _, l := range election {
 		t.wg.Go(func() { t.accept(l, t.admitPeer) })
 	}
 	return nil
@@ -275,10 +276,12 @@ func (t *Transport) Start() error {
 
 // Addrs returns what Start listens on.
 func (t *Transport) Addrs() (quorum, election []net.Addr) {
-	for _, l := range t.quorumPorts {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, l := range t.mu.quorumPorts {
 		quorum = append(quorum, l.Addr())
 	}
-	for _, l := range t.electionPorts {
+	for _, l := range t.mu.electionPorts {
 		election = append(election, l.Addr())
 	}
 	return quorum, election
@@ -300,13 +303,14 @@ func (t *Transport) Close() error {
 	}
 	greetings := t.mu.greetings
 	t.mu.greetings = nil
+	quorum, election := t.mu.quorumPorts, t.mu.electionPorts
 	t.mu.Unlock()
 
 	for _, l := range links {
 		l.fail(ErrClosed)
 	}
 	t.cancel()
-	err := errors.Join(closeAll(t.quorumPorts), closeAll(t.electionPorts))
+	err := errors.Join(closeAll(quorum), closeAll(election))
 	for _, g := range greetings {
 		g.nc.Close() // an error changes nothing: it is closed
 	}
