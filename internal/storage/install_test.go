@@ -20,21 +20,44 @@ type history struct {
 	name      string
 	snapshots []zk.Zxid
 	log       []zk.Zxid
+	split     bool // the log has a directory of its own
+}
+
+func (h history) options() Options {
+	o := testOptions()
+	if h.split {
+		o.DataLogDir = "/log"
+	}
+	return o
+}
+
+// dir is the open directory, without the operations of Open.
+func (h history) dir(fsys vfs.FS) *Dir {
+	d := testDir(fsys)
+	if h.split {
+		d.logDir = "/log/version-2"
+	}
+	return d
 }
 
 func testHistories() []history {
 	e1, e2 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0)
-	return []history{
-		{"plain", []zk.Zxid{0, 4, 8}, []zk.Zxid{1, 2, 3, 4, 0, 5, 6, 7, 8, 0, 9, 10, 11}},
-		{"snapshots within files", []zk.Zxid{0, 3, 6}, []zk.Zxid{1, 2, 3, 4, 5, 0, 6, 7, 8}},
-		{"epochs", []zk.Zxid{0, 2, e1 + 2}, []zk.Zxid{1, 2, 3, 0, e1 + 1, e1 + 2, 0, e2 + 1, e2 + 2}},
-		{"a snapshot from a leader", []zk.Zxid{0, e1 + 5}, []zk.Zxid{1, 2, 3, 0, e1 + 6, e1 + 7, 0, e1 + 8}},
-		{"a snapshot from a leader, then an epoch", []zk.Zxid{0, 2, e1 + 5}, []zk.Zxid{1, 2, 3, 0, e2 + 1, e2 + 2}},
-		{"a snapshot from a leader and nothing more", []zk.Zxid{0, e1}, []zk.Zxid{1, 2, 3}},
-		{"purged", []zk.Zxid{6, 8}, []zk.Zxid{5, 6, 7, 8, 0, 9, 10}},
-		{"new", []zk.Zxid{0}, nil},
-		{"empty", nil, nil},
+	all := []history{
+		{"plain", []zk.Zxid{0, 4, 8}, []zk.Zxid{1, 2, 3, 4, 0, 5, 6, 7, 8, 0, 9, 10, 11}, false},
+		{"snapshots within files", []zk.Zxid{0, 3, 6}, []zk.Zxid{1, 2, 3, 4, 5, 0, 6, 7, 8}, false},
+		{"epochs", []zk.Zxid{0, 2, e1 + 2}, []zk.Zxid{1, 2, 3, 0, e1 + 1, e1 + 2, 0, e2 + 1, e2 + 2}, false},
+		{"a snapshot from a leader", []zk.Zxid{0, e1 + 5}, []zk.Zxid{1, 2, 3, 0, e1 + 6, e1 + 7, 0, e1 + 8}, false},
+		{"a snapshot from a leader, then an epoch", []zk.Zxid{0, 2, e1 + 5}, []zk.Zxid{1, 2, 3, 0, e2 + 1, e2 + 2}, false},
+		{"a snapshot from a leader and nothing more", []zk.Zxid{0, e1}, []zk.Zxid{1, 2, 3}, false},
+		{"purged", []zk.Zxid{6, 8}, []zk.Zxid{5, 6, 7, 8, 0, 9, 10}, false},
+		{"new", []zk.Zxid{0}, nil, false},
+		{"empty", nil, nil, false},
 	}
+	all = append(all, all[0], all[3])
+	for i := len(all) - 2; i < len(all); i++ {
+		all[i].name, all[i].split = all[i].name+", with a directory for the log", true
+	}
+	return all
 }
 
 // cuts are zxids worth cutting a history at: the snapshots and the ends of files,
@@ -91,7 +114,7 @@ func (h history) end(z zk.Zxid) (end zk.Zxid, ok bool) {
 func (h history) put(t *testing.T) *vfs.Mem {
 	t.Helper()
 	mem := vfs.NewMem()
-	d := openTest(t, mem, testOptions())
+	d := openTest(t, mem, h.options())
 	defer d.Close()
 	var l *Log
 	last := zk.Zxid(0)
@@ -211,13 +234,13 @@ func (h history) crashes(t *testing.T, do func(d *Dir) error, check func(t *test
 	for at := 1; ; at++ {
 		mem := before.CrashClone(rand.New(rand.NewPCG(0, 0))) // a copy: all is durable
 		fault := vfs.NewFault(mem, at, vfs.FaultCrash, nil)
-		err := do(testDir(fault))
+		err := do(h.dir(fault))
 		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
 			t.Fatalf("operation %d: %v", at, err)
 		}
 		for seed := range uint64(2) {
 			disk := mem.CrashClone(rand.New(rand.NewPCG(uint64(at), seed)))
-			check(t, openTest(t, disk, testOptions()), err == nil, fmt.Sprintf("operation %d, seed %d", at, seed))
+			check(t, openTest(t, disk, h.options()), err == nil, fmt.Sprintf("operation %d, seed %d", at, seed))
 		}
 		if err == nil {
 			return
@@ -288,12 +311,12 @@ func TestErrorDuringInstall(t *testing.T) {
 			before := h.put(t)
 			for at := 1; ; at++ {
 				mem := before.CrashClone(rand.New(rand.NewPCG(0, 0)))
-				err := installTest(testDir(vfs.NewFault(mem, at, vfs.FaultIO, nil)), z)
+				err := installTest(h.dir(vfs.NewFault(mem, at, vfs.FaultIO, nil)), z)
 				if err != nil && !errors.Is(err, syscall.EIO) {
 					t.Fatalf("%s: %v, operation %d: %v", h.name, z, at, err)
 				}
 				when := fmt.Sprintf("%s: %v, after an error of operation %d", h.name, z, at)
-				h.checkInstalled(t, openTest(t, mem, testOptions()), z, err == nil, when)
+				h.checkInstalled(t, openTest(t, mem, h.options()), z, err == nil, when)
 				if err == nil {
 					break
 				}
@@ -374,8 +397,8 @@ func TestCrashDuringTruncate(t *testing.T) {
 func TestFallBackOverGap(t *testing.T) {
 	e1, e2 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0)
 	for _, h := range []history{
-		{"", []zk.Zxid{0, 2}, []zk.Zxid{1, 2, 3}},
-		{"", []zk.Zxid{0}, nil},
+		{"", []zk.Zxid{0, 2}, []zk.Zxid{1, 2, 3}, false},
+		{"", []zk.Zxid{0}, nil, false},
 	} {
 		for _, next := range []zk.Zxid{e1 + 6, e2 + 1} {
 			for _, removed := range []bool{false, true} {

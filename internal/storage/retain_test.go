@@ -133,6 +133,50 @@ func TestTruncate(t *testing.T) {
 	}
 }
 
+// Apache leaves the zeros that it has reserved behind every file. Truncate cuts
+// before them, in a file that others follow and in the last.
+func TestTruncateApache(t *testing.T) {
+	es := testEntries(60, zxids(1, 6)...)
+	zeros := make([]byte, 5000)
+	for _, z := range zxids(1, 6) {
+		d := putLogs(t, map[string][]byte{
+			"log.1": append(logBytes(es[:3]...), zeros...), "log.4": append(logBytes(es[3:]...), zeros...),
+		})
+		writeSnapshot(t, d, 0, []byte("body"))
+		if err := d.Truncate(z); err != nil {
+			t.Fatal(err)
+		}
+		got, tail, err := readAll(d, 0)
+		if err != nil || !sameEntries(got, es[:z]) || tail.Bytes != tail.Size {
+			t.Fatalf("to %v: %d entries, tail %+v, %v", z, len(got), tail, err)
+		}
+	}
+}
+
+// A snapshot that came from a leader is a state to go back to, though the log
+// never had its zxid.
+func TestTruncateToSnapshot(t *testing.T) {
+	e1 := zk.MakeZxid(1, 0)
+	h := history{snapshots: []zk.Zxid{0, e1 + 5}, log: []zk.Zxid{1, 2, 0, e1 + 6, e1 + 7}}
+	d := openTest(t, h.put(t), testOptions())
+	if err := d.Truncate(e1 + 4); !errors.Is(err, ErrNoZxid) {
+		t.Fatal(err)
+	}
+	if err := d.Truncate(e1 + 5); err != nil {
+		t.Fatal(err)
+	}
+	r, err := recoverTest(d)
+	if err != nil || r.base != e1+5 || len(r.log) > 0 {
+		t.Fatalf("snapshot %v and %d entries, %v", r.base, len(r.log), err)
+	}
+	if err := d.Truncate(2); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = recoverTest(d); err != nil || r.base != 0 || r.end() != 2 {
+		t.Fatalf("snapshot %v and %d entries, %v", r.base, len(r.log), err)
+	}
+}
+
 // Without a snapshot to begin from, a truncated log is of no use.
 func TestTruncateNeedsSnapshot(t *testing.T) {
 	d := putLogs(t, map[string][]byte{"log.1": logBytes(testEntries(50, zxids(1, 5)...)...)})
