@@ -24,6 +24,8 @@ type Options struct {
 	AutoCreate bool
 	// Compression is what snapshots are written with; all kinds are read.
 	Compression Compression
+	// SnapshotBuffer is how much of a snapshot is written at once; 0 is 1 MiB.
+	SnapshotBuffer int
 	// Log configures the transaction log.
 	Log LogOptions
 }

@@ -119,7 +119,7 @@ type SnapshotWriter struct {
 }
 
 const (
-	// snapshotBufferBytes is how much of a snapshot is written at once.
+	// snapshotBufferBytes is Options.SnapshotBuffer, unless that is set.
 	snapshotBufferBytes = 1 << 20
 	// snapshotSyncBytes is how much of a snapshot may be written and not synced.
 	snapshotSyncBytes = 2 << 20
@@ -154,7 +154,7 @@ func (d *Dir) createSnapshot(zxid zk.Zxid, c Compression) (*SnapshotWriter, erro
 		return nil, fmt.Errorf("storage: create snapshot: %w", err)
 	}
 	w.file = f
-	w.out = bufio.NewWriterSize(&steadyWriter{file: f}, snapshotBufferBytes)
+	w.out = bufio.NewWriterSize(&steadyWriter{file: f}, cmp.Or(d.o.SnapshotBuffer, snapshotBufferBytes))
 	switch c {
 	case Plain:
 		w.packed = w.out
