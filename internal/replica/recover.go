@@ -19,6 +19,7 @@ import (
 type Report struct {
 	Snapshot  string   // name of the snapshot that was loaded, "" if none
 	Skipped   []string // newer snapshots that could not be read, with the reason
+	Lost      zk.Zxid  // of the newest that could not be read, 0 if none
 	Replayed  int      // transactions from the log
 	Tail      storage.Tail
 	Orphans   []string // ephemerals of sessions that do not exist, removed
@@ -135,6 +136,7 @@ func (r *Replica) newestSnapshot(rep *Report) (loadedSnapshot, error) {
 		}
 		r.log.Warn("snapshot cannot be used, trying the one before", "snapshot", s.Name, "err", err)
 		rep.Skipped = append(rep.Skipped, err.Error())
+		rep.Lost = max(rep.Lost, s.Zxid)
 	}
 	if len(candidates) > 0 {
 		return loadedSnapshot{}, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), rep.Skipped[0])

@@ -28,6 +28,7 @@ type snapshotPlan struct {
 		sync.Cond      // writing has become false
 		writing   bool // a snapshotter is at work: at most one is
 		held      bool // none may be
+		cancels   int  // calls of cancel
 		txns      int  // since the newest snapshot began
 		bytes     int64
 		dueTxns   int
@@ -117,6 +118,30 @@ func (r *Replica) releaseSnapshots() {
 	p.mu.Unlock()
 }
 
+// cancel makes sure that a snapshot that is being written never becomes visible,
+// and that none begins before allow. It is called before transactions are applied
+// that are not committed: in a snapshot that does not end with them they would
+// outlive a TRUNC that its name survives. The log has everything.
+func (p *snapshotPlan) cancel() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.cancels++
+	p.mu.held = true
+}
+
+// allow ends cancel.
+func (p *snapshotPlan) allow() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.held = false
+}
+
+func (p *snapshotPlan) canceled() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.cancels
+}
+
 func (p *snapshotPlan) isWriting() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +174,7 @@ func (r *Replica) snapshot() {
 		}
 		j = nil
 		switch {
-		case errors.Is(err, errStopping):
+		case errors.Is(err, errStopping), errors.Is(err, errCanceled):
 			r.log.Info("snapshot given up; the log has everything", "err", err)
 		case err != nil:
 			r.stats.SnapshotErrors.Add(1)
@@ -208,10 +233,12 @@ type snapshotJob struct {
 	w     *storage.SnapshotWriter
 	pace  pace
 	began time.Duration
+
+	cancels int // when it began
 }
 
 func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
-	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now()}
+	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now(), cancels: r.snap.canceled()}
 	j.pace = pace{r: r, zxid: r.LastApplied(), since: j.began}
 	r.mu.RLock()
 	j.walk, j.buf = tree.Walk(nil)
@@ -230,6 +257,8 @@ func (j *snapshotJob) step() (done bool, err error) {
 	_, err = j.w.Write(j.buf)
 	switch {
 	case err != nil:
+	case r.snap.canceled() != j.cancels: // after Next: it may have seen what it must not
+		err = errCanceled
 	case done:
 		err = j.finish((*storage.SnapshotWriter).Commit)
 	case r.Stopping() || r.snap.isHeld():
@@ -290,6 +319,9 @@ func (r *Replica) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWrite
 	}
 	return nil
 }
+
+// errCanceled ends a snapshot that might contain what is not committed.
+var errCanceled = errors.New("replica: the server has left its role")
 
 // errStopping ends a snapshot when the server stops.
 var errStopping = errors.New("replica: the server is stopping")
