@@ -51,7 +51,7 @@ func TestMigration(t *testing.T) {
 func (r *rig) migrate(c *control, w *load.Writers, kind cluster.Kind, to string) {
 	r.t.Helper()
 	c.becomes(kind)
-	before := c.count()
+	before, from := c.count(), r.e.Members[0].Kind()
 	args := []string{"--yes", "--settle", "1", "--timeout", "60", "--to", to, "--stop", c.command("stop"), "--start", c.command("start")}
 	began := time.Now()
 	r.must(r.script(append(args, r.addresses()...)...))
@@ -66,8 +66,8 @@ func (r *rig) migrate(c *control, w *load.Writers, kind cluster.Kind, to string)
 	}
 	r.progress()
 	gap, _ := w.LongestGap(began, began.Add(took))
-	r.t.Logf("RESULT migration of %s to %s: took %v; longest gap in acknowledged writes %v; %d sessions lost",
-		cluster.FormatSpecs(r.specs), kind, took.Round(time.Millisecond), gap.Round(time.Millisecond), r.l.Lost())
+	r.t.Logf("RESULT migration of %d members from %s to %s: took %v; longest gap in acknowledged writes %v; %d sessions lost",
+		len(r.e.Members), from, kind, took.Round(time.Millisecond), gap.Round(time.Millisecond), r.l.Lost())
 }
 
 // addresses tells the script where members take clients: here they share a host.

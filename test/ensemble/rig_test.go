@@ -81,6 +81,7 @@ type rig struct {
 	specs  []cluster.Spec
 	rng    *rand.Rand
 	seed   uint64
+	began  time.Time
 	paused time.Duration // the longest pause of a member
 }
 
@@ -108,7 +109,7 @@ func newRig(t *testing.T, members string, o rigOptions) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, specs: specs, seed: *seed}
+	r := &rig{t: t, specs: specs, seed: *seed, began: time.Now()}
 	if r.seed == 0 {
 		r.seed = rand.Uint64N(1 << 32)
 	}
@@ -204,7 +205,7 @@ func (r *rig) progress() {
 // step logs what is done to the ensemble, and when.
 func (r *rig) step(format string, args ...any) {
 	r.t.Helper()
-	r.t.Logf("%6d acknowledged: "+format, append([]any{r.l.Acked()}, args...)...)
+	r.t.Logf("%5.1f s, %6d acknowledged: "+format, append([]any{time.Since(r.began).Seconds(), r.l.Acked()}, args...)...)
 }
 
 // whole demands that all members run, serve, and have caught up.

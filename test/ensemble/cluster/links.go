@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // Links are the connections between the members of an ensemble: each member
@@ -109,7 +110,7 @@ func (l *Links) serve(c net.Conn, p pair, target int, election bool) {
 	if !l.pass(p) {
 		return
 	}
-	d, err := net.Dial("tcp", loopback(target))
+	d, err := l.dial(target)
 	if err != nil {
 		return // as a member sees it, the other has closed the connection
 	}
@@ -127,6 +128,24 @@ func (l *Links) serve(c net.Conn, p pair, target int, election bool) {
 	})
 	l.pump(d, c, p)
 	<-both
+}
+
+// A member that dials another which does not listen yet would be refused, and
+// try again. Through a proxy it is connected at once; so the proxy tries again
+// for it, for that long.
+const (
+	dialPatience = time.Second
+	dialPause    = 10 * time.Millisecond
+)
+
+func (l *Links) dial(target int) (net.Conn, error) {
+	for end := time.Now().Add(dialPatience); ; {
+		d, err := net.Dial("tcp", loopback(target))
+		if err == nil || time.Now().After(end) || !l.pass(pair{}) {
+			return d, err
+		}
+		<-time.After(dialPause)
+	}
 }
 
 // pump copies from src to dst what p lets pass, and closes both at the end: a
