@@ -129,6 +129,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 			return err
 		}
 		opts.ServerID, opts.ConfigText = uint8(cfg.Quorum.MyID), opts.Ensemble.ConfigText
+		opts.LocalSessions, opts.ReadOnly = cfg.Quorum.LocalSessions, cfg.Quorum.ReadOnlyMode
 	}
 	rep, report, err := replica.Start(opts, time.Now().UnixMilli())
 	if err != nil {

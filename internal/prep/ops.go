@@ -87,6 +87,8 @@ func (p *Preparer) checkFlags(req *Request, m *wire.MultiOp) zk.Code {
 		return zk.ErrBadArguments
 	case m.Flags.IsTTL() && (m.TTL <= 0 || m.TTL > znode.MaxTTL):
 		return zk.ErrBadArguments
+	case m.Flags.IsEphemeral():
+		return p.checkOwnership(req)
 	}
 	return p.checkSession(req)
 }

@@ -184,6 +184,14 @@ func (p *Preparer) checkSession(req *Request) zk.Code {
 	if req.internal() {
 		return zk.OK
 	}
+	return p.sessions.CheckAny(req.Session, req.Owner)
+}
+
+// checkOwnership says whether the session may own ephemerals.
+func (p *Preparer) checkOwnership(req *Request) zk.Code {
+	if req.internal() {
+		return zk.OK
+	}
 	return p.sessions.CheckGlobal(req.Session, req.Owner)
 }
 

@@ -32,6 +32,7 @@ type member struct {
 
 	learning
 	standing
+	locals
 }
 
 // syncWait is a sync that is done once everything up to at is applied.
@@ -104,6 +105,7 @@ func (r *Replica) tell(now time.Duration, e *event, packets []zab.Packet) {
 	case joined:
 		r.net = e.net
 		r.core = zab.New(*r.o.Ensemble, r.disk, now)
+		r.planReadOnly(zab.Looking)
 		r.disk = zab.State{}
 	case linkUp:
 		r.core.LinkUp(now, e.link)
@@ -209,6 +211,9 @@ func (r *Replica) do(rd *zab.Ready) bool {
 func (r *Replica) changeRole(rd *zab.Ready) {
 	if rd.Term != r.term || r.up && !rd.Serving {
 		r.suspend()
+	}
+	if rd.Term != r.term || rd.Role != r.role {
+		r.planReadOnly(rd.Role)
 	}
 	r.role, r.term, r.up = rd.Role, rd.Term, rd.Serving
 }

@@ -106,6 +106,12 @@ func (n *notes) Applied(_ *Request, tx *txn.Txn, r *znode.Result) {
 
 func (n *notes) Resumed(bool, zk.SessionID, int32) {}
 
+func (n *notes) ResumedLocal(zk.SessionID, int32) {}
+
+func (n *notes) Leave(string) {}
+
+func (n *notes) Admit() {}
+
 func (n *notes) Synced(*Request) {}
 
 func (n *notes) Dropped(*Request) {}

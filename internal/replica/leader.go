@@ -23,6 +23,7 @@ func linkOf(o session.Owner) zab.LinkID { return zab.LinkID(o &^ linkMark) }
 // startServing sets up what the role needs. Everything committed is applied.
 func (r *Replica) startServing() {
 	r.newTracker()
+	r.startLocals(false)
 	r.closing = nil
 	if r.role != zab.Leading {
 		return
@@ -173,7 +174,10 @@ func (r *Replica) validate(l zab.LinkID, data []byte) error {
 	id, timeout := zk.SessionID(binary.BigEndian.Uint64(data)), int32(binary.BigEndian.Uint32(data[8:]))
 	answer := append([]byte(nil), data[:8]...)
 	if r.revive(id, ownerOf(l), timeout) {
-		delete(r.owners, id)
+		if o, ok := r.owners[id]; ok {
+			o.Leave("the session has moved to another server")
+			delete(r.owners, id)
+		}
 		answer = append(answer, 1)
 	} else {
 		answer = append(answer, 0)

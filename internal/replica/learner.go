@@ -60,8 +60,8 @@ func (r *Replica) forward(b *batch) {
 	ps := make([]zab.Packet, 0, len(b.reqs))
 	for i := range b.reqs {
 		req := &b.reqs[i]
-		if req.Op == wire.OpCreateSession {
-			req.Session = r.tracker.NextID()
+		if req.Op == wire.OpCreateSession && req.Session == 0 {
+			req.Session = r.newID()
 		}
 		at := len(mem)
 		mem = binary.BigEndian.AppendUint64(mem, uint64(req.Session))
@@ -107,6 +107,7 @@ func (r *Replica) match(tx *txn.Txn) Request {
 		}
 		switch tx.Header.Type {
 		case wire.OpCreateSession:
+			r.noteUpgrade(tx.Session, tx.Zxid)
 			r.owners[tx.Session] = owner{req.Origin, tx.TimeoutMillis}
 		case wire.OpCloseSession:
 			delete(r.owners, tx.Session)
@@ -116,11 +117,15 @@ func (r *Replica) match(tx *txn.Txn) Request {
 	return r.expired(tx)
 }
 
-// cameFrom reports whether a transaction can be the outcome of a request. The
-// end of a session by the leader has a cxid that a request may have as well.
+// cameFrom reports whether a transaction can be the outcome of a request. What a
+// server asks for itself has a cxid that a request may have as well: the end of a
+// session that expires, the upgrade of a local one.
 func cameFrom(tx *txn.Txn, op wire.OpCode) bool {
-	ends := tx.Header.Type == wire.OpCloseSession
-	return !ends || op == wire.OpCloseSession
+	switch tx.Header.Type {
+	case wire.OpCreateSession, wire.OpCloseSession:
+		return op == tx.Header.Type
+	}
+	return op != wire.OpCreateSession
 }
 
 // expired returns, for the end of a session that the leader has decided, the
@@ -193,7 +198,7 @@ func (r *Replica) answerPing(d *zab.Delivery) {
 	now := r.Now()
 	ids := make([]zk.SessionID, 0, len(r.owners))
 	for id, o := range r.owners {
-		if o.LastHeard() >= r.lastPing {
+		if o.LastHeard() >= r.lastPing && (r.local == nil || !r.local.Tracked(id)) {
 			ids = append(ids, id)
 		}
 	}

@@ -50,7 +50,11 @@ func (r *Replica) deadline() time.Duration {
 	if r.core == nil {
 		return r.nextExpiry
 	}
-	return min(r.nextExpiry, r.core.Deadline())
+	at := min(r.nextExpiry, r.core.Deadline())
+	if r.readOnlyAt > 0 {
+		at = min(at, r.readOnlyAt)
+	}
+	return at
 }
 
 // step does all that is in the inbox, and what is due; false means that the disk
@@ -66,17 +70,21 @@ func (r *Replica) step() bool {
 	if r.o.Ensemble != nil && !r.stepCore(&m) {
 		return false
 	}
+	r.beginReadOnly()
+	for _, f := range m.calls {
+		f(r.tracker, r.heard) // first: one may be the end of a session
+	}
 	for _, s := range m.resumes {
 		r.resume(s)
-	}
-	for _, f := range m.calls {
-		f(r.tracker, r.heard)
 	}
 	return r.requests(m.batch)
 }
 
 // requests takes the requests of this server's clients on; b may be nil.
 func (r *Replica) requests(b *batch) bool {
+	if b != nil {
+		r.beginLocals(b)
+	}
 	switch {
 	case r.core != nil && r.role == zab.Leading && r.serving.Load():
 		return r.propose(b)
@@ -135,7 +143,7 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	z := r.nextZxid
 	r.nextZxid = following(z)
 	if req.Op == wire.OpCreateSession {
-		r.beginSession(req)
+		r.beginSession(req, z)
 	}
 	if r.throttled(req) {
 		r.stats.Throttled.Add(1)
@@ -166,12 +174,14 @@ func (r *Replica) throttled(req *Request) bool {
 		r.Now()-req.Received > r.o.ThrottledOpWait
 }
 
-// beginSession gives a createSession its session. That of a learner's client has
-// its id from there.
-func (r *Replica) beginSession(req *Request) {
+// beginSession gives a createSession, which is to be transaction z, its session.
+// That of a learner's client has its id from there, one that is upgraded its own.
+func (r *Replica) beginSession(req *Request, z zk.Zxid) {
 	timeout := int32(binary.BigEndian.Uint32(req.Body))
 	if req.Session == 0 {
-		req.Session = r.tracker.NextID()
+		req.Session = r.newID()
+	} else {
+		r.noteUpgrade(req.Session, z)
 	}
 	r.tracker.Add(req.Session, timeout, r.Millis(r.Now()))
 	r.tracker.SetOwner(req.Session, req.Owner)
@@ -191,14 +201,17 @@ func (r *Replica) forgetClosed() {
 	if len(r.closing) == 0 {
 		r.closing = nil
 	}
+	r.forgetUpgraded()
 }
 
 // resume gives a session another connection, or on a learner asks the leader
 // whether it may have one.
 func (r *Replica) resume(s resume) {
 	switch {
-	case !r.serving.Load():
+	case r.Mode() == Idle:
 		s.origin.Dropped(&Request{}) // the session may well be alive
+		return
+	case r.resumeLocal(s) || r.Mode() == ReadOnly && r.refuseGlobal(s):
 		return
 	case r.role == zab.Following || r.role == zab.Observing:
 		r.revalidate(s)
@@ -228,6 +241,7 @@ func (r *Replica) heard(id zk.SessionID) (int64, bool) {
 // expire submits the end of every session that is due. Only who decides about
 // sessions does: a leader, or a standalone server.
 func (r *Replica) expire() {
+	r.expireLocals()
 	if !r.serving.Load() || r.role == zab.Following || r.role == zab.Observing {
 		return
 	}

@@ -54,6 +54,9 @@ func (r *Replica) setMode(m Mode) {
 	r.since.Store(int64(now))
 	r.mode.Store(int32(m))
 	r.serving.Store(m.Writable())
+	if m != Idle {
+		defer r.o.Clients.Admit()
+	}
 	switch {
 	case before.Writable() && !m.Writable():
 		r.idleSince = now

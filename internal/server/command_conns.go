@@ -146,16 +146,20 @@ func (t *text) dump() {
 func (t *text) sessions() bool {
 	s := t.c.s
 	decides := t.mode == replica.Standalone || t.mode == replica.Leader
-	var buckets []session.Bucket
-	if decides {
-		var ok bool
-		if buckets, ok = s.sessionBuckets(); !ok {
-			return false
-		}
+	dump, ok := s.sessionBuckets()
+	if !ok {
+		return false
 	}
 	t.b = append(t.b, "SessionTracker dump:\n"...)
+	if dump.keepsLocal {
+		t.b = append(t.b, "Local "...)
+		t.b = session.AppendDump(t.b, dump.local, dateOf)
+	}
 	if decides {
-		t.b = session.AppendDump(t.b, buckets, dateOf)
+		if dump.keepsLocal {
+			t.b = append(t.b, "Global "...)
+		}
+		t.b = session.AppendDump(t.b, dump.global, dateOf)
 		return true
 	}
 	var known []session.Timeout
@@ -175,22 +179,32 @@ func (t *text) sessions() bool {
 	return true
 }
 
-// sessionBuckets asks the replica's loop for the sessions by their expiry. It
-// waits, but not for ever: the disk may have stopped the loop.
-func (s *Server) sessionBuckets() (buckets []session.Bucket, ok bool) {
-	answer := make(chan []session.Bucket, 1)
+// sessionDump is the sessions by their expiry.
+type sessionDump struct {
+	global, local []session.Bucket
+	keepsLocal    bool
+}
+
+// sessionBuckets asks the replica's loop for the sessions. It waits, but not for
+// ever: the disk may have stopped the loop.
+func (s *Server) sessionBuckets() (d sessionDump, ok bool) {
+	answer := make(chan sessionDump, 1)
 	s.replica.Do(func(t *session.Tracker, heard func(zk.SessionID) (int64, bool)) {
-		answer <- t.Buckets(heard)
+		d := sessionDump{global: t.Buckets(heard)}
+		if l := t.Locals(); l != nil {
+			d.keepsLocal, d.local = true, l.Buckets(heard)
+		}
+		answer <- d
 	})
 	timeout := time.NewTimer(lastWords)
 	defer timeout.Stop()
 	select {
-	case buckets = <-answer:
-		return buckets, true
+	case d = <-answer:
+		return d, true
 	case <-s.replica.Failed():
 	case <-timeout.C:
 	}
-	return nil, false
+	return d, false
 }
 
 // ephemerals lists them by session. The tree's lock is taken for one session at

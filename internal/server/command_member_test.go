@@ -184,4 +184,3 @@ func TestWordsOfWhoServesNobody(t *testing.T) {
 		}
 	}, allWords, func(_ int64, s *rigSetup) { s.cfg.Quorum.LeaderServes = false })
 }
-

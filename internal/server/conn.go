@@ -37,6 +37,9 @@ type conn struct {
 	open    bool    // the handshake is over
 	leaving bool    // what is read from now on is ignored
 	stepped bool    // there is no goroutine, see SteppedConn
+	// patience is when a handshake that is held is given up, by Replica.Now; 0 if
+	// it was not held.
+	patience time.Duration
 	// unanswered is mu.ready of a stepped connection that waits for its session.
 	unanswered chan struct{}
 	pollRead   func(fd uintptr) bool
@@ -61,6 +64,9 @@ type conn struct {
 		session   zk.SessionID
 		timeout   int32 // milliseconds
 		readOnly  bool  // the handshake had the byte
+		onlyReads bool  // there is no quorum: what writes is refused
+		local     bool  // the session lives on this server alone
+		upgrade   bool  // until the next request is submitted, see upgradeFor
 		stats     connStats
 
 		login *sasl.Exchange // nil before the first token of SASL
@@ -254,6 +260,9 @@ func (c *conn) end() {
 	c.closeLocked()
 	c.s.stats.fold(&c.mu.stats)
 	c.mu.Unlock()
+	if c.patience > 0 {
+		c.s.unhold(c)
+	}
 	if !c.open {
 		// Who has read the answer to a word must not find its connection in
 		// the answer to the next.

@@ -47,19 +47,44 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		c.s.stats.Rejected.Add(1)
 		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
 	}
-	if c.s.mode() == replica.Idle {
-		return fmt.Errorf("%w: this server has no quorum", errEnd)
-	}
-	if last := c.s.replica.LastApplied(); req.LastZxidSeen > last {
-		// P7: this client has seen a later state than we have.
-		return fmt.Errorf("%w: the client has seen %v, we are at %v; it must try another server", errProtocol, req.LastZxidSeen, last)
-	}
-	cfg := &c.s.cfg.Session
-	timeout := session.Clamp(req.TimeoutMillis, int32(cfg.MinTimeout.Milliseconds()), int32(cfg.MaxTimeout.Milliseconds()))
 	ready := make(chan struct{})
 	c.mu.Lock()
 	c.mu.readOnly = req.HasReadOnly
 	c.mu.ready = ready
+	c.mu.Unlock()
+	if mode := c.s.mode(); mode != replica.Idle {
+		c.patience = c.s.replica.Now() + c.s.holdFor() // should it be ahead of us
+		if err := c.begin(req, mode); err != nil {
+			return err
+		}
+	} else if !c.s.awaitQuorum(c, req) {
+		return errNoQuorum
+	}
+	if c.stepped {
+		c.unanswered = ready
+		return nil
+	}
+	return c.awaitSession(ready)
+}
+
+// begin asks for the session, which Applied, Resumed or ResumedLocal will tell. A
+// client that has seen a later state than this server has to wait (P7). Who calls
+// may be the replica's loop, or who applies.
+func (c *conn) begin(req *wire.ConnectRequest, mode replica.Mode) error {
+	last := c.s.replica.LastApplied()
+	switch {
+	case mode == replica.Idle, mode == replica.ReadOnly && !req.ReadOnly:
+		return errNoQuorum
+	case req.LastZxidSeen > last && (mode == replica.Follower || mode == replica.Observer):
+		c.s.awaitZxid(c, req)
+		return nil
+	case req.LastZxidSeen > last: // and no later state will come
+		return c.tooNew(req.LastZxidSeen)
+	}
+	cfg := &c.s.cfg.Session
+	timeout := session.Clamp(req.TimeoutMillis, int32(cfg.MinTimeout.Milliseconds()), int32(cfg.MaxTimeout.Milliseconds()))
+	c.mu.Lock()
+	c.mu.onlyReads = mode == replica.ReadOnly
 	c.mu.Unlock()
 	c.heard.Store(int64(c.s.replica.Now()))
 	switch {
@@ -71,18 +96,38 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		c.s.stats.Resumes.Add(1)
 		c.s.replica.Resume(req.SessionID, c.owner(), timeout, c)
 	}
-	if c.stepped {
-		c.unanswered = ready
-		return nil
-	}
-	select {
-	case <-ready:
-	case <-c.s.replica.Failed():
-		return errEnd
-	}
-	c.open = true
-	_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
 	return nil
+}
+
+// tooNew is why a client is refused that has seen a later state than we have.
+func (c *conn) tooNew(seen zk.Zxid) error {
+	return fmt.Errorf("%w: the client has seen %v, we are at %v; it must try another server",
+		errProtocol, seen, c.s.replica.LastApplied())
+}
+
+// awaitSession waits until the handshake is answered, or is held no more.
+func (c *conn) awaitSession(ready <-chan struct{}) error {
+	var patience <-chan time.Time
+	if c.patience > 0 {
+		t := time.NewTimer(c.patience - c.s.replica.Now())
+		defer t.Stop()
+		patience = t.C
+	}
+	for {
+		select {
+		case <-ready:
+			c.open = true
+			_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
+			return nil
+		case <-c.s.replica.Failed():
+			return errEnd
+		case <-patience:
+			if held, err := c.s.unhold(c); held {
+				return err
+			}
+			patience = nil // it is being answered
+		}
+	}
 }
 
 func validPassword(req *wire.ConnectRequest) bool {
@@ -106,14 +151,18 @@ func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
 		c.s.bind(id, c)
 	}
 	c.mu.Lock()
+	left := c.mu.closed || c.mu.ready == nil
 	switch {
-	case c.mu.ready == nil: // the server is stopping
+	case left:
 	case ok:
 		c.welcomeLocked(id, timeoutMillis)
 	default:
 		c.refuseLocked()
 	}
 	c.mu.Unlock()
+	if left {
+		c.s.unbind(id, c)
+	}
 	c.flush(false)
 }
 
@@ -122,7 +171,8 @@ func (c *conn) welcomeLocked(id zk.SessionID, timeoutMillis int32) {
 	c.mu.session, c.mu.timeout = id, timeoutMillis
 	password := session.Password(id)
 	c.answerConnectLocked(&wire.ConnectResponse{
-		TimeoutMillis: timeoutMillis, SessionID: id, Password: password[:], HasReadOnly: c.mu.readOnly,
+		TimeoutMillis: timeoutMillis, SessionID: id, Password: password[:],
+		ReadOnly: c.mu.onlyReads, HasReadOnly: c.mu.readOnly,
 	})
 }
 
@@ -130,7 +180,7 @@ func (c *conn) welcomeLocked(id zk.SessionID, timeoutMillis int32) {
 // connection. REQUIRES: c.mu.
 func (c *conn) refuseLocked() {
 	c.answerConnectLocked(&wire.ConnectResponse{
-		Password: make([]byte, wire.PasswordLen), HasReadOnly: c.mu.readOnly,
+		Password: make([]byte, wire.PasswordLen), ReadOnly: c.mu.onlyReads, HasReadOnly: c.mu.readOnly,
 	})
 	c.closeLocked()
 }

@@ -182,6 +182,7 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 	q.body = d.Rest()
 	q.ids = c.mu.ids
 	c.mu.stats.noteRequest(&q)
+	c.leaving = c.leaving || q.Op == wire.OpCloseSession
 	switch {
 	case q.Op == wire.OpAuth:
 		c.authenticate(&q) // at once: it changes what the next requests may do
@@ -189,6 +190,8 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 		c.login(&q)
 	case !c.mayAskLocked():
 		c.turnAway(&q)
+	case c.mu.onlyReads && refusedReadOnly(q.Op):
+		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.goesThroughLog(&q):
 		c.submit(&q, r)
 	case c.mu.pending.empty():
@@ -244,6 +247,8 @@ func (c *conn) goesThroughLog(q *request) bool {
 	switch q.Op {
 	case wire.OpCreateSession:
 		return false
+	case wire.OpCloseSession:
+		return !c.mu.local
 	case wire.OpSync:
 		d := jute.NewDecoder(q.body)
 		d.Buffer()
@@ -260,7 +265,6 @@ func (c *conn) goesThroughLog(q *request) bool {
 // submit puts a write on its way. REQUIRES: c.mu.
 func (c *conn) submit(q *request, r *run) {
 	if q.Op == wire.OpCloseSession {
-		c.leaving = true
 		q.body = nil
 	}
 	if !c.s.large.admit(len(q.body)) {
@@ -270,26 +274,34 @@ func (c *conn) submit(q *request, r *run) {
 		return
 	}
 	c.mu.pending.largest = max(c.mu.pending.largest, len(q.body))
+	if c.mu.local {
+		c.upgradeFor(q)
+	}
 	if c.mu.pending.syncs > 0 {
 		c.mu.pending.push(pendingRequest{request: *q, write: true, held: true, at: r.now})
 		return
 	}
-	r.submit = append(r.submit, c.requestOf(q, r.now))
+	r.submit = c.appendRequest(r.submit, q, r.now)
 	c.mu.pending.push(pendingRequest{request: request{RequestHeader: q.RequestHeader}, write: true})
 	if q.Op == wire.OpSync {
 		c.mu.pending.syncs++
 	}
 }
 
-// requestOf is a request as the replica wants it. REQUIRES: c.mu.
-func (c *conn) requestOf(q *request, received time.Duration) replica.Request {
-	return replica.Request{
+// appendRequest appends a request as the replica wants it, behind what makes its
+// session one of the ensemble if that is due. REQUIRES: c.mu.
+func (c *conn) appendRequest(reqs []replica.Request, q *request, received time.Duration) []replica.Request {
+	r := replica.Request{
 		Request: prep.Request{
 			Session: c.mu.session, Xid: q.Xid, Op: q.Op, Body: q.body, IDs: q.ids, Owner: c.owner(),
 		},
 		Origin:   c,
 		Received: received,
 	}
+	if c.mu.upgrade {
+		reqs = append(reqs, c.upgradeLocked(&r))
+	}
+	return append(reqs, r)
 }
 
 // submitHeld submits the writes that have waited for a sync, up to the next one.
@@ -302,7 +314,7 @@ func (c *conn) submitHeld() {
 		if !p.held {
 			continue
 		}
-		reqs = append(reqs, c.requestOf(&p.request, p.at))
+		reqs = c.appendRequest(reqs, &p.request, p.at)
 		if p.Op == wire.OpSync {
 			f.syncs++
 		}

@@ -34,6 +34,9 @@ func (c *conn) answer(t *znode.Tree, q *request) {
 		c.closeLocked()
 	}
 	c.endReplyLocked(at, code)
+	if q.Op == wire.OpCloseSession {
+		c.closeLocked()
+	}
 }
 
 // read appends the body of a reply to c.mu.out. If the result is an error, or
@@ -65,6 +68,9 @@ func (c *conn) read(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 		return c.getAllChildrenNumber(t, q, d)
 	case wire.OpWhoAmI:
 		return c.whoAmI(q)
+	case wire.OpCloseSession: // of a local session; others go through the log
+		c.s.replica.EndLocal(c.mu.session)
+		return zk.OK
 	case wire.OpReconfig:
 		return zk.ErrMarshalling // one that can be read goes through the log
 	}

@@ -7,6 +7,8 @@
 //	accept.go     connections, their limits
 //	conn.go       the socket's two halves: frames in, one write per batch out
 //	handshake.go  sessions: new, resumed, refused
+//	hold.go       handshakes that wait for a quorum
+//	local.go      sessions that live on this server alone
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
 //	sasl.go       logins
@@ -80,6 +82,7 @@ type Server struct {
 
 	traceMask atomic.Int64 // of the words gtmk and stmk; it has no effect
 
+	ahead     atomic.Int32 // handshakes that wait for a zxid
 	throttle  throttle
 	enforced  []string // schemes of which a client must have authenticated one
 	submitRun int      // writes that a connection submits before it looks for room
@@ -97,6 +100,7 @@ type Server struct {
 		perIP    map[netip.Addr]int
 		sessions map[zk.SessionID]*conn
 		serial   uint64
+		held     map[*conn]heldConn
 		closed   bool
 	}
 	listener net.Listener
@@ -120,6 +124,7 @@ func New(o Options) *Server {
 	}
 	s.mu.perIP = map[netip.Addr]int{}
 	s.mu.sessions = map[zk.SessionID]*conn{}
+	s.mu.held = map[*conn]heldConn{}
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return new(run) }
 	s.buffers.New = func() any { b := make([]byte, readBufferBytes); return &b }
@@ -204,6 +209,9 @@ func (s *Server) Flush() {
 		c.flush(false)
 	}
 	s.dirty = s.dirty[:0]
+	if s.ahead.Load() > 0 {
+		s.catchUp()
+	}
 	if s.gate.waiting.Load() > 0 {
 		s.gate.Lock()
 		s.gate.Broadcast()

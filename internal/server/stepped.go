@@ -57,6 +57,13 @@ func (p *SteppedConn) Step() {
 		case <-c.unanswered:
 			c.unanswered, c.open = nil, true
 		default:
+			if c.s.replica.Now() < c.patience {
+				return
+			}
+			if held, err := c.s.unhold(c); held {
+				c.noteEnd(err)
+				p.Hangup()
+			}
 			return
 		}
 	}

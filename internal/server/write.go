@@ -25,11 +25,18 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
 }
 
 func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
+	c.mu.Lock()
+	waits := !c.mu.closed && c.mu.ready != nil
+	c.mu.Unlock()
+	if !waits {
+		return // it left, and the session expires by itself; or it was upgraded
+	}
 	c.s.bind(tx.Session, c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.closed || c.mu.ready == nil {
-		return // it left; the session expires by itself
+	if c.mu.closed {
+		c.s.unbind(tx.Session, c)
+		return
 	}
 	c.welcomeLocked(tx.Session, tx.TimeoutMillis)
 	c.mu.stats.lastOp = wire.OpCreateSession
@@ -66,7 +73,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 	if !c.mu.closing {
 		at := c.beginReplyLocked(req.Xid, tx.Zxid)
 		c.mu.out = appendResult(c.mu.out, req.Op, r)
-		c.endReplyLocked(at, r.Err)
+		c.endReplyLocked(at, c.codeFor(req.Op, r.Err))
 		c.countWrittenLocked(req.Received, now)
 	}
 	c.mu.pending.pop()

@@ -1,5 +1,5 @@
 // Package session keeps the sessions of a server that decides about them, a
-// leader or a standalone server: which there are, who owns each, and when each
+// leader, a standalone server, or any server about its local sessions: which there are, who owns each, and when each
 // has been silent for too long (protocol page, sections 3.4, 7 and 10).
 //
 // Time is an argument, in milliseconds of any clock that does not go back.
@@ -60,6 +60,8 @@ type Tracker struct {
 	cfg      Config
 	next     zk.SessionID
 	sessions map[zk.SessionID]*session
+	locals   *Tracker // see SetLocals; nil: there are no local sessions
+	server   uint8
 
 	// buckets holds the sessions to look at when a time comes: every one that
 	// is not closing, in the bucket that it names. None is empty.
@@ -229,8 +231,12 @@ func (t *Tracker) Check(id zk.SessionID, owner Owner) zk.Code {
 
 // CheckGlobal is Check for requests that need a session which the whole
 // ensemble knows, such as creating an ephemeral: one that does not exist is
-// ErrSessionExpired on every server.
+// ErrSessionExpired on every server, one that is local here is
+// ErrEphemeralOnLocalSession.
 func (t *Tracker) CheckGlobal(id zk.SessionID, owner Owner) zk.Code {
+	if t.isLocal(id) {
+		return zk.ErrEphemeralOnLocalSession
+	}
 	if c := t.Check(id, owner); c != zk.ErrUnknownSession {
 		return c
 	}
