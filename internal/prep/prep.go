@@ -236,10 +236,14 @@ func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
 }
 
 // closeCheck lets the expiry, which has marked the session already, and the
-// session's own request pass.
+// session's own request pass. That may come over a connection that it has moved
+// away from: who says that a session is to end means it.
 func (p *Preparer) closeCheck(req *Request) zk.Code {
 	if req.Owner == session.NoOwner {
 		return zk.OK
 	}
-	return p.checkSession(req)
+	if code := p.checkSession(req); code != zk.ErrSessionMoved {
+		return code
+	}
+	return zk.OK
 }

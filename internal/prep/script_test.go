@@ -28,7 +28,7 @@ import (
 //	session                           creates one, which requests are by from then on
 //	prepare [session=n] [moved] [server] [ids=u:x]   one request a line
 //	multi                             the lines are the operations of one
-//	close [expired]                   closeSession
+//	close [expired] [moved]           closeSession
 //	raw op=n                          a request whose body is in hex
 //	apply [n]                         applies the first n, or all, that are pending
 func TestScripts(t *testing.T) {

@@ -153,6 +153,10 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	r.prep.Prepare(&req.Request, z, nowMillis, tx)
 	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
 		r.closing = append(r.closing, closingSession{z, req.Session})
+		if o, ok := r.owners[req.Session]; ok && req.Origin == nil {
+			// It was ended over a connection that it has moved away from.
+			req.Origin, req.Owner = o.Origin, session.NoOwner
+		}
 	}
 }
 
