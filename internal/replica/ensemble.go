@@ -51,6 +51,9 @@ func (r *Replica) found(rep *Report) error {
 	if adopted {
 		r.log.Warn("a crash has interrupted a synchronization: the current epoch is raised to the log's", "epoch", current, "zxid", last)
 	}
+	if lost := rep.Lost; lost > last && current >= lost.Epoch() {
+		return fmt.Errorf("replica: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", lost, last, current)
+	}
 	r.disk = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: r.recent}
 	r.recent = nil
 	if n := len(r.disk.Recent); n > 0 && r.disk.Recent[n-1].Zxid != last {
@@ -213,6 +216,7 @@ func (r *Replica) changeRole(rd *zab.Ready) {
 		r.suspend()
 	}
 	if rd.Term != r.term || rd.Role != r.role {
+		r.snap.cancel()
 		r.planReadOnly(rd.Role)
 	}
 	r.role, r.term, r.up = rd.Role, rd.Term, rd.Serving
@@ -275,6 +279,7 @@ func (r *Replica) serve() {
 		return // the applier will wake the loop
 	}
 	r.awaiting.Store(false)
+	r.snap.allow()
 	r.fuzzy.Store(false)
 	r.startServing()
 	r.decides.Store(r.role == zab.Leading)
