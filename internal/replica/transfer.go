@@ -17,7 +17,8 @@ func (r *Replica) send(s *zab.Send) {
 		r.net.Send(s.Link, s.Packets)
 	case zab.SendRange:
 		r.follow(s.Link)
-		r.net.Stream(s.Link, func(w io.Writer) error { return r.streamLog(w, s.After, s.Upto) })
+		after, upto := s.After, s.Upto // s is the core's again before the stream begins
+		r.net.Stream(s.Link, func(w io.Writer) error { return r.streamLog(w, after, upto) })
 	case zab.SendSnapshot:
 		r.follow(s.Link)
 		r.net.Stream(s.Link, r.streamTree)
