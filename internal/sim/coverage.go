@@ -15,7 +15,7 @@ type Coverage struct {
 	Installs, Resyncs, Refused, DiskFailures      int
 	Requests, Replies, Lost, Events, MissedEvents int
 	Sessions, Reattached, Moved, Refusals, Denied int
-	SessionsEnded, Synced, Linearized             int
+	SessionsEnded, Synced                         int
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
 	Recovery, Convergence                         Span
@@ -61,7 +61,7 @@ func (c *Coverage) counters() []counter {
 		{"requests", &c.Requests}, {"replies", &c.Replies}, {"unknown outcomes", &c.Lost}, {"events", &c.Events}, {"events after a reconnect", &c.MissedEvents},
 		{"sessions", &c.Sessions}, {"sessions reattached", &c.Reattached}, {"to another member", &c.Moved},
 		{"refused: a later state was seen", &c.Refusals}, {"refused: session over", &c.Denied},
-		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"histories linearized", &c.Linearized},
+		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced},
 	}
 }
 

@@ -102,7 +102,7 @@ func (h *history) extend(e entry) {
 	d := detail{at: h.s.now, tx: tx}
 	for i := range h.result.Events {
 		ev := &h.result.Events[i]
-		d.events = append(d.events, change{ev.Type, ev.Path})
+		d.events = append(d.events, change{ev.Type, strings.Clone(ev.Path)})
 	}
 	h.details = append(h.details, d)
 	h.sawDigest(e.z, h.tree.Digest(), "the history")
@@ -224,7 +224,7 @@ func (h *history) touch(path string, list bool) {
 		if same {
 			v.children = vs[len(vs)-1].children
 		} else {
-			h.tree.Children(id, func(name string) { v.children = append(v.children, name) })
+			h.tree.Children(id, func(name string) { v.children = append(v.children, strings.Clone(name)) })
 			sort.Strings(v.children)
 		}
 	}

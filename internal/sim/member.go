@@ -113,7 +113,7 @@ func (m *member) open() error {
 	}
 	var err error
 	m.dir, err = storage.Open(m.fault, storage.Options{
-		DataDir: "/data", AutoCreate: true,
+		DataDir: "/data", AutoCreate: true, SnapshotBuffer: 4 << 10,
 		Log: storage.LogOptions{PreallocBytes: 16 << 10, MaxFileBytes: p.logBytes},
 	})
 	if err != nil {

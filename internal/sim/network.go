@@ -209,6 +209,9 @@ func (e *end) pump() {
 			return
 		}
 		if ok {
+			if e.m.s.trace.on {
+				e.m.s.say(e.m.who, "streams on %d: %d bytes", e.id, len(b))
+			}
 			e.transmit(chunk{b: b, snap: q.snap})
 			e.pump()
 			return
@@ -537,7 +540,7 @@ func (n *network) block(from, to int, blocked bool) {
 		if n.s.chance(0.3) {
 			// The connections of the election find out.
 			a.after(n.s.between(0, time.Second), func() {
-				if n.blocked[from][to] {
+				if a.up && n.blocked[from][to] {
 					a.rep.PeerDown(int64(to))
 					a.arm()
 				}

@@ -142,7 +142,7 @@ func (c *client) askCreate(op wire.OpCode, path string, mode zk.CreateMode) {
 func (c *client) askSet(key int) {
 	r := wire.SetDataRequest{Path: keys[key], Data: c.value(), Version: -1}
 	q := &ask{op: wire.OpSetData, path: r.Path, body: r.Append(nil), what: string(r.Data)}
-	if c.s.chance(0.1) {
+	if key >= registerCount && c.s.chance(0.2) {
 		r.Version = int32(c.s.rng.IntN(20))
 		q.body = r.Append(nil)
 	} else {

@@ -3,55 +3,98 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"testing"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "run this seed only, with its trace")
-	seedsFlag = flag.Int("seeds", 0, "how many seeds TestSoak runs")
-	fromFlag  = flag.Uint64("from", 1, "the first seed of TestSoak")
-	lastFlag  = flag.Int("last", 300, "how many lines of a failing seed's trace are shown; 0 is all")
+	seedFlag     = flag.Uint64("seed", 0, "TestSeed: the seed to run")
+	seedsFlag    = flag.Int("seeds", 60, "TestSoak, TestMutation: how many seeds")
+	fromFlag     = flag.Uint64("from", 1, "TestSoak, TestMutation: the first seed")
+	traceFlag    = flag.Int("trace", 100, "how many lines of a failing seed's trace are shown; 0 is all")
+	mutationFlag = flag.String("mutation", "", "TestSeed, TestMutation: the bug to put back, by its name")
 )
+
+// TestMain makes the garbage collector run less often: a run is short, and its
+// memory small.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// mutation is the bug that -mutation names.
+func mutation(t *testing.T) zab.Mutation {
+	return 0
+}
+
+// replay is the command that runs a seed again.
+func replay(seed uint64) string {
+	cmd := fmt.Sprintf("go test ./internal/sim -run TestSeed -seed %d", seed)
+	if *mutationFlag != "" {
+		cmd += " -mutation " + *mutationFlag
+	}
+	return cmd
+}
+
+// explain runs a seed again, with its trace, and returns the end of that.
+func explain(o Options) string {
+	o.Trace = true
+	lines := Run(o).Trace
+	if *traceFlag > 0 && len(lines) > *traceFlag {
+		lines = lines[len(lines)-*traceFlag:]
+	}
+	text := ""
+	for _, l := range lines {
+		text += l + "\n"
+	}
+	return text
+}
 
 // TestSeed runs one seed and shows what happened.
 func TestSeed(t *testing.T) {
 	if *seedFlag == 0 {
-		t.Skip("no -seed")
+		t.Skip("no -seed is given")
 	}
-	res := Run(Options{Seed: *seedFlag, Trace: true})
-	lines := res.Trace
-	if *lastFlag > 0 && len(lines) > *lastFlag {
-		lines = lines[len(lines)-*lastFlag:]
-	}
-	for _, l := range lines {
-		fmt.Println(l)
-	}
-	fmt.Printf("hash %x, %d events, %v virtual\n%v", res.Hash, res.Events, res.Virtual, &res.Coverage)
+	o := Options{Seed: *seedFlag, Mutation: mutation(t)}
+	res := Run(o)
+	fmt.Print(explain(o))
+	fmt.Printf("hash %x, %d events, %v of virtual time\n%v", res.Hash, res.Events, res.Virtual, &res.Coverage)
 	if res.Violation != nil {
 		t.Fatal(res.Violation)
 	}
 }
 
-// TestSoak runs many seeds.
+// TestSoak runs seeds, each of them twice: the second time the same happens.
 func TestSoak(t *testing.T) {
-	n := *seedsFlag
-	if n == 0 {
-		n = 50
-	}
 	var cover Coverage
-	for seed := *fromFlag; seed < *fromFlag+uint64(n); seed++ {
-		res := Run(Options{Seed: seed, Mutation: zab.Mutation(0)})
+	var virtual time.Duration
+	events := 0
+	began := time.Now()
+	for i := range *seedsFlag {
+		seed := *fromFlag + uint64(i)
+		res := Run(Options{Seed: seed})
 		cover.Add(&res.Coverage)
+		virtual += res.Virtual
+		events += res.Events
+		if res.Violation == nil {
+			res.Violation = checkLinearizable(res.Registers)
+		}
 		if res.Violation != nil {
-			t.Errorf("seed %d: %v", seed, res.Violation)
+			t.Errorf("seed %d: %v\n%s\nreplay: %s", seed, res.Violation, explain(Options{Seed: seed}), replay(seed))
 			continue
 		}
-		again := Run(Options{Seed: seed})
-		if again.Hash != res.Hash {
-			t.Errorf("seed %d: %x and %x", seed, res.Hash, again.Hash)
+		if again := Run(Options{Seed: seed}); again.Hash != res.Hash || again.Events != res.Events {
+			t.Errorf("seed %d: what happens is not determined: %d events, hash %x, then %d, %x", seed, res.Events, res.Hash, again.Events, again.Hash)
+		}
+		if n := i + 1; n%1000 == 0 {
+			fmt.Printf("%d seeds, to %d, in %v\n", n, seed, time.Since(began).Round(time.Second))
 		}
 	}
-	fmt.Print(&cover)
+	took := time.Since(began)
+	t.Logf("%d seeds in %v, each twice; %v of virtual time, %d events; %.0f virtual hours in an hour\n%v",
+		*seedsFlag, took.Round(time.Millisecond), virtual.Round(time.Second), events, 2*virtual.Hours()/took.Hours(), &cover)
 }
