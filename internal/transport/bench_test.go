@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -13,18 +14,18 @@ import (
 // counter is a Handler that counts packets.
 type counter struct {
 	up      chan zab.LinkID
-	packets int // the reader's
-	want    int
-	done    chan struct{}
+	packets int          // the reader's
+	want    atomic.Int64 // so many, and done hears of it
+	done    chan error
 }
 
 func (c *counter) LinkUp(l zab.LinkID, _ string, _ bool) { c.up <- l }
 func (c *counter) Packets(_ zab.LinkID, ps []zab.Packet) {
-	if c.packets += len(ps); c.packets == c.want {
-		close(c.done)
+	if c.packets += len(ps); int64(c.packets) == c.want.Load() {
+		c.done <- nil
 	}
 }
-func (c *counter) LinkDown(zab.LinkID, error)                         {}
+func (c *counter) LinkDown(_ zab.LinkID, err error)                   { c.done <- err }
 func (c *counter) Snapshot(zab.LinkID, zk.Zxid, SnapshotSource) error { return io.EOF }
 func (c *counter) Notification(int64, []byte)                         {}
 func (c *counter) PeerUp(int64)                                       {}
@@ -40,6 +41,7 @@ func BenchmarkLink(b *testing.B) {
 	}{
 		{"ack", ack(1), 1}, {"ack", ack(1), 64},
 		{"proposal1k", proposal(1, make([]byte, 1024)), 1}, {"proposal1k", proposal(1, make([]byte, 1024)), 64},
+		{"proposal1k", proposal(1, make([]byte, 1024)), 2048},
 	} {
 		b.Run(fmt.Sprintf("%s/run=%d", bm.name, bm.run), func(b *testing.B) {
 			quorum, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,19 +49,19 @@ func BenchmarkLink(b *testing.B) {
 				b.Fatal(err)
 			}
 			peers := map[int64][]Address{1: {{"127.0.0.1", quorum.Addr().(*net.TCPAddr).Port, 1}}, 2: {{"127.0.0.1", 1, 1}}}
-			leader := &counter{up: make(chan zab.LinkID, 1)}
+			leader, learner := newCounter(), newCounter()
 			a := benchNode(b, Options{
 				ID: 1, Peers: peers, Handler: leader, QuorumListen: []string{"given"}, MaxQueueBytes: 1 << 40,
 				Listen: func(string) (net.Listener, error) { return quorum, nil },
 			})
-			learner := &counter{up: make(chan zab.LinkID, 1), want: b.N * bm.run, done: make(chan struct{})}
 			l := benchNode(b, Options{ID: 2, Peers: peers, Handler: learner})
-			up := l.Dial(1)
-			a.Send(<-leader.up, []zab.Packet{ack(0)}) // both ends run
-			learner.want++
-			<-learner.up
-			down := zab.LinkID(1)
-			_ = up
+			learner.want.Store(int64(b.N * bm.run))
+			leader.want.Store(1)
+			l.Send(l.Dial(1), []zab.Packet{ack(0)}) // who accepts wants to be told something
+			if err := <-leader.done; err != nil {
+				b.Fatal(err)
+			}
+			down := <-leader.up
 			run := make([]zab.Packet, bm.run)
 			for i := range run {
 				run[i] = bm.packet
@@ -70,10 +72,16 @@ func BenchmarkLink(b *testing.B) {
 			for range b.N {
 				a.Send(down, run)
 			}
-			<-learner.done
+			if err := <-learner.done; err != nil {
+				b.Fatal(err)
+			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*bm.run), "ns/packet")
 		})
 	}
+}
+
+func newCounter() *counter {
+	return &counter{up: make(chan zab.LinkID, 1), done: make(chan error, 2)}
 }
 
 func benchNode(b *testing.B, o Options) *Transport {
