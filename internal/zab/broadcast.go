@@ -1,10 +1,13 @@
 package zab
 
 import (
-	"slices"
+	"errors"
 
 	"github.com/pinfold-zk/pinfold/zk"
 )
+
+// errLeading is why nothing can be proposed.
+var errLeading = errors.New("zab: this server does not lead")
 
 // NextZxid is the zxid that the next entry given to Propose must have, and how
 // many the epoch has from there on. Before it has too few the leader has to step
@@ -14,96 +17,126 @@ func (c *Core) NextZxid() (z zk.Zxid, left int) {
 }
 
 // Propose proposes transactions: they are logged here, sent to the followers,
-// and committed once a quorum has them. Their zxids begin at NextZxid.
+// and committed once a quorum has them. Their zxids begin at NextZxid. es is the
+// caller's again when it returns.
 // REQUIRES: the last Ready was Serving as Leading, and is of the present term.
 func (c *Core) Propose(es []Entry) error {
-	if c.role != Leading || c.leader.stage != leading {
+	s := &c.leader
+	if c.role != Leading || s.stage != leading {
 		return errLeading
 	}
-	for _, e := range es {
-		c.append(e)
-		c.leader.outstanding.push(e)
-		c.leader.zxid = e.Zxid
+	for i := range es {
+		c.append(es[i])
+		s.outstanding.push(proposal{Entry: es[i]})
 	}
-	for _, k := range c.leader.order {
-		l := c.leader.links[k]
-		if l.state < synced || l.observer {
+	s.zxid = c.last
+	for _, l := range s.learners {
+		if l.state < synced || l.observer || c.mutated(Bug3104) && l.state < current {
 			continue
 		}
-		for _, e := range es {
-			c.send(k, Packet{Type: Proposal, Zxid: e.Zxid, Data: e.Data})
+		ps := c.packetsTo(l)
+		for i := range es {
+			*ps = append(*ps, Packet{Type: Proposal, Zxid: es[i].Zxid, Data: es[i].Data})
 		}
-		if l.lag == 0 {
-			l.lag = c.now
-		}
+		l.owe(c)
+	}
+	if c.mutated(AckBeforeFsync) {
+		c.commitProposals()
 	}
 	return nil
 }
 
-// takeProposalAck counts the acknowledgement of a proposal. One of what is
-// committed, or was never proposed, is ignored, as by Apache.
-func (c *Core) takeProposalAck(l *learner, z zk.Zxid) {
-	l.acked = max(l.acked, z)
-	if l.acked >= c.leader.zxid {
-		l.lag = 0
-	} else {
-		l.lag = c.now
+// owe notes that a learner has been sent a proposal.
+func (l *learner) owe(c *Core) {
+	if !l.owes {
+		l.owes, l.lag = true, c.now
 	}
-	if p := c.leader.outstanding.find(z); p != nil && l.voter {
-		p.acks |= c.leader.bits[l.id]
-		c.commitProposals()
+}
+
+// sendTo puts a packet on a learner's link.
+func (c *Core) sendTo(l *learner, p Packet) {
+	ps := c.packetsTo(l)
+	*ps = append(*ps, p)
+}
+
+// packetsTo returns to where packets for a learner are appended.
+func (c *Core) packetsTo(l *learner) *[]Packet {
+	if l.sendOf != int(c.readies) || c.ready.Sends[l.send].Kind != SendPackets {
+		l.send, l.sendOf = c.ready.newSend(l.link, SendPackets), int(c.readies)
+	}
+	return &c.ready.Sends[l.send].Packets
+}
+
+// stream puts what is not packets on a learner's link.
+func (c *Core) stream(l *learner, kind SendKind, after, upto zk.Zxid) {
+	l.send, l.sendOf = c.ready.newSend(l.link, kind), int(c.readies)
+	s := &c.ready.Sends[l.send]
+	s.After, s.Upto = after, upto
+}
+
+// takeProposalAck counts the acknowledgement of a proposal. One of what is
+// committed is ignored, as by Apache. Who commits has to be asked afterwards.
+func (c *Core) takeProposalAck(l *learner, z zk.Zxid) {
+	if z > l.acked {
+		l.acked, l.lag = z, c.now
+		l.owes = z < c.leader.zxid
+	}
+	if p := c.leader.outstanding.find(z); p != nil && l.voter >= 0 {
+		p.acks |= 1 << l.voter
 	}
 }
 
 // commitProposals commits, in the order of zxids, what a quorum has.
 func (c *Core) commitProposals() {
 	s := &c.leader
-	before := c.committed
-	for s.outstanding.len() > 0 {
-		p := s.outstanding.front()
+	if c.role != Leading || s.stage != leading {
+		return
+	}
+	n := 0
+	for n < s.outstanding.len() {
+		p := s.outstanding.at(n)
 		acks := p.acks
-		if p.Zxid <= c.persistedZxid {
+		if p.Zxid <= c.persistedZxid || c.mutated(AckBeforeFsync) {
 			acks |= s.self
 		}
-		if !c.acksAreQuorum(acks) {
+		if !c.isQuorum(acks) {
 			break
 		}
-		c.committed = p.Zxid
-		c.window.add(p.Entry)
-		c.tellCommitted(p.Entry)
-		s.outstanding.pop()
+		n++
 	}
-	if c.committed != before {
-		c.publish()
-		c.answerSyncs()
+	if n == 0 {
+		return
 	}
+	ps := s.outstanding.all()[:n]
+	for i := range ps {
+		c.window.add(ps[i].Entry)
+	}
+	c.tellCommitted(ps)
+	c.committed = ps[n-1].Zxid
+	s.outstanding.drop(n)
+	c.publish()
+	c.answerSyncs()
 }
 
-// acksAreQuorum remembers what it has worked out: there are few combinations.
-func (c *Core) acksAreQuorum(acks uint64) bool {
-	is, known := c.leader.majority[acks]
-	if !known {
-		is = c.cfg.System.Quorum(func(id int64) bool { return acks&c.leader.bits[id] != 0 })
-		c.leader.majority[acks] = is
-	}
-	return is
-}
-
-// tellCommitted sends COMMIT to followers and INFORM to observers. To a learner
-// that has not been sent UPTODATE it is held back: up to 3.8 Apache's followers
-// fail on a COMMIT in between (4394).
-func (c *Core) tellCommitted(e Entry) {
-	for _, k := range c.leader.order {
-		l := c.leader.links[k]
-		p := Packet{Type: Commit, Zxid: e.Zxid}
-		if l.observer {
-			p = Packet{Type: Inform, Zxid: e.Zxid, Data: e.Data}
-		}
-		switch l.state {
-		case synced:
-			l.held = append(l.held, p)
-		case current:
-			c.send(k, p)
+// tellCommitted sends COMMIT to followers and INFORM to observers. To a follower
+// that has not been sent UPTODATE it is held back: up to 3.8 Apache's fail on a
+// COMMIT in between (4394).
+func (c *Core) tellCommitted(ps []proposal) {
+	for _, l := range c.leader.learners {
+		switch {
+		case l.state < synced:
+		case l.observer:
+			out := c.packetsTo(l)
+			for i := range ps {
+				*out = append(*out, Packet{Type: Inform, Zxid: ps[i].Zxid, Data: ps[i].Data})
+			}
+		case l.state == synced && !c.mutated(Bug4394):
+			l.heldUpto = ps[len(ps)-1].Zxid
+		default:
+			out := c.packetsTo(l)
+			for i := range ps {
+				*out = append(*out, Packet{Type: Commit, Zxid: ps[i].Zxid})
+			}
 		}
 	}
 }
@@ -127,24 +160,24 @@ func (c *Core) Sync() error {
 	if c.role != Leading || s.stage != leading {
 		return errLeading
 	}
-	s.syncs = append(s.syncs, pendingSync{s.zxid, s.round + 1})
+	s.syncs.push(pendingSync{s.zxid, s.round + 1})
 	s.wantRound = true
 	return nil
 }
 
-// beginRound pings every learner, if that is due or a sync waits for it.
+// beginRound pings every learner, if that is due, or a sync waits for it. All
+// syncs that come while a round for syncs is under way share the next one.
 func (c *Core) beginRound() {
 	s := &c.leader
-	if !s.wantRound || s.stage != leading {
+	if s.stage != leading || !s.pingDue && !(s.wantRound && c.confirmed(s.round)) {
 		return
 	}
-	s.wantRound = false
+	s.pingDue, s.wantRound = false, false
 	s.round++
-	for _, k := range s.order {
-		l := s.links[k]
+	for _, l := range s.learners {
 		if l.state == current {
-			l.pings = append(l.pings, ping{s.round, c.now})
-			c.send(k, Packet{Type: Ping, Zxid: s.zxid})
+			l.pings.push(ping{s.round, c.now})
+			c.sendTo(l, Packet{Type: Ping, Zxid: s.zxid})
 		}
 	}
 	c.answerSyncs()
@@ -153,13 +186,16 @@ func (c *Core) beginRound() {
 // answerSyncs answers the syncs whose time has come, in their order.
 func (c *Core) answerSyncs() {
 	s := &c.leader
+	committed := max(c.committed, zk.MakeZxid(c.epoch, 0))
 	n := 0
-	for n < len(s.syncs) && s.syncs[n].after <= max(c.committed, zk.MakeZxid(c.epoch, 0)) && c.confirmed(s.syncs[n].round) {
+	for n < s.syncs.len() && s.syncs.at(n).after <= committed && c.confirmed(s.syncs.at(n).round) {
 		n++
 	}
-	s.syncs = slices.Delete(s.syncs, 0, n)
-	c.ready.Synced += n
-	c.ready.SyncedAt = c.committed
+	if n > 0 {
+		s.syncs.drop(n)
+		c.ready.Synced += n
+		c.ready.SyncedAt = c.committed
+	}
 }
 
 // confirmed reports whether a quorum has answered a ping of that round or later.

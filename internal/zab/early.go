@@ -2,6 +2,7 @@ package zab
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -10,21 +11,29 @@ import (
 // Turned away, it would look again, and a leader without followers would wait for
 // it in vain.
 type early struct {
-	link    LinkID
-	since   time.Duration
-	packets []Packet
+	link   LinkID
+	since  time.Duration
+	packet Packet // Type is 0 if none has come
 }
 
-// A server that looks keeps at most maxEarly links, with maxEarlyPackets each.
+// A server that looks keeps at most maxEarly links, with one packet each, which
+// has at most maxInfoBytes: anybody may connect.
 const (
-	maxEarly        = 64
-	maxEarlyPackets = 2
+	maxEarly     = 64
+	maxInfoBytes = 256
 )
 
+// keepEarly keeps a link. If there are too many, the oldest that has said nothing
+// has to go, and if all have, this one.
 func (c *Core) keepEarly(l LinkID) {
 	if len(c.early) == maxEarly {
-		c.close(l, fmt.Errorf("%w: this server looks for a leader", ErrLost))
-		return
+		i := slices.IndexFunc(c.early, func(e early) bool { return e.packet.Type == 0 })
+		if i < 0 {
+			c.close(l, fmt.Errorf("%w: this server looks for a leader", ErrLost))
+			return
+		}
+		c.close(c.early[i].link, fmt.Errorf("%w: too many links, and nothing came on this one", ErrLost))
+		c.dropEarly(i)
 	}
 	c.early = append(c.early, early{link: l, since: c.now})
 }
@@ -39,17 +48,20 @@ func (c *Core) earlyLink(l LinkID) int {
 	return -1
 }
 
-func (c *Core) dropEarly(i int) { c.early = append(c.early[:i:i], c.early[i+1:]...) }
+func (c *Core) dropEarly(i int) { c.early = slices.Delete(c.early, i, i+1) }
 
-// stepEarly keeps packets until it is known who leads.
+// stepEarly keeps the first packet until it is known who leads. Nobody has a
+// reason to send a second.
 func (c *Core) stepEarly(i int, ps []Packet) {
 	e := &c.early[i]
-	if len(e.packets)+len(ps) > maxEarlyPackets {
-		c.close(e.link, fmt.Errorf("%w: packets before this server leads", ErrLost))
-		c.dropEarly(i)
-		return
+	for j := range ps {
+		if e.packet.Type != 0 || len(ps[j].Data) > maxInfoBytes {
+			c.close(e.link, fmt.Errorf("%w: %v before this server leads", ErrLost, ps[j].Type))
+			c.dropEarly(i)
+			return
+		}
+		e.packet = Packet{Type: ps[j].Type, Zxid: ps[j].Zxid, Data: slices.Clone(ps[j].Data)}
 	}
-	e.packets = append(e.packets, ps...)
 }
 
 // admitEarly makes learners of the links that are kept.
@@ -58,7 +70,9 @@ func (c *Core) admitEarly() {
 	c.early = nil
 	for i := range kept {
 		c.LinkUp(c.now, kept[i].link)
-		c.Step(c.now, kept[i].link, kept[i].packets)
+		if kept[i].packet.Type != 0 {
+			c.Step(c.now, kept[i].link, []Packet{kept[i].packet})
+		}
 	}
 }
 

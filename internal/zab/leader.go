@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
@@ -12,22 +13,30 @@ import (
 
 // leaderState is what a leader keeps.
 type leaderState struct {
-	links map[LinkID]*learner
-	order []LinkID // of links, as they came
+	links    map[LinkID]*learner
+	learners []*learner // of links, as they came
+	voters   []*learner // by the index of the voter, nil if it is not there
+	self     uint64     // this server's bit
 
-	stage     stage
-	epochSeq  uint64 // of the write of the stage's epoch file
-	reached   int    // ACKEPOCHs of voters that count, this server's included
-	lastTick  time.Duration
-	bits      map[int64]uint64 // of the voters in a proposal's acks
-	self      uint64
-	majority  map[uint64]bool // acks that are known to be a quorum, or not
-	zxid      zk.Zxid         // last proposed
-	syncs     []pendingSync
-	round     uint64 // of pings, that began last
-	wantRound bool
+	stage    stage
+	epochSeq uint64 // of the write of the stage's epoch file
+	accepted uint64 // voters that have accepted the epoch, and whose history counts
 
+	zxid        zk.Zxid // last proposed
 	outstanding proposals
+	quorums     map[uint64]bool // acks that are known to be a quorum, or not
+	lastAcks    uint64          // of which lastIs was worked out last
+	lastIs      bool
+
+	locked      bool // a voter is locked out by its accepted epoch
+	lockedSince time.Duration
+
+	lastPing  time.Duration
+	leaseEnd  time.Duration // before this no learner is silent for too long
+	syncs     queue[pendingSync]
+	round     uint64 // of pings, that began last
+	pingDue   bool   // by the clock
+	wantRound bool   // by a sync
 }
 
 // stage is how far a leader has got.
@@ -47,20 +56,26 @@ type learner struct {
 	link     LinkID
 	id       int64 // noServer until FOLLOWERINFO or OBSERVERINFO
 	observer bool
-	voter    bool
+	voter    int           // its index among the voters, -1 if it has no vote
 	since    time.Duration // when it connected, or was sent a snapshot's piece
 	accepted uint32        // what it had accepted when it came
 
 	state    learnerStage
 	last     zk.Zxid // of its history, from ACKEPOCH
 	current  int32
-	held     []Packet // COMMITs between NEWLEADER and UPTODATE
 	newAcked bool
 	contact  time.Duration // when what it last answered was sent
-	pings    []ping        // not answered
+	pings    queue[ping]   // not answered
 	round    uint64        // of pings, that it has answered
-	acked    zk.Zxid       // last proposal acknowledged
-	lag      time.Duration // since when it owes an ACK; 0: it owes none
+
+	// COMMITs between NEWLEADER and UPTODATE: of all in (heldAfter, heldUpto].
+	heldAfter, heldUpto zk.Zxid
+
+	acked zk.Zxid // last proposal acknowledged
+	owes  bool    // an ACK
+	lag   time.Duration
+
+	send, sendOf int // in which Send of which Ready its packets go
 }
 
 type ping struct {
@@ -85,15 +100,26 @@ const (
 func (c *Core) lead(v election.Result) {
 	c.setPhase(Leading, discovery)
 	c.settleVote(v.PeerEpoch)
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventElected, Peer: c.cfg.ID})
+	c.event(Event{Kind: EventElected, Peer: c.cfg.ID})
 	s := &c.leader
-	s.links, s.bits, s.majority = map[LinkID]*learner{}, map[int64]uint64{}, map[uint64]bool{}
-	for i, id := range c.cfg.System.Voters() {
-		s.bits[id] = 1 << i
+	s.links, s.quorums = map[LinkID]*learner{}, map[uint64]bool{}
+	s.voters = make([]*learner, len(c.cfg.System.Voters()))
+	if i, ok := c.cfg.System.Index(c.cfg.ID); ok {
+		s.self = 1 << i
 	}
-	s.self, s.lastTick = s.bits[c.cfg.ID], c.now
+	s.lastPing = c.now
+	term := c.term
 	c.admitEarly()
-	c.advance()
+	if c.term == term {
+		c.advance()
+	}
+}
+
+func (c *Core) addLearner(k LinkID) {
+	s := &c.leader
+	l := &learner{link: k, id: noServer, voter: -1, since: c.now, contact: c.now, sendOf: -1}
+	s.links[k] = l
+	s.learners = append(s.learners, l)
 }
 
 // stepLeader takes one packet of a learner.
@@ -104,7 +130,7 @@ func (c *Core) stepLeader(l *learner, p *Packet) {
 		err = c.takeInfo(l, p)
 	case p.Type == AckEpoch && l.state == asked:
 		err = c.takeAckEpoch(l, p)
-	case l.state < synced:
+	case l.state < synced, l.state == synced && p.Type != Ack:
 		err = fmt.Errorf("%v is not due", p.Type)
 	default:
 		err = c.serveLearner(l, p)
@@ -123,9 +149,10 @@ func (c *Core) serveLearner(l *learner, p *Packet) error {
 	case Ack:
 		return c.takeAck(l, p.Zxid)
 	case Ping:
-		if len(l.pings) > 0 {
-			l.contact, l.round = max(l.contact, l.pings[0].sent), l.pings[0].round
-			l.pings = l.pings[1:]
+		if l.pings.len() > 0 {
+			answered := *l.pings.at(0)
+			l.pings.drop(1)
+			l.contact, l.round = max(l.contact, answered.sent), answered.round
 			c.answerSyncs()
 		}
 		c.ready.Deliver = append(c.ready.Deliver, Delivery{Link: l.link, Packet: *p})
@@ -136,6 +163,9 @@ func (c *Core) serveLearner(l *learner, p *Packet) error {
 	}
 	return nil
 }
+
+// maxEpoch is the last epoch that fits the signed zxids of Java.
+const maxEpoch = 1<<31 - 1
 
 // takeInfo takes FOLLOWERINFO or OBSERVERINFO.
 func (c *Core) takeInfo(l *learner, p *Packet) error {
@@ -151,17 +181,24 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 			return fmt.Errorf("its configuration has version %#x, ours is static: is it of another ensemble?", v)
 		}
 	}
-	voter := c.cfg.System.Voter(id)
+	index, voter := c.cfg.System.Index(id)
 	switch {
-	case id == c.cfg.ID:
-		return fmt.Errorf("it says that it is server %d, which is this one", id)
+	case id == c.cfg.ID || id == noServer:
+		return fmt.Errorf("it says that it is server %d, which is not possible", id)
 	case p.Type == FollowerInfo && !voter:
 		return fmt.Errorf("server %d wants to follow, but has no vote in the configuration", id)
-	case p.Zxid.Epoch() > maxEpoch:
+	case p.Zxid.Epoch() >= maxEpoch:
 		return fmt.Errorf("server %d has accepted epoch %#x: is it of another ensemble?", id, p.Zxid.Epoch())
 	}
-	c.replaceOlder(l, id)
-	l.id, l.observer, l.voter = id, p.Type == ObserverInfo, voter && p.Type == FollowerInfo
+	term := c.term
+	if c.replaceOlder(l, id); c.role != Leading || c.term != term {
+		return nil // it has left this server, and its leaving was the end
+	}
+	l.id, l.observer = id, p.Type == ObserverInfo
+	if !l.observer {
+		l.voter = index
+		c.leader.voters[index] = l
+	}
 	l.accepted, l.state, l.contact = p.Zxid.Epoch(), informed, c.now
 	if c.leader.stage > acceptOwn {
 		c.inform(l)
@@ -169,15 +206,12 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 	return nil
 }
 
-// maxEpoch is the last epoch that fits the signed zxids of Java.
-const maxEpoch = 1<<31 - 1
-
 // replaceOlder closes the link that the same server had before.
 func (c *Core) replaceOlder(l *learner, id int64) {
-	for _, k := range c.leader.order {
-		if old := c.leader.links[k]; old != l && old.id == id && id >= 0 {
-			c.dropLearner(k, fmt.Errorf("server %d has connected anew", id))
-			c.close(k, fmt.Errorf("%w: server %d has connected anew", ErrLost, id))
+	for _, old := range c.leader.learners {
+		if old != l && old.id == id && id >= 0 {
+			c.dropLearner(old.link, fmt.Errorf("server %d has connected anew", id))
+			c.close(old.link, fmt.Errorf("%w: server %d has connected anew", ErrLost, id))
 			return
 		}
 	}
@@ -187,32 +221,71 @@ func (c *Core) replaceOlder(l *learner, id int64) {
 func (c *Core) inform(l *learner) {
 	if l.accepted > c.epoch {
 		c.refuse(l, fmt.Errorf("it has accepted epoch %d, this one is %d", l.accepted, c.epoch))
+		c.lockedOut(l)
 		return
 	}
 	l.state = asked
-	c.send(l.link, Packet{
+	c.sendTo(l, Packet{
 		Type: LeaderInfo, Zxid: zk.MakeZxid(c.epoch, 0), Data: binary.BigEndian.AppendUint32(nil, ProtocolVersion),
 	})
 }
 
-// takeAckEpoch takes a learner's history.
+// lockedOut ends this server's leadership for the sake of a voter that cannot
+// come back before there is a later epoch: it has accepted one from a leader that
+// got no further. It may wait for initLimit, since it is of no use yet. Only one
+// whose vote is no better than this server's own is let in like that: another
+// ensemble's server would win the election.
+func (c *Core) lockedOut(l *learner) {
+	s := &c.leader
+	if l.voter < 0 || s.stage != leading || !c.standings[l.voter].behind(int64(c.epoch), c.last) {
+		return
+	}
+	switch {
+	case !s.locked:
+		s.locked, s.lockedSince = true, c.now
+	case c.now-s.lockedSince >= c.ticks(c.cfg.InitLimit):
+		c.atLeast = max(c.atLeast, l.accepted)
+		c.leave(fmt.Errorf("server %d has accepted epoch %d and needs a later one", l.id, l.accepted))
+	}
+}
+
+// standing is what a voter stood for when it last looked for a leader.
+type standing struct {
+	known bool
+	epoch int64
+	zxid  zk.Zxid
+}
+
+// behind reports whether it is known to be no better than an epoch and a zxid.
+func (s standing) behind(epoch int64, z zk.Zxid) bool {
+	return s.known && (s.epoch < epoch || s.epoch == epoch && s.zxid <= z)
+}
+
+// takeAckEpoch takes a learner's history. While a quorum is gathered, one that is
+// later than ours ends this server's leadership: it may hold what is committed.
 func (c *Core) takeAckEpoch(l *learner, p *Packet) error {
 	if len(p.Data) < 4 {
 		return errors.New("ACKEPOCH without an epoch")
 	}
 	l.current, l.last = int32(binary.BigEndian.Uint32(p.Data)), p.Zxid
-	if l.last != -1 && l.last > max(c.leader.zxid, zk.MakeZxid(c.epoch, 0)) || int64(l.current) >= int64(c.epoch) {
+	end := max(c.leader.zxid, zk.MakeZxid(c.epoch, 0))
+	if l.last < -1 || l.last > end || l.current < -1 || int64(l.current) >= int64(c.epoch) {
 		return fmt.Errorf("its history is of epoch %d and ends at %v, this epoch is %d: is it of another ensemble?", l.current, l.last, c.epoch)
 	}
 	l.state, l.contact = accepted, c.now
-	if c.leader.stage > gatherEpochs {
+	if c.leader.stage >= gatherAcks {
 		c.synchronizeLearner(l)
 		return nil
 	}
-	if l.voter && l.current != -1 && l.last != -1 && c.moreRecent(l) {
+	if c.leader.stage != gatherEpochs || l.voter < 0 || l.current == -1 || l.last == -1 {
+		return nil
+	}
+	if c.moreRecent(l) {
 		c.leave(fmt.Errorf("server %d has a longer history: epoch %d, zxid %v; this one's is %d, %v",
 			l.id, l.current, l.last, c.currentEpoch, c.last))
+		return nil
 	}
+	c.leader.accepted |= 1 << l.voter
 	return nil
 }
 
@@ -242,13 +315,14 @@ func (c *Core) advance() {
 				return
 			}
 			s.stage = gatherEpochs
-			for _, l := range c.learners() {
+			s.accepted = s.self
+			for _, l := range c.snapshotOfLearners() {
 				if l.state == informed {
 					c.inform(l)
 				}
 			}
 		case gatherEpochs:
-			if !c.quorum(func(l *learner) bool { return l.state >= accepted && l.current != -1 && l.last != -1 }) {
+			if !c.isQuorum(s.accepted) {
 				return
 			}
 			c.writeCurrentEpoch(c.epoch)
@@ -260,7 +334,7 @@ func (c *Core) advance() {
 			}
 			s.stage = gatherAcks
 			c.setPhase(Leading, syncing)
-			for _, l := range c.learners() {
+			for _, l := range c.snapshotOfLearners() {
 				if l.state == accepted {
 					c.synchronizeLearner(l)
 				}
@@ -277,30 +351,35 @@ func (c *Core) advance() {
 }
 
 // beginEpoch fixes the new epoch: later than every one that a quorum has
-// accepted.
+// accepted. What an observer has accepted does not count: anybody can say that
+// he is one.
 func (c *Core) beginEpoch() {
-	epoch := c.acceptedEpoch
-	for _, l := range c.learners() {
-		if l.voter && l.state >= informed {
+	epoch := max(c.acceptedEpoch, c.atLeast)
+	for _, l := range c.leader.voters {
+		if l != nil && l.state >= informed {
 			epoch = max(epoch, l.accepted)
 		}
 	}
+	if epoch >= maxEpoch {
+		c.leave(fmt.Errorf("epoch %d is accepted, which is the last that there is", epoch))
+		return
+	}
 	epoch++
-	c.check(epoch <= maxEpoch, "no epoch is left")
 	c.epoch = epoch
 	c.writeAcceptedEpoch(epoch)
 	c.leader.epochSeq, c.leader.stage = c.seq, acceptOwn
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventEpoch, Epoch: epoch})
+	c.event(Event{Kind: EventEpoch, Epoch: epoch})
 }
 
 // establish begins to serve: a quorum has the leader's history.
 func (c *Core) establish() {
 	s := &c.leader
 	s.stage, s.zxid = leading, zk.MakeZxid(c.epoch, 0)
+	s.pingDue, s.leaseEnd = true, math.MaxInt64
+	c.needSnap, c.misses = false, 0
 	c.setPhase(Leading, broadcast)
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventServing, Peer: c.cfg.ID, Epoch: c.epoch})
-	for _, l := range c.learners() {
-		l.contact = c.now
+	c.event(Event{Kind: EventServing, Peer: c.cfg.ID, Epoch: c.epoch})
+	for _, l := range s.learners {
 		if l.newAcked {
 			c.bringUpToDate(l)
 		}
@@ -309,11 +388,14 @@ func (c *Core) establish() {
 
 // bringUpToDate lets a learner serve.
 func (c *Core) bringUpToDate(l *learner) {
-	l.state, l.contact = current, c.now
-	c.send(l.link, Packet{Type: UpToDate, Zxid: -1})
-	c.send(l.link, l.held...)
-	l.held = nil
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventJoined, Peer: l.id, Link: l.link})
+	l.state, l.contact, l.lag = current, c.now, c.now
+	c.leader.leaseEnd = min(c.leader.leaseEnd, c.now+c.ticks(c.cfg.SyncLimit))
+	c.sendTo(l, Packet{Type: UpToDate, Zxid: -1})
+	for z := l.heldAfter; z < l.heldUpto; {
+		z++
+		c.sendTo(l, Packet{Type: Commit, Zxid: z})
+	}
+	c.event(Event{Kind: EventJoined, Peer: l.id, Link: l.link})
 }
 
 // quorum reports whether this server and the voters that has holds for are one.
@@ -322,41 +404,44 @@ func (c *Core) quorum(has func(*learner) bool) bool {
 		if id == c.cfg.ID {
 			return true
 		}
-		l := c.voter(id)
+		i, _ := c.cfg.System.Index(id)
+		l := c.leader.voters[i]
 		return l != nil && has(l)
 	})
 }
 
-// voter returns the learner that is this voter, nil if it is not there.
-func (c *Core) voter(id int64) *learner {
-	for _, k := range c.leader.order {
-		if l := c.leader.links[k]; l.voter && l.id == id {
-			return l
+// isQuorum reports whether a set of voters, as bits, is a quorum. It remembers
+// what it has worked out: few sets come up.
+func (c *Core) isQuorum(acks uint64) bool {
+	s := &c.leader
+	if acks == s.lastAcks {
+		return s.lastIs
+	}
+	is, known := s.quorums[acks]
+	if !known {
+		is = c.cfg.System.Quorum(func(id int64) bool {
+			i, _ := c.cfg.System.Index(id)
+			return acks&(1<<i) != 0
+		})
+		if len(s.quorums) > 1<<10 {
+			clear(s.quorums)
 		}
+		s.quorums[acks] = is
 	}
-	return nil
+	s.lastAcks, s.lastIs = acks, is
+	return is
 }
 
-// learners returns the learners in the order in which they came.
-func (c *Core) learners() []*learner {
-	ls := make([]*learner, 0, len(c.leader.order))
-	for _, k := range c.leader.order {
-		ls = append(ls, c.leader.links[k])
-	}
-	return ls
-}
-
-func (c *Core) leaderPersisted() {
-	c.advance()
-	if c.role == Leading && c.leader.stage == leading {
-		c.commitProposals()
-	}
+// snapshotOfLearners returns the learners as they are now, in the order in which
+// they came.
+func (c *Core) snapshotOfLearners() []*learner {
+	return append([]*learner(nil), c.leader.learners...)
 }
 
 // refuse closes the link of a peer that breaks the protocol or does not belong
 // here.
 func (c *Core) refuse(l *learner, err error) {
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventRefused, Peer: l.id, Link: l.link, Reason: err.Error()})
+	c.event(Event{Kind: EventRefused, Peer: l.id, Link: l.link, Reason: err.Error()})
 	c.close(l.link, fmt.Errorf("%w: %w", ErrLost, err))
 	c.dropLearner(l.link, err)
 }
@@ -370,16 +455,19 @@ func (c *Core) dropLearner(k LinkID, err error) {
 		return
 	}
 	delete(s.links, k)
-	for i, o := range s.order {
-		if o == k {
-			s.order = append(s.order[:i:i], s.order[i+1:]...)
+	for i := range s.learners {
+		if s.learners[i] == l {
+			s.learners = append(s.learners[:i:i], s.learners[i+1:]...)
 			break
 		}
 	}
-	if l.id != noServer {
-		c.ready.Events = append(c.ready.Events, Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
+	if l.voter >= 0 {
+		s.voters[l.voter] = nil
 	}
-	if l.voter && s.stage == leading && !c.quorum(func(l *learner) bool { return l.newAcked }) {
+	if l.id != noServer {
+		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
+	}
+	if l.voter >= 0 && s.stage == leading && !c.quorum(func(l *learner) bool { return l.newAcked }) {
 		c.leave(errors.New("no quorum of followers is left"))
 	}
 }
@@ -389,33 +477,43 @@ func (c *Core) dropLearner(k LinkID, err error) {
 // counts here is when that which it last answered was sent, so that the leader has
 // stepped down before its followers elect another.
 func (c *Core) leaderTick() {
-	s := &c.leader
-	initLimit := time.Duration(c.cfg.InitLimit) * c.cfg.Tick
-	syncLimit := time.Duration(c.cfg.SyncLimit) * c.cfg.Tick
-	lease := syncLimit
-	if c.cfg.SyncLimit > 1 {
-		lease -= c.cfg.Tick / 2 // the time between two ticks
-	}
-	for _, l := range c.learners() {
-		switch {
-		case l.state < synced && c.now-l.since > initLimit, l.state == synced && c.now-l.since > initLimit+syncLimit:
-			c.refuse(l, errors.New("not synchronized within initLimit"))
-		case l.state == current && c.now-l.contact > lease:
-			c.refuse(l, fmt.Errorf("nothing heard for %v", c.now-l.contact))
-		case l.state == current && l.lag != 0 && c.now-l.lag > syncLimit:
-			c.refuse(l, fmt.Errorf("it acknowledges nothing for %v", c.now-l.lag))
+	s, term := &c.leader, c.term
+	for _, l := range c.snapshotOfLearners() {
+		if err := c.overdue(l); err != nil {
+			c.refuse(l, err)
 		}
-		if c.role != Leading {
+		if c.role != Leading || c.term != term {
 			return
 		}
 	}
 	if s.stage != leading {
-		if c.now-c.since > initLimit {
+		if c.now-c.since > c.ticks(c.cfg.InitLimit) {
 			c.leave(errors.New("no quorum has come within initLimit"))
 		}
 		return
 	}
-	if c.now-s.lastTick >= c.cfg.Tick/2 {
-		s.lastTick, s.wantRound = c.now, true
+	s.leaseEnd = math.MaxInt64
+	for _, l := range s.learners {
+		if l.state == current {
+			s.leaseEnd = min(s.leaseEnd, l.contact+c.ticks(c.cfg.SyncLimit))
+		}
 	}
+	if c.now-s.lastPing >= c.cfg.Tick/2 {
+		s.lastPing, s.pingDue = c.now, true
+	}
+}
+
+// overdue returns why a learner is given up, nil if it is not.
+func (c *Core) overdue(l *learner) error {
+	initLimit, syncLimit := c.ticks(c.cfg.InitLimit), c.ticks(c.cfg.SyncLimit)
+	switch {
+	case l.state < synced && c.now-l.since > initLimit,
+		l.state == synced && !l.newAcked && c.now-l.since > initLimit+syncLimit:
+		return errors.New("not synchronized within initLimit")
+	case l.state == current && c.now-l.contact >= syncLimit:
+		return fmt.Errorf("nothing heard for %v", c.now-l.contact)
+	case l.state == current && l.owes && c.now-l.lag > syncLimit:
+		return fmt.Errorf("it acknowledges nothing for %v", c.now-l.lag)
+	}
+	return nil
 }

@@ -13,35 +13,86 @@ import (
 
 // learnerState is what a follower or observer keeps.
 type learnerState struct {
-	leader int64
-	before uint32        // the current epoch when the role was taken
-	link   LinkID        // to the leader; 0 until Dialing
-	heard  time.Duration // when the leader last gave a sign of life
+	leader   int64
+	link     LinkID        // to the leader; 0 until Dialing
+	dialled  bool          // Ready.Dial has been given
+	dialAt   time.Duration // when the leader is to be dialled
+	patience time.Duration // how long it may take from then until the link is up
+	heard    time.Duration // when the leader last gave a sign of life
 
-	epochSeq  uint64 // ACKEPOCH waits for this write; 0: it does not
-	chosen    bool   // DIFF, TRUNC or SNAP has come
-	newSeq    uint64 // the ACK of NEWLEADER waits for this write; 0: no NEWLEADER yet
-	newAcked  bool
-	upToDate  zk.Zxid // serving begins when this is committed
-	activated bool    // UPTODATE has come
+	epochSeq   uint64 // ACKEPOCH waits for this write; 0: it does not
+	epochAcked bool
+	chosen     bool // DIFF, TRUNC or SNAP has come
+	diff       bool // it was DIFF
+	newLeader  bool // NEWLEADER has come
+	newSeq     uint64
+	newAcked   bool // newSeq is durable, and NEWLEADER acknowledged
+	upToDate   bool // UPTODATE has come
+	serveAt    zk.Zxid
 
-	pending []Entry // appended, not committed
-	unacked []Entry // proposals whose ACK waits for the disk
-	ackSeqs []uint64
+	pending queue[Entry] // appended, not committed
+	unacked queue[owed]  // proposals whose ACK waits for the disk
 
-	// needSnap is kept over roles: what is on the disk cannot be made the
-	// leader's history by a DIFF or TRUNC.
-	needSnap bool
+	early        queue[Entry] // of Bug3911
+	earlyCommits int
 }
+
+// owed is an ACK that waits for a write.
+type owed struct {
+	zxid zk.Zxid
+	seq  uint64
+}
+
+// Pauses of a server whose leader turns it away, again and again: before the
+// leader is dialled once more, up to half a tick, and how long it may take to
+// reach it. Both double. The election itself is not put off: others may wait for
+// this server's vote.
+const (
+	firstPause    = 10 * time.Millisecond
+	firstPatience = time.Second
+	maxMisses     = 8
+)
 
 // follow takes the role of a learner: the leader is dialled.
 func (c *Core) follow(r Role, v election.Result) {
-	c.learner = learnerState{leader: v.Leader, before: c.currentEpoch, heard: c.now, needSnap: c.learner.needSnap}
+	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now}
+	l := &c.learner
+	if c.misses > 0 {
+		l.dialAt += min(firstPause<<(c.misses-1), c.cfg.Tick/2)
+	}
+	l.patience = min(firstPatience<<c.misses, c.ticks(c.cfg.ConnectLimit))
 	c.setPhase(r, connecting)
 	c.closeEarly(c.now)
 	c.settleVote(v.PeerEpoch)
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventElected, Peer: v.Leader})
-	c.ready.Dial = v.Leader
+	c.event(Event{Kind: EventElected, Peer: v.Leader})
+	c.dial()
+}
+
+// dial asks for the link to the leader once it is time.
+func (c *Core) dial() {
+	if l := &c.learner; !l.dialled && c.now >= l.dialAt {
+		l.dialled = true
+		c.ready.Dial = l.leader
+	}
+}
+
+// connectAt is when Tick has something to do while the leader is not reached.
+func (l *learnerState) connectAt() time.Duration {
+	if !l.dialled {
+		return l.dialAt
+	}
+	return l.dialAt + l.patience
+}
+
+// countMisses notes whether the role that ends was of use.
+func (c *Core) countMisses() {
+	switch {
+	case c.role == Leading:
+	case c.phase == broadcast && c.now-c.since >= c.cfg.Tick:
+		c.misses = 0
+	default:
+		c.misses = min(c.misses+1, maxMisses)
+	}
 }
 
 // settleVote tells the election what others are to be told.
@@ -67,20 +118,32 @@ func (c *Core) introduce() {
 	info := binary.BigEndian.AppendUint64(nil, uint64(c.cfg.ID))
 	info = binary.BigEndian.AppendUint32(info, ProtocolVersion)
 	info = binary.BigEndian.AppendUint64(info, 0) // version of the configuration
-	c.send(c.learner.link, Packet{Type: kind, Zxid: zk.MakeZxid(c.acceptedEpoch, 0), Data: info})
+	c.send(Packet{Type: kind, Zxid: zk.MakeZxid(c.acceptedEpoch, 0), Data: info})
 }
 
 // learnerTick leaves a leader that is silent for too long, or too slow.
 func (c *Core) learnerTick() {
-	limit, since := c.cfg.InitLimit, c.learner.heard
-	switch c.phase {
-	case connecting:
-		limit, since = c.cfg.ConnectLimit, c.since
-	case acked, uptodate, broadcast:
-		limit = c.cfg.SyncLimit
+	l := &c.learner
+	var limit time.Duration
+	switch {
+	case c.phase == connecting:
+		if c.dial(); c.now-l.dialAt >= l.patience {
+			c.leave(fmt.Errorf("leader %d is not reached within %v", l.leader, l.patience))
+		}
+		return
+	case c.phase == discovery, c.phase == syncing:
+		limit = c.ticks(c.cfg.InitLimit)
+	case !l.newAcked:
+		return // it is the own disk that is waited for; the leader knows when to give up
+	case c.phase == acked:
+		// The leader waits for others, for InitLimit at most, and thinks from then
+		// on that this server is there for SyncLimit.
+		limit = c.ticks(c.cfg.InitLimit + c.cfg.SyncLimit)
+	default:
+		limit = c.ticks(c.cfg.SyncLimit)
 	}
-	if silence := c.now - since; silence > time.Duration(limit)*c.cfg.Tick {
-		c.leave(fmt.Errorf("nothing heard from leader %d for %v", c.learner.leader, silence))
+	if silence := c.now - l.heard; silence > limit {
+		c.leave(fmt.Errorf("nothing heard from leader %d for %v", l.leader, silence))
 	}
 }
 
@@ -103,76 +166,63 @@ func (c *Core) stepLearner(p *Packet) {
 	}
 }
 
-// acceptEpoch takes LEADERINFO.
+// acceptEpoch takes LEADERINFO. An epoch is accepted once only: who accepts it
+// again, from whomever, does not count.
 func (c *Core) acceptEpoch(p *Packet) error {
 	if p.Type != LeaderInfo {
 		return fmt.Errorf("the leader sent %v, not LEADERINFO", p.Type)
 	}
 	epoch := p.Zxid.Epoch()
 	switch {
+	case epoch > maxEpoch || epoch == 0:
+		return fmt.Errorf("the leader's epoch is %#x: is it a leader?", epoch)
 	case epoch < c.acceptedEpoch:
 		return fmt.Errorf("the leader's epoch is %d, %d is accepted already", epoch, c.acceptedEpoch)
-	case epoch > c.acceptedEpoch:
-		c.writeAcceptedEpoch(epoch)
-		c.learner.epochSeq = c.seq
-	default:
-		c.learner.epochSeq = 0
 	}
-	c.setPhase(c.role, syncing)
 	c.epoch = epoch
-	if c.learner.epochSeq == 0 {
-		c.ackEpoch(-1) // it was accepted before: count me once only
+	c.setPhase(c.role, syncing)
+	if epoch == c.acceptedEpoch {
+		c.ackEpoch(-1)
+		return nil
 	}
+	c.writeAcceptedEpoch(epoch)
+	c.learner.epochSeq = c.seq
 	return nil
 }
 
-// ackEpoch tells the leader of this server's history.
+// ackEpoch tells the leader of this server's history, by which the leader is
+// judged if it counts. So only where it does not may it be passed over in order
+// to get a snapshot: that is, when this server comes to the same leader again.
 func (c *Core) ackEpoch(current int32) {
+	l := &c.learner
 	last := c.last
-	if c.learner.needSnap {
+	if c.needSnap && current == -1 {
 		last = 0
 	}
-	c.send(c.learner.link, Packet{
-		Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(current)),
-	})
+	l.epochSeq, l.epochAcked, l.heard = 0, true, c.now
+	c.send(Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(current))})
 }
 
 // learnerPersisted sends what has waited for the disk.
 func (c *Core) learnerPersisted() {
 	l := &c.learner
 	if l.epochSeq != 0 && c.persisted >= l.epochSeq {
-		l.epochSeq = 0
 		c.ackEpoch(int32(c.currentEpoch))
 	}
-	if l.newSeq != 0 && !l.newAcked && c.persisted >= l.newSeq {
-		l.newAcked = true
-		c.send(l.link, Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)})
-		if c.phase == acked && l.activated {
-			c.activate()
-		}
-	}
+	c.ackNewLeader()
 	c.ackProposals()
+	c.publish()
+	c.serveIfReady()
 }
 
-// ackProposals acknowledges the proposals that are durable, once NEWLEADER is.
-func (c *Core) ackProposals() {
-	l := &c.learner
-	if !l.newAcked || c.role != Following {
-		return
-	}
-	n := 0
-	for n < len(l.unacked) && l.ackSeqs[n] <= c.persisted {
-		c.send(l.link, Packet{Type: Ack, Zxid: l.unacked[n].Zxid})
-		n++
-	}
-	l.unacked = l.unacked[:copy(l.unacked, l.unacked[n:])]
-	l.ackSeqs = l.ackSeqs[:copy(l.ackSeqs, l.ackSeqs[n:])]
-}
-
-// synchronize takes what makes this history the leader's, up to UPTODATE.
+// synchronize takes what makes this history the leader's, up to UPTODATE and
+// until what came before that is committed.
 func (c *Core) synchronize(p *Packet) error {
 	l := &c.learner
-	if !l.chosen {
+	switch {
+	case !l.epochAcked:
+		return fmt.Errorf("%v before ACKEPOCH was sent", p.Type)
+	case !l.chosen:
 		return c.choose(p)
 	}
 	switch p.Type {
@@ -183,29 +233,11 @@ func (c *Core) synchronize(p *Packet) error {
 	case Inform, InformAndActivate:
 		return c.takeInform(p)
 	case NewLeader:
-		if p.Zxid != zk.MakeZxid(c.epoch, 0) {
-			return fmt.Errorf("NEWLEADER of epoch %d, LEADERINFO was of %d", p.Zxid.Epoch(), c.epoch)
-		}
-		if l.newSeq != 0 {
-			return errors.New("a second NEWLEADER")
-		}
-		c.writeCurrentEpoch(c.epoch)
-		l.newSeq = c.seq
-		c.setPhase(c.role, acked)
-		c.settleVote(int64(c.epoch))
+		return c.takeNewLeader(p)
 	case UpToDate:
-		if l.newSeq == 0 {
-			return errors.New("UPTODATE before NEWLEADER")
-		}
-		l.activated, l.upToDate = true, c.last
-		if c.role == Observing {
-			l.upToDate = c.committed // proposals are not committed for it one by one
-		}
-		if l.newAcked {
-			c.activate()
-		}
+		return c.takeUpToDate()
 	case Ping:
-		c.deliver(l.link, p)
+		c.deliver(p)
 	case Revalidate, Sync:
 		// Of a role that is over: nobody waits.
 	default:
@@ -216,165 +248,143 @@ func (c *Core) synchronize(p *Packet) error {
 
 // choose takes the first packet of the synchronization.
 func (c *Core) choose(p *Packet) error {
-	l := &c.learner
+	l, z := &c.learner, p.Zxid
 	l.chosen = true
-	if l.needSnap && p.Type != Snap {
+	if c.needSnap && p.Type != Snap {
 		return fmt.Errorf("this server needs a snapshot, the leader sent %v", p.Type)
+	}
+	if z < 0 || z.Epoch() > c.epoch {
+		return fmt.Errorf("%v to %v in epoch %d: is it of another ensemble?", p.Type, z, c.epoch)
 	}
 	switch p.Type {
 	case Diff:
-	case Trunc:
-		if p.Zxid > c.last {
-			return fmt.Errorf("TRUNC to %v, the log ends at %v", p.Zxid, c.last)
+		l.diff = true
+		if c.mutated(Bug4643) {
+			c.writeCurrentEpoch(c.epoch)
 		}
-		if p.Zxid < c.last {
-			c.reset(WriteTruncate, p.Zxid)
+	case Trunc:
+		if z > c.last {
+			return fmt.Errorf("TRUNC to %v, the log ends at %v", z, c.last)
+		}
+		if z < c.last {
+			c.reset(WriteTruncate, z)
 		}
 	case Snap:
-		c.reset(WriteInstall, p.Zxid)
-		l.needSnap = false
+		c.reset(WriteInstall, z)
+		c.raiseEpoch(z)
+		c.needSnap = false
 	default:
 		return fmt.Errorf("%v, not DIFF, TRUNC or SNAP", p.Type)
 	}
 	return nil
 }
 
+// raiseEpoch makes the current epoch that of a transaction which the log gets. To
+// have it is to have all that its leader began with; and a crash must not leave
+// a log that is ahead of the current epoch, which Apache does not open.
+func (c *Core) raiseEpoch(z zk.Zxid) {
+	if z.Epoch() > c.currentEpoch {
+		c.writeCurrentEpoch(z.Epoch())
+	}
+}
+
 // TruncateFailed tells that the log does not hold what a TRUNC wanted it to end
-// with. Nothing is guessed: a snapshot will be asked for.
-// What was to be written behind it was not; last is what the log ends with.
+// with. Nothing is guessed: a snapshot will be asked for. Nothing that was to be
+// written behind it may be; last is what the log ends with, as before.
 func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	c.at(now)
 	c.last, c.committed, c.persistedZxid = last, last, last
-	c.currentEpoch = c.learner.before
-	c.appends, c.learner.pending = nil, nil
+	c.currentEpoch = c.tookEpoch
+	c.appends, c.learner.pending, c.learner.unacked = queue[appended]{}, queue[Entry]{}, queue[owed]{}
+	c.ready.Writes = c.ready.Writes[:0] // they build on it
 	c.persisted = c.seq
 	c.window.reset(nil, last)
 	c.resync(fmt.Sprintf("the log cannot be cut to what the leader wants; it stays at %v until a snapshot has come", last))
-	if c.role != Looking {
+	switch {
+	case c.role != Looking:
 		c.leave(errors.New("the log cannot be cut"))
+	case c.phase == settling:
+		c.publish()
+		c.settle()
 	}
 }
 
 func (c *Core) resync(reason string) {
-	c.learner.needSnap = true
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventResync, Reason: reason})
+	c.needSnap = true
+	c.event(Event{Kind: EventResync, Reason: reason})
 }
 
-// activate begins to serve when all that came before UPTODATE is committed: a
-// snapshot is fuzzy, and the tree must not show what is later than its zxid.
+// takeNewLeader takes NEWLEADER: the history is the leader's, and will be
+// acknowledged once it and the epoch are durable, in this order (4643).
+func (c *Core) takeNewLeader(p *Packet) error {
+	l := &c.learner
+	if p.Zxid != zk.MakeZxid(c.epoch, 0) {
+		return fmt.Errorf("NEWLEADER of %v, LEADERINFO was of epoch %d", p.Zxid, c.epoch)
+	}
+	if l.newLeader {
+		return errors.New("a second NEWLEADER")
+	}
+	if c.currentEpoch != c.epoch {
+		c.writeCurrentEpoch(c.epoch)
+	}
+	l.newLeader, l.newSeq = true, c.seq
+	c.setPhase(c.role, acked)
+	c.settleVote(int64(c.epoch))
+	c.ackNewLeader()
+	return nil
+}
+
+// ackNewLeader acknowledges NEWLEADER when everything is durable.
+func (c *Core) ackNewLeader() {
+	l := &c.learner
+	early := c.mutated(Bug4646) || c.mutated(Bug4785) && l.diff
+	if !l.newLeader || l.newAcked || c.persisted < l.newSeq && !early {
+		return
+	}
+	l.newAcked, l.heard = true, c.now
+	c.send(Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)})
+	if l.upToDate {
+		c.activate()
+	}
+}
+
+// takeUpToDate takes UPTODATE. Serving begins when all that came before it may be
+// applied: a snapshot is fuzzy, and the tree must not show what is later than
+// its zxid; and who was told of a transaction by another server may look for it
+// here (3023). To an observer proposals are not shown before they are committed.
+func (c *Core) takeUpToDate() error {
+	l := &c.learner
+	switch {
+	case !l.newLeader:
+		return errors.New("UPTODATE before NEWLEADER")
+	case l.upToDate:
+		return nil // Apache ignores a second one
+	}
+	if c.mutated(Bug3911) {
+		c.logEarly()
+	}
+	l.upToDate, l.serveAt = true, c.last
+	if c.role == Observing {
+		l.serveAt = c.committed
+	}
+	if l.newAcked {
+		c.activate()
+	}
+	return nil
+}
+
+// activate acknowledges UPTODATE, which Apache's leader expects.
 func (c *Core) activate() {
 	c.setPhase(c.role, uptodate)
-	c.send(c.learner.link, Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)})
+	c.send(Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)})
 	c.serveIfReady()
 }
 
 func (c *Core) serveIfReady() {
-	if c.phase == uptodate && c.committed >= c.learner.upToDate {
+	if c.phase == uptodate && (c.ready.Commit >= c.learner.serveAt || c.mutated(Bug3023)) {
 		c.setPhase(c.role, broadcast)
-		c.ready.Events = append(c.ready.Events, Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
+		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
 	}
-}
-
-// follower takes a packet of the broadcast phase.
-func (c *Core) follower(p *Packet) error {
-	switch p.Type {
-	case Proposal:
-		return c.takeProposal(p)
-	case Commit, CommitAndActivate:
-		return c.takeCommit(p)
-	case Inform, InformAndActivate:
-		return c.takeInform(p)
-	case Ping, Sync, Revalidate:
-		c.deliver(c.learner.link, p)
-		return nil
-	case UpToDate:
-		return nil // Apache ignores a second one
-	}
-	return fmt.Errorf("%v during broadcast", p.Type)
-}
-
-func (c *Core) deliver(l LinkID, p *Packet) {
-	c.ready.Deliver = append(c.ready.Deliver, Delivery{Link: l, Packet: *p, At: c.committed})
-}
-
-// takeEntry appends a transaction that the leader has sent.
-func (c *Core) takeEntry(e Entry) error {
-	if !follows(c.last, e.Zxid) {
-		c.resync(fmt.Sprintf("the leader sent %v behind %v", e.Zxid, c.last))
-		return fmt.Errorf("%v is not the transaction after %v", e.Zxid, c.last)
-	}
-	c.append(e)
-	return nil
-}
-
-func (c *Core) takeProposal(p *Packet) error {
-	e := Entry{p.Zxid, p.Data}
-	if err := c.takeEntry(e); err != nil {
-		return err
-	}
-	l := &c.learner
-	l.pending = append(l.pending, e)
-	if c.role == Following {
-		l.unacked = append(l.unacked, e)
-		l.ackSeqs = append(l.ackSeqs, c.seq)
-	}
-	return nil
-}
-
-// takeCommit commits the oldest pending transaction, which it must be.
-func (c *Core) takeCommit(p *Packet) error {
-	l := &c.learner
-	if p.Type == CommitAndActivate {
-		c.ready.Events = append(c.ready.Events, Event{Kind: EventDesignation, Peer: l.leader, Zxid: p.Zxid})
-	}
-	if len(l.pending) == 0 || l.pending[0].Zxid != p.Zxid {
-		return fmt.Errorf("COMMIT of %v, which is not the oldest proposal; %d are pending", p.Zxid, len(l.pending))
-	}
-	c.commitEntry(l.pending[0])
-	l.pending = l.pending[1:]
-	if !l.newAckedOrUnknown() {
-		l.dropUnacked(p.Zxid)
-	}
-	return nil
-}
-
-// newAckedOrUnknown reports whether proposals are acknowledged one by one by
-// now. What was committed before NEWLEADER came is covered by its ACK.
-func (l *learnerState) newAckedOrUnknown() bool { return l.newSeq != 0 }
-
-// dropUnacked forgets to acknowledge what is committed.
-func (l *learnerState) dropUnacked(z zk.Zxid) {
-	for len(l.unacked) > 0 && l.unacked[0].Zxid <= z {
-		l.unacked, l.ackSeqs = l.unacked[1:], l.ackSeqs[1:]
-	}
-}
-
-// takeInform appends and commits at once: an observer is told of what is
-// committed only.
-func (c *Core) takeInform(p *Packet) error {
-	e := Entry{p.Zxid, p.Data}
-	if p.Type == InformAndActivate {
-		if len(e.Data) < 8 {
-			return errors.New("INFORMANDACTIVATE without a leader's id")
-		}
-		e.Data = e.Data[8:]
-		c.ready.Events = append(c.ready.Events, Event{Kind: EventDesignation, Peer: c.learner.leader, Zxid: p.Zxid})
-	}
-	if len(c.learner.pending) > 0 {
-		return fmt.Errorf("INFORM of %v while %v is not committed", p.Zxid, c.learner.pending[0].Zxid)
-	}
-	if err := c.takeEntry(e); err != nil {
-		return err
-	}
-	c.commitEntry(e)
-	return nil
-}
-
-func (c *Core) commitEntry(e Entry) {
-	c.committed = e.Zxid
-	c.window.add(e)
-	c.publish()
-	c.serveIfReady()
 }
 
 // noServer is the id of a learner that has not told it.

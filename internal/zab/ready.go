@@ -94,9 +94,14 @@ type Event struct {
 	Reason string
 }
 
-// Ready is what is to be done, in this order: events are logged, writes begun,
-// messages sent. Messages do not wait for the writes of the same Ready; what has
-// to is not in it yet.
+// Ready is what is to be done, in this order: events are logged, the role is
+// changed, messages sent, links dialled and closed, deliveries taken, committed
+// transactions applied, and writes begun. Messages do not wait for the writes of
+// the same Ready; what has to is not in it yet.
+//
+// What is for the owner of a role (Deliver, Synced, Lookups, Dial) is for the
+// Role and Term of the same Ready: that of a role which has been left since is
+// void, and not in it.
 type Ready struct {
 	Events  []Event
 	Writes  []Write
@@ -107,36 +112,85 @@ type Ready struct {
 	Lookups []Lookup
 	Deliver []Delivery
 	Synced  int // so many of the oldest syncs are done once SyncedAt is applied
+	// SyncedAt means something if Synced is not 0.
+	SyncedAt zk.Zxid
 
 	// The present state; unlike the above it is there in every Ready.
-	SyncedAt zk.Zxid
-	Commit   zk.Zxid // everything up to it is to be applied
-	Role     Role
-	Term     uint64 // counts roles: another Term is another role, even of the same kind
-	Epoch    uint32 // of the role, once agreed on
-	Serving  bool   // clients may be served; a leader may propose
+	Commit  zk.Zxid // everything up to it is to be applied
+	Role    Role
+	Term    uint64 // counts roles: another Term is another role, even of the same kind
+	Epoch   uint32 // of the role, once agreed on
+	Serving bool   // clients may be served; a leader may propose
 }
 
-// send appends packets for a link to the last Send, if that is the link's.
-func (r *Ready) send(l LinkID, ps ...Packet) {
-	if n := len(r.Sends); n > 0 && r.Sends[n-1].Link == l && r.Sends[n-1].Kind == SendPackets {
-		r.Sends[n-1].Packets = append(r.Sends[n-1].Packets, ps...)
-		return
+// spareSlots bounds how large a slice within a Ready is kept for the next one.
+const spareSlots = 1 << 10
+
+// reset empties r, but keeps its memory.
+func (r *Ready) reset() {
+	clear(r.Events)
+	clear(r.Notify)
+	clear(r.Close)
+	clear(r.Deliver)
+	for i := range r.Writes {
+		r.Writes[i] = Write{Entries: emptied(r.Writes[i].Entries)}
 	}
-	r.Sends = append(r.Sends, Send{Link: l, Packets: ps})
+	for i := range r.Sends {
+		r.Sends[i] = Send{Packets: emptied(r.Sends[i].Packets)}
+	}
+	*r = Ready{
+		Events: r.Events[:0], Writes: r.Writes[:0], Sends: r.Sends[:0], Notify: r.Notify[:0],
+		Close: r.Close[:0], Lookups: r.Lookups[:0], Deliver: r.Deliver[:0],
+	}
 }
 
-// Ready returns what is to be done since the last call. It is valid until the
-// next call; entries and packets of it may be kept.
+// emptied is s without what it holds; its memory is kept unless it is large.
+func emptied[T any](s []T) []T {
+	if cap(s) > spareSlots {
+		return nil
+	}
+	clear(s)
+	return s[:0]
+}
+
+// extend lengthens s by one element, which has the memory of one that was there
+// before.
+func extend[T any](s []T) []T {
+	if len(s) < cap(s) {
+		return s[:len(s)+1]
+	}
+	var zero T
+	return append(s, zero)
+}
+
+// newSend appends a Send and returns its index.
+func (r *Ready) newSend(l LinkID, kind SendKind) int {
+	r.Sends = extend(r.Sends)
+	s := &r.Sends[len(r.Sends)-1]
+	*s = Send{Link: l, Kind: kind, Packets: s.Packets[:0]}
+	return len(r.Sends) - 1
+}
+
+// newWrite appends a Write.
+func (r *Ready) newWrite(seq uint64, kind WriteKind) *Write {
+	r.Writes = extend(r.Writes)
+	w := &r.Writes[len(r.Writes)-1]
+	*w = Write{Seq: seq, Kind: kind, Entries: w.Entries[:0]}
+	return w
+}
+
+// Ready returns what is to be done since the last call. It and its slices are
+// valid until the next call of Ready; the data of entries and packets may be kept.
 func (c *Core) Ready() *Ready {
 	if c.role == Leading {
 		c.beginRound()
 	}
-	c.ready.Notify = c.election.Messages()
+	c.out.reset()
+	c.ready, c.out = c.out, c.ready
 	out := &c.out
-	*out, c.ready = c.ready, Ready{
-		Commit: c.ready.Commit, Role: c.ready.Role, Term: c.ready.Term,
-		Epoch: c.ready.Epoch, Serving: c.ready.Serving,
-	}
+	out.Notify = append(out.Notify, c.election.Messages()...)
+	c.ready.Commit, c.ready.Role, c.ready.Term = out.Commit, out.Role, out.Term
+	c.ready.Epoch, c.ready.Serving = out.Epoch, out.Serving
+	c.readies++
 	return out
 }

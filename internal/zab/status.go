@@ -37,14 +37,14 @@ func (c *Core) Status() Status {
 	s := Status{
 		Role: c.role, Serving: c.phase == broadcast, Leader: c.learner.leader, Epoch: c.epoch,
 		Last: c.last, Committed: c.committed, Proposed: c.leader.zxid,
-		Outstanding: c.leader.outstanding.len(), Pending: len(c.learner.pending),
-		Syncs: len(c.leader.syncs), Since: c.since,
+		Outstanding: c.leader.outstanding.len(), Pending: c.learner.pending.len(),
+		Syncs: c.leader.syncs.len(), Since: c.since,
 	}
 	if c.role != Leading {
 		return s
 	}
 	s.Leader = c.cfg.ID
-	for _, l := range c.learners() {
+	for _, l := range c.leader.learners {
 		if l.id != noServer {
 			s.Learners = append(s.Learners, LearnerStatus{
 				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == current,

@@ -91,8 +91,8 @@ func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 		from = at.Before
 	}
 	c.explain(l, fmt.Sprintf("%v %v and the log from %v to %v", first.Type, first.Zxid, from, upto))
-	c.send(l.link, first)
-	c.ready.Sends = append(c.ready.Sends, Send{Link: l.link, Kind: SendRange, After: from, Upto: upto})
+	c.sendTo(l, first)
+	c.stream(l, SendRange, from, upto)
 	c.finishSync(l, c.window.after(upto))
 }
 
@@ -100,7 +100,7 @@ func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 // that the learner lacks.
 func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 	c.explain(l, fmt.Sprintf("%v %v and %d transactions", first.Type, first.Zxid, len(es)))
-	c.send(l.link, first)
+	c.sendTo(l, first)
 	c.finishSync(l, es)
 }
 
@@ -108,9 +108,13 @@ func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 // the transactions from there on follow, and those that are in the tree already
 // change nothing.
 func (c *Core) sendSnapshot(l *learner) {
+	if c.applied < c.window.base {
+		c.refuse(l, errors.New("this server's own tree is being replaced; it may come again"))
+		return
+	}
 	c.explain(l, fmt.Sprintf("SNAP at %v", c.applied))
-	c.send(l.link, Packet{Type: Snap, Zxid: c.applied})
-	c.ready.Sends = append(c.ready.Sends, Send{Link: l.link, Kind: SendSnapshot, Upto: c.applied})
+	c.sendTo(l, Packet{Type: Snap, Zxid: c.applied})
+	c.stream(l, SendSnapshot, 0, c.applied)
 	c.finishSync(l, c.window.after(c.applied))
 }
 
@@ -121,25 +125,37 @@ func (c *Core) explain(l *learner, what string) {
 // finishSync sends committed transactions, those that are not yet, and
 // NEWLEADER. From here on the learner is sent every proposal.
 func (c *Core) finishSync(l *learner, es []Entry) {
-	for _, e := range es {
-		c.send(l.link, Packet{Type: Proposal, Zxid: e.Zxid, Data: e.Data}, Packet{Type: Commit, Zxid: e.Zxid})
+	ps := c.packetsTo(l)
+	for i := range es {
+		*ps = append(*ps, Packet{Type: Proposal, Zxid: es[i].Zxid, Data: es[i].Data}, Packet{Type: Commit, Zxid: es[i].Zxid})
 	}
-	if !l.observer {
-		for _, e := range c.leader.outstanding.entries() {
-			c.send(l.link, Packet{Type: Proposal, Zxid: e.Zxid, Data: e.Data})
+	if !l.observer && !c.mutated(Bug3104) {
+		out := c.leader.outstanding.all()
+		for i := range out {
+			*ps = append(*ps, Packet{Type: Proposal, Zxid: out[i].Zxid, Data: out[i].Data})
 		}
-		if c.leader.outstanding.len() > 0 {
-			l.lag = c.now
+		if len(out) > 0 {
+			l.owe(c)
 		}
 	}
-	c.send(l.link, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.cfg.ConfigText})
+	*ps = append(*ps, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.cfg.ConfigText})
 	l.state, l.since = synced, c.now
+	// What is committed from here on is of this epoch.
+	l.heldAfter = max(c.committed, zk.MakeZxid(c.epoch, 0))
+	l.heldUpto = l.heldAfter
 }
 
 // takeAck takes the ACK of NEWLEADER or of a proposal. Those of proposals may
 // come first, from Apache up to 3.8; none stands for another (4643, 4685).
 func (c *Core) takeAck(l *learner, z zk.Zxid) error {
-	if z.Counter() != 0 {
+	switch {
+	case c.mutated(Bug4685) && !l.newAcked:
+		if z.Counter() != 0 {
+			return errors.New("the first ACK is not of NEWLEADER")
+		}
+	case z.Counter() != 0 && z > c.last || z < 0:
+		return fmt.Errorf("it acknowledges %v, which was not proposed", z)
+	case z.Counter() != 0:
 		c.takeProposalAck(l, z)
 		return nil
 	}
@@ -155,6 +171,3 @@ func (c *Core) takeAck(l *learner, z zk.Zxid) error {
 	}
 	return nil
 }
-
-// errLeading is why nothing can be proposed.
-var errLeading = errors.New("zab: this server does not lead")

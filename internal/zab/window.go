@@ -10,49 +10,65 @@ import (
 // learners that lack no more than these. Its owner never drops one that is not
 // applied: a snapshot's stream begins at the applied state and goes on from here.
 type window struct {
-	list []Entry // list[head:] is what counts
-	head int
-	last zk.Zxid // of the list, or what it would follow
+	queue[Entry]
+	base  zk.Zxid // before the first
+	bytes int     // of their data
 }
 
-// reset makes the window hold entries, the last of which is last.
+// maxWindowBytes bounds what the window holds, but for the last transaction and
+// for those that are not applied: a few hundred transactions of a megabyte each
+// would be half a gigabyte. What is older is read from the log.
+const maxWindowBytes = 64 << 20
+
+// reset makes the window hold entries, which it copies; the last is last.
 func (w *window) reset(entries []Entry, last zk.Zxid) {
-	w.list, w.head, w.last = append([]Entry(nil), entries...), 0, last
+	*w = window{base: last}
+	if len(entries) > 0 {
+		w.base = entries[0].Zxid - 1 // which need not exist
+		w.add(entries...)
+	}
 }
-
-func (w *window) entries() []Entry { return w.list[w.head:] }
 
 func (w *window) add(es ...Entry) {
-	if len(es) == 0 {
-		return
+	w.push(es...)
+	for i := range es {
+		w.bytes += len(es[i].Data)
 	}
-	w.list = append(w.list, es...)
-	w.last = es[len(es)-1].Zxid
 }
 
 // trim drops the oldest until size are left, but none after applied.
 func (w *window) trim(size int, applied zk.Zxid) {
-	for len(w.list)-w.head > size && w.list[w.head].Zxid <= applied {
-		w.list[w.head] = Entry{}
-		w.head++
+	es, n := w.all(), 0
+	for n < len(es) && es[n].Zxid <= applied && (len(es)-n > size || w.bytes > maxWindowBytes && len(es)-n > 1) {
+		w.bytes -= len(es[n].Data)
+		n++
 	}
-	if w.head > 1024 && 2*w.head > len(w.list) {
-		n := copy(w.list, w.list[w.head:])
-		clear(w.list[n:])
-		w.list, w.head = w.list[:n], 0
+	if n > 0 {
+		w.base = es[n-1].Zxid
+		w.drop(n)
 	}
 }
 
-// after returns the entries later than z.
+// truncate drops what is later than z.
+func (w *window) truncate(z zk.Zxid) {
+	es := w.after(z)
+	for i := range es {
+		w.bytes -= len(es[i].Data)
+	}
+	w.cut(w.len() - len(es))
+	w.base = min(w.base, z)
+}
+
+// after returns the entries later than z, valid until the window changes.
 func (w *window) after(z zk.Zxid) []Entry {
-	es := w.entries()
+	es := w.all()
 	return es[sort.Search(len(es), func(i int) bool { return es[i].Zxid > z }):]
 }
 
 // find returns whether z is there, and the greatest zxid before it that is, 0
 // if none.
 func (w *window) find(z zk.Zxid) (exact bool, before zk.Zxid) {
-	es := w.entries()
+	es := w.all()
 	i := sort.Search(len(es), func(i int) bool { return es[i].Zxid >= z })
 	if i > 0 {
 		before = es[i-1].Zxid
@@ -62,58 +78,28 @@ func (w *window) find(z zk.Zxid) (exact bool, before zk.Zxid) {
 
 // first is the oldest zxid in the window; ok is false if it is empty.
 func (w *window) first() (zk.Zxid, bool) {
-	if es := w.entries(); len(es) > 0 {
-		return es[0].Zxid, true
+	if w.len() == 0 {
+		return 0, false
 	}
-	return 0, false
+	return w.at(0).Zxid, true
 }
 
-// proposals are the leader's transactions that are not committed, without a
-// gap, and who has acknowledged each.
-type proposals struct {
-	list []proposal
-	head int
-}
+// proposals are the leader's transactions that are not committed, of one epoch
+// without a gap, and who has acknowledged each.
+type proposals struct{ queue[proposal] }
 
 type proposal struct {
 	Entry
 	acks uint64 // bit i: the voter that is the i-th of the system
 }
 
-func (p *proposals) len() int { return len(p.list) - p.head }
-
-func (p *proposals) push(e Entry) { p.list = append(p.list, proposal{Entry: e}) }
-
-func (p *proposals) front() *proposal { return &p.list[p.head] }
-
-func (p *proposals) pop() {
-	p.list[p.head] = proposal{}
-	p.head++
-	switch {
-	case p.head == len(p.list):
-		p.list, p.head = p.list[:0], 0
-	case p.head > 1024 && 2*p.head > len(p.list):
-		n := copy(p.list, p.list[p.head:])
-		clear(p.list[n:])
-		p.list, p.head = p.list[:n], 0
-	}
-}
-
 // find returns the proposal z, nil if it is not there.
 func (p *proposals) find(z zk.Zxid) *proposal {
-	if p.len() == 0 || z < p.front().Zxid {
+	if p.len() == 0 || z < p.at(0).Zxid {
 		return nil
 	}
-	if i := uint64(z - p.front().Zxid); i < uint64(p.len()) {
-		return &p.list[p.head+int(i)]
+	if i := uint64(z - p.at(0).Zxid); i < uint64(p.len()) {
+		return p.at(int(i))
 	}
 	return nil
-}
-
-func (p *proposals) entries() []Entry {
-	es := make([]Entry, 0, p.len())
-	for _, q := range p.list[p.head:] {
-		es = append(es, q.Entry)
-	}
-	return es
 }

@@ -11,11 +11,14 @@
 //
 //	zab.go        the core: its settings, inputs and phases
 //	ready.go      what comes out
-//	learner.go    a follower or observer: from FOLLOWERINFO to UPTODATE, and on
-//	leader.go     a leader: from the first FOLLOWERINFO to its quorum
+//	early.go      links that come before it is known who leads
+//	learner.go    a follower or observer: from the first packet to UPTODATE
+//	follower.go   a follower or observer: transactions, and their acknowledgement
+//	leader.go     a leader: from the first FOLLOWERINFO to its quorum, and on
 //	sync.go       a leader: how a learner gets what it lacks
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
-//	window.go     the recent transactions
+//	window.go     transactions that are kept; queue.go where
+//	mutation.go   known bugs, put back to prove the tests
 //
 // Links are first in, first out; the death of one is an input. Notifications of
 // the election may be lost, repeated and reordered.
@@ -31,8 +34,12 @@
 //  1. Transactions are appended without a gap, and once.
 //  2. Nothing is acknowledged, or counted for a quorum, before it is durable here.
 //  3. Nothing is to be applied before it is durable here.
-//  4. The accepted epoch and the current epoch never go back.
+//  4. The accepted epoch and the current epoch never go back, the current one is
+//     not later than the accepted one, and the log never ahead of either.
 //  5. A vote tells of durable history alone.
+//
+// A broken one stops the process: a bug of this package or of its owner. Nothing
+// that comes over a link or from an election can break one.
 package zab
 
 import (
@@ -45,10 +52,13 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
+// MaxVoters is how many voters an ensemble may have: acknowledgements are bits.
+const MaxVoters = 64
+
 // Config is what a core is set up with.
 type Config struct {
 	ID         int64
-	System     *quorum.System // whose votes count
+	System     *quorum.System // whose votes count; at most MaxVoters
 	Observer   bool           // this server has no vote
 	ConfigText []byte         // of the ensemble, as NEWLEADER and notifications carry it
 
@@ -70,6 +80,8 @@ type Config struct {
 	// LastCounter is the last counter of an epoch, for tests of what comes then;
 	// 0 is the last that there is.
 	LastCounter uint32
+
+	Mutation Mutation // for tests
 }
 
 // State is what a server has on its disk when it starts.
@@ -132,11 +144,21 @@ type Core struct {
 	last                        zk.Zxid // appended
 	seq, persisted              uint64  // of writes
 	persistedZxid               zk.Zxid
-	appends                     []appended // not known to be durable
+	appends                     queue[appended] // not known to be durable
+	tookEpoch                   uint32          // the current epoch when the role was taken
+	tookLast                    zk.Zxid         // the end of the log when the role was taken
 
 	committed zk.Zxid // of the log; what is later waits in pending or outstanding
 	applied   zk.Zxid // of committed, as the owner has told
 	window    window
+
+	// needSnap is kept over roles: what is on the disk cannot be made the
+	// leader's history by a DIFF or TRUNC.
+	needSnap bool
+	misses   int // roles of a learner in a row in which it did not serve
+
+	standings []standing // of the voters, by index
+	atLeast   uint32     // the next epoch that this server establishes is later
 
 	// epoch is the one that is being established, or was; 0 while that is open.
 	epoch   uint32
@@ -145,6 +167,7 @@ type Core struct {
 	early   []early // links to this server while it looks, as they came
 
 	ready, out Ready
+	readies    uint64 // how often Ready was called
 }
 
 // appended is a run of entries whose write has a number.
@@ -153,8 +176,12 @@ type appended struct {
 	last zk.Zxid
 }
 
-// New returns a core that starts its first election at now.
+// New returns a core that starts its first election at now. It panics if there
+// are more than MaxVoters: that is a mistake of the caller.
 func New(cfg Config, s State, now time.Duration) *Core {
+	if n := len(cfg.System.Voters()); n > MaxVoters {
+		panic(fmt.Sprintf("zab: %d voters", n))
+	}
 	if cfg.ConnectLimit == 0 {
 		cfg.ConnectLimit = cfg.InitLimit
 	}
@@ -166,6 +193,7 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
 	}
+	c.standings = make([]standing, len(cfg.System.Voters()))
 	c.window.reset(s.Recent, s.Last)
 	c.election = election.New(election.Config{
 		ID: cfg.ID, System: cfg.System, Observer: cfg.Observer, ConfigText: cfg.ConfigText,
@@ -186,8 +214,8 @@ func (c *Core) Tick(now time.Duration) {
 	c.ticked = c.now
 	switch {
 	case c.phase == electing:
-		c.closeEarly(now - time.Duration(c.cfg.InitLimit)*c.cfg.Tick)
-		c.election.Tick(now)
+		c.closeEarly(c.now - c.ticks(c.cfg.InitLimit))
+		c.election.Tick(c.now)
 		c.takeElected()
 	case c.role == Leading:
 		c.leaderTick()
@@ -198,26 +226,44 @@ func (c *Core) Tick(now time.Duration) {
 
 // Deadline is when Tick wants to be called next.
 func (c *Core) Deadline() time.Duration {
-	if c.phase == electing {
+	next := c.ticked + c.cfg.Tick/2
+	switch {
+	case c.phase == electing:
 		if d, ok := c.election.Deadline(); ok {
 			return d
 		}
+	case c.phase == connecting:
+		next = min(next, c.learner.connectAt())
+	case c.role == Leading && c.leader.stage == leading:
+		next = min(next, c.leader.leaseEnd)
 	}
-	return c.ticked + c.cfg.Tick/2
+	return next
 }
 
 func (c *Core) at(now time.Duration) { c.now = max(c.now, now) }
 
+func (c *Core) ticks(n int) time.Duration { return time.Duration(n) * c.cfg.Tick }
+
 // Notification takes a message of the election.
 func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.at(now)
-	c.election.Step(now, n)
+	c.election.Step(c.now, n)
 	c.takeElected()
-	if c.role == Leading && c.leader.stage == gatherInfo && n.State == election.Looking &&
-		c.cfg.System.Voter(n.From) && n.ElectionEpoch > c.election.ElectionEpoch() {
-		// Its followers have gone on to another election, and would be waited for
-		// in vain until initLimit.
-		c.leave(fmt.Errorf("server %d looks for a leader again", n.From))
+	if i, ok := c.cfg.System.Index(n.From); ok && n.State == election.Looking && n.Leader == n.From {
+		c.standings[i] = standing{true, n.PeerEpoch, n.Zxid}
+	}
+	if n.State == election.Looking && n.ElectionEpoch > c.election.ElectionEpoch() {
+		c.abandoned(n.From)
+	}
+}
+
+// abandoned leaves a role that has not got far when a server on which it depends
+// looks for a leader again: who waits for it would wait until initLimit.
+func (c *Core) abandoned(by int64) {
+	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.cfg.System.Voter(by)
+	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader
+	if gathers || follows {
+		c.leave(fmt.Errorf("server %d looks for a leader again", by))
 	}
 }
 
@@ -229,11 +275,15 @@ func (c *Core) PeerUp(now time.Duration, id int64) {
 	c.takeElected()
 }
 
-// PeerDown is the opposite of PeerUp.
+// PeerDown is the opposite of PeerUp. A leader that has not been reached by then
+// is given up.
 func (c *Core) PeerDown(now time.Duration, id int64) {
 	c.at(now)
 	c.election.Unreachable(id)
 	c.takeElected()
+	if c.phase == connecting && id == c.learner.leader {
+		c.leave(fmt.Errorf("leader %d is gone", id))
+	}
 }
 
 // LinkUp tells that a learner has connected, or that the link that Ready.Dial
@@ -242,8 +292,7 @@ func (c *Core) LinkUp(now time.Duration, l LinkID) {
 	c.at(now)
 	switch {
 	case c.role == Leading:
-		c.leader.links[l] = &learner{link: l, id: noServer, since: now, contact: now}
-		c.leader.order = append(c.leader.order, l)
+		c.addLearner(l)
 	case c.phase == connecting && l == c.learner.link:
 		c.introduce()
 	case c.role == Looking:
@@ -253,9 +302,10 @@ func (c *Core) LinkUp(now time.Duration, l LinkID) {
 	}
 }
 
-// Dialing names the link of the connection that Ready.Dial asked for.
+// Dialing names the link of the connection that Ready.Dial asked for. It must
+// come before any other input.
 func (c *Core) Dialing(l LinkID) {
-	if c.phase == connecting {
+	if c.phase == connecting && c.learner.link == 0 {
 		c.learner.link = l
 		return
 	}
@@ -272,7 +322,7 @@ func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 	switch {
 	case c.role == Leading:
 		c.dropLearner(l, err)
-	case c.role != Looking && l == c.learner.link:
+	case c.role != Looking && l == c.learner.link && l != 0:
 		c.learner.link = 0
 		c.leave(fmt.Errorf("the link to the leader is lost: %w", err))
 	}
@@ -285,10 +335,10 @@ func (c *Core) Alive(now time.Duration, l LinkID) {
 	switch {
 	case c.role == Leading:
 		if ln := c.leader.links[l]; ln != nil && ln.state == synced {
-			ln.since = now
+			ln.since = c.now
 		}
 	case l == c.learner.link && c.phase == syncing:
-		c.learner.heard = now
+		c.learner.heard = c.now
 	}
 }
 
@@ -313,6 +363,7 @@ func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
 			return
 		}
 	}
+	c.commitProposals()
 }
 
 // Persisted tells that every write up to seq is durable.
@@ -321,16 +372,17 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 	c.check(seq <= c.seq, "write %d is durable, the last was %d", seq, c.seq)
 	c.persisted = max(c.persisted, seq)
 	n := 0
-	for n < len(c.appends) && c.appends[n].seq <= seq {
-		c.persistedZxid = c.appends[n].last
+	for n < c.appends.len() && c.appends.at(n).seq <= seq {
+		c.persistedZxid = c.appends.at(n).last
 		n++
 	}
-	c.appends = c.appends[:copy(c.appends, c.appends[n:])]
+	c.appends.drop(n)
 	switch {
 	case c.phase == settling:
 		c.settle()
 	case c.role == Leading:
-		c.leaderPersisted()
+		c.advance()
+		c.commitProposals()
 	case c.role != Looking:
 		c.learnerPersisted()
 	}
@@ -339,7 +391,7 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 
 // Applied tells that everything up to z is in the tree.
 func (c *Core) Applied(z zk.Zxid) {
-	c.applied = max(c.applied, z)
+	c.applied = max(c.applied, min(z, c.ready.Commit)) // it may tell of before a truncation
 	c.window.trim(c.cfg.Window, c.applied)
 }
 
@@ -353,8 +405,9 @@ func (c *Core) StepDown(now time.Duration, reason string) {
 
 // look begins an election with what is durable.
 func (c *Core) look(reason string) {
+	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
 	c.setPhase(Looking, electing)
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventLooking, Reason: reason})
+	c.event(Event{Kind: EventLooking, Reason: reason})
 	c.election.Look(c.now, c.last, int64(c.currentEpoch))
 	c.takeElected()
 }
@@ -369,6 +422,7 @@ func (c *Core) takeElected() {
 		return
 	}
 	c.term++
+	c.tookEpoch, c.tookLast = c.currentEpoch, c.last
 	switch {
 	case r.Leader == c.cfg.ID:
 		c.lead(r)
@@ -382,16 +436,29 @@ func (c *Core) takeElected() {
 // leave gives up the role. What is logged is as good as committed from here on:
 // whoever leads next either has it or has it cut off.
 func (c *Core) leave(reason error) {
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventLeft, Reason: fmt.Sprintf("%v: %v", c.role, reason)})
-	for _, l := range c.leader.order {
-		c.close(l, fmt.Errorf("%w: this server leads no more: %w", ErrLost, reason))
+	c.event(Event{Kind: EventLeft, Reason: fmt.Sprintf("%v: %v", c.role, reason)})
+	r := &c.ready
+	clear(r.Deliver)
+	r.Deliver, r.Lookups, r.Synced, r.Dial = r.Deliver[:0], r.Lookups[:0], 0, 0
+	for _, l := range c.leader.learners {
+		c.close(l.link, fmt.Errorf("%w: this server leads no more: %w", ErrLost, reason))
 	}
 	if c.learner.link != 0 {
 		c.close(c.learner.link, reason)
 	}
-	c.window.add(c.leader.outstanding.entries()...)
-	c.window.add(c.learner.pending...)
-	c.leader, c.learner = leaderState{}, learnerState{needSnap: c.learner.needSnap}
+	c.countMisses()
+	if c.mutated(Bug2845) {
+		c.last = c.committed
+	} else {
+		for _, p := range c.leader.outstanding.all() {
+			c.window.add(p.Entry)
+		}
+		c.window.add(c.learner.pending.all()...)
+	}
+	if c.mutated(Bug4712) && c.phase > discovery && c.phase < uptodate && c.role != Leading {
+		c.last, c.currentEpoch = min(c.tookLast, c.last), c.acceptedEpoch
+	}
+	c.leader, c.learner = leaderState{}, learnerState{}
 	c.committed = c.last
 	c.epoch = 0
 	c.setPhase(Looking, settling)
@@ -417,19 +484,24 @@ func (c *Core) setPhase(r Role, p phase) {
 // publish makes known what may be applied: what is committed, and durable here.
 func (c *Core) publish() {
 	c.ready.Commit = max(c.ready.Commit, min(c.committed, c.persistedZxid))
+	if c.ready.Commit > c.persistedZxid {
+		c.broken("%v is to be applied, durable is %v", c.ready.Commit, c.persistedZxid)
+	}
 }
 
 // append adds an entry to the log and to the present write.
 func (c *Core) append(e Entry) {
-	c.check(follows(c.last, e.Zxid), "%v appended behind %v", e.Zxid, c.last)
+	if !follows(c.last, e.Zxid) || e.Zxid.Epoch() > c.currentEpoch {
+		c.broken("%v appended behind %v, the current epoch is %d", e.Zxid, c.last, c.currentEpoch)
+	}
 	c.last = e.Zxid
 	w := c.write(WriteEntries)
 	w.Entries = append(w.Entries, e)
-	if n := len(c.appends); n > 0 && c.appends[n-1].seq == w.Seq {
-		c.appends[n-1].last = e.Zxid
+	if n := c.appends.len(); n > 0 && c.appends.at(n-1).seq == w.Seq {
+		c.appends.at(n - 1).last = e.Zxid
 		return
 	}
-	c.appends = append(c.appends, appended{w.Seq, e.Zxid})
+	c.appends.push(appended{w.Seq, e.Zxid})
 }
 
 // write returns the write to be filled: entries that follow each other share
@@ -440,8 +512,7 @@ func (c *Core) write(kind WriteKind) *Write {
 		return &ws[n-1]
 	}
 	c.seq++
-	c.ready.Writes = append(ws, Write{Seq: c.seq, Kind: kind})
-	return &c.ready.Writes[len(ws)]
+	return c.ready.newWrite(c.seq, kind)
 }
 
 func (c *Core) writeAcceptedEpoch(e uint32) {
@@ -461,12 +532,27 @@ func (c *Core) reset(kind WriteKind, z zk.Zxid) {
 	w := c.write(kind)
 	w.Zxid, w.Link = z, c.learner.link
 	c.last, c.committed = z, z
-	c.appends = append(c.appends, appended{w.Seq, z})
-	c.window.reset(nil, z)
+	c.persistedZxid = min(c.persistedZxid, z)
+	c.appends.push(appended{w.Seq, z})
+	if kind == WriteTruncate {
+		c.window.truncate(z)
+	} else {
+		c.window.reset(nil, z)
+	}
 	c.ready.Commit, c.applied = min(c.ready.Commit, z), min(c.applied, z)
 }
 
-func (c *Core) send(l LinkID, ps ...Packet) { c.ready.send(l, ps...) }
+func (c *Core) event(e Event) { c.ready.Events = append(c.ready.Events, e) }
+
+// send puts a packet on this learner's link to its leader.
+func (c *Core) send(p Packet) {
+	r := &c.ready
+	if n := len(r.Sends); n == 0 || r.Sends[n-1].Link != c.learner.link {
+		r.newSend(c.learner.link, SendPackets)
+	}
+	s := &r.Sends[len(r.Sends)-1]
+	s.Packets = append(s.Packets, p)
+}
 
 func (c *Core) close(l LinkID, reason error) {
 	c.ready.Close = append(c.ready.Close, Closing{l, reason})
@@ -482,6 +568,13 @@ func follows(last, z zk.Zxid) bool {
 // than a history that nobody agreed on.
 func (c *Core) check(ok bool, format string, args ...any) {
 	if !ok {
+		c.broken(format, args...)
+	}
+}
+
+// broken is check where the arguments should cost nothing.
+func (c *Core) broken(format string, args ...any) {
+	if c.cfg.Mutation == 0 { // else it is for the tests to find out
 		panic(fmt.Sprintf("zab: server %d: broken invariant: ", c.cfg.ID) + fmt.Sprintf(format, args...))
 	}
 }

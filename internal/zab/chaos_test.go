@@ -1,0 +1,379 @@
+package zab
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "run the random schedules with this seed only")
+	seedsFlag = flag.Uint64("seeds", 10000, "how many random schedules are run")
+	traceFlag = flag.Bool("show", false, "print what happens")
+)
+
+// chaos drives a cluster at random: any server may do its next step, any link
+// deliver its next packets, any disk be slow, and anything may break.
+type chaos struct {
+	*cluster
+	rng     *rand.Rand
+	steps   int
+	healing bool
+	// What a seed is like.
+	faults, proposals, syncs, batch int // of 1000 steps; packets at once
+	slowDisk                        []int
+	todo                            []action
+}
+
+// action is something that can happen next.
+type action struct {
+	kind actionKind
+	s    *server
+	l    *wire
+	end  int
+	from int64
+}
+
+type actionKind int
+
+const (
+	doConnect actionKind = iota
+	doDeliver
+	doPersist
+	doApply
+	doTick
+	doNote
+	doLocate
+)
+
+func newChaos(seed uint64, m Mutation) *chaos {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	voters := []int{1, 2, 3, 3, 3, 3, 3, 4, 5, 5}[rng.IntN(10)]
+	observers := max(0, rng.IntN(4)-2)
+	cfg := Config{
+		Tick: 20 * ms, InitLimit: 5 + rng.IntN(10), SyncLimit: 1 + rng.IntN(5),
+		Window: rng.IntN(6), SizeFactor: []float64{0.33, 0.33, -1}[rng.IntN(3)], ForceSnap: rng.IntN(16) == 0,
+		FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms, Mutation: m,
+	}
+	if rng.IntN(8) == 0 {
+		cfg.LastCounter = 1 + uint32(rng.IntN(8))
+	}
+	if voters > 2 && rng.IntN(8) == 0 {
+		weights, groups := map[int64]int64{}, map[int64]int64{}
+		for i := range int64(voters) {
+			weights[i+1], groups[i+1] = int64(rng.IntN(3)), int64(rng.IntN(2))
+		}
+		if q, err := quorum.Weighted(weights, groups); err == nil {
+			cfg.System = q
+		}
+	}
+	x := &chaos{
+		cluster: newCluster(voters, observers, cfg), rng: rng, steps: 100 + rng.IntN(500),
+		faults: rng.IntN(30), proposals: rng.IntN(100), syncs: rng.IntN(30), batch: 1 + rng.IntN(8),
+		slowDisk: make([]int, voters+observers+1),
+	}
+	for i := range x.slowDisk {
+		x.slowDisk[i] = rng.IntN(4)
+	}
+	return x
+}
+
+// run lets the seed's course happen: faults first, then peace, in which the
+// ensemble must come to serve.
+func (x *chaos) run() error {
+	for _, s := range x.servers[1:] {
+		if x.rng.IntN(8) > 0 {
+			s.start()
+		}
+	}
+	for range x.steps {
+		if x.step(); x.violation != nil {
+			return x.violation
+		}
+	}
+	return x.heal()
+}
+
+// step lets one thing happen.
+func (x *chaos) step() {
+	x.now += time.Duration(x.rng.IntN(int(300 * time.Microsecond)))
+	switch r := x.rng.IntN(1000); {
+	case r < x.faults && !x.healing:
+		x.fault()
+		return
+	case r < x.faults+x.proposals:
+		if s := x.leader(); s != nil {
+			s.propose(1 + x.rng.IntN(3))
+		}
+		return
+	case r < x.faults+x.proposals+x.syncs:
+		if s := x.leader(); s != nil {
+			s.sync()
+		}
+		return
+	}
+	if !x.act() {
+		x.idle()
+	}
+}
+
+// leader returns a server that thinks it leads and serves.
+func (x *chaos) leader() *server {
+	at := x.rng.IntN(len(x.servers))
+	for i := range x.servers {
+		if s := x.servers[(at+i)%len(x.servers)]; s != nil && s.core != nil && s.serving && s.role == Leading {
+			return s
+		}
+	}
+	return nil
+}
+
+// act does one of the things that can be done now; false means there are none.
+func (x *chaos) act() bool {
+	todo := x.todo[:0]
+	for _, l := range x.links {
+		if !l.up {
+			todo = append(todo, action{kind: doConnect, l: l})
+			continue
+		}
+		for e := range l.to {
+			if len(l.to[e]) > 0 && !l.down[e] || l.down[1-e] {
+				todo = append(todo, action{kind: doDeliver, l: l, end: e})
+			}
+		}
+	}
+	for _, s := range x.servers[1:] {
+		if s.core == nil {
+			continue
+		}
+		if len(s.writes) > 0 && x.rng.IntN(1+x.slowDisk[s.id]) == 0 {
+			todo = append(todo, action{kind: doPersist, s: s})
+		}
+		if s.applied < s.commit {
+			todo = append(todo, action{kind: doApply, s: s})
+		}
+		if s.core.Deadline() <= x.now {
+			todo = append(todo, action{kind: doTick, s: s})
+		}
+		if len(s.lookups) > 0 {
+			todo = append(todo, action{kind: doLocate, s: s})
+		}
+		for from, n := range x.notes {
+			if n[s.id] != nil {
+				todo = append(todo, action{kind: doNote, s: s, from: int64(from)})
+			}
+		}
+	}
+	x.todo = todo
+	if len(todo) == 0 {
+		return false
+	}
+	x.take(&todo[x.rng.IntN(len(todo))])
+	return true
+}
+
+func (x *chaos) take(a *action) {
+	switch a.kind {
+	case doConnect:
+		a.l.connect()
+	case doDeliver:
+		a.l.next(a.end, 1+x.rng.IntN(x.batch))
+	case doPersist:
+		a.s.persist(1 + x.rng.IntN(len(a.s.writes)))
+	case doApply:
+		a.s.apply(a.s.applied + zk.Zxid(1+x.rng.IntN(4)))
+		if a.s.applied != a.s.commit && x.rng.IntN(2) == 0 {
+			a.s.apply(a.s.commit)
+		}
+	case doTick:
+		a.s.tick()
+	case doLocate:
+		a.s.locate()
+	case doNote:
+		switch r := x.rng.IntN(20); {
+		case r == 0 && !x.healing:
+			x.notes[a.from][a.s.id] = nil // lost
+		default:
+			x.note(a.from, a.s.id, r == 1)
+		}
+	}
+}
+
+// idle lets time pass until somebody has something to do.
+func (x *chaos) idle() {
+	next := x.now + time.Second
+	for _, s := range x.servers[1:] {
+		if s.core != nil {
+			next = min(next, s.core.Deadline())
+		}
+	}
+	x.now = max(x.now, next)
+}
+
+// fault breaks something.
+func (x *chaos) fault() {
+	s := x.servers[1+x.rng.IntN(len(x.servers)-1)]
+	o := x.servers[1+x.rng.IntN(len(x.servers)-1)]
+	switch x.rng.IntN(10) {
+	case 0, 1, 2:
+		if s.core == nil {
+			x.say("%d: starts", s.id)
+			s.start()
+			return
+		}
+		x.say("%d: crashes", s.id)
+		s.crash(x.rng.IntN(len(s.writes)+1), x.rng.IntN(3))
+		x.gone(s)
+	case 3, 4:
+		if len(x.links) > 0 {
+			l := x.links[x.rng.IntN(len(x.links))]
+			x.say("the link of %d to %d breaks", l.ends[0].id, l.ends[1].id)
+			for e := range l.to { // what was on its way may still arrive
+				l.next(e, x.rng.IntN(1+len(l.to[e])))
+			}
+			l.cut()
+		}
+	case 5:
+		x.block(s, o, x.rng.IntN(2) == 0)
+	case 6:
+		for i := range x.blocked {
+			clear(x.blocked[i])
+		}
+	case 7:
+		x.slowDisk[s.id] = x.rng.IntN(50)
+	case 8:
+		x.now += time.Duration(x.rng.IntN(int(10 * x.servers[1].cfg.Tick)))
+	case 9:
+		x.snapshot(s)
+	}
+}
+
+// gone tells the others that a server's process has ended, or not.
+func (x *chaos) gone(s *server) {
+	for _, o := range x.servers[1:] {
+		if o.core != nil && x.rng.IntN(2) == 0 {
+			o.core.PeerDown(x.now, s.id)
+			o.drive()
+		}
+	}
+}
+
+// block parts two servers, or one from all.
+func (x *chaos) block(s, o *server, all bool) {
+	for _, p := range x.servers[1:] {
+		if p != s && (p == o || all) {
+			x.blocked[s.id][p.id], x.blocked[p.id][s.id] = true, true
+		}
+	}
+	x.say("%d and %d are parted, %v", s.id, o.id, all)
+	for _, l := range slices.Clone(x.links) {
+		if x.blocked[l.ends[0].id][l.ends[1].id] && l.up && x.rng.IntN(4) > 0 {
+			l.cut()
+		}
+	}
+}
+
+// snapshot has a server write a snapshot and purge the log behind it: nothing
+// before can be cut or sent from there.
+func (x *chaos) snapshot(s *server) {
+	if z := min(s.applied, s.disk.last()); s.core != nil && s.resets == 0 && z > s.disk.logStart {
+		if i := index(s.disk.history, z); i > 0 {
+			s.disk.logStart = s.disk.history[i-1].Zxid
+		}
+	}
+}
+
+// heal ends all faults and waits until every server serves the same history.
+func (x *chaos) heal() error {
+	x.healing, x.proposals, x.syncs = true, 0, 0
+	for i := range x.blocked {
+		clear(x.blocked[i])
+	}
+	clear(x.slowDisk)
+	for _, s := range x.servers[1:] {
+		if s.core == nil {
+			s.start()
+		}
+		for _, o := range x.servers[1:] {
+			s.core.PeerUp(x.now, o.id)
+			s.drive()
+		}
+	}
+	deadline := x.now + 3*time.Minute
+	wanted := zk.Zxid(0)
+	for n := 0; x.now < deadline; n++ {
+		x.step()
+		switch {
+		case x.violation != nil:
+			return x.violation
+		case n%16 > 0 || !x.whole():
+		case wanted == 0:
+			if s := x.leader(); s != nil {
+				if es := s.propose(1); es != nil {
+					wanted = es[0].Zxid
+				}
+			}
+		case x.check.shown() >= wanted:
+			return nil
+		}
+	}
+	return fmt.Errorf("no progress: %s", x.state())
+}
+
+// whole reports whether all servers serve, and have the same.
+func (x *chaos) whole() bool {
+	for _, s := range x.servers[1:] {
+		if !s.serving || s.commit != x.servers[1].commit {
+			return false
+		}
+	}
+	return true
+}
+
+func (x *chaos) state() (text string) {
+	for _, s := range x.servers[1:] {
+		text += fmt.Sprintf("\n\t%d: %v, phase %d, epochs %d and %d, log to %v, committed %v, %d writes under way, leader %d",
+			s.id, s.core.role, s.core.phase, s.core.acceptedEpoch, s.core.currentEpoch, s.core.last, s.commit, len(s.writes), s.core.learner.leader)
+	}
+	return text
+}
+
+func runSeed(seed uint64, m Mutation) (err error) {
+	x := newChaos(seed, m)
+	defer func() {
+		if p := recover(); p != nil && m != 0 {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	if *traceFlag {
+		x.trace = func(format string, args ...any) {
+			fmt.Printf("%10v  "+format+"\n", append([]any{x.now}, args...)...)
+		}
+	}
+	return x.run()
+}
+
+// Agreement, TotalOrder, PrefixConsistency, Integrity, Leadership,
+// PrimaryIntegrity and the package's invariants hold in random schedules, with
+// crashes that lose what is not durable, partitions, slow disks and lost
+// messages; and in peace the ensemble comes to serve.
+func TestChaos(t *testing.T) {
+	first, last := uint64(1), *seedsFlag
+	if testing.Short() {
+		last = 1000
+	}
+	if *seedFlag != 0 {
+		first, last = *seedFlag, *seedFlag
+	}
+	for seed := first; seed <= last; seed++ {
+		if err := runSeed(seed, 0); err != nil {
+			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestChaos -seed %d -show", seed, err, seed)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package zab
+
+import (
+	"errors"
+	"fmt"
+)
+
+// follower takes a packet of the broadcast phase.
+func (c *Core) follower(p *Packet) error {
+	switch p.Type {
+	case Proposal:
+		return c.takeProposal(p)
+	case Commit, CommitAndActivate:
+		return c.takeCommit(p)
+	case Inform, InformAndActivate:
+		return c.takeInform(p)
+	case Ping, Sync, Revalidate:
+		c.deliver(p)
+		return nil
+	case UpToDate:
+		return nil // Apache ignores a second one
+	}
+	return fmt.Errorf("%v during broadcast", p.Type)
+}
+
+func (c *Core) deliver(p *Packet) {
+	c.ready.Deliver = append(c.ready.Deliver, Delivery{Link: c.learner.link, Packet: *p, At: c.committed})
+}
+
+// takeEntry appends a transaction that the leader has sent.
+func (c *Core) takeEntry(e Entry) error {
+	z := e.Zxid
+	if z < 0 || z.Epoch() > c.epoch {
+		return fmt.Errorf("transaction %v in epoch %d: is it of another ensemble?", z, c.epoch)
+	}
+	if !follows(c.last, z) && !(c.mutated(Bug4925) && z > c.last) {
+		c.resync(fmt.Sprintf("the leader sent %v behind %v", z, c.last))
+		return fmt.Errorf("%v is not the transaction after %v", z, c.last)
+	}
+	c.raiseEpoch(z)
+	c.append(e)
+	return nil
+}
+
+func (c *Core) takeProposal(p *Packet) error {
+	l := &c.learner
+	e := Entry{p.Zxid, p.Data}
+	if c.mutated(Bug3911) && !l.upToDate {
+		l.early.push(e)
+		return nil
+	}
+	if err := c.takeEntry(e); err != nil {
+		return err
+	}
+	l.pending.push(e)
+	if c.role == Following {
+		l.unacked.push(owed{e.Zxid, c.seq})
+		if c.mutated(AckBeforeFsync) || c.mutated(Bug4685) {
+			c.ackProposals()
+		}
+	}
+	return nil
+}
+
+// ackProposals acknowledges the proposals that are durable, once NEWLEADER is.
+func (c *Core) ackProposals() {
+	l := &c.learner
+	if !l.newAcked && !c.mutated(Bug4685) {
+		return
+	}
+	n := 0
+	for n < l.unacked.len() && (l.unacked.at(n).seq <= c.persisted || c.mutated(AckBeforeFsync)) {
+		z := l.unacked.at(n).zxid
+		if z > c.persistedZxid {
+			c.broken("%v is acknowledged, durable is %v", z, c.persistedZxid)
+		}
+		c.send(Packet{Type: Ack, Zxid: z})
+		n++
+	}
+	if n > 0 {
+		l.unacked.drop(n)
+	}
+}
+
+// takeCommit commits the oldest pending transaction, which it must be.
+func (c *Core) takeCommit(p *Packet) error {
+	l := &c.learner
+	if p.Type == CommitAndActivate {
+		c.event(Event{Kind: EventDesignation, Peer: l.leader, Zxid: p.Zxid})
+	}
+	if c.mutated(Bug3911) && l.earlyCommits < l.early.len() {
+		l.earlyCommits++
+		return nil
+	}
+	forgotten := c.mutated(Bug4394) && l.newLeader && !l.upToDate
+	if l.pending.len() == 0 || l.pending.at(0).Zxid != p.Zxid || forgotten {
+		return fmt.Errorf("COMMIT of %v, which is not the oldest proposal; %d are pending", p.Zxid, l.pending.len())
+	}
+	c.commitEntry(*l.pending.at(0))
+	l.pending.drop(1)
+	if !l.newLeader && l.unacked.len() > 0 {
+		l.unacked.drop(1) // the ACK of NEWLEADER covers it
+	}
+	return nil
+}
+
+// takeInform appends and commits at once: an observer is told of what is
+// committed only.
+func (c *Core) takeInform(p *Packet) error {
+	e := Entry{p.Zxid, p.Data}
+	if p.Type == InformAndActivate {
+		if len(e.Data) < 8 {
+			return errors.New("INFORMANDACTIVATE without a leader's id")
+		}
+		e.Data = e.Data[8:]
+		c.event(Event{Kind: EventDesignation, Peer: c.learner.leader, Zxid: p.Zxid})
+	}
+	if c.learner.pending.len() > 0 {
+		return fmt.Errorf("INFORM of %v while %v is not committed", p.Zxid, c.learner.pending.at(0).Zxid)
+	}
+	if err := c.takeEntry(e); err != nil {
+		return err
+	}
+	c.commitEntry(e)
+	return nil
+}
+
+func (c *Core) commitEntry(e Entry) {
+	c.committed = e.Zxid
+	if !c.mutated(Bug4925) || c.phase == broadcast {
+		c.window.add(e)
+	}
+	c.publish()
+	c.serveIfReady()
+}
+
+// logEarly is of Bug3911: what came before UPTODATE is logged too late, as if it
+// had just come.
+func (c *Core) logEarly() {
+	l := &c.learner
+	for i, e := range l.early.all() {
+		c.raiseEpoch(e.Zxid)
+		c.append(e)
+		if i < l.earlyCommits {
+			c.commitEntry(e)
+			continue
+		}
+		l.pending.push(e)
+		l.unacked.push(owed{e.Zxid, c.seq})
+	}
+	l.early = queue[Entry]{}
+}
