@@ -86,6 +86,10 @@ type notes struct {
 	order []note
 	flush int
 	last  zk.SessionID // of the latest createSession
+
+	dropped, synced int
+	resumed         []bool
+	heard           time.Duration
 }
 
 type note struct {
@@ -104,23 +108,50 @@ func (n *notes) Applied(_ *Request, tx *txn.Txn, r *znode.Result) {
 	}
 }
 
-func (n *notes) Resumed(bool, zk.SessionID, int32) {}
+func (n *notes) Resumed(ok bool, _ zk.SessionID, _ int32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.resumed = append(n.resumed, ok)
+}
 
-func (n *notes) ResumedLocal(zk.SessionID, int32) {}
+func (n *notes) ResumedLocal(id zk.SessionID, _ int32) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last = id
+}
 
 func (n *notes) Leave(string) {}
 
 func (n *notes) Admit() {}
 
-func (n *notes) Synced(*Request) {}
+func (n *notes) Synced(*Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.synced++
+}
 
-func (n *notes) Dropped(*Request) {}
+func (n *notes) Dropped(*Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropped++
+}
 
 func (n *notes) Suspend() {}
 
 func (n *notes) Carried(*txn.Txn) {}
 
-func (n *notes) LastHeard() time.Duration { return 0 }
+func (n *notes) LastHeard() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.heard
+}
+
+// hear is a sign of life of all sessions.
+func (n *notes) hear(at time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.heard = at
+}
 
 func (n *notes) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
 	n.mu.Lock()

@@ -163,10 +163,10 @@ func TestWordsOfWhoServesNobody(t *testing.T) {
 		}
 	}
 	inEnsemble(t, 3, 1, func(e *ensemble) {
+		left := []*rig{e.leader(), e.in(replica.Observer)[0]}
 		for _, r := range e.in(replica.Follower) {
 			e.stop(r)
 		}
-		left := []*rig{e.leader(), e.in(replica.Observer)[0]}
 		pass(10 * rigTick)
 		for _, r := range left {
 			silent(t, r)

@@ -64,6 +64,7 @@ func (e *ensemble) known(id zk.SessionID) (n int) {
 func TestLocalSession(t *testing.T) {
 	inEnsemble(t, 3, 1, func(e *ensemble) {
 		e.each(func(m replica.Mode, r, other *rig) {
+			pass(time.Millisecond)
 			before := r.rep.LastApplied()
 			c := r.open()
 			if got := r.rep.LastApplied(); got != before || e.known(c.resp.SessionID) > 0 {
@@ -187,6 +188,7 @@ func TestUpgradeInAPipeline(t *testing.T) {
 		e.begin()
 		e.each(func(m replica.Mode, r, _ *rig) {
 			c := r.open()
+			pass(time.Millisecond)
 			before := r.rep.LastApplied()
 			b := encode(nil, 1, wire.OpSync, readBody("/", false)) // writes behind it are held
 			b = encode(b, 2, wire.OpCreate, createBody("/p-"+m.String(), nil, zk.Persistent))
@@ -222,6 +224,7 @@ func TestEphemeralOnLocalSession(t *testing.T) {
 		e.begin()
 		e.each(func(m replica.Mode, r, _ *rig) {
 			c := r.open()
+			pass(time.Millisecond)
 			before := r.rep.LastApplied()
 			for i, op := range []wire.OpCode{wire.OpCreate, wire.OpCreate2} {
 				reply := c.call(op, createBody("/e", nil, zk.EphemeralSequential))

@@ -181,7 +181,7 @@ func (p *Port) Dial(peer int64) zab.LinkID {
 	defer n.mu.Unlock()
 	near := n.newEnd(p)
 	far := n.mu.members[peer]
-	if far == nil || n.mu.cut[[2]int64{p.id, peer}] {
+	if far == nil || n.mu.members[p.id] != p || n.mu.cut[[2]int64{p.id, peer}] {
 		near.far = &end{} // nobody
 		n.wg.Go(func() { p.forget(near); p.handler.LinkDown(near.id, errCut) })
 		return near.id
@@ -363,9 +363,10 @@ func (p *Port) AppendPacket(b []byte, packet zab.Packet) []byte {
 func (p *Port) Notify(peer int64, payload []byte) {
 	n := p.n
 	n.mu.Lock()
-	n.mu.notes[[2]int64{p.id, peer}] = payload
 	to := n.mu.members[peer]
-	if n.mu.cut[[2]int64{p.id, peer}] {
+	if n.mu.members[p.id] != p {
+		to = nil // it is detached
+	} else if n.mu.notes[[2]int64{p.id, peer}] = payload; n.mu.cut[[2]int64{p.id, peer}] {
 		to = nil
 	}
 	n.mu.Unlock()

@@ -1,0 +1,404 @@
+package replica
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/transport/memnet"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// group is the machines of an ensemble, in memory and virtual time. The first are
+// voters, the others observers.
+type group struct {
+	t      *testing.T
+	net    memnet.Network
+	voters []int64
+	ids    []int64
+	disks  map[int64]*vfs.Mem
+	up     map[int64]*machine
+	change func(id int64, o *Options)
+}
+
+// groupTick is the tick of a group's members.
+const groupTick = time.Second
+
+// inGroup runs a test of a group that has just begun to serve. change may be nil.
+func inGroup(t *testing.T, voters, observers int, change func(id int64, o *Options), f func(g *group)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		g := &group{t: t, disks: map[int64]*vfs.Mem{}, up: map[int64]*machine{}, change: change}
+		for id := int64(1); id <= int64(voters+observers); id++ {
+			g.ids = append(g.ids, id)
+			if id <= int64(voters) {
+				g.voters = append(g.voters, id)
+			}
+			g.disks[id] = vfs.NewMem()
+		}
+		for _, id := range g.ids {
+			g.start(id)
+		}
+		t.Cleanup(func() {
+			for _, id := range g.ids {
+				g.stop(id)
+			}
+			g.net.Close()
+		})
+		g.await()
+		f(g)
+	})
+}
+
+// start starts a machine over its disk.
+func (g *group) start(id int64) *machine {
+	g.t.Helper()
+	m, _ := mustBoot(g.t, g.disks[id], func(o *Options) {
+		o.ServerID, o.Tick = uint8(id), groupTick
+		o.Ensemble = &zab.Config{
+			ID: id, System: quorum.Majority(g.voters...), Observer: id > int64(len(g.voters)),
+			ConfigText: []byte("version=0"), Tick: groupTick, InitLimit: 10, SyncLimit: 5, Window: 50,
+		}
+		if g.change != nil {
+			g.change(id, o)
+		}
+	})
+	g.up[id] = m
+	m.rep.Join(g.net.Attach(id, m.rep))
+	g.net.Meet(id)
+	return m
+}
+
+// stop ends a machine, in order; nothing if it is not up.
+func (g *group) stop(id int64) {
+	g.t.Helper()
+	m := g.up[id]
+	if m == nil {
+		return
+	}
+	g.net.Detach(id)
+	if err := m.halt(); err != nil {
+		g.t.Errorf("server %d: %v", id, err)
+	}
+	delete(g.up, id)
+}
+
+// part cuts a machine off from all others; heal undoes that.
+func (g *group) part(id int64) {
+	for _, o := range g.ids {
+		if o != id {
+			g.net.Cut(id, o)
+		}
+	}
+}
+
+func (g *group) heal(id int64) {
+	for _, o := range g.ids {
+		if o != id {
+			g.net.Heal(id, o)
+		}
+	}
+}
+
+// pass lets virtual time pass, until all that comes of it is done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// until lets time pass until ok, for a minute at most.
+func (g *group) until(what string, ok func() bool) {
+	g.t.Helper()
+	for end := time.Now().Add(time.Minute); !ok(); pass(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			g.t.Fatal("it did not come to pass that ", what)
+		}
+	}
+}
+
+// await lets time pass until all that are up serve.
+func (g *group) await() {
+	g.t.Helper()
+	g.until("all serve", func() bool {
+		for _, m := range g.up {
+			if !m.rep.Mode().Writable() {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// in returns the machines in a mode, by id.
+func (g *group) in(mode Mode) (ms []*machine) {
+	for _, id := range g.ids {
+		if m := g.up[id]; m != nil && m.rep.Mode() == mode {
+			ms = append(ms, m)
+		}
+	}
+	return ms
+}
+
+func (g *group) leader() *machine {
+	g.t.Helper()
+	ms := g.in(Leader)
+	if len(ms) != 1 {
+		g.t.Fatalf("%d servers lead", len(ms))
+	}
+	return ms[0]
+}
+
+func (g *group) id(m *machine) int64 { return int64(m.rep.o.ServerID) }
+
+// session makes a session on a machine.
+func (g *group) session(m *machine, timeoutMillis int32) zk.SessionID {
+	g.t.Helper()
+	before := m.note.newSession()
+	op, body := createSession(timeoutMillis)
+	m.submit(0, op, body)
+	g.until("there is a session", func() bool { return m.note.newSession() != before })
+	return m.note.newSession()
+}
+
+// submit hands a request over, of which m.note hears.
+func (m *machine) submit(s zk.SessionID, op wire.OpCode, body []byte) {
+	m.rep.Submit([]Request{m.request(s, op, body)})
+}
+
+// agree lets time pass until all that are up have applied the same, and checks
+// that it is the same.
+func (g *group) agree() string {
+	g.t.Helper()
+	pass(groupTick)
+	g.until("all have applied the same", func() bool {
+		var last zk.Zxid
+		for _, m := range g.up {
+			if z := m.rep.LastApplied(); last != 0 && z != last {
+				return false
+			} else {
+				last = z
+			}
+		}
+		return true
+	})
+	var first string
+	for _, id := range g.ids {
+		m := g.up[id]
+		if m == nil {
+			continue
+		}
+		d, err := m.dump()
+		if err != nil {
+			g.t.Fatalf("server %d: %v", id, err)
+		}
+		if first == "" {
+			first = d
+		}
+		a, b := strings.Split(d, "\n"), strings.Split(first, "\n")
+		for i := 0; d != first && i < min(len(a), len(b)); i++ {
+			if a[i] != b[i] {
+				g.t.Fatalf("server %d has %s\nothers have %s", id, a[i], b[i])
+			}
+		}
+		if n := m.rep.Stats().DigestMismatches.Load(); n > 0 {
+			g.t.Errorf("server %d: %d digests differ", id, n)
+		}
+	}
+	return first
+}
+
+// knows reports whether the machine's tree has a session.
+func (m *machine) knows(s zk.SessionID) bool {
+	m.rep.RLock()
+	defer m.rep.RUnlock()
+	return m.rep.Tree().HasSession(s)
+}
+
+// Whatever is written through whichever member, all have the same.
+func TestMembersAgree(t *testing.T) {
+	for seed := range uint64(5) {
+		inGroup(t, 3, 1, nil, func(g *group) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			sessions := map[int64]zk.SessionID{}
+			for _, id := range g.ids {
+				sessions[id] = g.session(g.up[id], 100_000)
+			}
+			for i := range 300 {
+				id := g.ids[rng.IntN(len(g.ids))]
+				path := fmt.Sprintf("/%d", rng.IntN(20))
+				op, body := create(path, []byte{byte(i)}, zk.CreateMode(rng.IntN(4)))
+				switch rng.IntN(4) {
+				case 0:
+					op, body = setData(path, []byte{byte(i)})
+				case 1:
+					op, body = remove(path)
+				}
+				g.up[id].submit(sessions[id], op, body)
+				if rng.IntN(10) == 0 {
+					pass(time.Duration(rng.IntN(3)) * time.Millisecond)
+				}
+			}
+			g.agree()
+			answers := 0
+			for _, m := range g.up {
+				if n := m.rep.Outstanding(); n != 0 {
+					t.Errorf("seed=%d: %d requests are outstanding", seed, n)
+				}
+				answers += len(m.note.acknowledged())
+			}
+			if want := 300 + len(g.ids); answers != want {
+				t.Errorf("seed=%d: %d answers to %d requests", seed, answers, want)
+			}
+		})
+	}
+}
+
+// A member that was away is brought up to date: by transactions, of memory or of
+// the log, or by a snapshot if it has nothing.
+func TestMemberComesBack(t *testing.T) {
+	for _, c := range []struct {
+		writes int
+		wiped  bool
+		snaps  int64
+	}{{10, false, 0}, {200, false, 0}, {10, true, 1}} {
+		inGroup(t, 3, 0, func(_ int64, o *Options) {
+			o.SnapCount = 100_000
+			if o.Ensemble != nil {
+				o.Ensemble.SizeFactor = 100
+			}
+		}, func(g *group) {
+			lead := g.leader()
+			s := g.session(lead, 100_000)
+			away := g.id(g.in(Follower)[0])
+			g.stop(away)
+			for i := range c.writes {
+				op, body := create(fmt.Sprintf("/%d", i), make([]byte, 100), zk.Persistent)
+				lead.submit(s, op, body)
+				pass(0)
+			}
+			if c.wiped {
+				g.disks[away] = vfs.NewMem()
+			}
+			g.start(away)
+			g.await()
+			g.agree()
+			if stats := lead.rep.Stats(); stats.Snaps.Load() != c.snaps || stats.Diffs.Load() != 3-c.snaps {
+				t.Errorf("%+v: %d snapshots, %d of transactions", c, stats.Snaps.Load(), stats.Diffs.Load())
+			}
+		})
+	}
+}
+
+// What a server has not answered when it leaves its role is dropped: each request
+// once, and no more than that.
+func TestRequestsAreDropped(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		for _, m := range []*machine{g.in(Follower)[0], g.leader()} {
+			g.await()
+			s := g.session(m, 100_000)
+			g.part(g.id(m))
+			op, body := create("/lost", nil, zk.Persistent)
+			before := len(m.note.acknowledged())
+			m.submit(s, op, body)
+			m.submit(s, wire.OpSync, []byte{0, 0, 0, 1, '/'})
+			g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+			m.submit(s, op, body)
+			m.rep.Resume(s, session.Owner(2), 1000, m.note)
+			pass(0)
+			m.note.mu.Lock()
+			if m.note.dropped != 4 || len(m.note.acked) != before || m.note.synced != 0 || len(m.note.resumed) != 0 {
+				t.Errorf("%d dropped, %d applied, %d synced, %v resumed", m.note.dropped, len(m.note.acked)-before, m.note.synced, m.note.resumed)
+			}
+			m.note.mu.Unlock()
+			if n := m.rep.Outstanding(); n != 0 {
+				t.Errorf("%d requests are outstanding", n)
+			}
+			g.heal(g.id(m))
+			g.await()
+			g.agree()
+		}
+	})
+}
+
+// A session that was to become global when the server lost its leader is local as
+// before, if nobody has heard of it.
+func TestUpgradeThatIsLost(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m := g.in(Follower)[0]
+		s := g.session(m, 100_000)
+		g.part(g.id(m))
+		op, timeout := createSession(100_000)
+		ephemeral, body := create("/e", nil, zk.Ephemeral)
+		m.submit(s, op, timeout)
+		m.submit(s, ephemeral, body)
+		g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+		g.heal(g.id(m))
+		g.await()
+		m.rep.Resume(s, session.Owner(2), 100_000, m.note)
+		pass(0)
+		if got := m.note.newSession(); got != s || m.rep.Stats().LocalSessions.Load() != 1 {
+			t.Errorf("session %v, %d are local", got, m.rep.Stats().LocalSessions.Load())
+		}
+
+		// And one that was heard of is global.
+		m.submit(s, op, timeout)
+		m.submit(s, ephemeral, body)
+		if tree := g.agree(); !strings.Contains(tree, `"/e"`) {
+			t.Errorf("no ephemeral in %s", tree)
+		}
+		if n := m.rep.Stats().LocalSessions.Load(); n != 0 || !m.knows(s) {
+			t.Errorf("%d are local", n)
+		}
+		m.rep.Resume(s, session.Owner(3), 100_000, m.note)
+		pass(0)
+		if n := len(m.note.resumed); n != 1 || !m.note.resumed[0] {
+			t.Errorf("resumed: %v", m.note.resumed)
+		}
+	})
+}
+
+// The sessions of a learner live on what it tells the leader in its pings.
+func TestPingsKeepSessionsAlive(t *testing.T) {
+	inGroup(t, 3, 1, nil, func(g *group) {
+		m := g.in(Observer)[0]
+		s := g.session(m, 3000)
+		for range 20 {
+			pass(groupTick / 2)
+			m.note.hear(m.rep.Now())
+		}
+		if !m.knows(s) {
+			t.Fatal("a lively session has expired")
+		}
+		pass(6 * groupTick)
+		for _, o := range g.up {
+			if o.knows(s) {
+				t.Errorf("server %d: a silent session is left", g.id(o))
+			}
+		}
+	})
+}
+
+// A server whose tree a leader's snapshot has put ahead of its own log, and that
+// loses the leader before the rest has come, does not show that tree to readers.
+func TestNoReadOnlyModeWithAFuzzyTree(t *testing.T) {
+	for _, fuzzy := range []bool{false, true} {
+		inGroup(t, 3, 0, func(_ int64, o *Options) { o.ReadOnly = true }, func(g *group) {
+			m := g.in(Follower)[0]
+			g.part(g.id(m))
+			g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+			m.rep.fuzzy.Store(fuzzy)
+			pass(readOnlyAfter + groupTick)
+			if want := map[bool]Mode{false: ReadOnly, true: Idle}[fuzzy]; m.rep.Mode() != want {
+				t.Errorf("fuzzy %v: %v, want %v", fuzzy, m.rep.Mode(), want)
+			}
+		})
+	}
+}
