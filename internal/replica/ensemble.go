@@ -60,6 +60,7 @@ func (r *Replica) found(rep *Report) error {
 		r.disk.Recent = nil
 	}
 	r.released = last
+	r.inbox.mu.early = true
 	return nil
 }
 
@@ -72,9 +73,9 @@ func (r *Replica) window() int {
 }
 
 // Join takes part in the ensemble, over n: the first election begins. It is
-// called once.
+// called once. What the network tells before waits for it.
 func (r *Replica) Join(n Network) {
-	r.inbox.putEvent(event{kind: joined, net: n})
+	r.inbox.join(n)
 }
 
 // stepCore tells the Zab core what has happened, and does what it wants.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -120,6 +121,7 @@ type inbox struct {
 		sync.Mutex
 		sync.Cond // packets were taken
 		mail
+		early       bool // events wait: there is no network yet
 		packetBytes int
 		spare       []zab.Packet
 	}
@@ -182,6 +184,16 @@ func (x *inbox) putEvent(e event) {
 	x.signal()
 }
 
+// join puts the event that Join makes before all that the network has told
+// already.
+func (x *inbox) join(n Network) {
+	x.mu.Lock()
+	x.mu.events = slices.Insert(x.mu.events, 0, event{kind: joined, net: n})
+	x.mu.early = false
+	x.mu.Unlock()
+	x.signal()
+}
+
 // putPackets blocks while the loop has enough to do, unless failed is closed
 // meanwhile.
 func (x *inbox) putPackets(l zab.LinkID, ps []zab.Packet, failed <-chan struct{}) {
@@ -223,6 +235,12 @@ func (x *inbox) signal() {
 func (x *inbox) take() mail {
 	x.mu.Lock()
 	m := x.mu.mail
+	if x.mu.early {
+		x.mu.mail = mail{events: m.events, packets: m.packets}
+		m.events, m.packets = nil, nil
+		x.mu.Unlock()
+		return m
+	}
 	x.mu.mail = mail{packets: x.mu.spare}
 	x.mu.spare = nil
 	if x.mu.packetBytes > maxPacketBytes {
