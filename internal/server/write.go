@@ -102,6 +102,7 @@ func (c *conn) Synced(req *replica.Request) {
 		at := c.beginReplyLocked(req.Xid, c.s.replica.Tree().LastZxid())
 		c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
 		c.endReplyLocked(at, zk.OK)
+		c.countAnsweredLocked(1, req.Received, now)
 	}
 	c.mu.pending.syncs--
 	c.mu.pending.pop()
