@@ -79,6 +79,9 @@ func (r *Replica) load(rep *Report) (tree *znode.Tree, recent []zab.Entry, err e
 	if err := r.replay(&loaded, rep); err != nil {
 		return nil, nil, err
 	}
+	if r.o.Ensemble != nil && !loaded.hasDigest && !loaded.agreed {
+		r.fuzzy.Store(true) // it may be a leader's, and the log end before what it is ahead by
+	}
 	return loaded.tree, loaded.recent.entries(), nil
 }
 
@@ -166,7 +169,7 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 	if rep.NewServer && r.o.InitialCounter > 0 {
 		return r.startAt(tree, zk.Zxid(r.o.InitialCounter)-1)
 	}
-	return loadedSnapshot{tree: tree}, nil
+	return loadedSnapshot{tree: tree, agreed: true}, nil
 }
 
 // startAt makes an empty tree one that has come to z.
@@ -179,7 +182,7 @@ func (r *Replica) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
 	if _, _, err := loader.Load(b); err != nil {
 		return loadedSnapshot{}, err
 	}
-	return loadedSnapshot{tree: loader.Tree(z), zxid: z}, nil
+	return loadedSnapshot{tree: loader.Tree(z), zxid: z, agreed: true}, nil
 }
 
 // replay applies the log after the snapshot and cuts a torn tail. The log goes
@@ -233,17 +236,25 @@ func (r *Replica) replayFrom(lr *storage.LogReader, l *loadedSnapshot, rep *Repo
 
 // compareDigest checks the tree against the logged digests. While the effects
 // of a transaction may be in a fuzzy snapshot already the tree has no digest
-// that anybody knows; from where the snapshot says on, it has.
+// that anybody knows; from where the snapshot says on, it has. A snapshot that
+// does not say it may be ahead of any transaction before the first one that agrees.
 func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
 	want, known := tx.Digest, tx.HasDigest
 	if l.hasDigest && tx.Zxid <= l.digestZxid {
 		want, known = l.digest, tx.Zxid == l.digestZxid
 	}
-	if !r.o.Prep.DigestEnabled || !known || want == l.tree.Digest() {
-		return
+	switch {
+	case !r.o.Prep.DigestEnabled || !known:
+	case want == l.tree.Digest():
+		l.agreed = true
+	case l.hasDigest || l.agreed:
+		r.noteMismatch(tx, want, l.tree, rep)
 	}
+}
+
+func (r *Replica) noteMismatch(tx *txn.Txn, want uint64, tree *znode.Tree, rep *Report) {
 	if rep.Mismatch == 0 {
-		r.log.Error("the tree's digest is not the one that was logged", "zxid", tx.Zxid, "tree", l.tree.Digest(), "logged", want)
+		r.log.Error("the tree's digest is not the one that was logged", "zxid", tx.Zxid, "tree", tree.Digest(), "logged", want)
 	}
 	rep.Mismatch++
 	r.stats.DigestMismatches.Add(1)

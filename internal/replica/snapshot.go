@@ -283,7 +283,7 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 	r.mu.RLock()
 	zxid, digest := j.tree.LastZxid(), j.tree.Digest()
 	r.mu.RUnlock()
-	if r.o.Prep.DigestEnabled {
+	if r.o.Prep.DigestEnabled && !r.fuzzy.Load() {
 		if err := writeSealed(j.w, appendDigest(j.buf[:0], zxid, digest)); err != nil {
 			return err
 		}
@@ -352,13 +352,15 @@ func writeSealed(w *storage.SnapshotWriter, block []byte) error {
 }
 
 // loadedSnapshot is a tree read from a snapshot, and what its trailer says: the
-// digest that the tree will have once the log is replayed up to digestZxid.
+// digest that the tree will have once the log is replayed up to digestZxid. A
+// leader's has none: nobody has said how far it is ahead.
 type loadedSnapshot struct {
 	tree       *znode.Tree
 	zxid       zk.Zxid
 	hasDigest  bool
 	digestZxid zk.Zxid
 	digest     uint64
+	agreed     bool // the tree's digest was a logged one, or nothing is in it
 	unlisted   int
 	recent     recentEntries // of the log behind it
 }
