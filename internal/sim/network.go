@@ -49,11 +49,11 @@ type end struct {
 	bytes  uint64
 
 	// What it sends: queue waits behind the stream at its head.
-	queue     []sending
-	streaming bool
-	inSnap    bool // the last packet was SNAP: a stream is a snapshot
-	arrival   time.Duration
-	ended     bool // the last chunk is on its way
+	queue   []sending
+	broken  bool // a stream could not be written
+	inSnap  bool // the last packet was SNAP: a stream is a snapshot
+	arrival time.Duration
+	ended   bool // the last chunk is on its way
 
 	// What comes: chunks in the order in which they were sent.
 	chunks   []chunk
@@ -144,7 +144,9 @@ func (mn memberNet) Send(l zab.LinkID, ps []zab.Packet) {
 	var b []byte
 	for i := range ps {
 		b = transport.AppendPacket(b, ps[i])
-		e.inSnap = ps[i].Type == zab.Snap
+		if e.inSnap = ps[i].Type == zab.Snap; e.inSnap && e.peer != nil {
+			mn.m.s.check.offer(mn.m, e.peer.id, ps[i].Zxid)
+		}
 		if mn.m.s.trace.on {
 			mn.m.s.say(mn.m.who, "sends on %d: %v", l, ps[i])
 		}
@@ -162,7 +164,7 @@ func (mn memberNet) Stream(l zab.LinkID, f func(w io.Writer) error) {
 		w := pieceWriter(func(p []byte) bool { return yield(append([]byte(nil), p...)) })
 		if err := f(w); err != nil {
 			mn.m.s.say(mn.m.who, "stream on %d ends: %v", l, err)
-			e.failed()
+			e.broken = true
 		}
 	})
 	e.put(sending{next: next, stop: stop, snap: e.inSnap})
@@ -176,11 +178,6 @@ func (w pieceWriter) Write(p []byte) (int, error) {
 		return 0, errLink
 	}
 	return len(p), nil
-}
-
-// failed ends a link whose stream could not be written.
-func (e *end) failed() {
-	e.m.after(0, func() { e.shut(errLink) })
 }
 
 func (e *end) put(q sending) {
@@ -205,7 +202,8 @@ func (e *end) pump() {
 		}
 		q := e.queue[0]
 		b, ok := q.next()
-		if e.closed {
+		if e.broken {
+			e.shut(errLink)
 			return
 		}
 		if ok {
