@@ -2,6 +2,7 @@ package zab
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
@@ -14,11 +15,13 @@ type checks struct {
 	proposed map[zk.Zxid][]byte // by the leaders
 	leaders  map[uint32]int64   // by epoch, that served
 	initial  map[uint32]zk.Zxid // what an epoch began with: the end of its leader's history
+	seen     map[string]int     // what has happened, to know that it does
 	// committed is what was shown to a client by any server: it is never lost.
 	committed []Entry
 }
 
 func (x *checks) init() {
+	x.seen = map[string]int{}
 	x.proposed, x.leaders, x.initial = map[zk.Zxid][]byte{}, map[uint32]int64{}, map[uint32]zk.Zxid{}
 }
 
@@ -81,6 +84,7 @@ func (x *checks) claims(s *server, e uint32, why string) {
 
 // event looks at what a server says: among our own, nobody breaks the protocol.
 func (x *checks) event(s *server, e *Event) {
+	x.cover(e)
 	if e.Kind != EventLeft && e.Kind != EventRefused && e.Kind != EventResync {
 		return
 	}
@@ -88,6 +92,26 @@ func (x *checks) event(s *server, e *Event) {
 		if strings.Contains(e.Reason, text) {
 			s.fail("protocol: server %d: %v", s.id, e.Reason)
 		}
+	}
+}
+
+// cover counts what has happened.
+func (x *checks) cover(e *Event) {
+	switch e.Kind {
+	case EventSyncing:
+		kind, _, _ := strings.Cut(e.Reason, " ")
+		if strings.Contains(e.Reason, "the log from") {
+			kind += " from the log"
+		}
+		x.seen[kind]++
+	case EventLeft, EventGone, EventResync, EventServing:
+		reason := strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' {
+				return -1
+			}
+			return r
+		}, e.Reason)
+		x.seen[fmt.Sprintf("event %d: %.60s", e.Kind, reason)]++
 	}
 }
 

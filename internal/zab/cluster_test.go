@@ -551,7 +551,7 @@ func (l *wire) next(e, n int) {
 		switch {
 		case it.kind == SendRange:
 			more, ok := l.rangeOf(l.ends[1-e], &it)
-			if !ok {
+			if !ok || l.down[1-e] {
 				l.cut()
 				return
 			}
@@ -559,8 +559,8 @@ func (l *wire) next(e, n int) {
 		case it.Type == Snap && len(l.to[e]) > 0 && l.to[e][0].kind == SendSnapshot:
 			l.to[e] = l.to[e][1:]
 			src := l.ends[1-e]
-			if src.core == nil {
-				l.cut()
+			if src.core == nil || l.down[1-e] {
+				l.cut() // the stream has ended with it
 				return
 			}
 			s.trees[l.ids[e]] = tree{slices.Clone(src.history[:index(src.history, src.applied)]), src.fuzzy}

@@ -22,6 +22,7 @@ type learnerState struct {
 
 	epochSeq   uint64 // ACKEPOCH waits for this write; 0: it does not
 	epochAcked bool
+	wantsSnap  bool // ACKEPOCH was made to get a snapshot
 	chosen     bool // DIFF, TRUNC or SNAP has come
 	diff       bool // it was DIFF
 	newLeader  bool // NEWLEADER has come
@@ -192,11 +193,12 @@ func (c *Core) acceptEpoch(p *Packet) error {
 
 // ackEpoch tells the leader of this server's history, by which the leader is
 // judged if it counts. So only where it does not may it be passed over in order
-// to get a snapshot: that is, when this server comes to the same leader again.
+// to get a snapshot: when this server comes to the same leader again, in the same
+// epoch.
 func (c *Core) ackEpoch(current int32) {
 	l := &c.learner
 	last := c.last
-	if c.needSnap && current == -1 {
+	if l.wantsSnap = c.needSnap && current == -1; l.wantsSnap {
 		last = 0
 	}
 	l.epochSeq, l.epochAcked, l.heard = 0, true, c.now
@@ -250,7 +252,7 @@ func (c *Core) synchronize(p *Packet) error {
 func (c *Core) choose(p *Packet) error {
 	l, z := &c.learner, p.Zxid
 	l.chosen = true
-	if c.needSnap && p.Type != Snap {
+	if l.wantsSnap && p.Type != Snap {
 		return fmt.Errorf("this server needs a snapshot, the leader sent %v", p.Type)
 	}
 	if z < 0 || z.Epoch() > c.epoch {
@@ -272,7 +274,6 @@ func (c *Core) choose(p *Packet) error {
 	case Snap:
 		c.reset(WriteInstall, z)
 		c.raiseEpoch(z)
-		c.needSnap = false
 	default:
 		return fmt.Errorf("%v, not DIFF, TRUNC or SNAP", p.Type)
 	}
@@ -309,8 +310,10 @@ func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	}
 }
 
+// resync asks the present leader for a snapshot, once: should that fail, what the
+// next leader wants is tried first.
 func (c *Core) resync(reason string) {
-	c.needSnap = true
+	c.needSnap, c.retry = true, c.learner.leader
 	c.event(Event{Kind: EventResync, Reason: reason})
 }
 
@@ -383,6 +386,7 @@ func (c *Core) activate() {
 func (c *Core) serveIfReady() {
 	if c.phase == uptodate && (c.ready.Commit >= c.learner.serveAt || c.mutated(Bug3023)) {
 		c.setPhase(c.role, broadcast)
+		c.needSnap = false
 		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
 	}
 }

@@ -11,7 +11,7 @@ func TestMutationsAreFound(t *testing.T) {
 	for m := AckBeforeFsync; m <= Bug4925; m++ {
 		t.Run(names[m], func(t *testing.T) {
 			for seed := uint64(1); seed <= 3000; seed++ {
-				if err := runSeed(seed, m); err != nil {
+				if _, err := runSeed(seed, m); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}

@@ -152,9 +152,10 @@ type Core struct {
 	applied   zk.Zxid // of committed, as the owner has told
 	window    window
 
-	// needSnap is kept over roles: what is on the disk cannot be made the
-	// leader's history by a DIFF or TRUNC.
+	// needSnap is kept over roles: a TRUNC or DIFF could not make what is on the
+	// disk the leader's history.
 	needSnap bool
+	retry    int64 // go back to this leader, for the snapshot; 0: elect one
 	misses   int // roles of a learner in a row in which it did not serve
 
 	standings []standing // of the voters, by index
@@ -417,10 +418,13 @@ func (c *Core) takeElected() {
 	if c.phase != electing {
 		return
 	}
-	r, ok := c.election.Elected()
-	if !ok {
-		return
+	if r, ok := c.election.Elected(); ok {
+		c.take(r)
 	}
+}
+
+// take takes the role that an election, or the last one, has given.
+func (c *Core) take(r election.Result) {
 	c.term++
 	c.tookEpoch, c.tookLast = c.currentEpoch, c.last
 	switch {
@@ -467,9 +471,15 @@ func (c *Core) leave(reason error) {
 }
 
 // settle begins the election once everything is durable: a vote must not tell of
-// what a crash could take back (protocol page, section 17.1: 2845, 4712).
+// what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner
+// that only needs a snapshot goes back to its leader.
 func (c *Core) settle() {
-	if c.persisted == c.seq {
+	switch leader := c.retry; {
+	case c.persisted != c.seq:
+	case leader != 0:
+		c.retry = 0
+		c.take(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
+	default:
 		c.look("left the ensemble")
 	}
 }
