@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,20 @@ type group struct {
 	disks  map[int64]*vfs.Mem
 	up     map[int64]*machine
 	change func(id int64, o *Options)
+	sent   func(from int64, p *zab.Packet) // if not nil, sees the packets of who starts from now on
+}
+
+// tap is a network that shows what is sent.
+type tap struct {
+	*memnet.Port
+	sent func(*zab.Packet)
+}
+
+func (t tap) Send(l zab.LinkID, ps []zab.Packet) {
+	for i := range ps {
+		t.sent(&ps[i])
+	}
+	t.Port.Send(l, ps)
 }
 
 // groupTick is the tick of a group's members.
@@ -72,7 +87,11 @@ func (g *group) start(id int64) *machine {
 		}
 	})
 	g.up[id] = m
-	m.rep.Join(g.net.Attach(id, m.rep))
+	var n Network = g.net.Attach(id, m.rep)
+	if sent := g.sent; sent != nil {
+		n = tap{n.(*memnet.Port), func(p *zab.Packet) { sent(id, p) }}
+	}
+	m.rep.Join(n)
 	g.net.Meet(id)
 	return m
 }
@@ -382,6 +401,34 @@ func TestPingsKeepSessionsAlive(t *testing.T) {
 			if o.knows(s) {
 				t.Errorf("server %d: a silent session is left", g.id(o))
 			}
+		}
+	})
+}
+
+// The answer to a ping is never null: an Apache leader would close the link.
+func TestPingsAreNeverNull(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		var answers, null atomic.Int32
+		g.sent = func(_ int64, p *zab.Packet) {
+			if p.Type == zab.Ping {
+				answers.Add(1)
+				if p.Data == nil {
+					null.Add(1)
+				}
+			}
+		}
+		id := g.id(g.in(Follower)[0])
+		g.stop(id)
+		m := g.start(id)
+		g.await()
+		pass(3 * groupTick)
+		s := g.session(m, 10_000)
+		for range 4 {
+			m.note.hear(m.rep.Now())
+			pass(groupTick)
+		}
+		if answers.Load() < 7 || null.Load() > 0 || !m.knows(s) {
+			t.Errorf("%d pings, %d of them null", answers.Load(), null.Load())
 		}
 	})
 }

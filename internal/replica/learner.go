@@ -203,7 +203,7 @@ func (r *Replica) answerPing(d *zab.Delivery) {
 		}
 	}
 	slices.Sort(ids)
-	var data []byte
+	data := []byte{} // not null: an Apache leader closes the link for that
 	for _, id := range ids {
 		data = binary.BigEndian.AppendUint64(data, uint64(id))
 		data = binary.BigEndian.AppendUint32(data, uint32(r.owners[id].timeoutMillis))
