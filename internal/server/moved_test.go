@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -84,6 +86,35 @@ func TestMultiOfMovedSession(t *testing.T) {
 			}
 		})
 	})
+}
+
+// An Apache leader refuses the operations of such a multi, one by one.
+func TestMovedAway(t *testing.T) {
+	failed := func(codes ...zk.Code) (tx txn.Txn) {
+		tx.Header = txn.Header{Session: 1, Cxid: 1, Zxid: 1, Type: wire.OpMulti}
+		for _, c := range codes {
+			tx.Multi = append(tx.Multi, txn.Op{Type: wire.OpError, Err: c})
+		}
+		return tx
+	}
+	alone := txn.Txn{Header: txn.Header{Type: wire.OpError, Zxid: 1}, Op: txn.Op{Type: wire.OpError, Err: zk.ErrSessionMoved}}
+	for _, c := range []struct {
+		tx   txn.Txn
+		want bool
+	}{
+		{alone, true},
+		{failed(zk.ErrSessionMoved), true},
+		{failed(zk.ErrSessionMoved, zk.ErrRuntimeInconsistency), true},
+		{failed(zk.OK, zk.ErrSessionMoved), true},
+		{failed(zk.ErrNoNode, zk.ErrRuntimeInconsistency), false},
+		{failed(), false},
+	} {
+		var r znode.Result
+		znode.New(znode.Options{}).Apply(&c.tx, &r)
+		if got := movedAway(&c.tx, &r); got != c.want {
+			t.Errorf("%+v: %v", c.tx, got)
+		}
+	}
 }
 
 // The end of a session ends all its connections, over whichever it is asked for.

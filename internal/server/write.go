@@ -66,7 +66,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 		return
 	}
 	c.s.markDirty(c)
-	if tx.Header.Type == wire.OpError && tx.Err == zk.ErrSessionMoved {
+	if movedAway(tx, r) {
 		c.closeLocked() // the session has another connection, whose business this is
 		return
 	}
@@ -84,6 +84,25 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 	if !c.mu.pending.full() {
 		c.mu.Broadcast()
 	}
+}
+
+// movedAway reports whether a write was refused because the session has another
+// connection. Of a multi an Apache leader says so operation by operation.
+func movedAway(tx *txn.Txn, r *znode.Result) bool {
+	switch tx.Header.Type {
+	case wire.OpError:
+		return tx.Err == zk.ErrSessionMoved
+	case wire.OpMulti:
+		for i := range r.Multi {
+			if r.Multi[i].Type != wire.OpError {
+				return false // it was carried out
+			}
+			if r.Multi[i].Err == zk.ErrSessionMoved {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Synced answers a sync (replica.Origin). The path comes back as it was, even
