@@ -36,6 +36,15 @@ func AppendPacket(b []byte, p zab.Packet) []byte {
 	return b
 }
 
+// packetSize is what AppendPacket appends.
+func packetSize(p zab.Packet) int {
+	n := emptyPacket + len(p.Data)
+	for _, id := range p.Auth {
+		n += idBytes + len(id.Scheme) + len(id.ID)
+	}
+	return n
+}
+
 // AppendCommitted appends what a learner is sent of a transaction that is
 // committed already: its PROPOSAL and its COMMIT.
 func AppendCommitted(b []byte, z zk.Zxid, data []byte) []byte {

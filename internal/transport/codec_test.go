@@ -60,6 +60,9 @@ func TestPacketBytes(t *testing.T) {
 			if !bytes.Equal(got[1:], want) || got[0] != 9 {
 				t.Fatalf("%x, want %x behind 09", got, want)
 			}
+			if n := packetSize(s.packet); n != len(want) {
+				t.Errorf("%d bytes are reckoned with, not %d", n, len(want))
+			}
 			for cut := range want {
 				p, n, err := DecodePacket(want[:cut], testLimit)
 				if err != nil || n <= cut || n > len(want) || p.Data != nil || p.Auth != nil {

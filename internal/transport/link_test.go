@@ -274,6 +274,22 @@ func TestPartialWrites(t *testing.T) {
 	comparePackets(t, readAll(t, in, testLimit), want)
 }
 
+// A long run is sent piece by piece, in order with what comes before and behind.
+func TestLongRun(t *testing.T) {
+	leader, learner, down, up := linked(t)
+	var want []zab.Packet
+	data := make([]byte, 1<<10)
+	for z := range zk.Zxid(4 * pieceBytes / zk.Zxid(len(data))) {
+		want = append(want, proposal(z+1, data))
+	}
+	want = append(want, ack(0))
+	for range 3 {
+		leader.Send(down, want)
+	}
+	got := learner.awaitPackets(t, up, 3*len(want))
+	comparePackets(t, got, slices.Concat(want, want, want))
+}
+
 // A link on a connection that is no socket is written to by its writer alone,
 // and ends as any other.
 func TestLinkWithoutSocket(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"syscall"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -11,8 +12,8 @@ import (
 
 // Sizes of a link's output.
 const (
-	pieceBytes  = 256 << 10 // written at once by the writer; Progress grows by it
-	spareBytes  = 1 << 20   // a buffer up to this is used again
+	pieceBytes  = 256 << 10 // written at once; Progress grows by it
+	spareBytes  = 4 << 20   // a buffer up to this is used again
 	streamBytes = 128 << 10 // gathered of what a stream writes
 )
 
@@ -22,16 +23,42 @@ func (l *link) send(ps []zab.Packet) {
 	if l.mu.err != nil {
 		return
 	}
-	before := len(l.mu.out)
+	left := 0
 	for i := range ps {
-		l.mu.out = AppendPacket(l.mu.out, ps[i])
+		left += packetSize(ps[i])
 	}
-	l.mu.unsent += len(l.mu.out) - before
+	for i := range ps {
+		size := packetSize(ps[i])
+		if free := cap(l.mu.out) - len(l.mu.out); free < size {
+			l.mu.out = slices.Grow(l.mu.out, l.roomLocked(size, left))
+		}
+		l.mu.out = AppendPacket(l.mu.out, ps[i])
+		l.mu.unsent += size
+		left -= size
+		if len(l.mu.out) >= pieceBytes && left > 0 && !l.mu.writing {
+			// A long run goes through one buffer that stays in the processor's
+			// cache, not through one of its own size.
+			if l.flushLocked(); l.mu.err != nil {
+				return
+			}
+		}
+	}
 	if l.mu.unsent > l.t.o.MaxQueueBytes {
 		l.failLocked(fmt.Errorf("%w: %d bytes wait, the limit is %d", ErrSlow, l.mu.unsent, l.t.o.MaxQueueBytes))
 		return
 	}
 	l.flushLocked()
+}
+
+// roomLocked says how much more the output should hold when a packet of size
+// bytes finds no room in it and left bytes, its own included, are to come: all
+// that, if somebody else writes meanwhile or nobody can, else a piece.
+// REQUIRES: l.mu.
+func (l *link) roomLocked(size, left int) int {
+	if l.mu.up && !l.mu.writing {
+		return max(size, min(left, pieceBytes+pieceBytes/4-len(l.mu.out)))
+	}
+	return left
 }
 
 func (l *link) queueStream(f func(w io.Writer) error) {
