@@ -25,6 +25,9 @@ func (c *Core) Propose(es []Entry) error {
 	if c.role != Leading || s.stage != leading {
 		return errLeading
 	}
+	if len(es) == 0 {
+		return nil
+	}
 	for i := range es {
 		c.append(es[i])
 		s.outstanding.push(proposal{Entry: es[i]})

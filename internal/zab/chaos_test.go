@@ -13,9 +13,11 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
+const defaultSeeds = 10000
+
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the random schedules with this seed only")
-	seedsFlag = flag.Uint64("seeds", 10000, "how many random schedules are run")
+	seedsFlag = flag.Uint64("seeds", defaultSeeds, "how many random schedules are run")
 	traceFlag = flag.Bool("show", false, "print what happens")
 )
 

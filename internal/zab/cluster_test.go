@@ -128,6 +128,7 @@ type server struct {
 	trees   map[LinkID]tree
 	lookups []Lookup
 	syncs   []syncMark
+	drives  int
 }
 
 // begun is a write on its way to the disk.
@@ -198,8 +199,16 @@ func (s *server) drive() {
 	for s.core != nil {
 		rd := s.core.Ready()
 		s.do(rd)
-		if s.core == nil || quiet(&s.core.ready) {
+		if s.core == nil {
 			return
+		}
+		if quiet(&s.core.ready) {
+			break
+		}
+	}
+	if s.drives++; s.drives%16 == 0 {
+		if err := verify(s.core); err != nil {
+			s.fail("server %d: %v", s.id, err)
 		}
 	}
 }
@@ -363,6 +372,9 @@ func (s *server) apply(z zk.Zxid) {
 func (s *server) tick() {
 	s.core.Tick(s.now)
 	s.drive()
+	if next := s.core.Deadline(); next <= s.now {
+		s.fail("server %d: at %v, after Tick, the deadline is %v", s.id, s.now, next)
+	}
 }
 
 // propose proposes n transactions.

@@ -391,9 +391,9 @@ func (c *Core) bringUpToDate(l *learner) {
 	l.state, l.contact, l.lag = current, c.now, c.now
 	c.leader.leaseEnd = min(c.leader.leaseEnd, c.now+c.ticks(c.cfg.SyncLimit))
 	c.sendTo(l, Packet{Type: UpToDate, Zxid: -1})
-	for z := l.heldAfter; z < l.heldUpto; {
-		z++
-		c.sendTo(l, Packet{Type: Commit, Zxid: z})
+	for l.heldAfter < l.heldUpto {
+		l.heldAfter++
+		c.sendTo(l, Packet{Type: Commit, Zxid: l.heldAfter})
 	}
 	c.event(Event{Kind: EventJoined, Peer: l.id, Link: l.link})
 }

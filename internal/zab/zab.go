@@ -156,7 +156,7 @@ type Core struct {
 	// disk the leader's history.
 	needSnap bool
 	retry    int64 // go back to this leader, for the snapshot; 0: elect one
-	misses   int // roles of a learner in a row in which it did not serve
+	misses   int   // roles of a learner in a row in which it did not serve
 
 	standings []standing // of the voters, by index
 	atLeast   uint32     // the next epoch that this server establishes is later

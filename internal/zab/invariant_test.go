@@ -1,0 +1,85 @@
+package zab
+
+import (
+	"fmt"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// verify looks at what must be true of a core between two inputs.
+func verify(c *Core) error {
+	chain := []zk.Zxid{}
+	for _, e := range c.window.all() {
+		chain = append(chain, e.Zxid)
+	}
+	if n := len(chain); n > 0 && chain[n-1] != c.committed {
+		return fmt.Errorf("the window ends at %v, committed is %v", chain[n-1], c.committed)
+	}
+	if c.window.len() == 0 {
+		chain = append(chain, c.committed)
+	}
+	for _, e := range c.learner.pending.all() {
+		chain = append(chain, e.Zxid)
+	}
+	for _, p := range c.leader.outstanding.all() {
+		chain = append(chain, p.Zxid)
+	}
+	for i := 1; i < len(chain); i++ {
+		if !follows(chain[i-1], chain[i]) {
+			return fmt.Errorf("%v is kept behind %v", chain[i], chain[i-1])
+		}
+	}
+	bytes := 0
+	for _, e := range c.window.all() {
+		bytes += len(e.Data)
+	}
+	switch last := chain[len(chain)-1]; {
+	case last != c.last:
+		return fmt.Errorf("what is kept ends at %v, the log at %v", last, c.last)
+	case bytes != c.window.bytes:
+		return fmt.Errorf("the window counts %d bytes, it has %d", c.window.bytes, bytes)
+	case c.window.len() > 0 && c.window.base >= c.window.at(0).Zxid:
+		return fmt.Errorf("the window begins with %v, behind %v", c.window.at(0).Zxid, c.window.base)
+	case c.ready.Commit > c.committed || c.ready.Commit > c.persistedZxid || c.applied > c.ready.Commit:
+		return fmt.Errorf("applied %v, to be applied %v, committed %v, durable %v", c.applied, c.ready.Commit, c.committed, c.persistedZxid)
+	case c.persistedZxid > c.last || c.persisted > c.seq:
+		return fmt.Errorf("durable are %v and write %d, of %v and write %d", c.persistedZxid, c.persisted, c.last, c.seq)
+	case c.currentEpoch > c.acceptedEpoch || c.last.Epoch() > c.currentEpoch:
+		return fmt.Errorf("epochs %d and %d, the log ends at %v", c.acceptedEpoch, c.currentEpoch, c.last)
+	case c.epoch > c.acceptedEpoch:
+		return fmt.Errorf("epoch %d, accepted is %d", c.epoch, c.acceptedEpoch)
+	case c.ready.Serving != (c.phase == broadcast) || c.ready.Role != c.role || c.ready.Term != c.term:
+		return fmt.Errorf("told is %v in term %d, serving %v; it is %v in %d, phase %d", c.ready.Role, c.ready.Term, c.ready.Serving, c.role, c.term, c.phase)
+	case (c.role == Looking) != (c.phase == electing || c.phase == settling):
+		return fmt.Errorf("%v in phase %d", c.role, c.phase)
+	case c.role != Looking && len(c.early) > 0:
+		return fmt.Errorf("%v with %d early links", c.role, len(c.early))
+	}
+	return verifyLearners(c)
+}
+
+// verifyLearners looks at a leader's links.
+func verifyLearners(c *Core) error {
+	s := &c.leader
+	if len(s.links) != len(s.learners) {
+		return fmt.Errorf("%d links, %d learners", len(s.links), len(s.learners))
+	}
+	for _, l := range s.learners {
+		switch {
+		case s.links[l.link] != l:
+			return fmt.Errorf("link %d is another's", l.link)
+		case l.voter >= 0 && s.voters[l.voter] != l:
+			return fmt.Errorf("voter %d has another link", l.id)
+		case l.heldUpto > l.heldAfter && (l.state != synced || l.heldUpto != c.committed):
+			return fmt.Errorf("COMMITs up to %v are held back from %d, committed is %v", l.heldUpto, l.id, c.committed)
+		case l.state == current && s.stage == leading && s.leaseEnd > l.contact+c.ticks(c.cfg.SyncLimit):
+			return fmt.Errorf("server %d is silent for too long at %v, looked for at %v", l.id, l.contact+c.ticks(c.cfg.SyncLimit), s.leaseEnd)
+		}
+	}
+	for i, l := range s.voters {
+		if l != nil && (l.voter != i || s.links[l.link] != l) {
+			return fmt.Errorf("the %d-th voter is not linked", i)
+		}
+	}
+	return nil
+}
