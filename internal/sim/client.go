@@ -320,6 +320,10 @@ func (c *client) welcomed(k *clientConn, f []byte) {
 	c.work()
 }
 
+// busyRequests is how many requests a run has before its clients are in no hurry
+// any more: with fast ones a run would be long.
+const busyRequests = 1200
+
 // work asks for something, now and then.
 func (c *client) work() {
 	k := c.conn
@@ -335,7 +339,11 @@ func (c *client) work() {
 	if len(c.pending) < c.s.profile.pipeline && !c.over {
 		c.askSomething()
 	}
-	c.s.after(c.s.between(0, c.s.profile.think), func() {
+	think := c.s.profile.think
+	if c.s.cover.Requests > busyRequests {
+		think = max(think, 300*time.Millisecond)
+	}
+	c.s.after(c.s.between(0, think), func() {
 		if c.conn == k {
 			c.work()
 		}

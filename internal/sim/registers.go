@@ -17,6 +17,9 @@ type Access struct {
 	Version      int32
 	Code         zk.Code
 	Unknown      bool // not answered; whether it took effect nobody was told
+
+	session zk.SessionID // of a Write
+	xid     int32
 }
 
 // AccessKind is what an Access does.
@@ -57,8 +60,9 @@ func (r *registers) begin(i, client int, kind AccessKind, value string, now time
 }
 
 // accesses returns what was gathered. What was not answered before the gathering
-// ended counts as not answered.
-func (r *registers) accesses() [][]Access {
+// ended counts as not answered; a write that was not, and of which the history has
+// nothing, is left out: it says nothing and makes the check long.
+func (r *registers) accesses(h *history) [][]Access {
 	all := make([][]Access, 0, registerCount)
 	for i := range r.list {
 		var list []Access
@@ -67,7 +71,8 @@ func (r *registers) accesses() [][]Access {
 			if r.until[i] != 0 && b.Return >= r.until[i] {
 				b.Return, b.Unknown = math.MaxInt64, true
 			}
-			if b.Unknown && b.Kind == Read || !b.Unknown && b.Code != zk.OK {
+			effect := h.asked[request{b.session, b.xid}] != 0
+			if b.Unknown && (b.Kind == Read || !effect) || !b.Unknown && b.Code != zk.OK {
 				continue
 			}
 			list = append(list, b)

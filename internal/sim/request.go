@@ -41,6 +41,9 @@ func (c *client) ask(q *ask) {
 		c.xid++
 		q.xid = c.xid
 	}
+	if q.access != nil {
+		q.access.session, q.access.xid = c.session, q.xid
+	}
 	if q.op == wire.OpSetWatches2 {
 		q.body = q.restore.Append(nil, q.op)
 	}
@@ -107,7 +110,7 @@ func (c *client) askSomething() {
 		c.askChild(childPaths[rng.IntN(len(childPaths))])
 	case n < 66:
 		c.askEphemeral()
-	case n < 71:
+	case n < 71 && c.s.history.suffix < 200:
 		c.askSequential()
 	case n < 80:
 		c.askMulti()

@@ -75,7 +75,7 @@ func Run(o Options) (res Result) {
 		res.Hash, res.Events, res.Virtual = s.trace.hash, s.ran, s.now
 		res.Coverage, res.Trace = s.cover, s.trace.lines
 		if res.Violation == nil {
-			res.Registers = s.registers.accesses()
+			res.Registers = s.registers.accesses(s.history)
 		}
 		s.end()
 	}()
