@@ -81,11 +81,14 @@ func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 	began := l.last.Counter() == 0 && at.Before != 0
 	large := c.cfg.SizeFactor > 0 && at.SnapshotBytes > 0 &&
 		float64(at.LogBytes) > c.cfg.SizeFactor*float64(at.SnapshotBytes)
-	first, ok := cutTo(l.last, at.Exact || began, at.Before, at.After, c.committed)
-	if err != nil || large || !ok || at.After == 0 {
+	// What the log does not hold may yet be of this history: where a leader's
+	// snapshot was installed the log has a hole. So nothing is cut off (TRUNC) for
+	// not being there.
+	if err != nil || large || !at.Exact && !began || at.After == 0 {
 		c.sendSnapshot(l)
 		return
 	}
+	first := Packet{Type: Diff, Zxid: c.committed}
 	from, upto := l.last, min(c.committed, c.persistedZxid)
 	if !at.Exact {
 		from = at.Before
