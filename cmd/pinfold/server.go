@@ -227,7 +227,7 @@ func replicaOptions(cfg *config.Config, dir *storage.Dir, authority *auth.Author
 		},
 		Prep: prep.Config{
 			ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota,
-			ReconfigEnabled: cfg.Quorum.ReconfigEnabled, ListClosedPaths: cfg.Log.CloseSessionTxn,
+			ReconfigEnabled: cfg.Quorum.ReconfigEnabled && !cfg.Quorum.Distributed(), ListClosedPaths: cfg.Log.CloseSessionTxn,
 			DigestEnabled: cfg.Log.DigestEnabled,
 			MaxTxnBytes:   maxEntryBytes(cfg) - txn.HeaderLen - digestBytes,
 		},

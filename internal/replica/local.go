@@ -179,14 +179,13 @@ func (r *Replica) beginReadOnly() {
 	r.setMode(ReadOnly)
 }
 
-// refuseGlobal refuses a session to whose expiry only a quorum can testify; false
-// means that it does not exist.
-func (r *Replica) refuseGlobal(s resume) bool {
-	r.mu.RLock()
-	known := r.tree.HasSession(s.id)
-	r.mu.RUnlock()
-	if known {
-		s.origin.Leave("a session of the ensemble cannot go on without a quorum")
+// leaveUnknown turns away, without a quorum, a session of another server that this
+// one has not heard of: it may well be alive. One that the tree has goes on here,
+// to read, as on Apache's read-only server.
+func (r *Replica) leaveUnknown(s resume) bool {
+	if r.tracker.Tracked(s.id) || byte(uint64(s.id)>>56) == r.o.ServerID {
+		return false
 	}
-	return known
+	s.origin.Leave("this server does not know the session, and has no quorum to ask")
+	return true
 }

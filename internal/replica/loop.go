@@ -215,7 +215,7 @@ func (r *Replica) resume(s resume) {
 	case r.Mode() == Idle:
 		s.origin.Dropped(&Request{}) // the session may well be alive
 		return
-	case r.resumeLocal(s) || r.Mode() == ReadOnly && r.refuseGlobal(s):
+	case r.resumeLocal(s) || r.Mode() == ReadOnly && r.leaveUnknown(s):
 		return
 	case r.role == zab.Following || r.role == zab.Observing:
 		r.revalidate(s)

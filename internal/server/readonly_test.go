@@ -53,8 +53,8 @@ func TestReadOnlyModeBegins(t *testing.T) {
 	}
 }
 
-// Who may have a session of a read-only server: new ones, and those that it has
-// given itself.
+// Who may have a session of a read-only server: new ones, those that it has given
+// itself, and those that it knows of the ensemble.
 func TestReadOnlySessions(t *testing.T) {
 	inEnsemble(t, 3, 0, func(e *ensemble) {
 		global := e.leader().open()
@@ -73,8 +73,8 @@ func TestReadOnlySessions(t *testing.T) {
 		}
 		again := readOnlyRequest
 		again.SessionID, again.Password = global.resp.SessionID, global.resp.Password
-		if n := arrive(lonely, again); n.waits() || <-n.done == nil {
-			t.Errorf("a session of the ensemble goes on: %+v", n.resp)
+		if n := arrive(lonely, again); n.waits() || <-n.done != nil || n.resp.SessionID != global.resp.SessionID || !n.resp.ReadOnly {
+			t.Errorf("a session of the ensemble does not go on: %+v", n.resp)
 		}
 		again.SessionID = 0x777
 		if n := arrive(lonely, again); n.waits() || <-n.done != nil || n.resp.SessionID != 0 || !n.resp.ReadOnly {
