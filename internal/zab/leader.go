@@ -62,6 +62,7 @@ type learner struct {
 
 	state    learnerStage
 	last     zk.Zxid // of its history, from ACKEPOCH
+	snapFrom zk.Zxid
 	current  int32
 	newAcked bool
 	contact  time.Duration // when what it last answered was sent
@@ -92,6 +93,7 @@ const (
 	asked                        // has been sent LEADERINFO
 	accepted                     // has acknowledged the epoch
 	looking                      // its place in the log is being looked up
+	awaiting                     // its snapshot is sent when snapFrom is applied
 	synced                       // has been sent everything up to NEWLEADER, and gets proposals
 	current                      // has been sent UPTODATE
 )

@@ -107,14 +107,31 @@ func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 	c.finishSync(l, es)
 }
 
-// sendSnapshot sends the tree. Its stream begins at the applied state or later;
-// the transactions from there on follow, and those that are in the tree already
-// change nothing.
+// sendSnapshot sends the tree, once everything is in it that is committed now. A
+// learner puts it in the place of its history before the rest has come: a tree
+// that lacks what this learner has acknowledged would take that back, and one that
+// is being filled up would be ahead of its zxid by what nobody may ever commit.
 func (c *Core) sendSnapshot(l *learner) {
-	if c.applied < c.window.base {
-		c.refuse(l, errors.New("this server's own tree is being replaced; it may come again"))
+	if c.applied < c.committed {
+		l.state, l.snapFrom = awaiting, c.committed
 		return
 	}
+	c.streamSnapshot(l)
+}
+
+// sendAwaited sends the snapshots that are due.
+func (c *Core) sendAwaited() {
+	for _, l := range c.leader.learners {
+		if l.state == awaiting && c.applied >= l.snapFrom {
+			c.streamSnapshot(l)
+		}
+	}
+}
+
+// streamSnapshot sends the tree. Its stream begins at the applied state or later;
+// the transactions from there on follow, and those that are in the tree already
+// change nothing.
+func (c *Core) streamSnapshot(l *learner) {
 	c.explain(l, fmt.Sprintf("SNAP at %v", c.applied))
 	c.sendTo(l, Packet{Type: Snap, Zxid: c.applied})
 	c.stream(l, SendSnapshot, 0, c.applied)

@@ -394,6 +394,7 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 func (c *Core) Applied(z zk.Zxid) {
 	c.applied = max(c.applied, min(z, c.ready.Commit)) // it may tell of before a truncation
 	c.window.trim(c.cfg.Window, c.applied)
+	c.sendAwaited()
 }
 
 // StepDown makes the server leave its role, as when its counter is used up.
