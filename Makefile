@@ -1,4 +1,4 @@
-.PHONY: build check test lint race fuzz interop differential crash ci bench-apache bench-ensemble
+.PHONY: build check test lint race fuzz soak interop differential crash ensemble ci bench-apache bench-ensemble
 
 build: ## the binary, build/pinfold
 	go build -o build/pinfold ./cmd/pinfold
@@ -10,7 +10,7 @@ test: ## as README.md says
 	go test ./...
 
 # FUZZTIME=1m, SEEDS=20 STEPS=3000 are passed on; .ci/run tells what each is.
-lint race fuzz interop differential:
+lint race fuzz soak interop differential ensemble:
 	.ci/run $@
 
 crash: export KILLS ?= 1000
