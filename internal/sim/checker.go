@@ -158,7 +158,9 @@ func (c *checker) write(m *member, w *zab.Write) {
 		op.cut = h.log
 		h.log = c.offered[w.Link]
 		delete(c.offered, w.Link)
-		h.delivered = min(h.delivered, len(h.log))
+		if h.delivered > len(h.log) {
+			c.s.fail("Durability", "member %d has delivered %d transactions and replaces its log by one of %d, up to %v", m.id, h.delivered, len(h.log), w.Zxid)
+		}
 	case zab.WriteAcceptedEpoch:
 		h.accepted = w.Epoch
 	case zab.WriteCurrentEpoch:
