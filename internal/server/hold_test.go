@@ -196,3 +196,24 @@ func TestP7ClientIsAheadOfFollower(t *testing.T) {
 		}
 	})
 }
+
+// A server that comes to lead, and takes no clients then, refuses those that it
+// has held; the others answer theirs.
+func TestHeldByALeaderThatTakesNoClients(t *testing.T) {
+	inEnsemble(t, 3, 0, func(e *ensemble) {
+		e.stop(e.leader())
+		pass(time.Millisecond)
+		came := map[*rig]*newcomer{}
+		for _, r := range e.rigs {
+			came[r] = arrive(r, newSession)
+		}
+		e.await()
+		pass(time.Millisecond)
+		for r, n := range came {
+			leads := r == e.leader()
+			if err := <-n.done; (err != nil) != leads || n.took > holdAtMost {
+				t.Errorf("%v: %v, %+v, after %v", r.rep.Mode(), err, n.resp, n.took)
+			}
+		}
+	}, func(_ int64, s *rigSetup) { s.cfg.Quorum.LeaderServes = false })
+}
