@@ -2,12 +2,14 @@ package ensemble
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/test/ensemble/client"
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
+	"github.com/pinfold-zk/pinfold/test/ensemble/load"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -76,4 +78,40 @@ func useLearner(m *cluster.Member, path string, end time.Time) error {
 	}
 	_, err := s.Close()
 	return err
+}
+
+// missed is how many writes a member misses to be sent a snapshot: more than
+// leaders keep in memory, of more bytes than a third of the tree.
+const missed = 3000
+
+// TestSnapshotInstalled has each member in turn miss writes until it is sent a
+// snapshot, and kills it soon after: the snapshot is what its directory has, and
+// both programs must find the tree with it.
+func TestSnapshotInstalled(t *testing.T) {
+	for _, members := range mixtures(t, "apache,apache,pinfold", "apache,pinfold,pinfold", "pinfold,pinfold,pinfold",
+		"pinfold,pinfold,pinfold,apache:observer", "apache,apache,apache,pinfold:observer") {
+		t.Run(members, func(t *testing.T) {
+			r := newRig(t, members, rigOptions{})
+			for _, m := range r.e.Members {
+				m.Kill()
+				_, err := r.e.WaitLeader(r.within(patience), func(l *cluster.Member) bool { return l != m })
+				r.must(err)
+				w, err := load.StartWriters(load.WritersConfig{
+					Addrs: r.addressesWithout(m), Clients: 2, Batch: 100, Znodes: 10, Bytes: 100,
+				})
+				r.must(err)
+				r.written(w, missed)
+				r.must(w.Stop())
+				r.must(m.Start())
+				_, err = r.e.WaitCaughtUp(r.within(patience), m)
+				r.must(err)
+			}
+			r.directories(r.equal())
+		})
+	}
+}
+
+// addressesWithout are where clients find the other members.
+func (r *rig) addressesWithout(m *cluster.Member) []string {
+	return slices.DeleteFunc(r.e.Clients(), func(a string) bool { return a == m.Client })
 }
