@@ -29,8 +29,8 @@ type chaos struct {
 	steps   int
 	healing bool
 	// What a seed is like.
-	faults, proposals, syncs, batch int // of 1000 steps; packets at once
-	slowDisk                        []int
+	faults, proposals, syncs, batch int   // of 1000 steps; packets at once
+	slowDisk                        []int // by server; [0]: all appliers
 	todo                            []action
 }
 
@@ -61,7 +61,7 @@ func newChaos(seed uint64, m Mutation) *chaos {
 	observers := max(0, rng.IntN(4)-2)
 	cfg := Config{
 		Tick: 20 * ms, InitLimit: 5 + rng.IntN(10), SyncLimit: 1 + rng.IntN(5),
-		Window: rng.IntN(6), SizeFactor: []float64{0.33, 0.33, -1}[rng.IntN(3)], ForceSnap: rng.IntN(16) == 0,
+		Window: rng.IntN(6), SizeFactor: []float64{0.33, 0.33, -1}[rng.IntN(3)], ForceSnap: rng.IntN(6) == 0,
 		FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms, Mutation: m,
 	}
 	if rng.IntN(8) == 0 {
@@ -158,7 +158,7 @@ func (x *chaos) act() bool {
 		if len(s.writes) > 0 && x.rng.IntN(1+x.slowDisk[s.id]) == 0 {
 			todo = append(todo, action{kind: doPersist, s: s})
 		}
-		if s.applied < s.commit {
+		if s.applied < s.commit && x.rng.IntN(1+x.slowDisk[0]) == 0 {
 			todo = append(todo, action{kind: doApply, s: s})
 		}
 		if s.core.Deadline() <= x.now {
@@ -224,7 +224,7 @@ func (x *chaos) idle() {
 func (x *chaos) fault() {
 	s := x.servers[1+x.rng.IntN(len(x.servers)-1)]
 	o := x.servers[1+x.rng.IntN(len(x.servers)-1)]
-	switch x.rng.IntN(12) {
+	switch x.rng.IntN(14) {
 	case 0, 1, 2:
 		if s.core == nil {
 			x.say("%d: starts", s.id)
@@ -250,13 +250,50 @@ func (x *chaos) fault() {
 			clear(x.blocked[i])
 		}
 	case 7:
-		x.slowDisk[s.id] = x.rng.IntN(50)
+		x.slowDisk[x.rng.IntN(len(x.slowDisk))] = x.rng.IntN(50)
 	case 8:
 		x.now += time.Duration(x.rng.IntN(int(10 * x.servers[1].cfg.Tick)))
 	case 9:
 		x.snapshot(s)
+	case 10, 11:
+		x.rejoin()
 	default:
 		x.strand()
+	}
+}
+
+// rejoin lets one follower acknowledge what no other disk has yet, and breaks its
+// link: it is synchronized anew with transactions on their way.
+func (x *chaos) rejoin() {
+	s := x.leader()
+	f := x.servers[1+x.rng.IntN(len(x.servers)-1)]
+	if s == nil || f == s || f.core == nil {
+		return
+	}
+	s.propose(1 + x.rng.IntN(3))
+	alone := x.rng.IntN(2) == 0 // or with the leader's own disk
+	for i := range x.slowDisk {
+		if int64(i) != f.id && (alone || int64(i) != s.id) {
+			x.slowDisk[i] = 200
+		}
+	}
+	for range 3 {
+		for range 10 + x.rng.IntN(60) {
+			x.now += time.Duration(x.rng.IntN(int(300 * time.Microsecond)))
+			x.act()
+		}
+		for _, l := range slices.Clone(x.links) {
+			if l.up && l.has(s) && l.has(f) {
+				l.cut()
+				break
+			}
+		}
+	}
+	if s.core != nil && len(s.writes) > 0 && x.rng.IntN(2) == 0 {
+		s.persist(len(s.writes))
+	}
+	for i := range x.slowDisk {
+		x.slowDisk[i] = x.rng.IntN(4)
 	}
 }
 

@@ -15,6 +15,7 @@ type checks struct {
 	proposed map[zk.Zxid][]byte // by the leaders
 	leaders  map[uint32]int64   // by epoch, that served
 	initial  map[uint32]zk.Zxid // what an epoch began with: the end of its leader's history
+	safe     zk.Zxid            // committed, and looked at
 	lenient  bool               // a peer is played, and may break the protocol
 	seen     map[string]int     // what has happened, to know that it does
 	// committed is what was shown to a client by any server: it is never lost.
@@ -72,6 +73,38 @@ func (x *checks) begins(s *server) {
 	if _, ok := x.initial[s.epoch]; !ok {
 		x.initial[s.epoch] = s.core.last
 	}
+}
+
+// commits looks at what a leader has committed since: a quorum has it on its disks.
+func (x *checks) commits(s *server) {
+	c := s.core
+	if c.role != Leading || c.committed <= x.safe || x.lenient {
+		return
+	}
+	if z := c.committed; z.Epoch() == c.epoch && !s.onQuorum(z) {
+		s.fail("server %d commits %v, which no quorum has on its disks", s.id, z)
+	}
+	x.safe = c.committed
+}
+
+// givesUp looks at what has gone from a disk: what is committed is still on those
+// of a quorum.
+func (x *checks) givesUp(s *server, es []Entry) {
+	for _, e := range es {
+		i := index(x.committed, e.Zxid)
+		if i > 0 && x.committed[i-1].Zxid == e.Zxid && !s.onQuorum(e.Zxid) {
+			s.fail("server %d gives up %v, which is committed, and no quorum has it", s.id, e.Zxid)
+		}
+	}
+}
+
+// onQuorum reports whether a quorum has z on its disks.
+func (s *server) onQuorum(z zk.Zxid) bool {
+	return s.cfg.System.Quorum(func(id int64) bool {
+		d := &s.servers[id].disk
+		i := index(d.history, z)
+		return d.logStart >= z || i > 0 && d.history[i-1].Zxid == z
+	})
 }
 
 // claims looks at a disk whose current epoch is e: it has all that e began with.

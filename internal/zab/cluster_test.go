@@ -206,6 +206,7 @@ func (s *server) drive() {
 			break
 		}
 	}
+	s.check.commits(s)
 	if s.drives++; s.drives%16 == 0 {
 		if err := verify(s.core); err != nil {
 			s.fail("server %d: %v", s.id, err)
@@ -325,10 +326,14 @@ func (s *server) store(w *begun) {
 			s.failedCut = w.term
 			return
 		}
+		gone := d.history[index(d.history, w.Zxid):]
 		d.history = slices.Clone(d.history[:index(d.history, w.Zxid)])
+		s.check.givesUp(s, gone)
 	case WriteInstall:
+		gone := d.history[index(d.history, w.Zxid):]
 		d.history = slices.Clone(w.tree.history[:index(w.tree.history, w.Zxid)])
 		d.logStart = w.Zxid
+		s.check.givesUp(s, gone)
 	}
 }
 

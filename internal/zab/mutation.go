@@ -10,6 +10,11 @@ const (
 	_ Mutation = iota
 	// AckBeforeFsync acknowledges a transaction that is not durable.
 	AckBeforeFsync
+	// AcksOutliveLinks counts what a follower has acknowledged before it was
+	// synchronized anew.
+	AcksOutliveLinks
+	// EarlySnapshot sends a tree that lacks what is committed.
+	EarlySnapshot
 	// Bug2845 keeps the tree over elections: what is logged and not committed is
 	// forgotten, and stays in the log.
 	Bug2845

@@ -22,6 +22,7 @@ type Location struct {
 // transactions behind it and the place among those who are sent proposals are one
 // step, so that nothing falls in between (3104).
 func (c *Core) synchronizeLearner(l *learner) {
+	c.forgetAcks(l)
 	peer, last := l.last, c.committed
 	// Counter 0 is the beginning of an epoch, where no transaction is.
 	began := peer.Counter() == 0
@@ -42,6 +43,19 @@ func (c *Core) synchronizeLearner(l *learner) {
 		c.ready.Lookups = append(c.ready.Lookups, Lookup{Link: l.link, Zxid: peer})
 	default:
 		c.sendSnapshot(l)
+	}
+}
+
+// forgetAcks makes what a learner has acknowledged over an earlier link count no
+// more: of what is not committed it may have to give everything up, and gets it
+// again. (Apache goes on to count it.)
+func (c *Core) forgetAcks(l *learner) {
+	if l.voter < 0 || c.mutated(AcksOutliveLinks) {
+		return
+	}
+	ps := c.leader.outstanding.all()
+	for i := range ps {
+		ps[i].acks &^= 1 << l.voter
 	}
 }
 
@@ -112,7 +126,7 @@ func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 // that lacks what this learner has acknowledged would take that back, and one that
 // is being filled up would be ahead of its zxid by what nobody may ever commit.
 func (c *Core) sendSnapshot(l *learner) {
-	if c.applied < c.committed {
+	if c.applied < c.committed && !c.mutated(EarlySnapshot) {
 		l.state, l.snapFrom = awaiting, c.committed
 		return
 	}

@@ -1,0 +1,279 @@
+package zab
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// These tests are named after what the protocol page, sections 5 and 14.2, and the
+// paper say of discovery; the section is in parentheses.
+
+// "newEpoch = max(acceptedEpoch over all seen, own)+1" (14.2)
+func TestTheNewEpochIsLaterThanAllThatAQuorumAccepted(t *testing.T) {
+	for _, c := range []struct{ own, theirs, want uint32 }{{4, 4, 5}, {4, 9, 10}, {9, 4, 10}, {0, 0, 1}} {
+		s := history(c.own, 2)
+		if c.own == 0 {
+			s = State{}
+		}
+		o := newSolo(t, testConfig(3), s)
+		o.elect(1)
+		o.step(o.accept(), infoOf(2, c.theirs))
+		want(t, "writes", o.writes(), describeWrite(&Write{Kind: WriteAcceptedEpoch, Epoch: c.want}))
+	}
+}
+
+// "Waits until a quorum of voters (including itself) has sent info" (14.2)
+func TestDiscoveryWaitsForAQuorumOfVoters(t *testing.T) {
+	o := newSolo(t, testConfig(5), State{})
+	o.elect(1)
+	first := o.accept()
+	o.step(first, infoOf(2, 0))
+	want(t, "writes with 2 of 5", o.writes(), "")
+	observer := infoOf(9, 0)
+	observer.Type = ObserverInfo
+	o.step(o.accept(), observer)
+	want(t, "writes with an observer more", o.writes(), "")
+	o.step(o.accept(), infoOf(3, 0))
+	want(t, "writes with 3 of 5", o.writes(), "the accepted epoch: 1")
+	// Nothing is said before it is durable.
+	want(t, "said", o.says(first), "")
+	o.persist()
+	o.tick(0)
+	want(t, "epochs", o.core.acceptedEpoch, 1)
+}
+
+// "... or initLimit×tickTime" (14.2): here 10 ticks of 100 ms.
+func TestDiscoveryTimesOut(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{})
+	o.elect(1)
+	o.tick(1000 * ms)
+	want(t, "role at initLimit", o.core.role, Leading)
+	o.tick(1 * ms)
+	want(t, "role after initLimit", o.core.role, Looking)
+}
+
+// "newEpoch > acceptedEpoch ⇒ write acceptedEpoch, ACKEPOCH(lastLogged,
+// currentEpoch). equal ⇒ ACKEPOCH(lastLogged, −1). lower ⇒ disconnect." (14.2)
+func TestAnEpochIsAcceptedOnce(t *testing.T) {
+	state := history(4, 3)
+	for _, c := range []struct {
+		epoch               uint32
+		writes, says, after string
+	}{
+		{5, "the accepted epoch: 5", "", "ACKEPOCH current 4 last <4,3>"},
+		{4, "", "ACKEPOCH current -1 last <4,3>", ""},
+		{3, "", "", ""},
+	} {
+		o := newSolo(t, testConfig(3), state)
+		o.elect(2)
+		l := o.core.learner.link
+		o.up(l)
+		want(t, "the first packet", o.says(l), "FOLLOWERINFO epoch 4")
+		o.step(l, leaderInfoOf(c.epoch))
+		want(t, "writes", o.writes(), c.writes)
+		want(t, "says before it is durable", o.says(l), c.says)
+		if c.epoch < 4 {
+			want(t, "role", o.core.role, Looking)
+			continue
+		}
+		o.persist()
+		want(t, "says", strings.TrimPrefix(o.says(l), c.says), c.after)
+	}
+}
+
+// "Waits for a quorum of voters (−1 and zxid −1 are not counted)" (14.2)
+func TestWhoDoesNotCountForTheEpoch(t *testing.T) {
+	for _, c := range []struct {
+		current int32
+		last    zk.Zxid
+		counts  bool
+	}{{4, zk.MakeZxid(4, 3), true}, {3, 0, true}, {-1, zk.MakeZxid(4, 3), false}, {4, -1, false}} {
+		o := newSolo(t, testConfig(3), history(4, 3))
+		o.elect(1)
+		o.join(2, 4, c.current, c.last)
+		want(t, "counts", o.writes() == "the current epoch: 5", c.counts)
+	}
+}
+
+// Who has accepted the epoch has promised it, whatever becomes of the link: an
+// ACKEPOCH counts on, as it does for Apache, by the server's id.
+func TestAnEpochsAckOutlivesItsLink(t *testing.T) {
+	o := newSolo(t, testConfig(5), history(4, 3))
+	o.elect(1)
+	a, b := o.accept(), o.accept()
+	o.step(a, infoOf(2, 4))
+	o.step(b, infoOf(3, 4))
+	o.persist()
+	o.step(a, ackEpochOf(4, zk.MakeZxid(4, 3)))
+	o.core.LinkDown(o.now, a, errLink)
+	o.drive()
+	o.step(b, ackEpochOf(4, zk.MakeZxid(4, 3)))
+	want(t, "writes", o.writes(), "the current epoch: 5")
+	// It comes again, and is synchronized though this ACKEPOCH does not count.
+	o.persist()
+	l := o.join(2, 5, -1, zk.MakeZxid(4, 3))
+	want(t, "says", o.says(l), "DIFF <4,3>, NEWLEADER epoch 5")
+}
+
+// "Ordering of history: compare (currentEpoch, lastZxid) lexicographically" (5);
+// "summary of a voter more recent than its own ⇒ leader steps down" (14.2)
+func TestHistoriesAreComparedByEpochThenZxid(t *testing.T) {
+	for _, c := range []struct {
+		current int32
+		last    zk.Zxid
+		later   bool
+	}{
+		{4, zk.MakeZxid(4, 3), false},
+		{4, zk.MakeZxid(4, 2), false},
+		{4, zk.MakeZxid(4, 4), true},
+		{3, zk.MakeZxid(3, 99), false},
+		{5, zk.MakeZxid(4, 1), true},
+		{5, zk.MakeZxid(5, 0), true},
+		{4, zk.MakeZxid(4, 0), false}, // the beginning of its epoch
+		{0, 0, false},
+	} {
+		s := history(4, 3)
+		s.AcceptedEpoch = 5
+		o := newSolo(t, testConfig(3), s)
+		o.elect(1)
+		o.join(2, 5, c.current, c.last)
+		want(t, "steps down for epoch "+pair(c.last), o.core.role == Looking, c.later)
+	}
+	// An observer's history does not matter.
+	o := newSolo(t, testConfig(3), history(4, 3))
+	o.elect(1)
+	o.step(o.accept(), infoOf(2, 4))
+	l := o.accept()
+	p := infoOf(9, 4)
+	p.Type = ObserverInfo
+	o.step(l, p)
+	o.persist()
+	o.step(l, ackEpochOf(4, zk.MakeZxid(4, 9)))
+	want(t, "role", o.core.role, Leading)
+}
+
+// The last epoch that there is cannot be got past, by anybody.
+func TestTheLastEpoch(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{AcceptedEpoch: maxEpoch})
+	o.elect(1)
+	o.step(o.accept(), infoOf(2, 0))
+	want(t, "role", o.core.role, Looking)
+
+	o = newSolo(t, testConfig(3), State{})
+	o.elect(1)
+	o.step(o.accept(), infoOf(2, maxEpoch))
+	want(t, "writes", o.writes(), "")
+	o.step(o.accept(), infoOf(3, maxEpoch-1))
+	want(t, "writes", o.writes(), "the accepted epoch: 2147483647")
+}
+
+// A leader that is itself on its way to a later epoch, and whose followers have
+// gone on, does not wait for them.
+func TestNobodyWaitsForWhoLooksAgain(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{})
+	o.elect(1)
+	n := o.core.election.ElectionEpoch()
+	o.notify(2, n)
+	want(t, "role after a vote of this election", o.core.role, Leading)
+	o.notify(2, n+1)
+	want(t, "role after one of the next", o.core.role, Looking)
+
+	o = newSolo(t, testConfig(3), State{})
+	o.elect(2)
+	o.up(o.core.learner.link)
+	o.notify(3, o.core.election.ElectionEpoch()+1)
+	want(t, "role after another's vote", o.core.role, Following)
+	o.notify(2, o.core.election.ElectionEpoch()+1)
+	want(t, "role after the leader's vote", o.core.role, Looking)
+}
+
+// Packets say what Apache's say (13).
+func TestWhatTheFirstPacketsCarry(t *testing.T) {
+	o := newSolo(t, testConfig(3), history(4, 3))
+	o.elect(2)
+	o.up(o.core.learner.link)
+	p := o.sent[0]
+	want(t, "type", p.Type, FollowerInfo)
+	want(t, "zxid", p.Zxid, zk.MakeZxid(4, 0))
+	want(t, "data", string(p.Data), string(infoOf(1, 0).Data))
+
+	o = newSolo(t, testConfig(3), history(4, 3))
+	o.elect(1)
+	l := o.accept()
+	o.step(l, infoOf(2, 4))
+	o.persist()
+	p = o.sent[len(o.sent)-1]
+	want(t, "type", p.Type, LeaderInfo)
+	want(t, "zxid", p.Zxid, zk.MakeZxid(5, 0))
+	want(t, "protocol version", binary.BigEndian.Uint32(p.Data), 0x10000)
+	o.step(l, ackEpochOf(4, zk.MakeZxid(4, 3)))
+	o.persist()
+	p = o.sent[len(o.sent)-1]
+	want(t, "type", p.Type, NewLeader)
+	want(t, "data", string(p.Data), "config")
+	o.ack(l, p.Zxid)
+	for _, p := range o.sent {
+		if p.Type == UpToDate {
+			want(t, "UPTODATE's zxid", p.Zxid, zk.Zxid(-1))
+		}
+	}
+}
+
+// The numbers are Apache's (13).
+func TestPacketNumbers(t *testing.T) {
+	names := "REQUEST PROPOSAL ACK COMMIT PING REVALIDATE SYNC INFORM COMMITANDACTIVATE NEWLEADER " +
+		"FOLLOWERINFO UPTODATE DIFF TRUNC SNAP OBSERVERINFO LEADERINFO ACKEPOCH INFORMANDACTIVATE"
+	for i, name := range strings.Fields(names) {
+		want(t, "packet", PacketType(i+1).String(), name)
+	}
+	for _, p := range []PacketType{0, 20, -1} {
+		if p.Known() || !strings.HasPrefix(p.String(), "packet type") {
+			t.Errorf("%d is %v", int32(p), p)
+		}
+	}
+}
+
+// A server of an ensemble of one needs nobody's word.
+func TestAQuorumOfOne(t *testing.T) {
+	o := newSolo(t, testConfig(1), State{})
+	o.persist()
+	want(t, "serves", o.core.ready.Serving, true)
+	o.propose(3)
+	o.persist()
+	want(t, "commits", o.core.ready.Commit, zk.MakeZxid(1, 3))
+	o.sync()
+	want(t, "syncs", o.synced, 1)
+}
+
+// Groups and weights decide about epochs, histories and transactions alike.
+func TestGroupsAndWeights(t *testing.T) {
+	system, err := quorum.Weighted(map[int64]int64{2: 0}, map[int64]int64{1: 1, 2: 1, 3: 1, 4: 2, 5: 2, 6: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(6)
+	cfg.System = system
+	o := newSolo(t, cfg, State{})
+	o.elect(1)
+	for _, c := range []struct {
+		id     int64
+		enough bool
+	}{{2, false}, {3, false}, {4, false}, {5, true}} {
+		o.step(o.accept(), infoOf(c.id, 0))
+		want(t, "enough", o.core.epoch != 0, c.enough)
+	}
+}
+
+// Acknowledgements are bits: more voters than bits cannot be counted.
+func TestTooManyVoters(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("65 voters")
+		}
+	}()
+	New(testConfig(MaxVoters+1), State{}, 0)
+}
