@@ -23,10 +23,17 @@ import (
 //	GlobalPrimaryOrder  an older epoch's before a newer one's
 //	PrimaryIntegrity    a primary has delivered everything of older epochs that anybody delivers, before it broadcasts
 //
-// Beside them Durability: what a member has told others to be on its disk is
-// there when it comes back.
+// Beside them, of what Zab's proofs rest on:
+//
+//	Durability     what a member has delivered, or told others to be on its disk, is there when it comes back
+//	AckedIsDurable what it acknowledges is on its disk
+//	EpochHistory   the epoch that a member calls its current one is written behind the history that the epoch began with
+//	InitialHistory who serves in an epoch has delivered the history that the epoch began with
+//	QuorumDurable  what is delivered is on the disks of a quorum
+//	Protocol       nobody is turned away, or leaves, for what a member has sent: all of them keep to the protocol
 type checker struct {
 	s         *Sim
+	initial   map[uint32][]entry     // the history that an epoch began with
 	leaders   map[uint32]*member     // by epoch
 	broadcast map[zk.Zxid]uint64     // hashes
 	newest    uint32                 // the newest epoch whose leader has served
@@ -64,6 +71,7 @@ func (h *shadow) last() zk.Zxid {
 }
 
 func (c *checker) init(s *Sim) {
+	c.initial = map[uint32][]entry{}
 	c.s, c.leaders, c.broadcast, c.offered = s, map[uint32]*member{}, map[zk.Zxid]uint64{}, map[zab.LinkID][]entry{}
 }
 
@@ -82,6 +90,9 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 			p := &rd.Sends[i].Packets[k]
 			t.note(uint64(p.Type), uint64(p.Zxid))
 			c.s.cover.packet(p.Type)
+			if p.Type == zab.Ack {
+				c.acked(m, p.Zxid)
+			}
 		}
 	}
 	for i := range rd.Writes {
@@ -90,9 +101,45 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 	if !rd.Serving {
 		return
 	}
-	if c.advance(m, rd.Commit); rd.Role == zab.Leading && (!before.serving || before.term != rd.Term) {
+	c.advance(m, rd.Commit)
+	if before.serving && before.term == rd.Term {
+		return
+	}
+	if rd.Role == zab.Leading {
 		c.established(m)
 	}
+	if began := c.initial[rd.Epoch]; h.delivered < len(began) {
+		c.s.fail("InitialHistory", "member %d serves in epoch %d and has not delivered %v", m.id, rd.Epoch, began[h.delivered].z)
+	}
+}
+
+// acked checks that a learner has on its disk what it acknowledges.
+func (c *checker) acked(m *member, z zk.Zxid) {
+	h := &m.shadow
+	n := h.durable()
+	if z.Counter() == 0 {
+		if want := len(c.initial[z.Epoch()]); n < want {
+			c.s.fail("AckedIsDurable", "member %d acknowledges epoch %d and has %d of its %d transactions on its disk", m.id, z.Epoch(), n, want)
+		}
+		return
+	}
+	if n == 0 || h.log[n-1].z < z {
+		c.s.fail("AckedIsDurable", "member %d acknowledges %v, which is not on its disk", m.id, z)
+	}
+}
+
+// durable is how much of the log is on the disk for sure.
+func (h *shadow) durable() int {
+	n := len(h.log)
+	for i := len(h.ops) - 1; i >= 0; i-- {
+		switch op := &h.ops[i]; op.kind {
+		case zab.WriteEntries:
+			n -= op.count
+		case zab.WriteInstall:
+			return 0
+		}
+	}
+	return n
 }
 
 // event counts what the coverage tells.
@@ -108,7 +155,9 @@ func (c *checker) event(m *member, e *zab.Event) {
 		cover.Resyncs++
 	case zab.EventRefused:
 		cover.Refused++
+		c.protocol(m, e)
 	case zab.EventLeft:
+		c.protocol(m, e)
 		if strings.Contains(e.Reason, "no zxids left") {
 			cover.Rollovers++
 		}
@@ -128,6 +177,23 @@ func (c *checker) event(m *member, e *zab.Event) {
 			cover.Truncs++
 		}
 	}
+}
+
+// lawful are the reasons for which links and roles may end: something was lost or
+// took too long, or another server has more right to lead.
+var lawful = [...]string{
+	"within initLimit", "nothing heard", "acknowledges nothing", "is lost", "no quorum of followers", "no zxids left",
+	"is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
+}
+
+// protocol checks why a role is left, or a peer refused.
+func (c *checker) protocol(m *member, e *zab.Event) {
+	for _, l := range lawful {
+		if strings.Contains(e.Reason, l) {
+			return
+		}
+	}
+	c.s.fail("Protocol", "member %d ends a role or a link (%d): %s", m.id, e.Peer, e.Reason)
 }
 
 // write follows a member's log.
@@ -166,9 +232,21 @@ func (c *checker) write(m *member, w *zab.Write) {
 	case zab.WriteCurrentEpoch:
 		if h.role == zab.Leading {
 			c.leadership(m, w.Epoch)
+			c.initial[w.Epoch] = append([]entry(nil), h.log...)
 		}
+		c.epochHistory(m, w.Epoch)
 	}
 	h.ops = append(h.ops, op)
+}
+
+// epochHistory checks that a member's log holds what the epoch began with.
+func (c *checker) epochHistory(m *member, epoch uint32) {
+	log := m.shadow.log
+	for i, e := range c.initial[epoch] {
+		if i >= len(log) || log[i].z != e.z || log[i].hash != e.hash {
+			c.s.fail("EpochHistory", "member %d writes epoch %d and its log does not hold %v, with which the epoch began", m.id, epoch, e.z)
+		}
+	}
 }
 
 // append checks Integrity: a primary broadcasts, the others log what was.
@@ -240,6 +318,16 @@ func (c *checker) deliver(m *member, e entry) {
 		c.s.fail("TotalOrder", "member %d delivers %v after %v: the epoch's beginning is missing", m.id, e.z, last)
 	case e.z.Epoch() < c.newest:
 		c.s.fail("PrimaryIntegrity", "member %d delivers %v, which the primary of epoch %d has not", m.id, e.z, c.newest)
+	}
+	holders := 0
+	at := len(c.s.history.entries)
+	for _, o := range c.s.members[1:] {
+		if h := &o.shadow; o.voter && h.durable() > at && h.log[at].z == e.z && h.log[at].hash == e.hash {
+			holders++
+		}
+	}
+	if 2*holders <= c.s.profile.voters {
+		c.s.fail("QuorumDurable", "member %d delivers %v, which is on the disks of %d of %d voters", m.id, e.z, holders, c.s.profile.voters)
 	}
 	c.s.history.extend(e)
 }

@@ -87,6 +87,9 @@ func (c *client) connect() {
 		LastZxidSeen: c.last, TimeoutMillis: int32(c.timeout.Milliseconds()), SessionID: c.session,
 		Password: c.password, HasReadOnly: true,
 	}
+	if s.o.Bug.noLastZxid {
+		req.LastZxidSeen = 0 // as if the server did not look
+	}
 	if req.Password == nil {
 		req.Password = make([]byte, wire.PasswordLen)
 	}
@@ -322,7 +325,7 @@ func (c *client) welcomed(k *clientConn, f []byte) {
 
 // busyRequests is how many requests a run has before its clients are in no hurry
 // any more: with fast ones a run would be long.
-const busyRequests = 1200
+const busyRequests = 600
 
 // work asks for something, now and then.
 func (c *client) work() {

@@ -29,13 +29,14 @@ const (
 	wipeObserver                     // an observer comes back with an empty disk
 	loseVoter                        // a voter never comes back
 	leaderDown                       // whoever leads is killed
+	leaderAlone                      // nobody but clients hears whoever leads
 	faultKinds
 )
 
 var faultNames = [faultKinds]string{
 	"power lost", "process killed", "power lost within an operation", "power lost everywhere", "disk full", "disk error", "short write",
 	"slow disk", "partition", "one-way partition", "bridge", "pair cut", "link cut", "client cut", "pause",
-	"clock set", "observer wiped", "voter lost", "leader killed",
+	"clock set", "observer wiped", "voter lost", "leader killed", "leader alone",
 }
 
 func (k faultKind) String() string { return faultNames[k] }
@@ -44,7 +45,7 @@ func (k faultKind) String() string { return faultNames[k] }
 var faultWeights = [faultKinds]float64{
 	crashPower: 10, crashProcess: 5, crashInWrite: 12, crashAll: 4, diskFull: 2, diskError: 2, diskShort: 2, diskSlow: 4,
 	partition: 8, partitionOneWay: 4, partitionBridge: 3, cutPair: 6, cutLink: 10, cutClient: 6, pause: 6,
-	clockJump: 2, wipeObserver: 1, loseVoter: 0.5, leaderDown: 8,
+	clockJump: 2, wipeObserver: 1, loseVoter: 0.5, leaderDown: 8, leaderAlone: 12,
 }
 
 // scheduleFault queues the next fault.
@@ -96,6 +97,12 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 	case leaderDown:
 		l := s.leader()
 		return l != nil && s.crash(l, s.chance(0.5))
+	case leaderAlone:
+		l := s.leader()
+		if l == nil {
+			return false
+		}
+		s.divide(k, l)
 	case crashInWrite, diskFull, diskError, diskShort:
 		if !m.up {
 			return false
@@ -195,6 +202,8 @@ func (s *Sim) divide(k faultKind, m *member) {
 				cut = side[a] != side[b] && a != m.id && b != m.id
 			case partitionOneWay:
 				cut = both && a == m.id || !both && b == m.id
+			case leaderAlone:
+				cut = a == m.id || b == m.id
 			case cutPair:
 				cut = a == m.id && b == other || b == m.id && a == other
 			}

@@ -143,6 +143,10 @@ func (mn memberNet) Send(l zab.LinkID, ps []zab.Packet) {
 	}
 	var b []byte
 	for i := range ps {
+		if len(b) > 0 && mn.m.s.chance(mn.m.s.profile.split) {
+			e.put(sending{packets: b})
+			b = nil
+		}
 		b = transport.AppendPacket(b, ps[i])
 		if e.inSnap = ps[i].Type == zab.Snap; e.inSnap && e.peer != nil {
 			mn.m.s.check.offer(mn.m, e.peer.id, ps[i].Zxid)

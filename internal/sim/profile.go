@@ -32,6 +32,7 @@ type profile struct {
 	slowDisk                         float64       // chance that one takes long
 	netDelay                         time.Duration // at most; at least a tenth
 	slowPacket                       float64       // chance that one is late
+	split                            float64       // chance that packets that are sent together arrive one by one
 
 	noteLoss, noteRepeat float64
 	faultEvery           time.Duration // on average; 0 is never
@@ -50,7 +51,7 @@ func drawProfile(r *rand.Rand) profile {
 	p := profile{
 		voters: pickInt(3, 3, 3, 3, 5), observers: pickInt(0, 0, 0, 1),
 		clients: 1 + r.IntN(4),
-		length:  time.Duration(2+r.IntN(7)) * time.Second,
+		length:  time.Duration(1000+r.IntN(3000)) * ms,
 
 		startSpread: pick(0, 20*ms, 500*ms),
 		tick:        pick(100*ms, 200*ms), initLimit: 5 + r.IntN(6), syncLimit: 2 + r.IntN(4),
@@ -65,17 +66,17 @@ func drawProfile(r *rand.Rand) profile {
 		loopDelay: pick(50*time.Microsecond, 500*time.Microsecond), applyDelay: pick(50*time.Microsecond, 2*ms, 20*ms),
 		taskDelay: pick(ms, 20*ms), diskDelay: pick(200*time.Microsecond, 3*ms, 20*ms),
 		slowDisk: [...]float64{0, 0, 0.01, 0.05}[r.IntN(4)],
-		netDelay: pick(200*time.Microsecond, 2*ms, 20*ms), slowPacket: [...]float64{0, 0, 0.01}[r.IntN(3)],
+		netDelay: pick(200*time.Microsecond, 2*ms, 20*ms), slowPacket: [...]float64{0, 0, 0.01}[r.IntN(3)], split: [...]float64{0, 0.1, 0.5}[r.IntN(3)],
 
 		noteLoss: [...]float64{0, 0.05, 0.3}[r.IntN(3)], noteRepeat: [...]float64{0, 0.1}[r.IntN(2)],
-		faultEvery: pick(100*ms, 300*ms, 700*ms, 700*ms, 2000*ms), down: pick(20*ms, 300*ms, 2000*ms),
+		faultEvery: pick(50*ms, 150*ms, 400*ms, 400*ms, 1000*ms), down: pick(20*ms, 300*ms, 1000*ms),
 
-		think: pick(2*ms, 20*ms, 100*ms), pipeline: pickInt(1, 4),
+		think: pick(2*ms, 20*ms, 100*ms, 600*ms), pipeline: pickInt(1, 4),
 	}
 	if r.IntN(6) == 0 {
 		p.lastCounter = uint32(10 + r.IntN(50))
 	}
-	if r.IntN(50) == 0 {
+	if r.IntN(30) == 0 {
 		p.length += 20 * time.Second
 	}
 	if r.IntN(50) == 0 {

@@ -28,15 +28,14 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // Options says what to run.
 type Options struct {
-	Seed     uint64
-	Mutation zab.Mutation // puts a bug back; 0: none
-	Trace    bool         // keep what happens as text
+	Seed  uint64
+	Bug   Bug  // that is put back; the zero value is none
+	Trace bool // keep what happens as text
 }
 
 // Result is what came of a run.

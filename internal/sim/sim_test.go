@@ -6,10 +6,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
 var (
@@ -36,9 +35,18 @@ func collect(runs int) {
 	}
 }
 
-// mutation is the bug that -mutation names.
-func mutation(t *testing.T) zab.Mutation {
-	return 0
+// bug is the one that -mutation names.
+func bug(t *testing.T) Bug {
+	if *mutationFlag == "" {
+		return Bug{}
+	}
+	for _, b := range Bugs {
+		if b.Name == *mutationFlag {
+			return b
+		}
+	}
+	t.Fatalf("no bug is called %q", *mutationFlag)
+	return Bug{}
 }
 
 // replay is the command that runs a seed again.
@@ -69,7 +77,7 @@ func TestSeed(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed is given")
 	}
-	o := Options{Seed: *seedFlag, Mutation: mutation(t)}
+	o := Options{Seed: *seedFlag, Bug: bug(t)}
 	res := Run(o)
 	fmt.Print(explain(o))
 	fmt.Printf("hash %x, %d events, %v of virtual time\n%v", res.Hash, res.Events, res.Virtual, &res.Coverage)
@@ -108,4 +116,29 @@ func TestSoak(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("%d seeds in %v, each twice; %v of virtual time, %d events; %.0f virtual hours in an hour\n%v",
 		*seedsFlag, took.Round(time.Millisecond), virtual.Round(time.Second), events, 2*virtual.Hours()/took.Hours(), &cover)
+}
+
+// TestMutation puts bugs back, the one that -mutation names or each in turn, and
+// runs seeds until one is found to violate something.
+func TestMutation(t *testing.T) {
+	if *mutationFlag == "" {
+		t.Skip("no -mutation is given: a bug's name, or all")
+	}
+	for _, b := range Bugs {
+		if *mutationFlag != b.Name && *mutationFlag != "all" {
+			continue
+		}
+		t.Run(b.Name, func(t *testing.T) {
+			for i := range *seedsFlag {
+				collect(i)
+				seed := *fromFlag + uint64(i)
+				if v := Run(Options{Seed: seed, Bug: b}).Violation; v != nil {
+					detail, _, _ := strings.Cut(v.Detail, "\n")
+					t.Logf("| %s | %s | %d | %s: %s |", b.Name, b.What, i+1, v.Invariant, detail)
+					return
+				}
+			}
+			t.Errorf("%s is not found in %d seeds", b.What, *seedsFlag)
+		})
+	}
 }
