@@ -336,7 +336,9 @@ func (c *checker) deliver(m *member, e entry) {
 func (c *checker) established(m *member) {
 	h, hist := &m.shadow, c.s.history
 	c.leadership(m, h.epoch)
-	if h.delivered < len(hist.entries) {
+	// A leader that was cut off may begin to serve when a newer one has already:
+	// it is alone, and what is of newer epochs is not for it to deliver.
+	if older := hist.upto(zk.MakeZxid(h.epoch, 0)); h.delivered < older {
 		c.s.fail("PrimaryIntegrity", "member %d leads epoch %d and has not delivered %v", m.id, h.epoch, hist.entries[h.delivered].z)
 	}
 	c.newest = max(c.newest, h.epoch)
