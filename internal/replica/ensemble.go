@@ -401,10 +401,6 @@ func (r *Replica) release(commit zk.Zxid) {
 // answerSyncs answers the n oldest syncs, when all up to at is applied.
 func (r *Replica) answerSyncs(n int, at zk.Zxid) {
 	for _, req := range r.syncs[:n] {
-		if req.Origin == nil {
-			r.net.Send(linkOf(req.Owner), []zab.Packet{{Type: zab.Sync}})
-			continue
-		}
 		r.waits = append(r.waits, syncWait{at, req})
 	}
 	if r.syncs = r.syncs[n:]; len(r.syncs) == 0 {

@@ -71,41 +71,51 @@ func (r *Replica) propose(b *batch) bool {
 	} else {
 		r.pool.put(b)
 	}
-	for range asked {
-		if err := r.core.Sync(); err != nil {
+	for _, l := range asked {
+		if err := r.core.Sync(l); err != nil {
 			r.fail(err)
 			return false
 		}
 	}
-	return r.drive()
+	if !r.drive() {
+		return false
+	}
+	return r.propose(nil)
 }
 
 // takeSyncs puts the learners' requests behind those of the batch, and takes the
-// syncs out of both. It returns how many there were.
-func (r *Replica) takeSyncs(b *batch) int {
+// syncs out of both. It returns the links that they came by, 0 for this server's
+// clients. What a learner asked behind a sync stays for the next batch: Apache's
+// learners match what comes back with what they have asked, in order.
+func (r *Replica) takeSyncs(b *batch) []zab.LinkID {
 	own := b.reqs[:0]
-	asked := 0
+	var asked []zab.LinkID
 	for i := range b.reqs {
 		if b.reqs[i].Op == wire.OpSync {
 			r.syncs = append(r.syncs, b.reqs[i])
 			r.syncs[len(r.syncs)-1].Body = append([]byte(nil), b.reqs[i].Body...)
-			asked++
+			asked = append(asked, 0)
 			continue
 		}
 		own = append(own, b.reqs[i])
 	}
 	clear(b.reqs[len(own):])
 	b.reqs, b.own = own, len(own)
+	taken, synced := 0, false
 	for i := range r.incoming {
 		if r.incoming[i].Op == wire.OpSync {
-			r.syncs = append(r.syncs, r.incoming[i])
-			asked++
-			continue
+			asked = append(asked, linkOf(r.incoming[i].Owner))
+			synced = true
+		} else if synced {
+			break
+		} else {
+			b.reqs = append(b.reqs, r.incoming[i])
 		}
-		b.reqs = append(b.reqs, r.incoming[i])
+		taken++
 	}
-	clear(r.incoming)
-	r.incoming = r.incoming[:0]
+	rest := copy(r.incoming, r.incoming[taken:])
+	clear(r.incoming[rest:])
+	r.incoming = r.incoming[:rest]
 	return asked
 }
 

@@ -281,15 +281,21 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 		return err
 	}
 	r.mu.RLock()
-	zxid, digest := j.tree.LastZxid(), j.tree.Digest()
+	last, digest := j.tree.LastZxid(), j.tree.Digest()
 	r.mu.RUnlock()
-	if r.o.Prep.DigestEnabled && !r.fuzzy.Load() {
+	zxid := last
+	if r.fuzzy.Load() {
+		// No digest is known. The block is there all the same, as Apache writes it
+		// then: it would take the next block for it.
+		zxid, digest = 0, 0
+	}
+	if r.o.Prep.DigestEnabled {
 		if err := writeSealed(j.w, appendDigest(j.buf[:0], zxid, digest)); err != nil {
 			return err
 		}
 	}
 	if r.o.LastZxidBlock {
-		if err := writeSealed(j.w, jute.AppendLong(j.buf[:0], int64(zxid))); err != nil {
+		if err := writeSealed(j.w, jute.AppendLong(j.buf[:0], int64(last))); err != nil {
 			return err
 		}
 	}
@@ -452,7 +458,7 @@ func (l *loadedSnapshot) readTrailer(sr *storage.SnapshotReader) error {
 	if err == nil {
 		d := jute.NewDecoder(b)
 		l.digestZxid = zk.Zxid(d.Long())
-		l.hasDigest = d.Int() == txn.DigestVersion
+		l.hasDigest = d.Int() == txn.DigestVersion && l.digestZxid > 0
 		l.digest = uint64(d.Long())
 		sr.Discard(digestBlockBytes)
 		if err := sr.CheckSeal(); err != nil {

@@ -114,8 +114,16 @@ func (c *Core) commitProposals() {
 	for i := range ps {
 		c.window.add(ps[i].Entry)
 	}
-	c.tellCommitted(ps)
-	c.committed = ps[n-1].Zxid
+	for len(ps) > 0 {
+		c.passSyncs(ps[0].Zxid)
+		run := 1
+		for run < len(ps) && (s.syncs.len() == 0 || s.syncs.at(0).after >= ps[run].Zxid) {
+			run++
+		}
+		c.tellCommitted(ps[:run])
+		c.committed = ps[run-1].Zxid
+		ps = ps[run:]
+	}
 	s.outstanding.drop(n)
 	c.publish()
 	c.answerSyncs()
@@ -153,17 +161,19 @@ func (c *Core) tellCommitted(ps []proposal) {
 type pendingSync struct {
 	after zk.Zxid
 	round uint64
+	link  LinkID // of the learner whose client asked; 0 for one of this server's
 }
 
-// Sync asks for a sync, of this server's client or of a learner's. Ready.Synced
-// counts those that are done, in the order in which they were asked for; they are
+// Sync asks for a sync: of the client of the learner behind link, who is sent SYNC
+// when it is done, or with link 0 of this server's client. Ready.Synced counts
+// those that are done, in the order in which they were asked for. All are
 // forgotten when the role is left.
-func (c *Core) Sync() error {
+func (c *Core) Sync(link LinkID) error {
 	s := &c.leader
 	if c.role != Leading || s.stage != leading {
 		return errLeading
 	}
-	s.syncs.push(pendingSync{s.zxid, s.round + 1})
+	s.syncs.push(pendingSync{s.zxid, s.round + 1, link})
 	s.wantRound = true
 	return nil
 }
@@ -190,14 +200,33 @@ func (c *Core) beginRound() {
 func (c *Core) answerSyncs() {
 	s := &c.leader
 	committed := max(c.committed, zk.MakeZxid(c.epoch, 0))
-	n := 0
-	for n < s.syncs.len() && s.syncs.at(n).after <= committed && c.confirmed(s.syncs.at(n).round) {
-		n++
+	for s.syncs.len() > 0 && s.syncs.at(0).after <= committed && c.confirmed(s.syncs.at(0).round) {
+		c.answerSync()
 	}
-	if n > 0 {
-		s.syncs.drop(n)
-		c.ready.Synced += n
+}
+
+// passSyncs answers the syncs that came before z was proposed, as z is about to
+// be committed: the quorum that has z confirms them as a round of pings would.
+func (c *Core) passSyncs(z zk.Zxid) {
+	s := &c.leader
+	for s.syncs.len() > 0 && s.syncs.at(0).after < z {
+		c.answerSync()
+	}
+}
+
+// answerSync answers the oldest sync. A learner is told among its commits: Apache's
+// want the answers in the order of what they have forwarded.
+func (c *Core) answerSync() {
+	s := &c.leader
+	ps := *s.syncs.at(0)
+	s.syncs.drop(1)
+	if ps.link == 0 {
+		c.ready.Synced++
 		c.ready.SyncedAt = c.committed
+		return
+	}
+	if l := s.links[ps.link]; l != nil && l.state == current {
+		c.sendTo(l, Packet{Type: Sync})
 	}
 }
 

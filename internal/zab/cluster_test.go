@@ -405,7 +405,7 @@ func (s *server) propose(n int) []Entry {
 // sync asks for a sync.
 func (s *server) sync() {
 	s.syncs = append(s.syncs, syncMark{s.check.shown()})
-	if err := s.core.Sync(); err != nil {
+	if err := s.core.Sync(0); err != nil {
 		s.fail("server %d: %v", s.id, err)
 	}
 	s.drive()

@@ -184,7 +184,7 @@ func (s *script) asLeader(o *solo, op byte) {
 		}
 		o.drive()
 	case op == 14 && c.phase == broadcast:
-		if err := c.Sync(); err != nil {
+		if err := c.Sync(0); err != nil {
 			o.tb.Fatal(err)
 		}
 		o.drive()

@@ -234,7 +234,7 @@ func (o *solo) propose(n int) {
 
 // sync asks for one.
 func (o *solo) sync() {
-	if err := o.core.Sync(); err != nil {
+	if err := o.core.Sync(0); err != nil {
 		o.tb.Fatal(err)
 	}
 	o.drive()
@@ -300,4 +300,13 @@ func (o *solo) notify(from, electionEpoch int64) {
 		From: from, State: election.Looking, Leader: from, ElectionEpoch: electionEpoch, Version: 2,
 	})
 	o.drive()
+}
+
+// noteOf is a settled server's word about who leads.
+func noteOf(from, leader, electionEpoch int64) election.Notification {
+	n := election.Notification{From: from, State: election.Following, Leader: leader, ElectionEpoch: electionEpoch, Version: 2}
+	if from == leader {
+		n.State = election.Leading
+	}
+	return n
 }
