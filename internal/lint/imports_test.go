@@ -36,6 +36,7 @@ const importOrder = `
 
 	# What is run.
 	server, bench, transport < cmd/pinfold;
+	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash; # tests alone
 

@@ -29,6 +29,7 @@ import (
 //	AckedIsDurable what it acknowledges is on its disk
 //	EpochHistory   the epoch that a member calls its current one is written behind the history that the epoch began with
 //	InitialHistory who serves in an epoch has delivered the history that the epoch began with
+//	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
 //	Protocol       nobody is turned away, or leaves, for what a member has sent: all of them keep to the protocol
 type checker struct {
@@ -37,7 +38,18 @@ type checker struct {
 	leaders   map[uint32]*member     // by epoch
 	broadcast map[zk.Zxid]uint64     // hashes
 	newest    uint32                 // the newest epoch whose leader has served
+	upToDate  map[zab.LinkID]int     // what a leader had delivered when it said so, by the learner's link
 	offered   map[zab.LinkID][]entry // the logs behind snapshots, by the receiver's link
+}
+
+// isOrderOfWork reports whether an invariant is of how members work, not of what
+// comes of it.
+func isOrderOfWork(invariant string) bool {
+	switch invariant {
+	case "AckedIsDurable", "EpochHistory", "InitialHistory", "UpToDate", "QuorumDurable", "Protocol":
+		return true
+	}
+	return false
 }
 
 // shadow is what a member's log must be.
@@ -71,7 +83,7 @@ func (h *shadow) last() zk.Zxid {
 }
 
 func (c *checker) init(s *Sim) {
-	c.initial = map[uint32][]entry{}
+	c.initial, c.upToDate = map[uint32][]entry{}, map[zab.LinkID]int{}
 	c.s, c.leaders, c.broadcast, c.offered = s, map[uint32]*member{}, map[zk.Zxid]uint64{}, map[zab.LinkID][]entry{}
 }
 
@@ -90,8 +102,13 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 			p := &rd.Sends[i].Packets[k]
 			t.note(uint64(p.Type), uint64(p.Zxid))
 			c.s.cover.packet(p.Type)
-			if p.Type == zab.Ack {
+			switch p.Type {
+			case zab.Ack:
 				c.acked(m, p.Zxid)
+			case zab.UpToDate:
+				if e := c.s.net.ends[rd.Sends[i].Link]; e != nil && e.peer != nil {
+					c.upToDate[e.peer.id] = h.delivered
+				}
 			}
 		}
 	}
@@ -107,6 +124,9 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 	}
 	if rd.Role == zab.Leading {
 		c.established(m)
+	}
+	if want := c.upToDate[m.leader]; rd.Role == zab.Following && h.delivered < want {
+		c.s.fail("UpToDate", "member %d begins to serve with %d transactions, its leader had %d", m.id, h.delivered, want)
 	}
 	if began := c.initial[rd.Epoch]; h.delivered < len(began) {
 		c.s.fail("InitialHistory", "member %d serves in epoch %d and has not delivered %v", m.id, rd.Epoch, began[h.delivered].z)

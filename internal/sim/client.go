@@ -252,7 +252,7 @@ func (c *client) disconnect(reason string) {
 	if c.over {
 		c.newSession()
 	}
-	c.s.after(c.s.between(0, 50*time.Millisecond), c.connect)
+	c.s.after(c.s.between(0, c.s.profile.away), c.connect)
 }
 
 // newSession forgets the present session.
@@ -339,7 +339,11 @@ func (c *client) work() {
 		}
 		return
 	}
-	if len(c.pending) < c.s.profile.pipeline && !c.over {
+	switch {
+	case c.s.faulting && c.s.chance(c.s.profile.moves):
+		c.disconnect("moves")
+		return
+	case len(c.pending) < c.s.profile.pipeline && !c.over:
 		c.askSomething()
 	}
 	think := c.s.profile.think

@@ -15,7 +15,7 @@ type Coverage struct {
 	Installs, Resyncs, Refused, DiskFailures      int
 	Requests, Replies, Lost, Events, MissedEvents int
 	Sessions, Reattached, Moved, Refusals, Denied int
-	SessionsEnded, Synced                         int
+	SessionsEnded, Synced, Purged, Swept          int
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
 	Recovery, Convergence                         Span
@@ -39,6 +39,7 @@ func (s *Span) merge(o Span) {
 	s.Max = max(s.Max, o.Max)
 }
 
+// String prints the mean and the longest.
 func (s Span) String() string {
 	if s.Count == 0 {
 		return "never"
@@ -60,8 +61,8 @@ func (c *Coverage) counters() []counter {
 		{"snapshots installed", &c.Installs}, {"snapshots asked for", &c.Resyncs}, {"peers refused", &c.Refused}, {"disks failed", &c.DiskFailures},
 		{"requests", &c.Requests}, {"replies", &c.Replies}, {"unknown outcomes", &c.Lost}, {"events", &c.Events}, {"events after a reconnect", &c.MissedEvents},
 		{"sessions", &c.Sessions}, {"sessions reattached", &c.Reattached}, {"to another member", &c.Moved},
-		{"refused: a later state was seen", &c.Refusals}, {"refused: session over", &c.Denied},
-		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced},
+		{"connections without an answer", &c.Refusals}, {"refused: session over", &c.Denied},
+		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"files purged", &c.Purged}, {"containers and TTL znodes swept", &c.Swept},
 	}
 }
 

@@ -62,6 +62,18 @@ func (s *Sim) scheduleFault() {
 	})
 }
 
+// scheduleUpkeep queues what a server does by the clock: containers and znodes
+// with a time to live are swept, old files purged.
+func (s *Sim) scheduleUpkeep() {
+	s.after(s.between(50*time.Millisecond, 400*time.Millisecond), func() {
+		m := s.members[1+s.rng.IntN(len(s.members)-1)]
+		if m.up && m.paused <= s.now {
+			m.upkeep()
+		}
+		s.scheduleUpkeep()
+	})
+}
+
 // fault draws a fault and does it.
 func (s *Sim) fault() {
 	var sum float64

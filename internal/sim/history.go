@@ -99,6 +99,9 @@ func (h *history) extend(e entry) {
 	}
 	h.entries = append(h.entries, e)
 	h.tree.Apply(&tx, &h.result)
+	if tx.Header.Type == wire.OpDeleteContainer {
+		h.s.cover.Swept++
+	}
 	d := detail{at: h.s.now, tx: tx}
 	for i := range h.result.Events {
 		ev := &h.result.Events[i]

@@ -35,12 +35,13 @@ type member struct {
 	wall    time.Duration // how far its wall clock is off
 	paused  time.Duration // until then it does nothing
 
-	fault *vfs.Fault
-	dir   *storage.Dir
-	srv   *server.Server
-	rep   *replica.Replica
-	conns []*clientConn
-	slow  time.Duration // until then its disk is slow
+	fault  *vfs.Fault
+	dir    *storage.Dir
+	srv    *server.Server
+	rep    *replica.Replica
+	conns  []*clientConn
+	leader zab.LinkID    // the link that it has dialled last
+	slow   time.Duration // until then its disk is slow
 
 	looping, writing, applying, tasking bool // a turn is queued
 	timer                               time.Duration
@@ -307,6 +308,19 @@ func (m *member) stepped(kind uint64, ok bool) {
 	}
 	m.poll()
 	m.arm()
+}
+
+// upkeep does what is due by the clock.
+func (m *member) upkeep() {
+	m.rep.StepSweep()
+	if m.s.profile.purge && m.s.chance(0.3) {
+		removed, err := m.dir.Purge(3)
+		m.s.cover.Purged += len(removed)
+		if err != nil && !m.injected(err) {
+			m.s.fail("NoFailure", "member %d cannot purge: %v", m.id, err)
+		}
+	}
+	m.stepped(7, true)
 }
 
 // poll moves the output of the clients' connections.

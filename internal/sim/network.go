@@ -96,6 +96,7 @@ func (n *network) newEnd(m *member) *end {
 func (mn memberNet) Dial(peer int64) zab.LinkID {
 	m := mn.m
 	e := m.s.net.newEnd(m)
+	m.leader = e.id
 	p := &m.s.profile
 	budget := m.s.now + time.Duration(p.initLimit)*p.tick
 	m.s.say(m.who, "dials %d by link %d", peer, e.id)

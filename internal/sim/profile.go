@@ -41,6 +41,8 @@ type profile struct {
 
 	think    time.Duration // of a client between requests, at most
 	pipeline int           // requests that a client has on their way, at most
+	moves    float64       // chance that it goes to another member instead
+	away     time.Duration // how long it takes to, at most
 }
 
 // drawProfile draws a seed's profile.
@@ -72,6 +74,7 @@ func drawProfile(r *rand.Rand) profile {
 		faultEvery: pick(50*ms, 150*ms, 400*ms, 400*ms, 1000*ms), down: pick(20*ms, 300*ms, 1000*ms),
 
 		think: pick(2*ms, 20*ms, 100*ms, 600*ms), pipeline: pickInt(1, 4),
+		moves: [...]float64{0, 0.01, 0.1}[r.IntN(3)], away: pick(ms, 50*ms),
 	}
 	if r.IntN(6) == 0 {
 		p.lastCounter = uint32(10 + r.IntN(50))

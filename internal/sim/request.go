@@ -137,7 +137,7 @@ func (c *client) askSomething() {
 func (c *client) askCreate(op wire.OpCode, path string, mode zk.CreateMode) {
 	r := wire.CreateRequest{Path: path, Data: c.value(), ACL: zk.OpenACLUnsafe(), Flags: mode, TTL: -1}
 	if op == wire.OpCreateTTL {
-		r.TTL = 60_000
+		r.TTL = 300 // milliseconds
 	}
 	c.ask(&ask{op: op, path: path, body: r.Append(nil, op), what: string(r.Data)})
 }
@@ -201,7 +201,16 @@ func (c *client) askContainer() {
 		c.askCreate(wire.OpCreateTTL, fmt.Sprintf("/c/t%d", c.s.rng.IntN(3)), zk.PersistentWithTTL)
 		return
 	}
-	c.askCreate(wire.OpCreateContainer, fmt.Sprintf("/c/c%d", c.s.rng.IntN(3)), zk.Container)
+	path := fmt.Sprintf("/c/c%d", c.s.rng.IntN(3))
+	switch c.s.rng.IntN(3) {
+	case 0:
+		c.askCreate(wire.OpCreateContainer, path, zk.Container)
+	case 1:
+		c.askCreate(wire.OpCreate, path+"/x", zk.Persistent)
+	default: // then it is empty, and goes
+		r := wire.PathVersion{Path: path + "/x", Version: -1}
+		c.ask(&ask{op: wire.OpDelete, path: r.Path, body: r.Append(nil)})
+	}
 }
 
 func (c *client) askSync() {

@@ -16,6 +16,7 @@ var (
 	seedsFlag    = flag.Int("seeds", 60, "TestSoak, TestMutation: how many seeds")
 	fromFlag     = flag.Uint64("from", 1, "TestSoak, TestMutation: the first seed")
 	traceFlag    = flag.Int("trace", 100, "how many lines of a failing seed's trace are shown; 0 is all")
+	effectsFlag  = flag.Bool("effects", false, "TestMutation: look at what members deliver and clients see alone")
 	mutationFlag = flag.String("mutation", "", "TestSeed, TestMutation: the bug to put back, by its name")
 )
 
@@ -118,8 +119,29 @@ func TestSoak(t *testing.T) {
 		*seedsFlag, took.Round(time.Millisecond), virtual.Round(time.Second), events, 2*virtual.Hours()/took.Hours(), &cover)
 }
 
-// TestMutation puts bugs back, the one that -mutation names or each in turn, and
-// runs seeds until one is found to violate something.
+// findBug runs seeds until a bug that is put back is found, and returns how many
+// that took, 0 if it is not.
+func findBug(b Bug, from uint64, seeds int, effects bool) (int, *Violation) {
+	for i := range seeds {
+		collect(i)
+		if v := Run(Options{Seed: from + uint64(i), Bug: b, Effects: effects}).Violation; v != nil {
+			return i + 1, v
+		}
+	}
+	return 0, nil
+}
+
+// TestBugsAreFound puts each bug back.
+func TestBugsAreFound(t *testing.T) {
+	for _, b := range Bugs {
+		if n, _ := findBug(b, 1, 300, false); n == 0 {
+			t.Errorf("%s is not found: %s", b.Name, b.What)
+		}
+	}
+}
+
+// TestMutation puts bugs back, the one that -mutation names or all, and prints a
+// line of the table in docs/testing.md for each.
 func TestMutation(t *testing.T) {
 	if *mutationFlag == "" {
 		t.Skip("no -mutation is given: a bug's name, or all")
@@ -128,17 +150,12 @@ func TestMutation(t *testing.T) {
 		if *mutationFlag != b.Name && *mutationFlag != "all" {
 			continue
 		}
-		t.Run(b.Name, func(t *testing.T) {
-			for i := range *seedsFlag {
-				collect(i)
-				seed := *fromFlag + uint64(i)
-				if v := Run(Options{Seed: seed, Bug: b}).Violation; v != nil {
-					detail, _, _ := strings.Cut(v.Detail, "\n")
-					t.Logf("| %s | %s | %d | %s: %s |", b.Name, b.What, i+1, v.Invariant, detail)
-					return
-				}
-			}
-			t.Errorf("%s is not found in %d seeds", b.What, *seedsFlag)
-		})
+		n, v := findBug(b, *fromFlag, *seedsFlag, *effectsFlag)
+		if n == 0 {
+			t.Errorf("%s is not found in %d seeds: %s", b.Name, *seedsFlag, b.What)
+			continue
+		}
+		detail, _, _ := strings.Cut(v.Detail, "\n")
+		t.Logf("| %s | %s | %d | %s: %s |", b.Name, b.What, n, v.Invariant, detail)
 	}
 }
