@@ -370,7 +370,9 @@ func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
 // Persisted tells that every write up to seq is durable.
 func (c *Core) Persisted(now time.Duration, seq uint64) {
 	c.at(now)
-	c.check(seq <= c.seq, "write %d is durable, the last was %d", seq, c.seq)
+	if seq > c.seq {
+		c.broken("write %d is durable, the last was %d", seq, c.seq)
+	}
 	c.persisted = max(c.persisted, seq)
 	n := 0
 	for n < c.appends.len() && c.appends.at(n).seq <= seq {
