@@ -200,10 +200,11 @@ func (c *checker) event(m *member, e *zab.Event) {
 }
 
 // lawful are the reasons for which links and roles may end: something was lost or
-// took too long, or another server has more right to lead.
+// took too long, another server has more right to lead, or a log begins with the
+// snapshot of a leader that did not get its quorum, and is to end before that.
 var lawful = [...]string{
 	"within initLimit", "nothing heard", "acknowledges nothing", "is lost", "no quorum of followers", "no zxids left",
-	"is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
+	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
 }
 
 // protocol checks why a role is left, or a peer refused.
