@@ -9,14 +9,18 @@
 //
 //	election -> discovery -> synchronization -> broadcast
 //
-//	zab.go        the core: its settings, inputs and phases
+//	zab.go        the core: its settings and inputs
+//	role.go       roles: taken, left, and the election in between
+//	disk.go       writes, and what may be applied
 //	ready.go      what comes out
 //	early.go      links that come before it is known who leads
 //	learner.go    a follower or observer: from the first packet to UPTODATE
 //	follower.go   a follower or observer: transactions, and their acknowledgement
-//	leader.go     a leader: from the first FOLLOWERINFO to its quorum, and on
+//	leader.go     a leader: from its election to its quorum
+//	admission.go  a leader: who may follow it, and with what history
 //	sync.go       a leader: how a learner gets what it lacks
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
+//	losing.go     a leader: who is given up, and when the leader itself
 //	window.go     transactions that are kept; queue.go where
 //	mutation.go   known bugs, put back to prove the tests
 //
@@ -258,16 +262,6 @@ func (c *Core) Notification(now time.Duration, n election.Notification) {
 	}
 }
 
-// abandoned leaves a role that has not got far when a server on which it depends
-// looks for a leader again: who waits for it would wait until initLimit.
-func (c *Core) abandoned(by int64) {
-	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.cfg.System.Voter(by)
-	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader
-	if gathers || follows {
-		c.leave(fmt.Errorf("server %d looks for a leader again", by))
-	}
-}
-
 // PeerUp and PeerDown tell that the election link to a server is there or not:
 // an election does not wait for the vote of a server that cannot be reached.
 func (c *Core) PeerUp(now time.Duration, id int64) {
@@ -407,154 +401,6 @@ func (c *Core) StepDown(now time.Duration, reason string) {
 	}
 }
 
-// look begins an election with what is durable.
-func (c *Core) look(reason string) {
-	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
-	c.setPhase(Looking, electing)
-	c.event(Event{Kind: EventLooking, Reason: reason})
-	c.election.Look(c.now, c.last, int64(c.currentEpoch))
-	c.takeElected()
-}
-
-// takeElected takes the role that an election has given.
-func (c *Core) takeElected() {
-	if c.phase != electing {
-		return
-	}
-	if r, ok := c.election.Elected(); ok {
-		c.take(r)
-	}
-}
-
-// take takes the role that an election, or the last one, has given.
-func (c *Core) take(r election.Result) {
-	c.term++
-	c.tookEpoch, c.tookLast = c.currentEpoch, c.last
-	switch {
-	case r.Leader == c.cfg.ID:
-		c.lead(r)
-	case c.cfg.Observer:
-		c.follow(Observing, r)
-	default:
-		c.follow(Following, r)
-	}
-}
-
-// leave gives up the role. What is logged is as good as committed from here on:
-// whoever leads next either has it or has it cut off.
-func (c *Core) leave(reason error) {
-	c.event(Event{Kind: EventLeft, Reason: fmt.Sprintf("%v: %v", c.role, reason)})
-	r := &c.ready
-	clear(r.Deliver)
-	r.Deliver, r.Lookups, r.Synced, r.Dial = r.Deliver[:0], r.Lookups[:0], 0, 0
-	for _, l := range c.leader.learners {
-		c.close(l.link, fmt.Errorf("%w: this server leads no more: %w", ErrLost, reason))
-	}
-	if c.learner.link != 0 {
-		c.close(c.learner.link, reason)
-	}
-	c.countMisses()
-	if c.mutated(Bug2845) {
-		c.last = c.committed
-	} else {
-		for _, p := range c.leader.outstanding.all() {
-			c.window.add(p.Entry)
-		}
-		c.window.add(c.learner.pending.all()...)
-	}
-	if c.mutated(Bug4712) && c.phase > discovery && c.phase < uptodate && c.role != Leading {
-		c.last, c.currentEpoch = min(c.tookLast, c.last), c.acceptedEpoch
-	}
-	c.leader, c.learner = leaderState{}, learnerState{}
-	c.committed = c.last
-	c.epoch = 0
-	c.setPhase(Looking, settling)
-	c.publish()
-	c.settle()
-}
-
-// settle begins the election once everything is durable: a vote must not tell of
-// what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner
-// that only needs a snapshot goes back to its leader.
-func (c *Core) settle() {
-	switch leader := c.retry; {
-	case c.persisted != c.seq:
-	case leader != 0:
-		c.retry = 0
-		c.take(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
-	default:
-		c.look("left the ensemble")
-	}
-}
-
-func (c *Core) setPhase(r Role, p phase) {
-	c.role, c.phase, c.since = r, p, c.now
-	c.ready.Role, c.ready.Term = r, c.term
-	c.ready.Serving = p == broadcast
-	c.ready.Epoch = c.epoch
-}
-
-// publish makes known what may be applied: what is committed, and durable here.
-func (c *Core) publish() {
-	c.ready.Commit = max(c.ready.Commit, min(c.committed, c.persistedZxid))
-	if c.ready.Commit > c.persistedZxid {
-		c.broken("%v is to be applied, durable is %v", c.ready.Commit, c.persistedZxid)
-	}
-}
-
-// append adds an entry to the log and to the present write.
-func (c *Core) append(e Entry) {
-	if !follows(c.last, e.Zxid) || e.Zxid.Epoch() > c.currentEpoch {
-		c.broken("%v appended behind %v, the current epoch is %d", e.Zxid, c.last, c.currentEpoch)
-	}
-	c.last = e.Zxid
-	w := c.write(WriteEntries)
-	w.Entries = append(w.Entries, e)
-	if n := c.appends.len(); n > 0 && c.appends.at(n-1).seq == w.Seq {
-		c.appends.at(n - 1).last = e.Zxid
-		return
-	}
-	c.appends.push(appended{w.Seq, e.Zxid})
-}
-
-// write returns the write to be filled: entries that follow each other share
-// one.
-func (c *Core) write(kind WriteKind) *Write {
-	ws := c.ready.Writes
-	if n := len(ws); n > 0 && kind == WriteEntries && ws[n-1].Kind == WriteEntries {
-		return &ws[n-1]
-	}
-	c.seq++
-	return c.ready.newWrite(c.seq, kind)
-}
-
-func (c *Core) writeAcceptedEpoch(e uint32) {
-	c.check(e >= c.acceptedEpoch, "accepted epoch %d after %d", e, c.acceptedEpoch)
-	c.acceptedEpoch = e
-	c.write(WriteAcceptedEpoch).Epoch = e
-}
-
-func (c *Core) writeCurrentEpoch(e uint32) {
-	c.check(e >= c.currentEpoch && e <= c.acceptedEpoch, "current epoch %d after %d, accepted is %d", e, c.currentEpoch, c.acceptedEpoch)
-	c.currentEpoch = e
-	c.write(WriteCurrentEpoch).Epoch = e
-}
-
-// reset makes the log end at z, by a TRUNC or a SNAP.
-func (c *Core) reset(kind WriteKind, z zk.Zxid) {
-	w := c.write(kind)
-	w.Zxid, w.Link = z, c.learner.link
-	c.last, c.committed = z, z
-	c.persistedZxid = min(c.persistedZxid, z)
-	c.appends.push(appended{w.Seq, z})
-	if kind == WriteTruncate {
-		c.window.truncate(z)
-	} else {
-		c.window.reset(nil, z)
-	}
-	c.ready.Commit, c.applied = min(c.ready.Commit, z), min(c.applied, z)
-}
-
 func (c *Core) event(e Event) { c.ready.Events = append(c.ready.Events, e) }
 
 // send puts a packet on this learner's link to its leader.
@@ -569,12 +415,6 @@ func (c *Core) send(p Packet) {
 
 func (c *Core) close(l LinkID, reason error) {
 	c.ready.Close = append(c.ready.Close, Closing{l, reason})
-}
-
-// follows reports whether z may stand behind last: the next of its epoch, or
-// the first of a newer one.
-func follows(last, z zk.Zxid) bool {
-	return z == last+1 && z.Counter() != 0 || z.Epoch() > last.Epoch() && z.Counter() == 1
 }
 
 // check stops the process for a broken invariant: a stopped server is better

@@ -1,0 +1,70 @@
+package zab
+
+import "github.com/pinfold-zk/pinfold/zk"
+
+// publish makes known what may be applied: what is committed, and durable here.
+func (c *Core) publish() {
+	c.ready.Commit = max(c.ready.Commit, min(c.committed, c.persistedZxid))
+	if c.ready.Commit > c.persistedZxid {
+		c.broken("%v is to be applied, durable is %v", c.ready.Commit, c.persistedZxid)
+	}
+}
+
+// append adds an entry to the log and to the present write.
+func (c *Core) append(e Entry) {
+	if !follows(c.last, e.Zxid) || e.Zxid.Epoch() > c.currentEpoch {
+		c.broken("%v appended behind %v, the current epoch is %d", e.Zxid, c.last, c.currentEpoch)
+	}
+	c.last = e.Zxid
+	w := c.write(WriteEntries)
+	w.Entries = append(w.Entries, e)
+	if n := c.appends.len(); n > 0 && c.appends.at(n-1).seq == w.Seq {
+		c.appends.at(n - 1).last = e.Zxid
+		return
+	}
+	c.appends.push(appended{w.Seq, e.Zxid})
+}
+
+// write returns the write to be filled: entries that follow each other share
+// one.
+func (c *Core) write(kind WriteKind) *Write {
+	ws := c.ready.Writes
+	if n := len(ws); n > 0 && kind == WriteEntries && ws[n-1].Kind == WriteEntries {
+		return &ws[n-1]
+	}
+	c.seq++
+	return c.ready.newWrite(c.seq, kind)
+}
+
+func (c *Core) writeAcceptedEpoch(e uint32) {
+	c.check(e >= c.acceptedEpoch, "accepted epoch %d after %d", e, c.acceptedEpoch)
+	c.acceptedEpoch = e
+	c.write(WriteAcceptedEpoch).Epoch = e
+}
+
+func (c *Core) writeCurrentEpoch(e uint32) {
+	c.check(e >= c.currentEpoch && e <= c.acceptedEpoch, "current epoch %d after %d, accepted is %d", e, c.currentEpoch, c.acceptedEpoch)
+	c.currentEpoch = e
+	c.write(WriteCurrentEpoch).Epoch = e
+}
+
+// reset makes the log end at z, by a TRUNC or a SNAP.
+func (c *Core) reset(kind WriteKind, z zk.Zxid) {
+	w := c.write(kind)
+	w.Zxid, w.Link = z, c.learner.link
+	c.last, c.committed = z, z
+	c.persistedZxid = min(c.persistedZxid, z)
+	c.appends.push(appended{w.Seq, z})
+	if kind == WriteTruncate {
+		c.window.truncate(z)
+	} else {
+		c.window.reset(nil, z)
+	}
+	c.ready.Commit, c.applied = min(c.ready.Commit, z), min(c.applied, z)
+}
+
+// follows reports whether z may stand behind last: the next of its epoch, or
+// the first of a newer one.
+func follows(last, z zk.Zxid) bool {
+	return z == last+1 && z.Counter() != 0 || z.Epoch() > last.Epoch() && z.Counter() == 1
+}

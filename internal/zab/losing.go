@@ -1,0 +1,87 @@
+package zab
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// refuse closes the link of a peer that breaks the protocol or does not belong
+// here.
+func (c *Core) refuse(l *learner, err error) {
+	c.event(Event{Kind: EventRefused, Peer: l.id, Link: l.link, Reason: err.Error()})
+	c.close(l.link, fmt.Errorf("%w: %w", ErrLost, err))
+	c.dropLearner(l.link, err)
+}
+
+// dropLearner forgets a link that is closed. Without a quorum the leader leaves
+// at once: nobody else can be elected before that.
+func (c *Core) dropLearner(k LinkID, err error) {
+	s := &c.leader
+	l := s.links[k]
+	if l == nil {
+		return
+	}
+	delete(s.links, k)
+	for i := range s.learners {
+		if s.learners[i] == l {
+			s.learners = append(s.learners[:i:i], s.learners[i+1:]...)
+			break
+		}
+	}
+	if l.voter >= 0 {
+		s.voters[l.voter] = nil
+	}
+	if l.id != noServer {
+		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
+	}
+	if l.voter >= 0 && s.stage == leading && !c.quorum(func(l *learner) bool { return l.newAcked }) {
+		c.leave(errors.New("no quorum of followers is left"))
+	}
+}
+
+// leaderTick pings, and gives up learners and in the end itself when nothing is
+// heard. A follower leaves a leader that it has not heard of for syncLimit; what
+// counts here is when that which it last answered was sent, so that the leader has
+// stepped down before its followers elect another.
+func (c *Core) leaderTick() {
+	s, term := &c.leader, c.term
+	for _, l := range c.snapshotOfLearners() {
+		if err := c.overdue(l); err != nil {
+			c.refuse(l, err)
+		}
+		if c.role != Leading || c.term != term {
+			return
+		}
+	}
+	if s.stage != leading {
+		if c.now-c.since > c.ticks(c.cfg.InitLimit) {
+			c.leave(errors.New("no quorum has come within initLimit"))
+		}
+		return
+	}
+	s.leaseEnd = math.MaxInt64
+	for _, l := range s.learners {
+		if l.state == current {
+			s.leaseEnd = min(s.leaseEnd, l.contact+c.ticks(c.cfg.SyncLimit))
+		}
+	}
+	if c.now-s.lastPing >= c.cfg.Tick/2 {
+		s.lastPing, s.pingDue = c.now, true
+	}
+}
+
+// overdue returns why a learner is given up, nil if it is not.
+func (c *Core) overdue(l *learner) error {
+	initLimit, syncLimit := c.ticks(c.cfg.InitLimit), c.ticks(c.cfg.SyncLimit)
+	switch {
+	case l.state < synced && c.now-l.since > initLimit,
+		l.state == synced && !l.newAcked && c.now-l.since > initLimit+syncLimit:
+		return errors.New("not synchronized within initLimit")
+	case l.state == current && c.now-l.contact >= syncLimit:
+		return fmt.Errorf("nothing heard for %v", c.now-l.contact)
+	case l.state == current && l.owes && c.now-l.lag > syncLimit:
+		return fmt.Errorf("it acknowledges nothing for %v", c.now-l.lag)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package zab
+
+import (
+	"fmt"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
+)
+
+// look begins an election with what is durable.
+func (c *Core) look(reason string) {
+	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
+	c.setPhase(Looking, electing)
+	c.event(Event{Kind: EventLooking, Reason: reason})
+	c.election.Look(c.now, c.last, int64(c.currentEpoch))
+	c.takeElected()
+}
+
+// takeElected takes the role that an election has given.
+func (c *Core) takeElected() {
+	if c.phase != electing {
+		return
+	}
+	if r, ok := c.election.Elected(); ok {
+		c.take(r)
+	}
+}
+
+// take takes the role that an election, or the last one, has given.
+func (c *Core) take(r election.Result) {
+	c.term++
+	c.tookEpoch, c.tookLast = c.currentEpoch, c.last
+	switch {
+	case r.Leader == c.cfg.ID:
+		c.lead(r)
+	case c.cfg.Observer:
+		c.follow(Observing, r)
+	default:
+		c.follow(Following, r)
+	}
+}
+
+// leave gives up the role. What is logged is as good as committed from here on:
+// whoever leads next either has it or has it cut off.
+func (c *Core) leave(reason error) {
+	c.event(Event{Kind: EventLeft, Reason: fmt.Sprintf("%v: %v", c.role, reason)})
+	r := &c.ready
+	clear(r.Deliver)
+	r.Deliver, r.Lookups, r.Synced, r.Dial = r.Deliver[:0], r.Lookups[:0], 0, 0
+	for _, l := range c.leader.learners {
+		c.close(l.link, fmt.Errorf("%w: this server leads no more: %w", ErrLost, reason))
+	}
+	if c.learner.link != 0 {
+		c.close(c.learner.link, reason)
+	}
+	c.countMisses()
+	if c.mutated(Bug2845) {
+		c.last = c.committed
+	} else {
+		for _, p := range c.leader.outstanding.all() {
+			c.window.add(p.Entry)
+		}
+		c.window.add(c.learner.pending.all()...)
+	}
+	if c.mutated(Bug4712) && c.phase > discovery && c.phase < uptodate && c.role != Leading {
+		c.last, c.currentEpoch = min(c.tookLast, c.last), c.acceptedEpoch
+	}
+	c.leader, c.learner = leaderState{}, learnerState{}
+	c.committed = c.last
+	c.epoch = 0
+	c.setPhase(Looking, settling)
+	c.publish()
+	c.settle()
+}
+
+// settle begins the election once everything is durable: a vote must not tell of
+// what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner
+// that only needs a snapshot goes back to its leader.
+func (c *Core) settle() {
+	switch leader := c.retry; {
+	case c.persisted != c.seq:
+	case leader != 0:
+		c.retry = 0
+		c.take(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
+	default:
+		c.look("left the ensemble")
+	}
+}
+
+func (c *Core) setPhase(r Role, p phase) {
+	c.role, c.phase, c.since = r, p, c.now
+	c.ready.Role, c.ready.Term = r, c.term
+	c.ready.Serving = p == broadcast
+	c.ready.Epoch = c.epoch
+}
+
+// abandoned leaves a role that has not got far when a server on which it depends
+// looks for a leader again: who waits for it would wait until initLimit.
+func (c *Core) abandoned(by int64) {
+	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.cfg.System.Voter(by)
+	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader
+	if gathers || follows {
+		c.leave(fmt.Errorf("server %d looks for a leader again", by))
+	}
+}
