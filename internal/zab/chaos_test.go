@@ -116,9 +116,7 @@ func (x *chaos) step() {
 		}
 		return
 	case r < x.faults+x.proposals+x.syncs:
-		if s := x.leader(); s != nil {
-			s.sync()
-		}
+		x.sync()
 		return
 	}
 	if !x.act() {
@@ -135,6 +133,20 @@ func (x *chaos) leader() *server {
 		}
 	}
 	return nil
+}
+
+// sync asks for one, of the leader's client or of a learner's.
+func (x *chaos) sync() {
+	s := x.leader()
+	if s == nil {
+		return
+	}
+	l := x.rng.IntN(len(x.links) + 1)
+	if l == len(x.links) {
+		s.sync()
+	} else if k := x.links[l]; k.up && k.ends[1] == s {
+		s.syncFor(k)
+	}
 }
 
 // act does one of the things that can be done now; false means there are none.
@@ -388,13 +400,33 @@ func (x *chaos) heal() error {
 				if es := s.propose(1); es != nil {
 					wanted = es[0].Zxid
 					s.sync()
+					for _, l := range x.links {
+						if l.up && l.ends[1] == s {
+							s.syncFor(l)
+						}
+					}
 				}
 			}
-		case x.check.shown() >= wanted && (x.leader() == nil || len(x.leader().syncs) == 0):
+		case x.check.shown() >= wanted && !x.owesSync():
 			return nil
 		}
 	}
 	return fmt.Errorf("no progress: %s", x.state())
+}
+
+// owesSync reports whether a sync is not answered that somebody waits for.
+func (x *chaos) owesSync() bool {
+	for _, s := range x.servers[1:] {
+		if len(s.syncs) > 0 {
+			return true
+		}
+	}
+	for _, l := range x.links {
+		if l.up && len(l.asked) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // whole reports whether all servers serve, and have the same.

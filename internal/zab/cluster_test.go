@@ -411,6 +411,19 @@ func (s *server) sync() {
 	s.drive()
 }
 
+// syncFor asks for a sync of a learner's client, whose request has come.
+func (s *server) syncFor(l *wire) {
+	k := s.core.leader.links[l.ids[1]]
+	if k == nil || k.state != current || !l.ends[0].serving || l.down[0] {
+		return
+	}
+	l.asked = append(l.asked, syncMark{s.check.shown()})
+	if err := s.core.Sync(l.ids[1]); err != nil {
+		s.fail("server %d: %v", s.id, err)
+	}
+	s.drive()
+}
+
 // deliver does what the owner of a core does with packets that are not Zab's.
 func (s *server) deliver(d *Delivery) {
 	switch {
@@ -420,6 +433,14 @@ func (s *server) deliver(d *Delivery) {
 		if l := s.wire(d.Link); l != nil {
 			l.put(s, item{Packet: Packet{Type: Ping, Zxid: d.Packet.Zxid}})
 		}
+	case d.Packet.Type == Sync:
+		l := s.wire(d.Link)
+		if l == nil || len(l.asked) == 0 {
+			break // a played leader
+		}
+		s.say("%d: a sync is answered, at %v", s.id, d.At)
+		s.check.synced(s, l.asked[0], d.At)
+		l.asked = l.asked[1:]
 	default:
 		s.say("%d: is delivered %v", s.id, describe(&d.Packet))
 	}
@@ -460,6 +481,8 @@ type wire struct {
 	up   bool
 	down [2]bool   // the end has been told, or has closed it
 	to   [2][]item // on their way to the end
+
+	asked []syncMark // by the learner's client
 }
 
 func (c *cluster) newLinkID() LinkID {
