@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +11,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -163,4 +167,24 @@ func recoverOnly(t *testing.T, r *Replica, fsys vfs.FS, want, when string) bool 
 		t.Fatalf("%s: recovered another tree: %+v\n%s\nwant\n%s", when, report, got, want)
 	}
 	return true
+}
+
+// A member whose newest snapshot cannot be read, and whose log does not reach it,
+// has told others of more than it has: it must not vote with that.
+func TestLostSnapshotIsNotVotedPast(t *testing.T) {
+	mem := vfs.NewMem()
+	m, _ := mustBoot(t, mem, nil)
+	if err := m.halt(); err != nil {
+		t.Fatal(err)
+	}
+	all := files(t, mem)
+	lost := bytes.Clone(all["snapshot.0"])
+	lost[len(lost)/2] ^= 1
+	all["snapshot.64"] = lost
+	_, _, err := boot(disk(t, all), func(o *Options) {
+		o.Ensemble = &zab.Config{ID: 1, System: quorum.Majority(1, 2, 3), Tick: time.Second, InitLimit: 10, SyncLimit: 5}
+	})
+	if err == nil || !strings.Contains(err.Error(), "the newest snapshot, at 0x64, cannot be read") {
+		t.Fatalf("started, or for another reason not: %v", err)
+	}
 }
