@@ -277,3 +277,22 @@ func TestTooManyVoters(t *testing.T) {
 	}()
 	New(testConfig(MaxVoters+1), State{}, 0)
 }
+
+// LearnerInfo may end behind the id, or behind the protocol version (13).
+func TestLearnerInfoMayBeShort(t *testing.T) {
+	for n, ok := range map[int]bool{0: false, 7: false, 8: true, 12: true, 20: true, 30: true} {
+		o := newSolo(t, testConfig(3), State{})
+		o.elect(1)
+		p := infoOf(2, 0)
+		p.Data = append(p.Data, make([]byte, 10)...)[:n]
+		o.step(o.accept(), p)
+		want(t, "accepted", o.writes() != "", ok)
+	}
+	o := newSolo(t, testConfig(3), State{})
+	o.elect(1)
+	l := o.accept()
+	o.step(l, infoOf(2, 0))
+	o.persist()
+	o.step(l, Packet{Type: AckEpoch, Data: make([]byte, 3)})
+	want(t, "links", len(o.links), 0)
+}

@@ -353,3 +353,59 @@ func TestStatus(t *testing.T) {
 	want(t, "leader", s.Leader, 2)
 	want(t, "pending", s.Pending, 1)
 }
+
+// A voter that is locked out by its accepted epoch is let in if its vote is no
+// better than what the leader has; equal is not better, anything else is.
+func TestWhoIsLockedOutIsLetInIfItCouldNotWin(t *testing.T) {
+	z := zk.MakeZxid
+	for _, c := range []struct {
+		epoch int64
+		zxid  zk.Zxid
+		known bool
+		let   bool
+	}{
+		{4, z(4, 2), true, true}, {5, z(4, 3), true, true}, {5, z(4, 4), true, false}, {6, z(4, 3), true, false}, {4, z(4, 2), false, false},
+	} {
+		o, links := leads(t, testConfig(3), history(4, 3), 2)
+		if c.known {
+			o.notifyFor(3, c.epoch, c.zxid)
+		}
+		for range 3 {
+			o.step(o.accept(), infoOf(3, 9))
+			want(t, "role before initLimit", o.core.role, Leading)
+			for range 7 {
+				o.tick(50 * ms)
+				for l := o.core.leader.voters[1]; l.pings.len() > 0; {
+					o.step(links[2], Packet{Type: Ping})
+				}
+			}
+		}
+		o.step(o.accept(), infoOf(3, 9))
+		want(t, "steps down", o.core.role == Looking, c.let)
+		want(t, "at least", o.core.atLeast == 9, c.let)
+	}
+}
+
+// An early link that is gone is forgotten.
+func TestAnEarlyLinkMayGo(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{})
+	a, b := o.accept(), o.accept()
+	o.core.LinkDown(o.now, a, errLink)
+	o.drive()
+	o.elect(1)
+	want(t, "the one that is gone", o.core.leader.links[a] == nil, true)
+	want(t, "the one that is there", o.core.leader.links[b] != nil, true)
+}
+
+// A leader has initLimit from the moment that it is reached.
+func TestDiscoveryBeginsWhenTheLeaderIsReached(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{})
+	o.elect(2)
+	l := o.core.learner.link
+	o.tick(900 * ms)
+	o.up(l)
+	o.tick(1000 * ms)
+	want(t, "role", o.core.role, Following)
+	o.tick(ms)
+	want(t, "role", o.core.role, Looking)
+}

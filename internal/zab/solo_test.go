@@ -193,15 +193,6 @@ func (o *solo) writes() string {
 	return strings.Join(list, ", ")
 }
 
-// events is what was told since the last input.
-func (o *solo) events() string {
-	var list []string
-	for i := range o.told {
-		list = append(list, describeEvent(&o.told[i]))
-	}
-	return strings.Join(list, ", ")
-}
-
 // want compares.
 func want[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
@@ -309,4 +300,10 @@ func noteOf(from, leader, electionEpoch int64) election.Notification {
 		n.State = election.Leading
 	}
 	return n
+}
+
+// notifyFor has a voter look for a leader, and stand for a history.
+func (o *solo) notifyFor(from, epoch int64, z zk.Zxid) {
+	o.core.Notification(o.now, election.Notification{From: from, State: election.Looking, Leader: from, PeerEpoch: epoch, Zxid: z, Version: 2})
+	o.drive()
 }

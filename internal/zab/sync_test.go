@@ -488,3 +488,18 @@ func TestNewLeaderWaitsForTheLeadersOwnEpoch(t *testing.T) {
 	o.drive()
 	want(t, "says", o.says(a)+"; "+o.says(b), "DIFF <4,3>, NEWLEADER epoch 5; DIFF <4,3>, NEWLEADER epoch 5")
 }
+
+// A PING is answered while a learner is synchronized; what was for a client of an
+// earlier role is for nobody.
+func TestWhatIsDeliveredDuringSynchronization(t *testing.T) {
+	o, l := follows2(t, testConfig(3), history(4, 3))
+	o.step(l, diffOf(zk.MakeZxid(4, 3)))
+	for i, p := range []PacketType{Ping, Sync, Revalidate} {
+		o.core.Step(o.now, l, []Packet{{Type: p}})
+		rd := o.core.Ready()
+		want(t, "delivered", len(rd.Deliver) == 1, i == 0)
+	}
+	want(t, "role", o.core.role, Following)
+	o.step(l, Packet{Type: Request})
+	want(t, "role", o.core.role, Looking)
+}
