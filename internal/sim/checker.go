@@ -57,7 +57,6 @@ type shadow struct {
 	log       []entry
 	delivered int // of log
 	ops       []logOp
-	oldest    int // number of ops that are known to be durable and were dropped
 
 	role     zab.Role
 	term     uint64

@@ -16,7 +16,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/internal/znode"
-	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // member is one server of the ensemble, through all its lives.
@@ -340,14 +339,6 @@ func (m *member) digest() uint64 {
 	m.rep.RLock()
 	defer m.rep.RUnlock()
 	return m.rep.Tree().Digest()
-}
-
-// lastZxid is that of the member's tree, 0 if it does not run.
-func (m *member) lastZxid() zk.Zxid {
-	if !m.up {
-		return 0
-	}
-	return m.rep.LastApplied()
 }
 
 func (m *member) describe() string {

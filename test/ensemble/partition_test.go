@@ -143,9 +143,9 @@ func TestFullDisk(t *testing.T) {
 			})
 			r.load()
 			for range *rounds {
-				leader, other := r.leader()
+				_, other := r.leader()
 				r.fullDisk(other, disks[other])
-				leader, _ = r.leader()
+				leader, _ := r.leader()
 				r.fullDisk(leader, disks[leader])
 			}
 			r.finish()
