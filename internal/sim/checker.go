@@ -58,11 +58,10 @@ type shadow struct {
 	delivered int // of log
 	ops       []logOp
 
-	role     zab.Role
-	term     uint64
-	serving  bool
-	epoch    uint32
-	accepted uint32
+	role    zab.Role
+	term    uint64
+	serving bool
+	epoch   uint32
 }
 
 // logOp is a write that may not be durable yet, and how to undo it.
@@ -247,8 +246,6 @@ func (c *checker) write(m *member, w *zab.Write) {
 		if h.delivered > len(h.log) {
 			c.s.fail("Durability", "member %d has delivered %d transactions and replaces its log by one of %d, up to %v", m.id, h.delivered, len(h.log), w.Zxid)
 		}
-	case zab.WriteAcceptedEpoch:
-		h.accepted = w.Epoch
 	case zab.WriteCurrentEpoch:
 		if h.role == zab.Leading {
 			c.leadership(m, w.Epoch)
@@ -444,12 +441,5 @@ func (c *checker) applied(m *member) {
 	}
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(m.rep.LastApplied(), m.digest(), m.who)
-	}
-}
-
-// end checks what can only be checked at the end.
-func (c *checker) end() {
-	for _, cl := range c.s.clients {
-		cl.checkEnd()
 	}
 }

@@ -356,6 +356,3 @@ func (c *client) work() {
 		}
 	})
 }
-
-// checkEnd checks what a client knows at the end.
-func (c *client) checkEnd() {}

@@ -243,7 +243,6 @@ func (s *Sim) run() {
 	s.mustProgress()
 	s.mustConverge()
 	s.mustExpire()
-	s.check.end()
 }
 
 // progressLimit is how long a healed ensemble may take until it answers a write.
