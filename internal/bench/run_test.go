@@ -343,7 +343,7 @@ func TestInterrupt(t *testing.T) {
 	m := Mix{Options: listen(t, Floor{Size: 10}.Serve), Connections: 2, Outstanding: 10,
 		ReadRatio: 1, Size: 10, Keys: 5}
 	m.Duration = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	r, err := m.Run(ctx)
 	if err != nil {
