@@ -44,7 +44,7 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 		c.leader.voters[index] = l
 	}
 	l.accepted, l.state, l.contact = p.Zxid.Epoch(), informed, c.now
-	if c.leader.stage > acceptOwn {
+	if c.leader.stage >= gatherEpochs {
 		c.inform(l)
 	}
 	return nil

@@ -56,6 +56,9 @@ func (x *checks) serves(s *server) {
 	if who, ok := x.leaders[s.epoch]; ok {
 		s.fail("Leadership: servers %d and %d lead epoch %d", who, s.id, s.epoch)
 	}
+	if s.disk.current != s.epoch {
+		s.fail("invariant 2: leader %d serves in epoch %d, durable is %d", s.id, s.epoch, s.disk.current)
+	}
 	x.leaders[s.epoch] = s.id
 	x.begins(s)
 	// All that any client has seen is in a leader's history, before it adds to it.
@@ -210,9 +213,6 @@ func (x *checks) sends(s *server, p *Packet) {
 		}
 	case p.Type == NewLeader:
 		x.begins(s)
-		if d.current != p.Zxid.Epoch() {
-			s.fail("invariant 2: leader %d sends NEWLEADER of epoch %d, durable is %d", s.id, p.Zxid.Epoch(), d.current)
-		}
 	}
 }
 

@@ -39,11 +39,35 @@ func TestDiscoveryWaitsForAQuorumOfVoters(t *testing.T) {
 	want(t, "writes with an observer more", o.writes(), "")
 	o.step(o.accept(), infoOf(3, 0))
 	want(t, "writes with 3 of 5", o.writes(), "the accepted epoch: 1")
-	// Nothing is said before it is durable.
-	want(t, "said", o.says(first), "")
-	o.persist()
-	o.tick(0)
-	want(t, "epochs", o.core.acceptedEpoch, 1)
+	want(t, "said", o.says(first), "LEADERINFO epoch 1")
+}
+
+// Followers write their epoch files while the leader writes its own. It is no part
+// of a quorum before that is durable.
+func TestALeaderIsOneOfItsQuorumWhenItsOwnEpochIsDurable(t *testing.T) {
+	o := newSolo(t, testConfig(5), history(4, 3))
+	o.elect(1)
+	var links []LinkID
+	for _, id := range []int64{2, 3, 4} {
+		l := o.accept()
+		o.step(l, infoOf(id, 4))
+		links = append(links, l)
+	}
+	for _, l := range links {
+		o.step(l, ackEpochOf(4, zk.MakeZxid(4, 3)))
+		want(t, "writes before the accepted epoch is durable", o.writes(), "")
+	}
+	o.core.Persisted(o.now, o.began)
+	o.drive()
+	want(t, "writes", o.writes(), "the current epoch: 5")
+	want(t, "says", o.says(links[0]), "DIFF <4,3>, NEWLEADER epoch 5")
+	for _, l := range links {
+		o.ack(l, zk.MakeZxid(5, 0))
+		want(t, "serves before the current epoch is durable", o.core.ready.Serving, false)
+	}
+	o.core.Persisted(o.now, o.began)
+	o.drive()
+	want(t, "serves", o.core.ready.Serving, true)
 }
 
 // "... or initLimit×tickTime" (14.2): here 10 ticks of 100 ms.
@@ -158,12 +182,17 @@ func TestHistoriesAreComparedByEpochThenZxid(t *testing.T) {
 
 // The last epoch that there is cannot be got past, by anybody.
 func TestTheLastEpoch(t *testing.T) {
-	o := newSolo(t, testConfig(3), State{AcceptedEpoch: maxEpoch})
-	o.elect(1)
-	o.step(o.accept(), infoOf(2, 0))
-	want(t, "role", o.core.role, Looking)
+	for _, voters := range []int{1, 3} {
+		o := newSolo(t, testConfig(voters), State{AcceptedEpoch: maxEpoch})
+		o.elect(1)
+		o.step(o.accept(), infoOf(2, 0))
+		want(t, "epoch", o.core.epoch, 0)
+		term := o.core.term
+		o.tick(1001 * ms)
+		want(t, "has left", o.core.role == Looking || o.core.term > term, true)
+	}
 
-	o = newSolo(t, testConfig(3), State{})
+	o := newSolo(t, testConfig(3), State{})
 	o.elect(1)
 	o.step(o.accept(), infoOf(2, maxEpoch))
 	want(t, "writes", o.writes(), "")
@@ -205,16 +234,16 @@ func TestWhatTheFirstPacketsCarry(t *testing.T) {
 	o.elect(1)
 	l := o.accept()
 	o.step(l, infoOf(2, 4))
-	o.persist()
 	p = o.sent[len(o.sent)-1]
 	want(t, "type", p.Type, LeaderInfo)
 	want(t, "zxid", p.Zxid, zk.MakeZxid(5, 0))
 	want(t, "protocol version", binary.BigEndian.Uint32(p.Data), 0x10000)
-	o.step(l, ackEpochOf(4, zk.MakeZxid(4, 3)))
 	o.persist()
+	o.step(l, ackEpochOf(4, zk.MakeZxid(4, 3)))
 	p = o.sent[len(o.sent)-1]
 	want(t, "type", p.Type, NewLeader)
 	want(t, "data", string(p.Data), "config")
+	o.persist()
 	o.ack(l, p.Zxid)
 	for _, p := range o.sent {
 		if p.Type == UpToDate {

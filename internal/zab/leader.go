@@ -17,7 +17,8 @@ type leaderState struct {
 	self     uint64     // this server's bit
 
 	stage    stage
-	epochSeq uint64 // of the write of the stage's epoch file
+	hopeless error  // why there can be no epoch
+	epochSeq uint64 // of the write of its own epoch file, without which it is no part of the stage's quorum
 	accepted uint64 // voters that have accepted the epoch, and whose history counts
 
 	zxid        zk.Zxid // last proposed
@@ -42,9 +43,7 @@ type stage int
 
 const (
 	gatherInfo   stage = iota // waits for the accepted epochs of a quorum
-	acceptOwn                 // writes its own accepted epoch
 	gatherEpochs              // waits until a quorum has accepted the epoch
-	raiseOwn                  // writes its own current epoch
 	gatherAcks                // waits until a quorum has its history
 	leading                   // serves
 )
@@ -164,45 +163,24 @@ func (c *Core) serveLearner(l *learner, p *Packet) error {
 	return nil
 }
 
-// advance goes on to the next stage once a quorum is there.
+// advance goes on to the next stage once a quorum is there, of which this server is
+// one when its own epoch file is durable: others write theirs at the same time.
 func (c *Core) advance() {
 	s := &c.leader
-	for c.role == Leading {
+	for c.role == Leading && c.persisted >= s.epochSeq {
 		switch s.stage {
 		case gatherInfo:
 			if !c.quorum(func(l *learner) bool { return l.state >= informed }) {
 				return
 			}
-			c.beginEpoch()
-		case acceptOwn:
-			if c.persisted < s.epochSeq {
+			if !c.beginEpoch() {
 				return
-			}
-			s.stage = gatherEpochs
-			s.accepted = s.self
-			for _, l := range c.snapshotOfLearners() {
-				if l.state == informed {
-					c.inform(l)
-				}
 			}
 		case gatherEpochs:
 			if !c.isQuorum(s.accepted) {
 				return
 			}
-			c.writeCurrentEpoch(c.epoch)
-			s.epochSeq, s.stage = c.seq, raiseOwn
-			c.settleVote(int64(c.epoch))
-		case raiseOwn:
-			if c.persisted < s.epochSeq {
-				return
-			}
-			s.stage = gatherAcks
-			c.setPhase(Leading, syncing)
-			for _, l := range c.snapshotOfLearners() {
-				if l.state == accepted {
-					c.synchronizeLearner(l)
-				}
-			}
+			c.beginSync()
 		case gatherAcks:
 			if !c.quorum(func(l *learner) bool { return l.newAcked }) {
 				return
@@ -216,23 +194,44 @@ func (c *Core) advance() {
 
 // beginEpoch fixes the new epoch: later than every one that a quorum has
 // accepted. What an observer has accepted does not count: anybody can say that
-// he is one.
-func (c *Core) beginEpoch() {
+// he is one. It returns false if there is no later one.
+func (c *Core) beginEpoch() bool {
+	s := &c.leader
 	epoch := max(c.acceptedEpoch, c.atLeast)
-	for _, l := range c.leader.voters {
+	for _, l := range s.voters {
 		if l != nil && l.state >= informed {
 			epoch = max(epoch, l.accepted)
 		}
 	}
 	if epoch >= maxEpoch {
-		c.leave(fmt.Errorf("epoch %d is accepted, which is the last that there is", epoch))
-		return
+		s.hopeless = fmt.Errorf("epoch %d is accepted, which is the last that there is", epoch)
+		return false
 	}
 	epoch++
 	c.epoch = epoch
 	c.writeAcceptedEpoch(epoch)
-	c.leader.epochSeq, c.leader.stage = c.seq, acceptOwn
+	s.stage, s.epochSeq, s.accepted = gatherEpochs, c.seq, s.self
 	c.event(Event{Kind: EventEpoch, Epoch: epoch})
+	for _, l := range c.snapshotOfLearners() {
+		if l.state == informed {
+			c.inform(l)
+		}
+	}
+	return true
+}
+
+// beginSync begins to make the histories of all learners this server's own.
+func (c *Core) beginSync() {
+	s := &c.leader
+	c.writeCurrentEpoch(c.epoch)
+	s.stage, s.epochSeq = gatherAcks, c.seq
+	c.setPhase(Leading, syncing)
+	c.settleVote(int64(c.epoch))
+	for _, l := range c.snapshotOfLearners() {
+		if l.state == accepted {
+			c.synchronizeLearner(l)
+		}
+	}
 }
 
 // establish begins to serve: a quorum has the leader's history.

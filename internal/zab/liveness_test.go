@@ -132,6 +132,25 @@ func TestALearnerThatAcknowledgesNothingIsDropped(t *testing.T) {
 	want(t, "2 in the end", o.core.role, Looking) // and with it the quorum
 }
 
+// One that acknowledges nothing at all is dropped like one that stops.
+func TestALearnerThatNeverAcknowledgesIsDropped(t *testing.T) {
+	o, links := leads(t, testConfig(5), State{}, 2, 3, 4)
+	o.propose(1)
+	o.persist()
+	o.ack(links[2], zk.MakeZxid(1, 1))
+	o.ack(links[3], zk.MakeZxid(1, 1))
+	for range 11 {
+		want(t, "its link", o.core.leader.voters[3] != nil, true)
+		o.tick(50 * ms)
+		for _, l := range o.core.snapshotOfLearners() {
+			for l.pings.len() > 0 && o.core.leader.links[l.link] != nil {
+				o.step(l.link, Packet{Type: Ping})
+			}
+		}
+	}
+	want(t, "its link", o.core.leader.voters[3] == nil, true)
+}
+
 // A snapshot may take its time to be loaded, and the transactions behind it wait:
 // that is no slow acknowledgement.
 func TestALongSnapshotIsNoSlowAcknowledgement(t *testing.T) {
@@ -321,7 +340,7 @@ func TestEarlyLinksAreBounded(t *testing.T) {
 	o.step(o.core.early[1].link, infoOf(3, 0), infoOf(3, 0))
 	want(t, "early links", len(o.core.early), maxEarly-2)
 	o.elect(1)
-	want(t, "the friend's stage", o.core.leader.links[friend].state, informed)
+	want(t, "the friend's stage", o.core.leader.links[friend].state, asked)
 	want(t, "early links", len(o.core.early), 0)
 	// Whoever follows another keeps nobody.
 	o = newSolo(t, testConfig(3), State{})

@@ -56,7 +56,11 @@ func (c *Core) leaderTick() {
 	}
 	if s.stage != leading {
 		if c.now-c.since > c.ticks(c.cfg.InitLimit) {
-			c.leave(errors.New("no quorum has come within initLimit"))
+			reason := s.hopeless
+			if reason == nil {
+				reason = errors.New("no quorum has come within initLimit")
+			}
+			c.leave(reason)
 		}
 		return
 	}

@@ -475,20 +475,6 @@ func TestTheCurrentEpochIsWrittenOnce(t *testing.T) {
 	want(t, "says", o.says(l), "ACK <5,0>")
 }
 
-// The leader's own epoch file is durable before NEWLEADER is sent to anybody.
-func TestNewLeaderWaitsForTheLeadersOwnEpoch(t *testing.T) {
-	o := newSolo(t, testConfig(3), history(4, 3))
-	o.elect(1)
-	a := o.join(2, 4, 4, zk.MakeZxid(4, 3))
-	want(t, "writes", o.writes(), "the current epoch: 5")
-	b := o.accept()
-	o.step(b, infoOf(3, 4), ackEpochOf(4, zk.MakeZxid(4, 3)))
-	want(t, "says", o.says(b), "LEADERINFO epoch 5")
-	o.core.Persisted(o.now, o.began)
-	o.drive()
-	want(t, "says", o.says(a)+"; "+o.says(b), "DIFF <4,3>, NEWLEADER epoch 5; DIFF <4,3>, NEWLEADER epoch 5")
-}
-
 // A PING is answered while a learner is synchronized; what was for a client of an
 // earlier role is for nobody.
 func TestWhatIsDeliveredDuringSynchronization(t *testing.T) {
