@@ -29,6 +29,7 @@ type member struct {
 	incoming   []Request      // of learners, to be proposed
 	syncs      []Request      // asked of the core, or of the leader, in this order
 	waits      []syncWait     // answered, but for what is to be applied before
+	undecided  []question     // of a leader, about sessions that are ending
 
 	learning
 	standing
@@ -232,6 +233,7 @@ func (r *Replica) suspend() {
 		}
 	}
 	r.dropSyncs()
+	r.dropQuestions()
 	r.incoming, r.deliveries = nil, nil
 	r.stopLearning()
 	if r.Mode() == Idle {

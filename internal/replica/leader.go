@@ -182,18 +182,66 @@ func (r *Replica) validate(l zab.LinkID, data []byte) error {
 		return fmt.Errorf("%d bytes are no session and timeout", len(data))
 	}
 	id, timeout := zk.SessionID(binary.BigEndian.Uint64(data)), int32(binary.BigEndian.Uint32(data[8:]))
-	answer := append([]byte(nil), data[:8]...)
-	if r.revive(id, ownerOf(l), timeout) {
-		if o, ok := r.owners[id]; ok {
-			o.Leave("the session has moved to another server")
-			delete(r.owners, id)
-		}
-		answer = append(answer, 1)
-	} else {
-		answer = append(answer, 0)
+	ok := r.revive(id, ownerOf(l), timeout)
+	if !ok && r.ending(id) {
+		r.undecided = append(r.undecided, question{link: l, resume: resume{id: id}})
+		return nil
 	}
-	r.net.Send(l, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: answer}})
+	if o, here := r.owners[id]; ok && here {
+		o.Leave("the session has moved to another server")
+		delete(r.owners, id)
+	}
+	r.answerValidate(l, id, ok)
 	return nil
+}
+
+func (r *Replica) answerValidate(l zab.LinkID, id zk.SessionID, alive bool) {
+	data := append(binary.BigEndian.AppendUint64(nil, uint64(id)), 0)
+	if alive {
+		data[8] = 1
+	}
+	r.net.Send(l, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
+}
+
+// question is about a session whose end is on its way, and not yet committed. A
+// leader that a partition has cut off must not tell a client that its session is
+// over: under another leader it may live, and with it its ephemerals.
+type question struct {
+	link zab.LinkID // of the learner that asks; 0: a client of this server, by resume
+	resume
+}
+
+// ending reports whether the end of a session is on its way. On a standalone
+// server it is as good as done.
+func (r *Replica) ending(id zk.SessionID) bool {
+	return r.o.Ensemble != nil && r.tracker.Tracked(id)
+}
+
+// decide answers the questions about a session that has ended.
+func (r *Replica) decide(id zk.SessionID) {
+	left := r.undecided[:0]
+	for _, q := range r.undecided {
+		switch {
+		case q.id != id:
+			left = append(left, q)
+		case q.link != 0:
+			r.answerValidate(q.link, id, false)
+		default:
+			q.origin.Resumed(false, id, 0)
+		}
+	}
+	clear(r.undecided[len(left):])
+	r.undecided = left
+}
+
+// dropQuestions has those ask again who have no answer: the role is left.
+func (r *Replica) dropQuestions() {
+	for _, q := range r.undecided {
+		if q.link == 0 {
+			q.origin.Dropped(&Request{})
+		}
+	}
+	r.undecided = nil
 }
 
 // touch notes the signs of life that a learner has seen.

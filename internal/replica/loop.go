@@ -200,6 +200,7 @@ func (r *Replica) forgetClosed() {
 	for ; n < len(r.closing) && r.closing[n].zxid <= applied; n++ {
 		r.tracker.Remove(r.closing[n].id)
 		delete(r.owners, r.closing[n].id)
+		r.decide(r.closing[n].id)
 	}
 	r.closing = r.closing[n:]
 	if len(r.closing) == 0 {
@@ -222,8 +223,12 @@ func (r *Replica) resume(s resume) {
 		return
 	}
 	ok := r.revive(s.id, s.owner, s.timeoutMillis)
-	if ok {
+	switch {
+	case ok:
 		r.owners[s.id] = owner{s.origin, s.timeoutMillis}
+	case r.ending(s.id):
+		r.undecided = append(r.undecided, question{resume: s})
+		return
 	}
 	s.origin.Resumed(ok, s.id, s.timeoutMillis)
 }
