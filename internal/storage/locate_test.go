@@ -204,6 +204,16 @@ func TestLocateBehindDamage(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// Nor is one whose end is in a snapshot alone: a leader's, behind this log.
+	ends := putLogs(t, map[string][]byte{"log.100000001": logBytes(testEntries(50, e1+1, e1+2, e1+3)...)})
+	for _, present := range []bool{true, false} {
+		if loc, err := ends.Locate(e1 + 2); err != nil || loc.Present != present {
+			t.Errorf("%+v, %v, want present %v", loc, err, present)
+		}
+		if _, err := readRange(ends, e1+2, e2+2); !errors.Is(err, ErrNoZxid) {
+			t.Error(err)
+		}
+	}
 	// A zxid that the log does not have is no damage.
 	if _, err := readRange(d, 12, 13); !errors.Is(err, ErrNoZxid) {
 		t.Error(err)

@@ -152,9 +152,12 @@ func (r *RangeReader) read() ([]byte, error) {
 	return payload, nil
 }
 
-// note remembers for Locate a place that cannot be read.
+// note remembers for Locate a place that cannot be read: damage, a gap, or the end
+// of a log that holds what comes after and not what comes up to, which is in a
+// snapshot alone.
 func (r *RangeReader) note(err error) {
-	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
+	ends := errors.Is(err, ErrNoZxid) && r.log.found
+	if !ends && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
 		return
 	}
 	broken := &r.log.d.broken
