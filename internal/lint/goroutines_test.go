@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// goroutines are all that a server starts: the directory of the code that
+// goroutines are all that a server or a client starts: the directory of the code that
 // starts one, and the function that runs, or for a literal the function that it
 // stands in. Each has its row in docs/architecture.md, which says who owns what.
 var goroutines = map[string]string{
@@ -33,6 +33,10 @@ var goroutines = map[string]string{
 	"internal/transport open":         "dialler",
 	"internal/transport tryName":      "dialler",
 	"cmd/pinfold await":               "child watch",
+	"client run":                      "client's connection",
+	"client serve":                    "client's writer",
+	"client dispatch":                 "client's callbacks",
+	"client carry":                    "client's pump",
 }
 
 // ofServer reports whether f is a part of a server. The load generator, the

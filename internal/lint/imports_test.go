@@ -34,6 +34,9 @@ const importOrder = `
 	# A client that measures; it knows of no server but by the wire.
 	zk, jute, wire < bench < bench/figure;
 
+	# The client that people use.
+	zk, jute, wire < client < recipe;
+
 	# What is run.
 	server, bench, transport < cmd/pinfold;
 	server, transport < sim;

@@ -1,0 +1,232 @@
+// Package client is a ZooKeeper client: a session that survives its connections,
+// operations that wait and operations that call back, watches, transactions.
+// It works against Pinfold and against Apache ZooKeeper from 3.4 on.
+//
+// A Client keeps one connection to one member of the ensemble. Requests leave in
+// the order in which they were started, the server executes them in that order,
+// and their completions come in that order (the paper's FIFO client order):
+// an operation may be started before the one that it relies on has been answered.
+//
+// # Operations
+//
+// Each operation has two forms. Get waits for the answer; GetAsync returns when
+// the request is queued, and calls back with the answer. Callbacks of a Client run
+// one after the other, in request order, in a goroutine of the Client. A callback
+// should be short, as those behind it wait for it. It may start operations; see
+// [NoWait] for asynchronous ones.
+//
+// A context bounds the wait, never the order. When the context of a waiting
+// operation ends, the operation returns with the context's error, and its request
+// stays where it was: an answer is awaited and discarded. The context of an
+// asynchronous operation bounds only the wait for a free place among the
+// outstanding operations ([MaxOutstanding]).
+//
+// While there is no connection, operations wait for one. Those that were under way
+// when a connection broke fail with zk.ErrConnectionLoss, all of them: a later one
+// may rely on an earlier one, so none is repeated. [Error] says whether the request
+// had left the client, and so may have been carried out.
+//
+// # Sessions
+//
+// A session outlives connections for as long as a member is reached again within
+// its timeout. When the servers have let it end, every operation fails with
+// zk.ErrSessionExpired and the Client is of no more use, unless [NewSession] was
+// asked for. States tells of each change.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// ErrClosed is the error of operations on a Client that has been closed.
+var ErrClosed = errors.New("client is closed")
+
+// A Client is a session with an ensemble. Its methods may be called from any
+// number of goroutines.
+type Client struct {
+	opts   options
+	chroot string // "" or "/a/b"
+	hosts  HostProvider
+
+	stop    context.Context // ends when the Client does
+	cancel  context.CancelFunc
+	running sync.WaitGroup // run and dispatch
+	ready   chan error     // has room for one: run tells it how the first connecting went
+
+	mu          sync.Mutex // guards what follows; never held over I/O or a callback
+	session     session
+	state       State
+	listeners   map[*pump[State]]struct{} // of States
+	lastZxid    zk.Zxid                   // newest that any answer has shown (P7)
+	dead        error                     // set once: why no operation can succeed any more
+	closing     bool
+	link        *link // nil while there is none that is ready
+	lastFailure error // of the last attempt to connect; nil once connected
+	auth        []authInfo
+	sentAuth    []int // of auth: those that the server has not answered, in order
+
+	xid     int32
+	out     []byte // requests that no writer has taken, as they go to the wire
+	pending callQueue
+	taken   int // how many of pending a writer has taken
+	window  window
+	watches watchTable
+
+	done  dispatcher
+	ended chan struct{} // closed when run has completed everything
+}
+
+// session is what re-attaches a connection to its session.
+type session struct {
+	id       zk.SessionID // 0 before the first
+	password [wire.PasswordLen]byte
+	timeout  time.Duration // as the server granted it
+	readOnly bool          // the member that answers is read-only
+}
+
+// Dial connects to an ensemble and returns when its session is established.
+// servers is a connect string, "h1:2181,h2:2181/chroot": every path is meant below
+// the chroot, which need not exist. A port may be missing; it is 2181. The context
+// bounds the wait, not the Client, which is ended by Close.
+//
+// The error is that of a bad connect string or option, the context's error with
+// what went wrong at the last attempt, or zk.ErrAuthFailed.
+func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) {
+	c, err := newClient(servers, opts)
+	if err != nil {
+		return nil, err
+	}
+	c.running.Go(c.run)
+	c.running.Go(c.dispatch)
+	select {
+	case err = <-c.ready:
+	case <-ctx.Done():
+		err = c.dialError(ctx)
+	}
+	if err != nil {
+		c.abandon()
+		return nil, fmt.Errorf("client: dial %s: %w", servers, err)
+	}
+	return c, nil
+}
+
+func newClient(servers string, opts []Option) (*Client, error) {
+	hosts, chroot, err := parseConnectString(servers)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{opts: defaults(), chroot: chroot, state: Connecting}
+	for _, o := range opts {
+		o(&c.opts)
+	}
+	if err := c.opts.check(); err != nil {
+		return nil, err
+	}
+	if c.hosts = c.opts.hosts; c.hosts == nil {
+		c.hosts = newShuffled(hosts, c.opts.resolver)
+	}
+	c.session = c.opts.session
+	c.stop, c.cancel = context.WithCancel(context.Background())
+	c.pending.init()
+	c.watches.init()
+	c.listeners = map[*pump[State]]struct{}{}
+	c.done.init()
+	c.ready = make(chan error, 1)
+	c.ended = make(chan struct{})
+	c.auth = c.opts.auth
+	return c, nil
+}
+
+// dialError is the context's error with the reason of the last failed attempt.
+func (c *Client) dialError(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lastFailure != nil {
+		return fmt.Errorf("%w (%w)", context.Cause(ctx), c.lastFailure)
+	}
+	return context.Cause(ctx)
+}
+
+// Close ends the session, which deletes its ephemeral znodes, and the Client.
+// Operations that were started before Close are completed first; later ones fail
+// with ErrClosed. Without a connection nothing is sent, and the servers end the
+// session after its timeout. Close waits for the server's answer for at most
+// the session's timeout, and for callbacks under way; so it must not be called
+// from a callback. Its error says that the server could not be told, or that the
+// session was over already. Closing again does nothing.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		c.running.Wait()
+		return nil
+	}
+	connected, timeout := c.link != nil, c.session.timeout
+	c.mu.Unlock()
+	var err error
+	if connected {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		err = c.closeSession(ctx)
+	}
+	c.abandon()
+	return err
+}
+
+// abandon ends the Client and leaves the session to its timeout.
+func (c *Client) abandon() {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	c.cancel()
+	c.running.Wait()
+}
+
+// SessionID names the session; 0 before there is one.
+func (c *Client) SessionID() zk.SessionID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session.id
+}
+
+// SessionPassword is what a Client needs beside the id to take over the session
+// ([Session]).
+func (c *Client) SessionPassword() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]byte(nil), c.session.password[:]...)
+}
+
+// SessionTimeout is what the server granted, which may differ from what was asked.
+func (c *Client) SessionTimeout() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session.timeout
+}
+
+// LastZxid is the newest transaction that an answer has shown to this Client.
+func (c *Client) LastZxid() zk.Zxid {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lastZxid
+}
+
+// Server is the address of the member that answers; "" while there is none.
+func (c *Client) Server() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return ""
+	}
+	return c.link.addr
+}
+
+// Chroot is the path that every path of this Client is meant below; "" for none.
+func (c *Client) Chroot() string { return c.chroot }

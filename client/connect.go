@@ -1,0 +1,339 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A link is a connection whose handshake is done.
+type link struct {
+	conn net.Conn
+	addr string
+	wake chan struct{} // has room for one: there is something to write
+	gone chan struct{} // closed when the reader has ended
+
+	frames frameReader
+}
+
+// poke tells the writer that there is something to write.
+func (l *link) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// How long the Client waits after it has tried every member in vain: the first
+// time, and at most. The wait doubles, and varies by half so that the clients of
+// a member that died do not come back in step.
+const (
+	firstPause = 25 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// run keeps a connection until the Client ends. It tells ready once: that the
+// session is established, or why it cannot be.
+func (c *Client) run() {
+	defer c.finish()
+	told := false
+	for {
+		l, err := c.connect()
+		if err == nil {
+			if !told {
+				c.ready <- nil
+				told = true
+			}
+			err = c.serve(l)
+			c.opts.log.Info("connection lost", "server", l.addr, "error", err)
+		}
+		if c.stop.Err() != nil || !c.suspend(err) {
+			if !told {
+				c.ready <- c.endOr(err)
+			}
+			return
+		}
+	}
+}
+
+func (c *Client) endOr(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead != nil {
+		return c.dead
+	}
+	return err
+}
+
+// connect tries the members until one has accepted the session. The error is the
+// Client's end, zk.ErrSessionExpired or zk.ErrAuthFailed.
+func (c *Client) connect() (*link, error) {
+	for failures := 0; ; failures++ {
+		if members := max(c.hosts.Len(), 1); failures > 0 && failures%members == 0 {
+			if err := c.pause(failures/members - 1); err != nil {
+				return nil, err
+			}
+		}
+		l, err := c.try()
+		switch {
+		case err == nil:
+			return l, nil
+		case c.stop.Err() != nil, errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrAuthFailed):
+			return nil, err
+		}
+		c.opts.log.Warn("connection failed", "error", err)
+		c.mu.Lock()
+		c.lastFailure = err
+		c.mu.Unlock()
+	}
+}
+
+// pause waits between the rounds over all members.
+func (c *Client) pause(round int) error {
+	d := min(firstPause<<min(round, 10), lastPause)
+	t := time.NewTimer(d/2 + rand.N(d/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-c.stop.Done():
+		return c.stop.Err()
+	}
+}
+
+// try connects to the next member. A connection that is not accepted within the
+// session's timeout divided by the number of members is given up, so that all are
+// tried while the session lives.
+func (c *Client) try() (*link, error) {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s.timeout == 0 {
+		s.timeout = c.opts.timeout
+	}
+	limit := s.timeout / time.Duration(max(c.hosts.Len(), 1))
+	ctx, cancel := context.WithTimeout(c.stop, limit)
+	defer cancel()
+	host, err := c.hosts.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.opts.dial(ctx, "tcp", host.Addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	l, err := c.greet(ctx, conn, host)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("%s: %w", host.Addr, err)
+	}
+	return l, nil
+}
+
+// greet makes a connection a link: TLS, the session, authentication.
+func (c *Client) greet(ctx context.Context, conn net.Conn, host Host) (*link, error) {
+	if c.opts.tls != nil {
+		config := c.opts.tls.Clone()
+		if config.ServerName == "" {
+			config.ServerName = host.Name
+		}
+		secured := tls.Client(conn, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return nil, err
+		}
+		conn = secured
+	}
+	l := &link{conn: conn, addr: host.Addr, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	l.frames.init(conn, c.opts.maxReply)
+	answer, err := c.openSession(l)
+	if err != nil {
+		return nil, err
+	}
+	if m := c.opts.mechanism; m != nil {
+		if err := m.Authenticate(ctx, host.Name, l.exchangeToken); err != nil {
+			return nil, err
+		}
+	}
+	c.attach(l, answer)
+	return l, nil
+}
+
+// openSession asks for the session, or for a new one.
+func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
+	c.mu.Lock()
+	ask := wire.ConnectRequest{
+		LastZxidSeen: c.lastZxid, TimeoutMillis: int32(c.opts.timeout.Milliseconds()),
+		SessionID: c.session.id, Password: append([]byte(nil), c.session.password[:]...),
+		ReadOnly: c.opts.readOnly, HasReadOnly: true,
+	}
+	c.mu.Unlock()
+	var answer wire.ConnectResponse
+	if _, err := l.conn.Write(frame(ask.Append)); err != nil {
+		return answer, err
+	}
+	b, err := l.frames.next()
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the server closed the connection instead of answering the handshake: it may not serve yet, or be behind what this client has seen")
+		}
+		return answer, err
+	}
+	d := jute.NewDecoder(b)
+	answer.Decode(&d)
+	switch {
+	case d.Err() != nil:
+		return answer, fmt.Errorf("handshake: %w", d.Err())
+	case answer.TimeoutMillis <= 0:
+		return answer, zk.ErrSessionExpired
+	case ask.SessionID != 0 && answer.SessionID != ask.SessionID:
+		return answer, fmt.Errorf("handshake: the server answers for session %v, not %v", answer.SessionID, ask.SessionID)
+	case len(answer.Password) != wire.PasswordLen:
+		return answer, fmt.Errorf("handshake: a password of %d bytes", len(answer.Password))
+	case answer.ReadOnly && !c.opts.readOnly:
+		return answer, errors.New("the server is read-only")
+	}
+	return answer, nil
+}
+
+// exchangeToken carries a SASL token to the server and returns its answer.
+func (l *link) exchangeToken(token []byte) ([]byte, error) {
+	out := frame(func(b []byte) []byte {
+		return jute.AppendBuffer(wire.RequestHeader{Op: wire.OpSASL}.Append(b), token)
+	})
+	if _, err := l.conn.Write(out); err != nil {
+		return nil, err
+	}
+	b, err := l.frames.next()
+	if err != nil {
+		return nil, err
+	}
+	var head wire.ReplyHeader
+	d := jute.NewDecoder(b)
+	head.Decode(&d)
+	if d.Err() == nil && head.Err != zk.OK {
+		return nil, head.Err
+	}
+	answer := append([]byte(nil), d.Buffer()...)
+	return answer, d.Err()
+}
+
+// attach makes l the Client's link. What must reach the server before any
+// operation is put in front of them: credentials, then watches.
+func (c *Client) attach(l *link, answer wire.ConnectResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session.id = answer.SessionID
+	c.session.password = [wire.PasswordLen]byte(answer.Password)
+	c.session.timeout = time.Duration(answer.TimeoutMillis) * time.Millisecond
+	c.session.readOnly = answer.ReadOnly
+	c.lastFailure = nil
+	first := c.appendAuth(nil)
+	first = c.watches.appendSetWatches(first, c.lastZxid)
+	c.out = append(first, c.out...)
+	c.link, c.taken = l, 0
+	state := Connected
+	if answer.ReadOnly {
+		state = ConnectedReadOnly
+	}
+	c.opts.log.Info("connected", "server", l.addr, "session", c.session.id, "timeout", c.session.timeout, "read-only", answer.ReadOnly)
+	c.setState(state)
+}
+
+// suspend fails what was under way when a connection ended, and says whether
+// there is a session to go on with. c.mu is not held.
+func (c *Client) suspend(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.link = nil
+	switch {
+	case c.closing:
+		return false
+	case errors.Is(err, zk.ErrAuthFailed):
+		c.die(AuthFailed, zk.ErrAuthFailed)
+		return false
+	case errors.Is(err, zk.ErrSessionExpired) && !c.opts.newSession:
+		c.die(Expired, zk.ErrSessionExpired)
+		return false
+	case errors.Is(err, zk.ErrSessionExpired):
+		c.fail(zk.ErrSessionExpired, nil)
+		c.watches.end(zk.StateExpired)
+		c.setState(Expired)
+		c.session, c.lastZxid = session{}, 0
+		c.setState(Connecting)
+	default:
+		c.fail(zk.ErrConnectionLoss, err)
+		c.setState(Suspended)
+	}
+	return true
+}
+
+// die makes the Client useless; c.mu is held.
+func (c *Client) die(s State, err error) {
+	c.dead = err
+	c.fail(err, nil)
+	c.setState(s)
+}
+
+// fail completes all calls with an error; c.mu is held.
+func (c *Client) fail(err, reason error) {
+	var list []completed
+	for i := 0; c.pending.n > 0; i++ {
+		k := c.pending.first()
+		r := result{err: &Error{Op: k.name, Path: k.path, Err: err, Reason: reason, Maybe: i < c.taken && k.op.IsWrite()}}
+		if k.watch != nil {
+			k.watch.finish()
+		}
+		list = c.complete(k, &r, list)
+		c.pending.pop()
+	}
+	c.out, c.taken = c.out[:0], 0
+	c.sentAuth = c.sentAuth[:0]
+	c.done.put(list...)
+}
+
+// finish ends everything that a Client's users may wait for.
+func (c *Client) finish() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := zk.StateExpired
+	switch {
+	case c.dead == nil:
+		state = zk.StateClosed
+		c.die(Closed, ErrClosed)
+	case c.dead == zk.ErrAuthFailed:
+		state = zk.StateAuthFailed
+	}
+	c.failAuth(c.dead)
+	c.watches.end(state)
+	for p := range c.listeners {
+		p.finish()
+	}
+	clear(c.listeners)
+	close(c.ended)
+}
+
+// frame puts the length in front of what body appends.
+func frame(body func(b []byte) []byte) []byte {
+	return appendFrame(nil, body)
+}
+
+func appendFrame(b []byte, body func(b []byte) []byte) []byte {
+	start := len(b)
+	b = body(append(b, 0, 0, 0, 0))
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+	return b
+}

@@ -1,0 +1,278 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// serve reads a link until it ends, with a writer beside it. The error says why
+// it ended.
+func (c *Client) serve(l *link) error {
+	stop := context.AfterFunc(c.stop, func() { l.conn.Close() })
+	defer stop()
+	var writer sync.WaitGroup
+	writer.Go(func() { c.write(l) })
+	err := c.read(l)
+	l.conn.Close()
+	close(l.gone)
+	writer.Wait()
+	return err
+}
+
+// write sends what operations have queued, all of it at once, and a ping when
+// nothing was sent for a third of the session's timeout (paper, 4.4).
+func (c *Client) write(l *link) {
+	c.mu.Lock()
+	idle := max(c.session.timeout/3, time.Millisecond)
+	c.mu.Unlock()
+	ping := frame(wire.RequestHeader{Xid: wire.XidPing, Op: wire.OpPing}.Append)
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	var spare []byte
+	for {
+		b := c.takeOut(spare)
+		for len(b) == 0 {
+			select {
+			case <-l.wake:
+				b = c.takeOut(b)
+			case <-timer.C:
+				b = append(b, ping...)
+			case <-l.gone:
+				return
+			}
+		}
+		if _, err := l.conn.Write(b); err != nil {
+			l.conn.Close() // the reader tells
+			<-l.gone
+			return
+		}
+		timer.Reset(idle)
+		spare = b[:0]
+		if cap(b) > keepBuffer {
+			spare = nil
+		}
+	}
+}
+
+// keepBuffer is the largest buffer that a link keeps for its next use.
+const keepBuffer = 256 << 10
+
+// takeOut exchanges the queued requests for an empty buffer.
+func (c *Client) takeOut(spare []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.out
+	c.out = spare[:0]
+	c.taken = c.pending.n
+	return b
+}
+
+// read takes answers and events until the connection ends, or is silent for two
+// thirds of the session's timeout: then another member may still be reached in
+// time.
+func (c *Client) read(l *link) error {
+	c.mu.Lock()
+	silence := c.session.timeout * 2 / 3
+	c.mu.Unlock()
+	var batch []completed
+	for {
+		if !l.frames.buffered() {
+			if err := l.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
+				return err
+			}
+		}
+		b, err := l.frames.next()
+		if err != nil {
+			if e, ok := err.(net.Error); ok && e.Timeout() {
+				return fmt.Errorf("%s was silent for %v", l.addr, silence)
+			}
+			return err
+		}
+		if batch, err = c.take(l, b, batch[:0]); err != nil {
+			return err
+		}
+	}
+}
+
+// take handles a frame and all those that have come with it, under one lock.
+func (c *Client) take(l *link, b []byte, batch []completed) ([]completed, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var err error
+	for {
+		if batch, err = c.handle(b, batch); err != nil || !l.frames.buffered() {
+			break
+		}
+		if b, err = l.frames.next(); err != nil {
+			break
+		}
+	}
+	if len(batch) > 0 {
+		c.done.put(batch...)
+		clear(batch)
+	}
+	return batch, err
+}
+
+// handle takes an answer or an event; c.mu is held. The error is that of a server
+// that does not keep to the protocol, or of refused credentials.
+func (c *Client) handle(b []byte, batch []completed) ([]completed, error) {
+	var head wire.ReplyHeader
+	d := jute.NewDecoder(b)
+	head.Decode(&d)
+	if d.Err() != nil {
+		return batch, fmt.Errorf("reply: %w", d.Err())
+	}
+	switch head.Xid {
+	case wire.XidNotification:
+		var e wire.WatcherEvent
+		e.Decode(&d)
+		if d.Err() != nil {
+			return batch, fmt.Errorf("event: %w", d.Err())
+		}
+		c.event(zk.Event{Type: e.Type, State: e.State, Path: e.Path, Zxid: head.Zxid})
+		return batch, nil
+	case wire.XidPing, wire.XidSetWatches:
+		return batch, nil
+	case wire.XidAuth:
+		return batch, c.authAnswered(head.Err)
+	}
+	return c.answer(head, &d, batch)
+}
+
+// answer completes the oldest call, which the answer must be for.
+func (c *Client) answer(head wire.ReplyHeader, d *jute.Decoder, batch []completed) ([]completed, error) {
+	if c.pending.n == 0 || c.pending.first().xid != head.Xid || c.taken == 0 {
+		return batch, fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
+	}
+	k := c.pending.first()
+	r := result{zxid: head.Zxid, watch: k.watch}
+	if head.Err == zk.OK {
+		if k.decode != nil {
+			k.decode(c, d, &r)
+		}
+		if d.Err() != nil {
+			return batch, fmt.Errorf("reply to %s: %w", k.name, d.Err())
+		}
+	} else {
+		r.err = &Error{Op: k.name, Path: k.path, Err: head.Err}
+	}
+	if head.Zxid > c.lastZxid {
+		c.lastZxid = head.Zxid
+	}
+	if k.watch != nil && !c.watches.register(k.watch, head.Err) {
+		r.watch = nil
+	}
+	batch = c.complete(k, &r, batch)
+	c.pending.pop()
+	c.taken--
+	return batch, nil
+}
+
+// complete gives a call its result: a waiting operation at once, an asynchronous
+// one by adding it to batch. c.mu is held.
+func (c *Client) complete(k *call, r *result, batch []completed) []completed {
+	if !k.started.IsZero() {
+		c.opts.metrics.Answered(k.name, time.Since(k.started), r.err)
+	}
+	if !k.async {
+		k.done.complete(r)
+		return batch
+	}
+	return append(batch, completed{done: k.done, result: *r, placed: true})
+}
+
+// frameReader reads frames, several at a time, into one buffer that grows with
+// what comes, not with what is announced.
+type frameReader struct {
+	conn  io.Reader
+	limit int
+	buf   []byte
+	r, w  int // buf[r:w] has been read and not been returned
+}
+
+const (
+	firstBuffer = 4 << 10
+	usualBuffer = 64 << 10
+)
+
+func (f *frameReader) init(conn io.Reader, limit int) {
+	f.conn, f.limit, f.buf = conn, limit, make([]byte, firstBuffer)
+}
+
+// announced is the length of the frame at the front; ok is false while less than
+// a length has come.
+func (f *frameReader) announced() (n int, ok bool) {
+	if f.w-f.r < 4 {
+		return 0, false
+	}
+	return int(int32(binary.BigEndian.Uint32(f.buf[f.r:]))), true
+}
+
+// buffered reports whether next returns without reading.
+func (f *frameReader) buffered() bool {
+	n, ok := f.announced()
+	return ok && (n < 0 || n > f.limit || f.w-f.r-4 >= n)
+}
+
+// next returns the body of the next frame, which is valid until the call after.
+func (f *frameReader) next() ([]byte, error) {
+	for {
+		n, ok := f.announced()
+		if ok {
+			if n < 0 || n > f.limit {
+				return nil, fmt.Errorf("a frame of %d bytes; the limit is %d", n, f.limit)
+			}
+			if f.w-f.r-4 >= n {
+				b := f.buf[f.r+4 : f.r+4+n : f.r+4+n]
+				f.r += 4 + n
+				return b, nil
+			}
+		}
+		if err := f.fill(4 + n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill reads once. want is the length of the frame that is being read: the buffer
+// doubles on the way there.
+func (f *frameReader) fill(want int) error {
+	switch {
+	case f.r == f.w && cap(f.buf) > usualBuffer && want <= usualBuffer:
+		f.buf, f.r, f.w = make([]byte, usualBuffer), 0, 0
+	case f.r == f.w:
+		f.r, f.w = 0, 0
+	}
+	if f.w == len(f.buf) {
+		if f.r > 0 && f.w-f.r < len(f.buf)/2 {
+			copy(f.buf, f.buf[f.r:f.w])
+		} else {
+			bigger := make([]byte, 2*len(f.buf))
+			copy(bigger, f.buf[f.r:f.w])
+			f.buf = bigger
+		}
+		f.r, f.w = 0, f.w-f.r
+	}
+	n, err := f.conn.Read(f.buf[f.w:])
+	f.w += n
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	if err == io.EOF && f.w > f.r {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
