@@ -20,12 +20,12 @@ type authInfo struct {
 // on this connection and on those to come. A server that refuses ends the Client:
 // the error is zk.ErrAuthFailed, of this operation and of all later ones.
 func (c *Client) AddAuth(ctx context.Context, scheme string, auth []byte) error {
-	w := waiters.Get().(*waiter)
+	w := c.newWaiter()
 	info := authInfo{scheme, append([]byte(nil), auth...), w}
 	c.mu.Lock()
 	if c.dead != nil || c.closing {
 		defer c.mu.Unlock()
-		waiters.Put(w)
+		c.spare.Put(w)
 		return &Error{Op: "addauth", Err: c.end()}
 	}
 	c.auth = append(c.auth, info)

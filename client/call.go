@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -49,7 +48,14 @@ type waiter struct {
 	ready chan struct{} // has room for one
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{ready: make(chan struct{}, 1)} }}
+// newWaiter takes one from those that the Client keeps. They are not shared
+// between Clients, as channels must not leave a synctest bubble.
+func (c *Client) newWaiter() *waiter {
+	if w, ok := c.spare.Get().(*waiter); ok {
+		return w
+	}
+	return &waiter{ready: make(chan struct{}, 1)}
+}
 
 func (w *waiter) complete(r *result) {
 	w.result = *r
@@ -73,17 +79,17 @@ func (c *Client) wait(ctx context.Context, w *waiter, k *call) result {
 	}
 	r := w.result
 	w.result = result{}
-	waiters.Put(w)
+	c.spare.Put(w)
 	return r
 }
 
 // do runs an operation that waits. encode appends the body of the request; it is
 // called under the lock and must not fail.
 func (c *Client) do(ctx context.Context, k call, encode func(b []byte) []byte) result {
-	w := waiters.Get().(*waiter)
+	w := c.newWaiter()
 	k.done = w
 	if err := c.submit(ctx, &k, encode); err != nil {
-		waiters.Put(w)
+		c.spare.Put(w)
 		return result{err: err}
 	}
 	return c.wait(ctx, w, &k)

@@ -60,6 +60,8 @@ type Client struct {
 	running sync.WaitGroup // run and dispatch
 	ready   chan error     // has room for one: run tells it how the first connecting went
 
+	spare sync.Pool // of *waiter
+
 	mu          sync.Mutex // guards what follows; never held over I/O or a callback
 	session     session
 	state       State

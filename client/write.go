@@ -168,7 +168,7 @@ func (c *Client) setACL(path string, acl []zk.ACL, version int32) (call, wire.Se
 
 // closeSession ends the session on the servers.
 func (c *Client) closeSession(ctx context.Context) error {
-	w := waiters.Get().(*waiter)
+	w := c.newWaiter()
 	k := call{op: wire.OpCloseSession, name: "close", done: w}
 	c.mu.Lock()
 	if err := c.queue(&k, nothing); err != nil {

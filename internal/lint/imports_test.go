@@ -30,6 +30,7 @@ const importOrder = `
 	# The driver, and the client side.
 	prep, storage, zab, metric < replica;
 	replica, config, sasl, metric < server;
+	NONE < server/memconn;
 
 	# A client that measures; it knows of no server but by the wire.
 	zk, jute, wire < bench < bench/figure;
@@ -42,6 +43,9 @@ const importOrder = `
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash; # tests alone
+
+	# A whole server within a test.
+	client, server, server/memconn < test/inproc;
 
 	# Ensembles of real processes.
 	zk < test/ensemble/cluster;

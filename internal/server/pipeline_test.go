@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/server/memconn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -339,10 +340,10 @@ func TestP2NoReplyBeforeSync(t *testing.T) {
 		go created.connect(wire.ConnectRequest{TimeoutMillis: 5000})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := c.in.Buffered() + c.nc.(*memConn).in.length(); n > 0 {
+		if n := c.in.Buffered() + c.nc.(*memconn.Conn).Waiting(); n > 0 {
 			t.Fatalf("%d bytes came before the sync", n)
 		}
-		if n := created.nc.(*memConn).in.length(); n > 0 {
+		if n := created.nc.(*memconn.Conn).Waiting(); n > 0 {
 			t.Fatalf("a session of %d bytes before the sync", n)
 		}
 		if other.has("/a") {
@@ -355,13 +356,6 @@ func TestP2NoReplyBeforeSync(t *testing.T) {
 			}
 		}
 	})
-}
-
-// length is how many bytes wait to be read.
-func (s *stream) length() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.buf)
 }
 
 // P2: when the disk fails there is no acknowledgement, ever; the server says so

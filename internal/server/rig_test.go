@@ -11,6 +11,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/server/memconn"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -127,7 +128,7 @@ func (s *rig) pipe() net.Conn {
 }
 
 func (s *rig) pipeFrom(from netip.AddrPort) net.Conn {
-	client, server := newMemConn(rigBuffer, from)
+	client, server := memconn.New(rigBuffer, from)
 	s.srv.accept(server)
 	return client
 }

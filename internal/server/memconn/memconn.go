@@ -1,4 +1,6 @@
-package server
+// Package memconn is a client's connection in memory, for tests. Unlike net.Pipe
+// it has buffers, as a socket has; and it works in a synctest bubble.
+package memconn
 
 import (
 	"io"
@@ -9,44 +11,61 @@ import (
 	"time"
 )
 
-// memConn is one end of a connection in memory. Unlike net.Pipe it has buffers,
-// as a socket has, and works within a synctest bubble.
-type memConn struct {
+// Conn is one end of a connection.
+type Conn struct {
 	in, out       *stream
 	local, remote net.Addr
 }
 
-// newMemConn returns the two ends. Each direction holds room bytes; from is what
-// the server sees as the client's address.
-func newMemConn(room int, from netip.AddrPort) (client, server net.Conn) {
+// New returns the two ends of a connection. Each direction holds room bytes; from
+// is what the server sees as the client's address.
+func New(room int, from netip.AddrPort) (client, server *Conn) {
 	up, down := newStream(room), newStream(room)
 	here, there := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.1:2181")), net.TCPAddrFromAddrPort(from)
-	return &memConn{down, up, there, here}, &memConn{up, down, here, there}
+	return &Conn{down, up, there, here}, &Conn{up, down, here, there}
 }
 
-func (c *memConn) Read(p []byte) (int, error)  { return c.in.read(p) }
-func (c *memConn) Write(p []byte) (int, error) { return c.out.write(p) }
-func (c *memConn) LocalAddr() net.Addr         { return c.local }
-func (c *memConn) RemoteAddr() net.Addr        { return c.remote }
+// Read waits for something to read (io.Reader).
+func (c *Conn) Read(p []byte) (int, error) { return c.in.read(p) }
 
-func (c *memConn) Close() error {
+// Write waits for room (io.Writer).
+func (c *Conn) Write(p []byte) (int, error) { return c.out.write(p) }
+
+// LocalAddr is this end's address.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr is the other end's.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// Close ends both directions. What this end has written can still be read.
+func (c *Conn) Close() error {
 	c.in.close(true)
 	c.out.close(false)
 	return nil
 }
 
-func (c *memConn) SetDeadline(t time.Time) error {
+// Waiting is how many bytes there are to read.
+func (c *Conn) Waiting() int {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	return len(c.in.buf)
+}
+
+// SetDeadline bounds reading and writing (net.Conn).
+func (c *Conn) SetDeadline(t time.Time) error {
 	c.in.reading.set(c.in, t)
 	c.out.writing.set(c.out, t)
 	return nil
 }
 
-func (c *memConn) SetReadDeadline(t time.Time) error {
+// SetReadDeadline bounds reading.
+func (c *Conn) SetReadDeadline(t time.Time) error {
 	c.in.reading.set(c.in, t)
 	return nil
 }
 
-func (c *memConn) SetWriteDeadline(t time.Time) error {
+// SetWriteDeadline bounds writing.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.out.writing.set(c.out, t)
 	return nil
 }

@@ -1,0 +1,246 @@
+// Package inproc runs a whole standalone server inside of a test: in memory, and
+// within a synctest bubble if the test is in one. It cuts connections, loses
+// answers, ends sessions and restarts the server at a test's wish.
+package inproc
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/server"
+	"github.com/pinfold-zk/pinfold/internal/server/memconn"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Sessions have timeouts of 2 to 20 ticks.
+const tick = time.Second
+
+// Server is a server and its network. Its methods may be called from any
+// goroutine.
+type Server struct {
+	t  testing.TB
+	fs vfs.FS
+
+	mu    sync.Mutex // guards what follows
+	run   *run       // nil while it is stopped
+	taps  map[*tap]struct{}
+	host  uint16 // of the last client's address
+	loss  loss
+	group sync.WaitGroup // Serve of all runs
+}
+
+// run is a server from a start to a stop.
+type run struct {
+	srv *server.Server
+	rep *replica.Replica
+	dir *storage.Dir
+	in  *listener
+}
+
+// Start starts a server with an empty tree. It is stopped when the test ends;
+// clients of Client are closed before that.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, fs: vfs.NewMem(), taps: map[*tap]struct{}{}}
+	s.Start()
+	t.Cleanup(func() {
+		s.Stop()
+		s.group.Wait()
+	})
+	return s
+}
+
+// Start starts the server again after Stop, with the tree that it had.
+func (s *Server) Start() {
+	s.t.Helper()
+	r, err := s.open()
+	if err != nil {
+		s.t.Fatal("inproc:", err)
+	}
+	s.mu.Lock()
+	s.run = r
+	s.mu.Unlock()
+	s.group.Go(func() {
+		if err := r.srv.Serve(r.in); err != nil {
+			s.t.Errorf("inproc: serve: %v", err)
+		}
+	})
+}
+
+func (s *Server) open() (*run, error) {
+	cfg := config.Default()
+	cfg.Session = config.Session{Tick: tick, MinTimeout: 2 * tick, MaxTimeout: 20 * tick}
+	cfg.Tree.ExtendedTypes = true
+	authority, err := auth.New(auth.Config{})
+	if err != nil {
+		return nil, err
+	}
+	dir, err := storage.Open(s.fs, storage.Options{
+		DataDir: "/data", AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := &run{srv: server.New(server.Options{Config: cfg, Auth: authority}), dir: dir, in: newListener()}
+	r.rep, _, err = replica.Start(replica.Options{
+		Dir: dir, Auth: authority, Clients: r.srv, Tick: tick, ServerID: 1,
+		Tree:      znode.Options{ExtendedTypes: true},
+		Prep:      prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true},
+		SnapCount: 1 << 30, DBAutoCreate: true, MaxRecordBytes: 4 << 20, LastZxidBlock: true,
+		SweepInterval: tick, SweepPerMinute: 10000,
+	}, time.Now().UnixMilli())
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	r.srv.Attach(r.rep)
+	return r, nil
+}
+
+// Stop stops the server. Connections break, and none can be made.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	r := s.run
+	s.run = nil
+	s.mu.Unlock()
+	if r == nil {
+		return
+	}
+	r.in.Close()
+	r.srv.Stop()
+	if err := r.rep.Close(); err != nil {
+		s.t.Errorf("inproc: close: %v", err)
+	}
+	if err := r.dir.Close(); err != nil {
+		s.t.Errorf("inproc: close the directory: %v", err)
+	}
+}
+
+// Restart is Stop and Start.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Stop()
+	s.Start()
+}
+
+// Dial connects to the server; it is made for client.Dialer.
+func (s *Server) Dial(context.Context, string, string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: io.ErrClosedPipe}
+	}
+	s.host++
+	from := netip.AddrFrom4([4]byte{10, 1, byte(s.host >> 8), byte(s.host)})
+	near, far := memconn.New(32<<10, netip.AddrPortFrom(from, 40000))
+	t := &tap{Conn: near, server: s}
+	s.taps[t] = struct{}{}
+	return t, s.run.in.hand(far)
+}
+
+// Client returns a client whose session is established. It is closed when the
+// test ends.
+func (s *Server) Client(t testing.TB, opts ...client.Option) *client.Client {
+	t.Helper()
+	return s.ClientAt(t, "", opts...)
+}
+
+// ClientAt is Client with a chroot.
+func (s *Server) ClientAt(t testing.TB, chroot string, opts ...client.Option) *client.Client {
+	t.Helper()
+	c, err := client.Dial(context.Background(), "10.0.0.1:2181"+chroot, append([]client.Option{client.Dialer(s.Dial)}, opts...)...)
+	if err != nil {
+		t.Fatal("inproc:", err)
+	}
+	t.Cleanup(func() { c.Close() }) // a test may have closed it, or ended its session
+	return c
+}
+
+// Cut breaks all connections. Clients may connect again.
+func (s *Server) Cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.taps {
+		t.Conn.Close()
+	}
+	clear(s.taps)
+}
+
+// Expire ends a session, as its timeout does: its client hears of it when it
+// connects again, which it must, as its connection breaks.
+func (s *Server) Expire(id zk.SessionID) {
+	s.t.Helper()
+	nc, err := s.Dial(context.Background(), "", "")
+	if err != nil {
+		s.t.Fatal("inproc:", err)
+	}
+	defer nc.Close()
+	password := session.Password(id)
+	ask := wire.ConnectRequest{TimeoutMillis: int32(tick.Milliseconds()), SessionID: id, Password: password[:], HasReadOnly: true}
+	for _, body := range [][]byte{ask.Append(nil), wire.RequestHeader{Xid: 1, Op: wire.OpCloseSession}.Append(nil)} {
+		if _, err := nc.Write(append(length(len(body)), body...)); err != nil {
+			s.t.Fatal("inproc:", err)
+		}
+		head := make([]byte, 4)
+		if _, err := io.ReadFull(nc, head); err != nil {
+			s.t.Fatalf("inproc: end session %v: %v", id, err)
+		}
+		if _, err := io.ReadFull(nc, make([]byte, frameLength(head))); err != nil {
+			s.t.Fatalf("inproc: end session %v: %v", id, err)
+		}
+	}
+}
+
+// listener hands connections over to Serve.
+type listener struct {
+	conns chan net.Conn
+	gone  chan struct{}
+	once  sync.Once
+}
+
+func newListener() *listener { return &listener{conns: make(chan net.Conn), gone: make(chan struct{})} }
+
+func (l *listener) hand(c net.Conn) error {
+	select {
+	case l.conns <- c:
+		return nil
+	case <-l.gone:
+		return net.ErrClosed
+	}
+}
+
+// Accept returns the next connection (net.Listener).
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.gone:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.gone) })
+	return nil
+}
+
+// Addr is where clients believe the server to be.
+func (l *listener) Addr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.1:2181"))
+}
