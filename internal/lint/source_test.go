@@ -66,10 +66,10 @@ var loadOnce = sync.OnceValues(func() (*tree, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() {
-			if slices.Contains(skippedDirs, d.Name()) {
-				return filepath.SkipDir
-			}
+		switch {
+		case d.IsDir() && slices.Contains(skippedDirs, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir(), d.Name() == ".git": // a file, in a work tree beside the first
 			return nil
 		}
 		rel, err := filepath.Rel(root, name)
