@@ -73,7 +73,7 @@ var loadOnce = sync.OnceValues(func() (*tree, error) {
 			return nil
 		}
 		rel, err := filepath.Rel(root, name)
-		if err != nil || !d.Type().IsRegular() {
+		if err != nil || !d.Type().IsRegular() || rel == ".git" { // a file in a work tree
 			return err
 		}
 		t.files = append(t.files, filepath.ToSlash(rel))
