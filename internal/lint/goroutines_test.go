@@ -37,6 +37,8 @@ var goroutines = map[string]string{
 	"client serve":                    "client's writer",
 	"client dispatch":                 "client's callbacks",
 	"client carry":                    "client's pump",
+	"recipe watch":                    "holder's watch",
+	"recipe f":                        "recipe's clearing up",
 }
 
 // ofServer reports whether f is a part of a server. The load generator, the
