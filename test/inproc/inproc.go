@@ -36,12 +36,14 @@ type Server struct {
 	t  testing.TB
 	fs vfs.FS
 
-	mu    sync.Mutex // guards what follows
-	run   *run       // nil while it is stopped
-	taps  map[*tap]struct{}
-	host  uint16 // of the last client's address
-	loss  loss
-	group sync.WaitGroup // Serve of all runs
+	mu   sync.Mutex // guards what follows
+	run  *run       // nil while it is stopped
+	taps map[*tap]struct{}
+	host uint16 // of the last client's address
+	loss loss
+	// expiring is a session that its client cannot take back.
+	expiring zk.SessionID
+	group    sync.WaitGroup // Serve of all runs
 }
 
 // run is a server from a start to a stop.
@@ -185,6 +187,8 @@ func (s *Server) Cut() {
 // connects again, which it must, as its connection breaks.
 func (s *Server) Expire(id zk.SessionID) {
 	s.t.Helper()
+	s.setExpiring(id)
+	defer s.setExpiring(0)
 	nc, err := s.Dial(context.Background(), "", "")
 	if err != nil {
 		s.t.Fatal("inproc:", err)
@@ -192,6 +196,7 @@ func (s *Server) Expire(id zk.SessionID) {
 	defer nc.Close()
 	password := session.Password(id)
 	ask := wire.ConnectRequest{TimeoutMillis: int32(tick.Milliseconds()), SessionID: id, Password: password[:], HasReadOnly: true}
+	nc.(*tap).greeted = true // what it asks is let through
 	for _, body := range [][]byte{ask.Append(nil), wire.RequestHeader{Xid: 1, Op: wire.OpCloseSession}.Append(nil)} {
 		if _, err := nc.Write(append(length(len(body)), body...)); err != nil {
 			s.t.Fatal("inproc:", err)
@@ -204,6 +209,12 @@ func (s *Server) Expire(id zk.SessionID) {
 			s.t.Fatalf("inproc: end session %v: %v", id, err)
 		}
 	}
+}
+
+func (s *Server) setExpiring(id zk.SessionID) {
+	s.mu.Lock()
+	s.expiring = id
+	s.mu.Unlock()
 }
 
 // listener hands connections over to Serve.

@@ -65,3 +65,22 @@ func TestLoseAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A client takes its session back at once; it is ended all the same.
+func TestExpireAgainstReconnection(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s := inproc.Start(t)
+			c := s.Client(t)
+			s.Cut()
+			s.Expire(c.SessionID())
+			if _, _, err := c.Exists(context.Background(), "/"); !errors.Is(err, zk.ErrSessionExpired) && !errors.Is(err, zk.ErrConnectionLoss) {
+				t.Errorf("after the session's end: %v", err)
+			}
+			synctest.Wait()
+			if _, _, err := c.Exists(context.Background(), "/"); !errors.Is(err, zk.ErrSessionExpired) {
+				t.Errorf("after the session's end: %v", err)
+			}
+		})
+	}
+}

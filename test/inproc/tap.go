@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 )
 
@@ -69,11 +70,24 @@ func (t *tap) Write(p []byte) (int, error) {
 	for b := t.up.next(); b != nil; b = t.up.next() {
 		if !t.greeted {
 			t.greeted = true
+			if t.takesBack(b[4:]) {
+				t.Conn.Close()
+			}
 		} else if len(b) >= 12 {
 			t.request(int32(binary.BigEndian.Uint32(b[4:])), wire.OpCode(binary.BigEndian.Uint32(b[8:])))
 		}
 	}
 	return t.Conn.Write(p)
+}
+
+// takesBack reports whether a handshake is for the session that is being ended.
+func (t *tap) takesBack(b []byte) bool {
+	var ask wire.ConnectRequest
+	d := jute.NewDecoder(b)
+	ask.Decode(&d)
+	t.server.mu.Lock()
+	defer t.server.mu.Unlock()
+	return ask.SessionID != 0 && ask.SessionID == t.server.expiring
 }
 
 func (t *tap) request(xid int32, op wire.OpCode) {
