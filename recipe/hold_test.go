@@ -22,6 +22,7 @@ func made(t *testing.T, c Client, path string) *hold {
 }
 
 func isLost(h *hold) bool {
+	time.Sleep(2 * time.Second) // clients connect again
 	synctest.Wait()
 	select {
 	case <-h.lost:
