@@ -36,7 +36,36 @@ type Watch struct {
 	path   string // the server's
 	one    chan zk.Event
 	many   *pump[zk.Event] // nil for a one-shot watch
+	sink   eventSink       // takes the events instead of a channel, if there is one
 	over   bool            // guarded by the Client's mu: fired, removed or ended
+}
+
+// An eventSink takes events in their place among the answers: it is called under
+// the Client's mu, by the goroutine that reads them, and must not wait.
+type eventSink interface{ event(e zk.Event) }
+
+// put gives a persistent watch an event.
+func (w *Watch) put(e zk.Event) {
+	if w.sink != nil {
+		w.sink.event(e)
+		return
+	}
+	w.many.put(e)
+}
+
+// last gives a watch an event, and closes its channel.
+func (w *Watch) last(e zk.Event) {
+	w.over = true
+	switch {
+	case w.sink != nil:
+		w.sink.event(e)
+	case w.many != nil:
+		w.many.put(e)
+		w.many.finish()
+	default:
+		w.one <- e
+		close(w.one)
+	}
 }
 
 // watchKind is the list of setWatches that a watch belongs to.
@@ -138,7 +167,7 @@ func (c *Client) event(e zk.Event) {
 		t.fire(childWatch, path, e)
 	}
 	for _, w := range t.byPath[persistentWatch][path] {
-		w.many.put(e)
+		w.put(e)
 	}
 	if e.Type != zk.EventNodeChildrenChanged && len(t.byPath[recursiveWatch]) > 0 {
 		t.fireRecursive(path, e)
@@ -153,9 +182,7 @@ func (t *watchTable) fire(kind watchKind, path string, e zk.Event) {
 	}
 	delete(t.byPath[kind], path)
 	for _, w := range list {
-		w.over = true
-		w.one <- e
-		close(w.one)
+		w.last(e)
 	}
 }
 
@@ -163,7 +190,7 @@ func (t *watchTable) fire(kind watchKind, path string, e zk.Event) {
 func (t *watchTable) fireRecursive(path string, e zk.Event) {
 	for at := path; ; {
 		for _, w := range t.byPath[recursiveWatch][at] {
-			w.many.put(e)
+			w.put(e)
 		}
 		i := strings.LastIndexByte(at, '/')
 		if at == "/" || i < 0 {
@@ -180,9 +207,11 @@ func (w *Watch) finish() {
 		return
 	}
 	w.over = true
-	if w.many != nil {
+	switch {
+	case w.sink != nil:
+	case w.many != nil:
 		w.many.cancel()
-	} else {
+	default:
 		close(w.one)
 	}
 }
@@ -213,15 +242,7 @@ func (t *watchTable) end(s zk.KeeperState) {
 	for kind := range t.byPath {
 		for _, list := range t.byPath[kind] {
 			for _, w := range list {
-				e := zk.Event{Type: zk.EventNone, State: s, Path: w.Path(), Zxid: -1}
-				w.over = true
-				if w.many != nil {
-					w.many.put(e)
-					w.many.finish()
-				} else {
-					w.one <- e
-					close(w.one)
-				}
+				w.last(zk.Event{Type: zk.EventNone, State: s, Path: w.Path(), Zxid: -1})
 			}
 		}
 	}
@@ -262,8 +283,8 @@ func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
 			size += len(path) + 4
 			*lists[kind] = append(*lists[kind], path)
 			for _, w := range list {
-				if w.many != nil {
-					w.many.put(zk.Event{Type: zk.EventNone, State: zk.StateSyncConnected, Path: w.Path(), Zxid: -1})
+				if w.kind >= persistentWatch {
+					w.put(zk.Event{Type: zk.EventNone, State: zk.StateSyncConnected, Path: w.Path(), Zxid: -1})
 				}
 			}
 		}
