@@ -108,63 +108,6 @@ func newGUID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// createFindable creates an ephemeral or persistent sequential znode below base
-// and returns its name, though answers be lost: name must contain guid, which no
-// other znode's name may. base is created if it is missing.
-func createFindable(ctx context.Context, c Client, base, name, guid string, data []byte, mode zk.CreateMode, acl []zk.ACL) (created string, stat zk.Stat, err error) {
-	for {
-		path, stat, err := c.Create2(ctx, join(base, name), data, mode, acl)
-		var e *client.Error
-		switch {
-		case err == nil:
-			return path[strings.LastIndexByte(path, '/')+1:], stat, nil
-		case errors.Is(err, zk.ErrNoNode):
-			if err := makePath(ctx, c, base, acl); err != nil {
-				return "", stat, err
-			}
-			continue
-		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
-			return "", stat, err
-		case errors.As(err, &e) && !e.Maybe:
-			continue
-		}
-		found, stat, err := find(ctx, c, base, guid)
-		if err != nil || found != "" {
-			return found, stat, err
-		}
-	}
-}
-
-// find returns the child of base whose name contains guid; "" if there is none.
-func find(ctx context.Context, c Client, base, guid string) (name string, stat zk.Stat, err error) {
-	err = retry(ctx, func() error {
-		if err := c.Sync(ctx, base); err != nil { // the create may be behind what this server has applied
-			return err
-		}
-		names, _, err := c.Children(ctx, base)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
-			if strings.Contains(n, guid) {
-				s, exists, err := c.Exists(ctx, join(base, n))
-				if err != nil {
-					return err
-				}
-				if exists {
-					name, stat = n, s
-				}
-				return nil
-			}
-		}
-		return nil
-	})
-	if errors.Is(err, zk.ErrNoNode) {
-		err = nil
-	}
-	return name, stat, err
-}
-
 // deleteIfThere deletes a znode; that it is not there is no error.
 func deleteIfThere(ctx context.Context, c Client, path string) error {
 	err := retry(ctx, func() error { return c.Delete(ctx, path, -1) })

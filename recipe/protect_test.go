@@ -1,0 +1,164 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/inproc"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// children are the names below base, after all that clients do by themselves.
+func children(t *testing.T, c Client, base string) (names []string) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // who lost its connection has it back
+	synctest.Wait()
+	err := retry(context.Background(), func() (err error) {
+		names, _, err = c.Children(context.Background(), base)
+		return err
+	})
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestCreateFindableSurvivesLostAnswers(t *testing.T) {
+	for _, op := range []wire.OpCode{wire.OpCreate2, wire.OpSync, wire.OpGetChildren2, wire.OpExists} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := context.Background()
+			s := inproc.Start(t)
+			c := s.Client(t)
+			if op != wire.OpCreate2 {
+				c.Create(ctx, "/q", nil, zk.Persistent, nil)
+			}
+			s.LoseAnswer(wire.OpCreate2, 0)
+			made := make(chan error)
+			go func() {
+				name, stat, err := createFindable(ctx, c, "/q", "x-guid-", "guid", nil, zk.EphemeralSequential, nil)
+				if err == nil && (name != "x-guid-0000000000" || stat.EphemeralOwner != int64(c.SessionID())) {
+					t.Errorf("made %s, %+v", name, stat)
+				}
+				made <- err
+			}()
+			if op != wire.OpCreate2 {
+				synctest.Wait() // it is about to look
+				s.LoseAnswer(op, 0)
+			}
+			if err := <-made; err != nil {
+				t.Fatal(err)
+			}
+			if names := children(t, c, "/q"); len(names) != 1 || s.Lost() < 1 {
+				t.Errorf("%v: %q exist after %d lost answers", op, names, s.Lost())
+			}
+		})
+	}
+}
+
+// stuck is a client whose sync takes longer than any caller waits.
+type stuck struct{ *client.Client }
+
+func (s stuck) Sync(ctx context.Context, path string) error {
+	if ctx.Done() == nil { // nobody waits
+		return s.Client.Sync(ctx, path)
+	}
+	<-ctx.Done()
+	return &client.Error{Op: "sync", Path: path, Err: ctx.Err()}
+}
+
+// A caller that is gone when the answer to its create comes leaves nothing.
+func TestCreateFindableIsTakenBack(t *testing.T) {
+	for name, stopped := range map[string]bool{"before it is sent": true, "after its answer was lost": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := inproc.Start(t)
+				c := s.Client(t)
+				if _, err := c.Create(context.Background(), "/q", nil, zk.Persistent, nil); err != nil {
+					t.Fatal(err)
+				}
+				if stopped {
+					s.Stop()
+				}
+				s.LoseAnswer(wire.OpCreate2, 0)
+				ctx, cancel := context.WithCancel(context.Background())
+				made := make(chan error)
+				go func() {
+					_, _, err := createFindable(ctx, stuck{c}, "/q", "guid-", "guid", nil, zk.EphemeralSequential, nil)
+					made <- err
+				}()
+				synctest.Wait()
+				cancel()
+				if err := <-made; !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				if stopped {
+					s.Start()
+				}
+				if names := children(t, c, "/q"); len(names) != 0 {
+					t.Errorf("%q stay", names)
+				}
+				stat, _, err := c.Exists(context.Background(), "/q")
+				if err != nil || stat.Cversion != 2 || s.Lost() != 1 {
+					t.Errorf("not created and deleted: %+v, %v, %d answers lost", stat, err, s.Lost())
+				}
+			})
+		})
+	}
+}
+
+// renewed is a client whose session has been followed by another.
+type renewed struct{ *client.Client }
+
+func (r renewed) SessionID() zk.SessionID { return r.Client.SessionID() + 1 }
+
+// What is found must be of the present session.
+func TestCreateFindableOfAnEarlierSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inproc.Start(t)
+		c := s.Client(t)
+		s.LoseAnswer(wire.OpCreate2, 1) // the first finds no base
+		_, _, err := createFindable(context.Background(), renewed{c}, "/q", "guid-", "guid", nil, zk.EphemeralSequential, nil)
+		if !errors.Is(err, zk.ErrSessionExpired) {
+			t.Error(err)
+		}
+		if names := children(t, c, "/q"); len(names) != 0 {
+			t.Errorf("%q stay", names)
+		}
+	})
+}
+
+// old is a client of servers before 3.5.
+type old struct {
+	*client.Client
+	asked *int
+}
+
+func (o old) Create2(context.Context, string, []byte, zk.CreateMode, []zk.ACL) (string, zk.Stat, error) {
+	*o.asked++
+	return "", zk.Stat{}, &client.Error{Op: "create", Err: zk.ErrUnimplemented}
+}
+
+func TestCreateFindableOnAnOldServer(t *testing.T) {
+	for _, op := range []wire.OpCode{wire.OpCreate, wire.OpExists} {
+		synctest.Test(t, func(t *testing.T) {
+			s := inproc.Start(t)
+			c := old{s.Client(t), new(int)}
+			if err := makePath(context.Background(), c, "/q", nil); err != nil {
+				t.Fatal(err)
+			}
+			s.LoseAnswer(op, 0)
+			name, stat, err := createFindable(context.Background(), c, "/q", "guid-", "guid", nil, zk.EphemeralSequential, nil)
+			if err != nil || stat.Czxid == 0 || *c.asked != 1 || s.Lost() != 1 {
+				t.Errorf("made %q, %+v, %v; create2 asked for %d times", name, stat, err, *c.asked)
+			}
+			if names := children(t, c, "/q"); len(names) != 1 || names[0] != name {
+				t.Errorf("%q exist", names)
+			}
+		})
+	}
+}
