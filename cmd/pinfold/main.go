@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinfold-zk/pinfold/internal/cli"
 )
 
 func main() {
@@ -17,13 +19,16 @@ func main() {
   pinfold server               a standalone server on 127.0.0.1:2181
   pinfold server zoo.cfg       a server as zoo.cfg says
   pinfold ensemble             three servers on this machine, to try an ensemble
+  pinfold cli                  a shell for the znodes of any server
   pinfold bench --help         measure any ZooKeeper server`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "pinfold:", err)
-		os.Exit(1)
+		if !cli.Told(err) {
+			fmt.Fprintln(os.Stderr, "pinfold:", err)
+		}
+		os.Exit(cli.ExitStatus(err))
 	}
 }

@@ -39,6 +39,8 @@ var goroutines = map[string]string{
 	"client carry":                    "client's pump",
 	"recipe watch":                    "holder's watch",
 	"recipe f":                        "recipe's clearing up",
+	"internal/cli follow":             "shell's watch printer",
+	"internal/cli followStates":       "shell's watch printer",
 }
 
 // ofServer reports whether f is a part of a server. The load generator, the

@@ -36,10 +36,10 @@ const importOrder = `
 	zk, jute, wire < bench < bench/figure;
 
 	# The client that people use.
-	zk, jute, wire < client < recipe;
+	zk, jute, wire < client < recipe < cli;
 
 	# What is run.
-	server, bench, transport < cmd/pinfold;
+	server, bench, transport, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash; # tests alone
@@ -59,7 +59,7 @@ const importOrder = `
 // b to import a, itself or by another package. Names need not exist yet.
 const mustNever = `
 	# Clients know the wire, not the server.
-	server, replica, znode, storage !< client, recipe, console, bench, test/differential;
+	server, replica, znode, storage !< client, recipe, cli, bench, test/differential;
 
 	# Zab carries opaque bytes.
 	wire, txn, znode, storage, vfs !< zab, zab/election, zab/quorum;
@@ -83,6 +83,7 @@ var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine": {"test/ensemble/history"},
 	"github.com/klauspost/compress":     {"storage"},
 	"github.com/spf13/cobra":            {"cmd/pinfold"},
+	"github.com/spf13/pflag":            {"cli"},
 	"gonum.org/v1/plot":                 {"bench/figure"},
 }
 

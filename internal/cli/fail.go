@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// The statuses that the program ends with.
+const (
+	statusOK           = 0
+	statusFailed       = 1 // an operation failed
+	statusUsage        = 2 // the command line is wrong; nothing was done
+	statusNoConnection = 3 // no server answered
+)
+
+// usageError says that a command was not given what it takes.
+type usageError struct{ text string }
+
+func (e usageError) Error() string { return e.text }
+
+// connectError says that no session could be made.
+type connectError struct {
+	servers string
+	err     error
+}
+
+func (e connectError) Error() string {
+	return fmt.Sprintf("Cannot connect to %s: %v", e.servers, e.err)
+}
+
+func (e connectError) Unwrap() error { return e.err }
+
+// statusError is an error that has been printed already: only the exit status
+// is left to be told.
+type statusError struct{ status int }
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
+// ExitStatus is what the program ends with for an error of Run: 0 for none, 2
+// for a wrong command line, 3 if no server answered, 1 for all else.
+func ExitStatus(err error) int {
+	var status statusError
+	var usage usageError
+	var connect connectError
+	switch {
+	case err == nil:
+		return statusOK
+	case errors.As(err, &status):
+		return status.status
+	case errors.As(err, &usage):
+		return statusUsage
+	case errors.As(err, &connect), errors.Is(err, zk.ErrConnectionLoss):
+		return statusNoConnection
+	}
+	return statusFailed
+}
+
+// Told reports whether an error of Run has been printed.
+func Told(err error) bool {
+	return errors.As(err, new(statusError))
+}
+
+// explain says in words what an error means and, on a line of its own, what can
+// be done. The first line is zkCli.sh's where that has one.
+func explain(err error) string {
+	var opErr *client.Error
+	var code zk.Code
+	switch {
+	case errors.As(err, new(usageError)):
+		return err.Error()
+	case errors.As(err, new(connectError)):
+		return err.Error() + "\n(is a server running there? --server says where; --timeout and -waitforconnection wait longer)"
+	case errors.Is(err, context.Canceled):
+		return "Interrupted" + maybeDone(err)
+	case !errors.As(err, &code):
+		return err.Error()
+	}
+	path := ""
+	if errors.As(err, &opErr) {
+		path = opErr.Path
+	}
+	var txnErr *client.TxnError
+	if errors.As(err, &txnErr) {
+		path = txnErr.Path
+	}
+	text, advice := codeWords(code, path)
+	if text == "" {
+		return err.Error()
+	}
+	if txnErr != nil {
+		text = fmt.Sprintf("Operation %d, %s: %s", txnErr.Index+1, txnErr.Op, text)
+	}
+	text += maybeDone(err)
+	if advice != "" {
+		text += "\n(" + advice + ")"
+	}
+	return text
+}
+
+// maybeDone warns if nobody knows whether a write was done.
+func maybeDone(err error) string {
+	var opErr *client.Error
+	if errors.As(err, &opErr) && opErr.Maybe && !isRead(opErr.Op) {
+		return "; whether it was carried out is unknown: look before you repeat it"
+	}
+	return ""
+}
+
+func isRead(op string) bool {
+	return strings.HasPrefix(op, "get") || strings.HasPrefix(op, "exists") || op == "children" || op == "sync"
+}
+
+// codeWords is what an error code means to the user, and what can be done.
+func codeWords(code zk.Code, path string) (text, advice string) {
+	switch code {
+	case zk.ErrNoNode:
+		return "Node does not exist: " + path, ""
+	case zk.ErrNodeExists:
+		return "Node already exists: " + path, ""
+	case zk.ErrNotEmpty:
+		return "Node not empty: " + path, "deleteall deletes a node and all below it"
+	case zk.ErrNoChildrenForEphemerals:
+		return "Ephemerals cannot have children: " + path, ""
+	case zk.ErrNoAuth:
+		return "Insufficient permission : " + path, "getAcl says who may do what, whoami who you are, addauth makes you more"
+	case zk.ErrAuthFailed:
+		return "Authentication is not valid : " + path, "the server has refused the credentials and ended the session: connect begins anew"
+	case zk.ErrInvalidACL:
+		return "Acl is not valid : " + path, "an ACL is scheme:id:perms, as in digest:user:hash:cdrwa; auth needs addauth first"
+	case zk.ErrBadVersion:
+		return "version No is not valid : " + path, "somebody has changed the node since: get -s shows its version"
+	case zk.ErrSessionExpired:
+		return "Session has expired", "its ephemeral nodes and watches are gone; the next command begins a new session"
+	case zk.ErrConnectionLoss:
+		return "Connection to the server was lost", ""
+	case zk.ErrNotReadOnly:
+		return "Not a read-only call: " + path, "the server has lost its quorum and only serves reads"
+	case zk.ErrNoWatcher:
+		return "No watch of this kind is set on " + path, ""
+	case zk.ErrQuotaExceeded:
+		return "Quota has exceeded : " + path, "listquota shows limits and use"
+	case zk.ErrUnimplemented:
+		return "The server does not know this operation", "it is older, or is not set up for it: TTL nodes need extendedTypesEnabled"
+	case zk.ErrReconfigDisabled:
+		return "Reconfig is disabled", "reconfigEnabled=true in the servers' zoo.cfg allows it"
+	case zk.ErrNewConfigNoQuorum:
+		return "No quorum of new config is connected and up-to-date with the leader of last commmitted config - try invoking reconfiguration after new servers are connected and synced", ""
+	case zk.ErrReconfigInProgress:
+		return "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)", "try again later"
+	case zk.ErrThrottledOp:
+		return "The server is overloaded and refused the operation", "try again later"
+	case zk.ErrEphemeralOnLocalSession:
+		return "A local session cannot have ephemeral nodes: " + path, "the server has localSessionsEnabled without upgrading"
+	}
+	return "", ""
+}
+
+// count is a number with its noun: "1 argument", "2 arguments".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

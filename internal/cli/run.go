@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pinfold-zk/pinfold/client"
+)
+
+// Options are what Run is to do. Register fills them from the command line.
+type Options struct {
+	Servers  string        // connect string
+	Timeout  time.Duration // of the session
+	ReadOnly bool          // accept a server without a quorum
+	Wait     bool          // for a connection as long as Timeout, not for a few seconds
+	Format   string        // plain, table or json; "" is plain
+	Commands string        // run these, separated by ";"
+	Stop     bool          // at the first command that fails
+
+	Args []string // a command and its arguments; none: Commands, or those that In has
+
+	In       io.Reader
+	Out, Err io.Writer
+
+	auths       []credential
+	dialOptions []client.Option // for tests
+}
+
+// A credential is what addauth takes.
+type credential struct{ scheme, secret string }
+
+// Run does what o says: one command, or those of o.Commands, or those that come
+// line by line from o.In, which is the interactive shell if it is a terminal.
+// The context's end interrupts it. Errors of commands have been printed (Told);
+// ExitStatus knows what each means for the process.
+func Run(ctx context.Context, o Options) error {
+	s, err := newShell(o)
+	if err != nil {
+		return err
+	}
+	defer s.disconnect()
+	switch {
+	case len(o.Args) > 0:
+		return s.runWords(ctx, o.Args)
+	case o.Commands != "":
+		return s.runAll(ctx, splitCommands(o.Commands))
+	}
+	return s.runLines(ctx)
+}
+
+func newShell(o Options) (*shell, error) {
+	s := &shell{
+		opts: o, commands: commands(), in: o.In, out: newScreen(o.Out), errs: newScreen(o.Err),
+		servers: o.Servers, format: plain,
+	}
+	s.printWatches.Store(true)
+	if o.Format != "" {
+		if err := s.format.Set(o.Format); err != nil {
+			return nil, usageError{"--output: " + err.Error()}
+		}
+	}
+	return s, nil
+}
+
+// runAll runs lines. Its error is that of the first that failed.
+func (s *shell) runAll(ctx context.Context, lines []string) error {
+	var first error
+	for _, line := range lines {
+		err := s.execute(ctx, line)
+		if first == nil {
+			first = err
+		}
+		if s.ends(ctx, err) {
+			break
+		}
+	}
+	return first
+}
+
+// ends reports whether no further command is run.
+func (s *shell) ends(ctx context.Context, err error) bool {
+	return s.quit || err != nil && s.opts.Stop || ctx.Err() != nil
+}
+
+// maxLine bounds a command that is read, in bytes: a znode's data, quoted.
+const maxLine = 4 << 20
+
+// runLines runs the lines of the input, which is not a terminal.
+func (s *shell) runLines(ctx context.Context) error {
+	var first error
+	lines := bufio.NewScanner(s.in)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			continue
+		}
+		err := s.execute(ctx, line)
+		if first == nil {
+			first = err
+		}
+		if s.ends(ctx, err) {
+			return first
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return errors.Join(first, fmt.Errorf("read commands: %w", err))
+	}
+	return first
+}
+
+// Register declares the options on the command line.
+func (o *Options) Register(f *pflag.FlagSet) {
+	o.Timeout = 30 * time.Second
+	f.StringVar(&o.Servers, "server", "localhost:2181", "connect string, host:port,host:port/chroot")
+	f.Var((*millis)(&o.Timeout), "timeout", "session timeout, in milliseconds or as 30s")
+	f.BoolVarP(&o.ReadOnly, "readonly", "r", false, "accept a server that has lost its quorum")
+	f.BoolVar(&o.Wait, "waitforconnection", false, "wait for a connection as long as --timeout says, not just 5 seconds")
+	f.StringVarP(&o.Format, "output", "o", "plain", "plain, as zkCli.sh prints; table; or json, a value a line")
+	f.StringVarP(&o.Commands, "command", "c", "", "run these commands, separated by ; or line breaks")
+	f.BoolVarP(&o.Stop, "stop-on-error", "e", false, "end at the first command that fails")
+	f.Var((*credentials)(&o.auths), "auth", "authenticate, scheme:secret as in digest:user:password; may be repeated")
+}
+
+// millis is a duration that may be given as a number of milliseconds.
+type millis time.Duration
+
+// String, Set and Type make it an option.
+func (m *millis) String() string { return time.Duration(*m).String() }
+
+// Set reads a number or a duration, which must be above 0.
+func (m *millis) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if n, numErr := strconv.Atoi(text); numErr == nil {
+		d, err = time.Duration(n)*time.Millisecond, nil
+	}
+	if err != nil || d <= 0 || d > 1<<31*time.Millisecond {
+		return errors.New("must be a number of milliseconds or a duration such as 30s")
+	}
+	*m = millis(d)
+	return nil
+}
+
+// Type names the kind of value in help.
+func (m *millis) Type() string { return "duration" }
+
+// credentials are the values of --auth.
+type credentials []credential
+
+// String, Set and Type make it an option.
+func (c *credentials) String() string { return "" }
+
+// Set adds one.
+func (c *credentials) Set(text string) error {
+	scheme, secret, ok := strings.Cut(text, ":")
+	if !ok || scheme == "" {
+		return errors.New("must be scheme:secret, as in digest:user:password")
+	}
+	*c = append(*c, credential{scheme, secret})
+	return nil
+}
+
+// Type names the kind of value in help.
+func (c *credentials) Type() string { return "scheme:secret" }
+
+// Arguments reads the program's options from words, what follows `pinfold cli`,
+// in the forms that zkCli.sh accepts too. What remains is the command. help says
+// that --help was among the options. Its errors are usage errors.
+func Arguments(f *pflag.FlagSet, words []string) (args []string, err error) {
+	args, err = parse(f, words, false)
+	if err != nil {
+		return nil, usageError{err.Error()}
+	}
+	return args, nil
+}

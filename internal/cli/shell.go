@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/client"
+)
+
+// A shell runs commands. It has at most one connection at a time, made when a
+// command first needs it. Commands run one after the other, in the goroutine
+// that owns the shell; watches print from goroutines of their own (follow).
+type shell struct {
+	opts     Options
+	commands []command
+
+	in       io.Reader
+	out      *screen
+	errs     *screen
+	format   format
+	terminal bool // a person is there: prompts, paging and progress make sense
+
+	servers string         // the connect string
+	conn    *client.Client // nil while there is none
+	watches watchList      // of conn
+
+	printWatches atomic.Bool
+	history      []string // lines of this run, the oldest first
+	quit         bool     // quit was typed
+
+	followers sync.WaitGroup // goroutines that print events
+}
+
+// client returns the connection, and makes it if there is none, or none of any
+// more use. Its error is a connectError.
+func (s *shell) client(ctx context.Context) (*client.Client, error) {
+	if s.conn != nil {
+		switch s.conn.State() {
+		case client.Expired, client.AuthFailed, client.Closed:
+			s.disconnect()
+		default:
+			return s.conn, nil
+		}
+	}
+	c, err := s.dial(ctx, s.servers)
+	if err != nil {
+		return nil, err
+	}
+	s.conn = c
+	s.followStates(c)
+	return c, nil
+}
+
+// dial makes a connection of its own to an ensemble, with the options of the
+// command line; the caller closes it. Commands that work with two ensembles use
+// it for the other one. Its error is a connectError.
+func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error) {
+	wait, stop := context.WithTimeout(ctx, s.opts.connectTimeout())
+	defer stop()
+	opts := []client.Option{client.SessionTimeout(s.opts.Timeout), client.MaxReply(maxReply)}
+	if s.opts.ReadOnly {
+		opts = append(opts, client.AllowReadOnly())
+	}
+	for _, a := range s.opts.auths {
+		opts = append(opts, client.Auth(a.scheme, []byte(a.secret)))
+	}
+	opts = append(opts, s.opts.dialOptions...)
+	c, err := client.Dial(wait, servers, opts...)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, connectError{servers, err}
+	}
+	return c, nil
+}
+
+// maxReply bounds a list of children, which may be of millions.
+const maxReply = 512 << 20
+
+// connectTimeout is how long to wait for a session.
+func (o *Options) connectTimeout() time.Duration {
+	if o.Wait {
+		return o.Timeout
+	}
+	return min(o.Timeout, 5*time.Second)
+}
+
+// disconnect ends the session, if there is one. That the server could not be
+// told is printed, no more: its ephemeral znodes go with the timeout.
+func (s *shell) disconnect() {
+	if s.conn == nil {
+		return
+	}
+	live := s.conn.State() != client.Expired && s.conn.State() != client.AuthFailed
+	if err := s.conn.Close(); err != nil && live {
+		fmt.Fprintln(s.errs, "The session could not be closed and ends after its timeout:", err)
+	}
+	s.followers.Wait()
+	s.conn = nil
+	s.watches.clear()
+}
+
+// execute runs a line. Its error has been printed.
+func (s *shell) execute(ctx context.Context, line string) error {
+	words, err := splitLine(line)
+	if err != nil {
+		return s.tell(err)
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return s.runWords(ctx, words)
+}
+
+// runWords runs a command that has been split into words. Its error has been
+// printed.
+func (s *shell) runWords(ctx context.Context, words []string) error {
+	return s.tell(s.call(ctx, words))
+}
+
+// call is runWords without the printing.
+func (s *shell) call(ctx context.Context, words []string) error {
+	c, ok := s.find(words[0])
+	if !ok {
+		return usageError{s.unknown(words[0])}
+	}
+	run, args, help, err := c.prepare(words[1:])
+	switch {
+	case err != nil:
+		return err
+	case help:
+		return s.printHelp(c)
+	}
+	err = run(ctx, s, args)
+	if flushErr := s.out.flush(); err == nil {
+		err = flushErr
+	}
+	return err
+}
+
+// tell prints an error once, and returns one that is not printed again.
+func (s *shell) tell(err error) error {
+	if err == nil || Told(err) {
+		return err
+	}
+	fmt.Fprintln(s.errs, explain(err))
+	return statusError{ExitStatus(err)}
+}

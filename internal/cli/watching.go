@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A watchKind is what removewatches tells apart.
+type watchKind int
+
+const (
+	watchChildren watchKind = iota
+	watchData
+	watchPersistent
+	watchRecursive
+)
+
+// watchList holds the watches of the connection that have not ended. It is
+// shared by the shell and the goroutines that print events.
+type watchList struct {
+	mu   sync.Mutex
+	list []heldWatch
+}
+
+type heldWatch struct {
+	kind  watchKind
+	watch *client.Watch
+}
+
+func (l *watchList) add(kind watchKind, w *client.Watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = append(l.list, heldWatch{kind, w})
+}
+
+func (l *watchList) remove(w *client.Watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = slices.DeleteFunc(l.list, func(h heldWatch) bool { return h.watch == w })
+}
+
+// on returns the watches on a znode of one of the kinds.
+func (l *watchList) on(path string, kinds ...watchKind) []*client.Watch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*client.Watch
+	for _, h := range l.list {
+		if h.watch.Path() == path && slices.Contains(kinds, h.kind) {
+			found = append(found, h.watch)
+		}
+	}
+	return found
+}
+
+func (l *watchList) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = nil
+}
+
+// follow prints the events of a watch that a command has left, until it ends.
+func (s *shell) follow(kind watchKind, w *client.Watch) {
+	if w == nil {
+		return
+	}
+	s.watches.add(kind, w)
+	s.followers.Go(func() {
+		for e := range w.Events() {
+			if e.Type != zk.EventNone || e.State == zk.StateSyncConnected {
+				s.printEvent(e)
+			}
+		}
+		s.watches.remove(w)
+	})
+}
+
+// followStates prints what becomes of a connection, if somebody is there.
+func (s *shell) followStates(c *client.Client) {
+	if !s.terminal {
+		return
+	}
+	states, _ := c.States()
+	s.followers.Go(func() {
+		for state := range states {
+			s.printEvent(zk.Event{Type: zk.EventNone, State: keeperState(state)})
+		}
+	})
+}
+
+func keeperState(s client.State) zk.KeeperState {
+	switch s {
+	case client.Connected:
+		return zk.StateSyncConnected
+	case client.ConnectedReadOnly:
+		return zk.StateConnectedReadOnly
+	case client.Expired:
+		return zk.StateExpired
+	case client.AuthFailed:
+		return zk.StateAuthFailed
+	case client.Closed:
+		return zk.StateClosed
+	}
+	return zk.StateDisconnected
+}
+
+// printEvent prints an event as zkCli.sh does.
+func (s *shell) printEvent(e zk.Event) {
+	if !s.printWatches.Load() {
+		return
+	}
+	path := e.Path
+	if path == "" {
+		path = "null"
+	}
+	if s.format != jsonl {
+		fmt.Fprintf(s.out, "\nWATCHER::\n\nWatchedEvent state:%s type:%s path:%s\n", stateName(e.State), e.Type, path)
+		return
+	}
+	text, err := encodeJSON(struct {
+		Event string `json:"event"`
+		State string `json:"state"`
+		Path  string `json:"path,omitempty"`
+	}{e.Type.String(), stateName(e.State), e.Path})
+	if err == nil { // strings always encode
+		s.out.Write(text)
+	}
+}
+
+// stateName is a state as Java names it.
+func stateName(s zk.KeeperState) string {
+	switch s {
+	case zk.StateDisconnected:
+		return "Disconnected"
+	case zk.StateSyncConnected:
+		return "SyncConnected"
+	case zk.StateAuthFailed:
+		return "AuthFailed"
+	case zk.StateConnectedReadOnly:
+		return "ConnectedReadOnly"
+	case zk.StateSaslAuthenticated:
+		return "SaslAuthenticated"
+	case zk.StateExpired:
+		return "Expired"
+	case zk.StateClosed:
+		return "Closed"
+	}
+	return fmt.Sprintf("%d", s)
+}
