@@ -72,6 +72,9 @@ func (c *Client) authAnswered(code zk.Code) error {
 		a.waiter.complete(&result{})
 		a.waiter = nil
 	}
+	if len(c.sentAuth) == 0 {
+		c.tell(nil)
+	}
 	return nil
 }
 

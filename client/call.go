@@ -30,16 +30,19 @@ type completion interface{ complete(r *result) }
 
 // result is what an answer says; which fields count depends on the operation.
 type result struct {
-	err   error // an *Error
-	zxid  zk.Zxid
+	err   error  // an *Error
 	data  []byte // owned by the receiver
 	text  string
 	stat  zk.Stat
-	list  []string
-	acl   []zk.ACL
-	ids   []zk.ID
 	count int
+	many  any // []string, []zk.ACL, []zk.ID or, of a multi, []result
 	watch *Watch
+}
+
+// many is what a result has many of; nil if it has something else or nothing.
+func many[T any](r *result) []T {
+	list, _ := r.many.([]T)
+	return list
 }
 
 // waiter is the completion of an operation that waits.
@@ -91,6 +94,24 @@ func (c *Client) do(ctx context.Context, k call, encode func(b []byte) []byte) r
 	if err := c.submit(ctx, &k, encode); err != nil {
 		c.spare.Put(w)
 		return result{err: err}
+	}
+	return c.wait(ctx, w, &k)
+}
+
+// doLocked is do with c.mu held, which it releases. What its caller has found out
+// holds when the request is queued.
+func (c *Client) doLocked(ctx context.Context, k call, encode func(b []byte) []byte) result {
+	w := c.newWaiter()
+	k.done = w
+	err := c.queue(&k, encode)
+	l := c.link
+	c.mu.Unlock()
+	if err != nil {
+		c.spare.Put(w)
+		return result{err: err}
+	}
+	if l != nil {
+		l.poke()
 	}
 	return c.wait(ctx, w, &k)
 }
@@ -161,6 +182,7 @@ func (c *Client) queue(k *call, encode func(b []byte) []byte) error {
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	c.out, c.xid, k.xid = b, xid, xid
 	c.pending.push(k)
+	c.closing = k.op == wire.OpCloseSession // the server answers nothing behind it
 	return nil
 }
 
@@ -200,3 +222,6 @@ func (q *callQueue) pop() {
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
 }
+
+// at returns the call at position i.
+func (q *callQueue) at(i int) *call { return &q.ring[(q.head+i)&(len(q.ring)-1)] }

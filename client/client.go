@@ -13,7 +13,9 @@
 // the request is queued, and calls back with the answer. Callbacks of a Client run
 // one after the other, in request order, in a goroutine of the Client. A callback
 // should be short, as those behind it wait for it. It may start operations; see
-// [NoWait] for asynchronous ones.
+// [NoWait] for asynchronous ones. An operation that waits is woken as soon as its
+// answer is here, which may be before the callbacks of earlier operations have
+// run. What cannot be sent at all, such as a bad path, is called back out of turn.
 //
 // A context bounds the wait, never the order. When the context of a waiting
 // operation ends, the operation returns with the context's error, and its request
@@ -38,6 +40,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,8 +60,8 @@ type Client struct {
 
 	stop    context.Context // ends when the Client does
 	cancel  context.CancelFunc
-	running sync.WaitGroup // run and dispatch
-	ready   chan error     // has room for one: run tells it how the first connecting went
+	running sync.WaitGroup // run
+	ready   chan error     // has room for one: how the first connecting went
 
 	spare sync.Pool // of *waiter
 
@@ -69,6 +72,7 @@ type Client struct {
 	lastZxid    zk.Zxid                   // newest that any answer has shown (P7)
 	dead        error                     // set once: why no operation can succeed any more
 	closing     bool
+	told        bool  // ready has been told
 	link        *link // nil while there is none that is ready
 	lastFailure error // of the last attempt to connect; nil once connected
 	auth        []authInfo
@@ -81,8 +85,7 @@ type Client struct {
 	window  window
 	watches watchTable
 
-	done  dispatcher
-	ended chan struct{} // closed when run has completed everything
+	done dispatcher
 }
 
 // session is what re-attaches a connection to its session.
@@ -90,23 +93,24 @@ type session struct {
 	id       zk.SessionID // 0 before the first
 	password [wire.PasswordLen]byte
 	timeout  time.Duration // as the server granted it
-	readOnly bool          // the member that answers is read-only
+	local    bool          // a read-only member made it: nobody else knows it
 }
 
-// Dial connects to an ensemble and returns when its session is established.
+// Dial connects to an ensemble and returns when its session is established and the
+// credentials of [Auth] are accepted.
 // servers is a connect string, "h1:2181,h2:2181/chroot": every path is meant below
 // the chroot, which need not exist. A port may be missing; it is 2181. The context
 // bounds the wait, not the Client, which is ended by Close.
 //
 // The error is that of a bad connect string or option, the context's error with
-// what went wrong at the last attempt, or zk.ErrAuthFailed.
+// what went wrong at the last attempt, zk.ErrAuthFailed, or zk.ErrSessionExpired if
+// the session of [Session] is over.
 func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) {
 	c, err := newClient(servers, opts)
 	if err != nil {
 		return nil, err
 	}
 	c.running.Go(c.run)
-	c.running.Go(c.dispatch)
 	select {
 	case err = <-c.ready:
 	case <-ctx.Done():
@@ -131,7 +135,11 @@ func newClient(servers string, opts []Option) (*Client, error) {
 	if err := c.opts.check(); err != nil {
 		return nil, err
 	}
-	if c.hosts = c.opts.hosts; c.hosts == nil {
+	switch c.hosts = c.opts.hosts; {
+	case c.hosts != nil:
+	case len(hosts) == 0:
+		return nil, errors.New("client: the connect string names no server")
+	default:
 		c.hosts = newShuffled(hosts, c.opts.resolver)
 	}
 	c.session = c.opts.session
@@ -139,10 +147,9 @@ func newClient(servers string, opts []Option) (*Client, error) {
 	c.pending.init()
 	c.watches.init()
 	c.listeners = map[*pump[State]]struct{}{}
-	c.done.init()
+	c.done.init(c.dispatch)
 	c.ready = make(chan error, 1)
-	c.ended = make(chan struct{})
-	c.auth = c.opts.auth
+	c.auth = slices.Clone(c.opts.auth)
 	return c, nil
 }
 
@@ -158,28 +165,41 @@ func (c *Client) dialError(ctx context.Context) error {
 
 // Close ends the session, which deletes its ephemeral znodes, and the Client.
 // Operations that were started before Close are completed first; later ones fail
-// with ErrClosed. Without a connection nothing is sent, and the servers end the
-// session after its timeout. Close waits for the server's answer for at most
-// the session's timeout, and for callbacks under way; so it must not be called
-// from a callback. Its error says that the server could not be told, or that the
-// session was over already. Closing again does nothing.
+// with ErrClosed. Close waits for the server's answer for at most the session's
+// timeout, and until the callbacks have run; so it must not be called from a
+// callback. Its error says that the servers could not be told, and will end the
+// session after its timeout (zk.ErrConnectionLoss), or that the session was over
+// already. Closing again waits for the first Close and returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.closing {
 		c.mu.Unlock()
 		c.running.Wait()
+		c.done.wait()
 		return nil
 	}
-	connected, timeout := c.link != nil, c.session.timeout
-	c.mu.Unlock()
-	var err error
-	if connected {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		err = c.closeSession(ctx)
-	}
+	err := c.endSession()
 	c.abandon()
 	return err
+}
+
+// endSession asks the server to end the session, if it can. c.mu is held, and
+// released.
+func (c *Client) endSession() error {
+	k := call{op: wire.OpCloseSession, name: "close"}
+	switch {
+	case c.dead != nil:
+		defer c.mu.Unlock()
+		c.closing = true
+		return &Error{Op: k.name, Err: c.dead}
+	case c.link == nil:
+		defer c.mu.Unlock()
+		c.closing = true
+		return &Error{Op: k.name, Err: zk.ErrConnectionLoss, Reason: c.lastFailure}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.session.timeout)
+	defer cancel()
+	return c.doLocked(ctx, k, nothing).err
 }
 
 // abandon ends the Client and leaves the session to its timeout.
@@ -189,6 +209,7 @@ func (c *Client) abandon() {
 	c.mu.Unlock()
 	c.cancel()
 	c.running.Wait()
+	c.done.wait()
 }
 
 // SessionID names the session; 0 before there is one.

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -23,7 +24,9 @@ type link struct {
 	wake chan struct{} // has room for one: there is something to write
 	gone chan struct{} // closed when the reader has ended
 
-	frames frameReader
+	frames   frameReader // the reader's, as the next
+	useful   bool        // a request was answered
+	readOnly bool
 }
 
 // poke tells the writer that there is something to write.
@@ -42,45 +45,39 @@ const (
 	lastPause  = time.Second
 )
 
-// run keeps a connection until the Client ends. It tells ready once: that the
-// session is established, or why it cannot be.
+// run keeps a connection until the Client ends.
 func (c *Client) run() {
 	defer c.finish()
-	told := false
+	failures := 0 // since a member was of use
 	for {
-		l, err := c.connect()
+		l, err := c.connect(&failures)
 		if err == nil {
-			if !told {
-				c.ready <- nil
-				told = true
-			}
 			err = c.serve(l)
 			c.opts.log.Info("connection lost", "server", l.addr, "error", err)
+			if failures++; l.useful {
+				failures = 0
+			}
 		}
 		if c.stop.Err() != nil || !c.suspend(err) {
-			if !told {
-				c.ready <- c.endOr(err)
-			}
 			return
 		}
 	}
 }
 
-func (c *Client) endOr(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead != nil {
-		return c.dead
+// tell tells Dial, once, how the first connecting went. c.mu is held.
+func (c *Client) tell(err error) {
+	if !c.told {
+		c.told = true
+		c.ready <- err
 	}
-	return err
 }
 
 // connect tries the members until one has accepted the session. The error is the
 // Client's end, zk.ErrSessionExpired or zk.ErrAuthFailed.
-func (c *Client) connect() (*link, error) {
-	for failures := 0; ; failures++ {
-		if members := max(c.hosts.Len(), 1); failures > 0 && failures%members == 0 {
-			if err := c.pause(failures/members - 1); err != nil {
+func (c *Client) connect(failures *int) (*link, error) {
+	for ; ; *failures++ {
+		if members := max(c.hosts.Len(), 1); *failures > 0 && *failures%members == 0 {
+			if err := c.pause(*failures/members - 1); err != nil {
 				return nil, err
 			}
 		}
@@ -134,8 +131,8 @@ func (c *Client) try() (*link, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	l, err := c.greet(ctx, conn, host)
-	if !stop() && err == nil {
-		err = ctx.Err()
+	if !stop() && c.stop.Err() == nil {
+		err = fmt.Errorf("no session within %v", limit)
 	}
 	if err != nil {
 		conn.Close()
@@ -168,7 +165,9 @@ func (c *Client) greet(ctx context.Context, conn net.Conn, host Host) (*link, er
 			return nil, err
 		}
 	}
-	c.attach(l, answer)
+	c.attach(l)
+	c.opts.log.Info("connected", "server", l.addr, "session", answer.SessionID,
+		"timeout", millis(answer.TimeoutMillis), "read-only", answer.ReadOnly)
 	return l, nil
 }
 
@@ -177,8 +176,11 @@ func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
 	c.mu.Lock()
 	ask := wire.ConnectRequest{
 		LastZxidSeen: c.lastZxid, TimeoutMillis: int32(c.opts.timeout.Milliseconds()),
-		SessionID: c.session.id, Password: append([]byte(nil), c.session.password[:]...),
+		SessionID: c.session.id, Password: bytes.Clone(c.session.password[:]),
 		ReadOnly: c.opts.readOnly, HasReadOnly: true,
+	}
+	if c.session.local {
+		ask.SessionID = 0
 	}
 	c.mu.Unlock()
 	var answer wire.ConnectResponse
@@ -197,8 +199,12 @@ func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
 	switch {
 	case d.Err() != nil:
 		return answer, fmt.Errorf("handshake: %w", d.Err())
+	case answer.TimeoutMillis <= 0 && ask.SessionID == 0:
+		return answer, errors.New("the server refuses a new session")
 	case answer.TimeoutMillis <= 0:
 		return answer, zk.ErrSessionExpired
+	case answer.SessionID == 0:
+		return answer, errors.New("handshake: a session without an id")
 	case ask.SessionID != 0 && answer.SessionID != ask.SessionID:
 		return answer, fmt.Errorf("handshake: the server answers for session %v, not %v", answer.SessionID, ask.SessionID)
 	case len(answer.Password) != wire.PasswordLen:
@@ -206,8 +212,18 @@ func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
 	case answer.ReadOnly && !c.opts.readOnly:
 		return answer, errors.New("the server is read-only")
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = session{
+		id: answer.SessionID, password: [wire.PasswordLen]byte(answer.Password),
+		timeout: millis(answer.TimeoutMillis),
+		local:   answer.ReadOnly && ask.SessionID == 0,
+	}
+	l.readOnly = answer.ReadOnly
 	return answer, nil
 }
+
+func millis(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // exchangeToken carries a SASL token to the server and returns its answer.
 func (l *link) exchangeToken(token []byte) ([]byte, error) {
@@ -233,24 +249,22 @@ func (l *link) exchangeToken(token []byte) ([]byte, error) {
 
 // attach makes l the Client's link. What must reach the server before any
 // operation is put in front of them: credentials, then watches.
-func (c *Client) attach(l *link, answer wire.ConnectResponse) {
+func (c *Client) attach(l *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.session.id = answer.SessionID
-	c.session.password = [wire.PasswordLen]byte(answer.Password)
-	c.session.timeout = time.Duration(answer.TimeoutMillis) * time.Millisecond
-	c.session.readOnly = answer.ReadOnly
 	c.lastFailure = nil
 	first := c.appendAuth(nil)
 	first = c.watches.appendSetWatches(first, c.lastZxid)
 	c.out = append(first, c.out...)
 	c.link, c.taken = l, 0
 	state := Connected
-	if answer.ReadOnly {
+	if l.readOnly {
 		state = ConnectedReadOnly
 	}
-	c.opts.log.Info("connected", "server", l.addr, "session", c.session.id, "timeout", c.session.timeout, "read-only", answer.ReadOnly)
 	c.setState(state)
+	if len(c.sentAuth) == 0 {
+		c.tell(nil)
+	}
 }
 
 // suspend fails what was under way when a connection ended, and says whether
@@ -261,10 +275,13 @@ func (c *Client) suspend(err error) bool {
 	c.link = nil
 	switch {
 	case c.closing:
+		c.fail(zk.ErrConnectionLoss, err)
 		return false
 	case errors.Is(err, zk.ErrAuthFailed):
 		c.die(AuthFailed, zk.ErrAuthFailed)
 		return false
+	case errors.Is(err, zk.ErrSessionExpired) && !c.told && c.opts.session.id == 0:
+		c.session = session{} // Dial has not returned it yet, so nobody knows of it
 	case errors.Is(err, zk.ErrSessionExpired) && !c.opts.newSession:
 		c.die(Expired, zk.ErrSessionExpired)
 		return false
@@ -275,6 +292,7 @@ func (c *Client) suspend(err error) bool {
 		c.session, c.lastZxid = session{}, 0
 		c.setState(Connecting)
 	default:
+		c.lastFailure = err
 		c.fail(zk.ErrConnectionLoss, err)
 		c.setState(Suspended)
 	}
@@ -317,13 +335,14 @@ func (c *Client) finish() {
 	case c.dead == zk.ErrAuthFailed:
 		state = zk.StateAuthFailed
 	}
+	c.link = nil
+	c.tell(c.dead)
 	c.failAuth(c.dead)
 	c.watches.end(state)
 	for p := range c.listeners {
 		p.finish()
 	}
 	clear(c.listeners)
-	close(c.ended)
 }
 
 // frame puts the length in front of what body appends.

@@ -3,11 +3,15 @@ package client
 import "sync"
 
 // dispatcher holds the results of asynchronous operations until their callbacks
-// have run, in order.
+// have run, in order. It has a goroutine only while there are some.
 type dispatcher struct {
-	mu    sync.Mutex // guards queue
+	dispatch func() // of the Client
+
+	mu    sync.Mutex // guards what follows
 	queue []completed
-	wake  chan struct{} // has room for one
+	spare []completed // the queue's memory, for its next use
+	busy  bool        // dispatch runs
+	idle  sync.Cond   // signals that it has ended
 }
 
 type completed struct {
@@ -16,48 +20,69 @@ type completed struct {
 	placed bool // holds a place in the window
 }
 
-func (d *dispatcher) init() { d.wake = make(chan struct{}, 1) }
+func (d *dispatcher) init(dispatch func()) {
+	d.dispatch = dispatch
+	d.idle.L = &d.mu
+}
 
 func (d *dispatcher) put(list ...completed) {
+	if len(list) == 0 {
+		return
+	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.queue == nil {
+		d.queue, d.spare = d.spare, nil
+	}
 	d.queue = append(d.queue, list...)
-	d.mu.Unlock()
-	select {
-	case d.wake <- struct{}{}:
-	default:
+	if !d.busy {
+		d.busy = true
+		go d.dispatch()
 	}
 }
 
-// take exchanges the queue for an empty one.
-func (d *dispatcher) take(spare []completed) []completed {
+// keepCompleted is the longest list whose memory is kept for its next use.
+const keepCompleted = 1024
+
+// take exchanges the queue for one that has been worked off. An empty answer ends
+// dispatch.
+func (d *dispatcher) take(done []completed) []completed {
+	clear(done)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if cap(done) <= keepCompleted {
+		d.spare = done[:0]
+	}
 	list := d.queue
-	d.queue = spare[:0]
+	d.queue = nil
+	if len(list) == 0 {
+		d.busy = false
+		d.idle.Broadcast()
+	}
 	return list
+}
+
+// wait returns when no callback runs or waits.
+func (d *dispatcher) wait() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.busy {
+		d.idle.Wait()
+	}
 }
 
 // maxRelease is how many places the dispatcher keeps before it gives them back:
 // so that those who wait are woken for a batch, not for each callback.
 const maxRelease = 64
 
-// dispatch runs the callbacks, until the Client has ended and all have run.
+// dispatch runs the callbacks that wait.
 func (c *Client) dispatch() {
 	var list []completed
 	for {
-		list = c.done.take(list)
-		if len(list) == 0 {
-			select {
-			case <-c.done.wake:
-				continue
-			case <-c.ended:
-			}
-			if list = c.done.take(list); len(list) == 0 {
-				return
-			}
+		if list = c.done.take(list); len(list) == 0 {
+			return
 		}
 		c.callBack(list)
-		clear(list)
 	}
 }
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -79,7 +78,7 @@ func (s *shuffled) Next(ctx context.Context) (Host, error) {
 // defaultPort is ZooKeeper's for clients.
 const defaultPort = "2181"
 
-// parseConnectString splits "h1:2181,h2,[::1]:2181/chroot".
+// parseConnectString splits "h1:2181,h2,[::1]:2181/chroot". There may be no member.
 func parseConnectString(s string) (members []string, chroot string, err error) {
 	list := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {
@@ -105,9 +104,6 @@ func parseConnectString(s string) (members []string, chroot string, err error) {
 			return nil, "", fmt.Errorf("client: connect string %q: port %q is not between 1 and 65535", s, port)
 		}
 		members = append(members, net.JoinHostPort(strings.Trim(host, "[]"), port))
-	}
-	if len(members) == 0 {
-		return nil, "", errors.New("client: the connect string names no server")
 	}
 	return members, chroot, nil
 }

@@ -55,13 +55,3 @@ func (t *ReadTxn) Commit(ctx context.Context) error { return t.txn.Commit(ctx) }
 func (t *ReadTxn) CommitAsync(ctx context.Context, done func(err error)) {
 	t.txn.CommitAsync(ctx, done)
 }
-
-// fail gives a read its error.
-func (s *slot) fail(err error) {
-	switch {
-	case s.data != nil:
-		s.data.Err = err
-	case s.children != nil:
-		s.children.Err = err
-	}
-}

@@ -106,7 +106,7 @@ func MaxReply(n int) Option { return func(o *options) { o.maxReply = n } }
 // see [Watch]. Without it, 10,000.
 func WatchQueue(n int) Option { return func(o *options) { o.watchQueue = n } }
 
-// Hosts replaces the connect string's members by those of p.
+// Hosts replaces the connect string's members by those of p; it may name none then.
 func Hosts(p HostProvider) Option { return func(o *options) { o.hosts = p } }
 
 // Dialer makes connections by dial instead of by net.Dialer. addr is an address
@@ -143,7 +143,7 @@ func WithMetrics(m Metrics) Option {
 // nothing of the Client.
 type Metrics interface {
 	// Answered tells of an operation's end: its name (as in Error.Op), how long
-	// it took since it was started, and the error, a zk.Code, or nil.
+	// it took since it was started, and its error, an *Error, or nil.
 	Answered(op string, took time.Duration, err error)
 	// StateChanged tells of each change that States tells of.
 	StateChanged(s State)

@@ -94,17 +94,22 @@ func relative(chars []uint16, i int) bool {
 // inner returns the client's name of a path of the server, which events carry.
 // A path outside the chroot is returned as it is.
 func (c *Client) inner(path string) string {
-	if c.chroot == "" {
-		return path
+	if inner, ok := c.below(path); ok {
+		return inner
 	}
+	return path
+}
+
+// below is inner, and reports whether path is in the chroot at all.
+func (c *Client) below(path string) (inner string, ok bool) {
 	rest, ok := strings.CutPrefix(path, c.chroot)
 	switch {
-	case !ok:
-		return path
+	case !ok, c.chroot != "" && rest != "" && rest[0] != '/':
+		return "", false
 	case rest == "":
-		return "/"
+		return "/", true
 	}
-	return rest
+	return rest, true
 }
 
 // outer returns the server's name of a client's path.

@@ -2,87 +2,121 @@ package client
 
 import "sync"
 
-// A pump carries values to a reader who may be slow, by a channel, without
-// making the giver wait. Its goroutine ends when the reader has read all that
-// was put before finish, or at cancel.
+// pumpBuffer is how many values a pump's channel holds: those are there as soon as
+// put returns, without a goroutine.
+const pumpBuffer = 16
+
+// A pump carries values to a reader who may be slow, by a channel, without making
+// the giver wait. Only while there is more than the channel holds does it have a
+// goroutine, which ends when the reader has caught up, at end or at cancel.
 type pump[T any] struct {
 	out  chan T
 	join func(queue []T, v T) []T // adds v to the values that wait; bounds their number
 
 	mu       sync.Mutex // guards what follows
-	queue    []T
-	finished bool
-	wake     chan struct{} // has room for one
-	quit     chan struct{} // closed by cancel
-	quitOnce sync.Once
+	queue    []T        // what the channel had no room for
+	carrying bool       // carry runs: nobody else sends or closes
+	quit     chan struct{}
+	finished bool // nothing more is put
+	drop     bool // by end or cancel: nothing that waits is carried any more
+	last     []T  // what end puts in its place
 }
 
 func newPump[T any](join func(queue []T, v T) []T) *pump[T] {
-	p := &pump[T]{out: make(chan T), join: join, wake: make(chan struct{}, 1), quit: make(chan struct{})}
-	go p.carry()
-	return p
+	return &pump[T]{out: make(chan T, pumpBuffer), join: join}
 }
 
-// put adds a value; after finish it does nothing.
+// put adds a value; after finish, end and cancel it does nothing. The channel has
+// the value when put returns, unless others wait already or it is full.
 func (p *pump[T]) put(v T) {
 	p.mu.Lock()
-	if !p.finished {
-		p.queue = p.join(p.queue, v)
-	}
-	p.mu.Unlock()
-	p.poke()
-}
-
-// finish closes the channel after what has been put.
-func (p *pump[T]) finish() {
-	p.mu.Lock()
-	p.finished = true
-	p.mu.Unlock()
-	p.poke()
-}
-
-// cancel closes the channel at once.
-func (p *pump[T]) cancel() { p.quitOnce.Do(func() { close(p.quit) }) }
-
-func (p *pump[T]) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-// next takes the oldest value; more is false when there will never be another.
-func (p *pump[T]) next() (v T, ok, more bool) {
-	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.queue) == 0 {
-		p.queue = nil
-		return v, false, !p.finished
+	if p.finished {
+		return
 	}
-	v = p.queue[0]
-	p.queue = p.queue[1:]
-	return v, true, true
-}
-
-func (p *pump[T]) carry() {
-	defer close(p.out)
-	for {
-		v, ok, more := p.next()
-		switch {
-		case ok:
-			select {
-			case p.out <- v:
-			case <-p.quit:
-				return
-			}
-		case !more:
+	if !p.carrying {
+		select {
+		case p.out <- v:
 			return
 		default:
-			select {
-			case <-p.wake:
-			case <-p.quit:
-				return
-			}
+		}
+		p.carrying, p.quit = true, make(chan struct{})
+		go p.carry(p.quit)
+	}
+	p.queue = p.join(p.queue, v)
+}
+
+// finish closes the channel behind what has been put.
+func (p *pump[T]) finish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.finished && !p.carrying {
+		p.close()
+	}
+	p.finished = true
+}
+
+// end closes the channel behind v. What it has no room for is dropped, the oldest
+// first, so that nobody must read for the pump to end.
+func (p *pump[T]) end(v T) { p.stop(v) }
+
+// cancel closes the channel at once and drops what has not been read.
+func (p *pump[T]) cancel() { p.stop() }
+
+func (p *pump[T]) stop(last ...T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drop || p.finished && !p.carrying {
+		return
+	}
+	p.finished, p.drop, p.last = true, true, last
+	if p.carrying {
+		close(p.quit)
+		return
+	}
+	p.close()
+}
+
+// close ends the pump; p.mu is held, and nobody else sends.
+func (p *pump[T]) close() {
+	p.queue, p.carrying = nil, false
+	for p.drop && len(p.out) > 0 && (len(p.last) == 0 || len(p.out) == cap(p.out)) {
+		select {
+		case <-p.out:
+		default: // the reader was quicker
 		}
 	}
+	for _, v := range p.last {
+		p.out <- v
+	}
+	close(p.out)
+}
+
+func (p *pump[T]) carry(quit chan struct{}) {
+	for {
+		v, ok := p.next()
+		if !ok {
+			return
+		}
+		select {
+		case p.out <- v:
+		case <-quit: // next sees it too
+		}
+	}
+}
+
+// next takes the oldest value that waits. Without one carry has nothing to do.
+func (p *pump[T]) next() (v T, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.drop, p.finished && len(p.queue) == 0:
+		p.close()
+		return v, false
+	case len(p.queue) == 0:
+		p.queue, p.carrying = nil, false
+		return v, false
+	}
+	v, p.queue = p.queue[0], p.queue[1:]
+	return v, true
 }

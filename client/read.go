@@ -85,7 +85,7 @@ func existence(r *result) (bool, error) {
 func (c *Client) Children(ctx context.Context, path string) ([]string, zk.Stat, error) {
 	k, body := c.pathWatch(wire.OpGetChildren2, "ls", path, decodeChildren)
 	r := c.do(ctx, k, body.Append)
-	return r.list, r.stat, r.err
+	return many[string](&r), r.stat, r.err
 }
 
 // ChildrenAsync is Children with a callback.
@@ -100,7 +100,7 @@ func (c *Client) ChildrenW(ctx context.Context, path string) ([]string, zk.Stat,
 	k, body := c.pathWatch(wire.OpGetChildren2, "ls", path, decodeChildren)
 	body.Watch, k.watch = true, c.newWatch(childWatch, path)
 	r := c.do(ctx, k, body.Append)
-	return r.list, r.stat, r.watch, r.err
+	return many[string](&r), r.stat, r.watch, r.err
 }
 
 // ChildrenWAsync is ChildrenW with a callback.
@@ -114,7 +114,7 @@ func (c *Client) ChildrenWAsync(ctx context.Context, path string, done func(name
 func (c *Client) GetACL(ctx context.Context, path string) ([]zk.ACL, zk.Stat, error) {
 	k, body := c.named(wire.OpGetACL, "getacl", path, decodeACL)
 	r := c.do(ctx, k, body.append)
-	return r.acl, r.stat, r.err
+	return many[zk.ACL](&r), r.stat, r.err
 }
 
 // GetACLAsync is GetACL with a callback.
@@ -142,7 +142,7 @@ func (c *Client) SyncAsync(ctx context.Context, path string, done func(err error
 func (c *Client) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	k, body := c.named(wire.OpGetEphemerals, "getephemerals", prefix, decodePaths)
 	r := c.do(ctx, k, body.append)
-	return r.list, r.err
+	return many[string](&r), r.err
 }
 
 // EphemeralsAsync is Ephemerals with a callback.
@@ -168,7 +168,7 @@ func (c *Client) AllChildrenNumberAsync(ctx context.Context, path string, done f
 // WhoAmI returns the identities of this connection. Servers know it from 3.7 on.
 func (c *Client) WhoAmI(ctx context.Context) ([]zk.ID, error) {
 	r := c.do(ctx, call{op: wire.OpWhoAmI, name: "whoami", decode: decodeIDs}, nothing)
-	return r.ids, r.err
+	return many[zk.ID](&r), r.err
 }
 
 // WhoAmIAsync is WhoAmI with a callback.
@@ -237,21 +237,24 @@ func decodeStat(_ *Client, d *jute.Decoder, r *result) { r.stat = wire.DecodeSta
 
 func decodeChildren(_ *Client, d *jute.Decoder, r *result) {
 	own(d)
-	r.list = d.Strings()
+	r.many = d.Strings()
 	r.stat = wire.DecodeStat(d)
 }
 
 func decodePaths(c *Client, d *jute.Decoder, r *result) {
 	own(d)
-	r.list = d.Strings()
-	for i := range r.list {
-		r.list[i] = c.inner(r.list[i])
+	var list []string
+	for _, path := range d.Strings() {
+		if inner, ok := c.below(path); ok { // a prefix matches its like as well
+			list = append(list, inner)
+		}
 	}
+	r.many = list
 }
 
 func decodeACL(_ *Client, d *jute.Decoder, r *result) {
 	own(d)
-	r.acl = wire.DecodeACL(d)
+	r.many = wire.DecodeACL(d)
 	r.stat = wire.DecodeStat(d)
 }
 
@@ -259,9 +262,11 @@ func decodeCount(_ *Client, d *jute.Decoder, r *result) { r.count = int(d.Int())
 
 func decodeIDs(_ *Client, d *jute.Decoder, r *result) {
 	own(d)
-	for range d.Count(8) {
-		r.ids = append(r.ids, zk.ID{Scheme: d.String(), ID: d.String()})
+	ids := make([]zk.ID, d.Count(8))
+	for i := range ids {
+		ids[i] = zk.ID{Scheme: d.String(), ID: d.String()}
 	}
+	r.many = ids
 }
 
 func decodePath(c *Client, d *jute.Decoder, r *result) { r.text = strings.Clone(c.inner(d.String())) }
@@ -294,14 +299,14 @@ func (f errDone) complete(r *result)       { f(r.err) }
 func (f dataDone) complete(r *result)      { f(r.data, r.stat, r.err) }
 func (f dataWatchDone) complete(r *result) { f(r.data, r.stat, r.watch, r.err) }
 func (f statDone) complete(r *result)      { f(r.stat, r.err) }
-func (f listDone) complete(r *result)      { f(r.list, r.stat, r.err) }
-func (f listWatchDone) complete(r *result) { f(r.list, r.stat, r.watch, r.err) }
+func (f listDone) complete(r *result)      { f(many[string](r), r.stat, r.err) }
+func (f listWatchDone) complete(r *result) { f(many[string](r), r.stat, r.watch, r.err) }
 func (f pathDone) complete(r *result)      { f(r.text, r.err) }
 func (f pathStatDone) complete(r *result)  { f(r.text, r.stat, r.err) }
-func (f pathsDone) complete(r *result)     { f(r.list, r.err) }
-func (f aclDone) complete(r *result)       { f(r.acl, r.stat, r.err) }
+func (f pathsDone) complete(r *result)     { f(many[string](r), r.err) }
+func (f aclDone) complete(r *result)       { f(many[zk.ACL](r), r.stat, r.err) }
 func (f countDone) complete(r *result)     { f(r.count, r.err) }
-func (f idsDone) complete(r *result)       { f(r.ids, r.err) }
+func (f idsDone) complete(r *result)       { f(many[zk.ID](r), r.err) }
 func (f watchDone) complete(r *result)     { f(r.watch, r.err) }
 
 func (f existsDone) complete(r *result) {

@@ -109,7 +109,7 @@ func (c *Client) take(l *link, b []byte, batch []completed) ([]completed, error)
 	defer c.mu.Unlock()
 	var err error
 	for {
-		if batch, err = c.handle(b, batch); err != nil || !l.frames.buffered() {
+		if batch, err = c.handle(l, b, batch); err != nil || !l.frames.buffered() {
 			break
 		}
 		if b, err = l.frames.next(); err != nil {
@@ -125,7 +125,7 @@ func (c *Client) take(l *link, b []byte, batch []completed) ([]completed, error)
 
 // handle takes an answer or an event; c.mu is held. The error is that of a server
 // that does not keep to the protocol, or of refused credentials.
-func (c *Client) handle(b []byte, batch []completed) ([]completed, error) {
+func (c *Client) handle(l *link, b []byte, batch []completed) ([]completed, error) {
 	var head wire.ReplyHeader
 	d := jute.NewDecoder(b)
 	head.Decode(&d)
@@ -141,11 +141,18 @@ func (c *Client) handle(b []byte, batch []completed) ([]completed, error) {
 		}
 		c.event(zk.Event{Type: e.Type, State: e.State, Path: e.Path, Zxid: head.Zxid})
 		return batch, nil
-	case wire.XidPing, wire.XidSetWatches:
+	case wire.XidPing:
+		l.useful = true
+		return batch, nil
+	case wire.XidSetWatches:
+		if head.Err != zk.OK {
+			return batch, fmt.Errorf("the server does not take over the watches: %w", head.Err)
+		}
 		return batch, nil
 	case wire.XidAuth:
 		return batch, c.authAnswered(head.Err)
 	}
+	l.useful = true
 	return c.answer(head, &d, batch)
 }
 
@@ -155,7 +162,7 @@ func (c *Client) answer(head wire.ReplyHeader, d *jute.Decoder, batch []complete
 		return batch, fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
 	}
 	k := c.pending.first()
-	r := result{zxid: head.Zxid, watch: k.watch}
+	r := result{watch: k.watch}
 	if head.Err == zk.OK {
 		if k.decode != nil {
 			k.decode(c, d, &r)

@@ -45,8 +45,9 @@ func (c *Client) State() State {
 // States returns a channel with every change of state from now on, in order, the
 // present state first. It is closed after the last. The reader may be slow: no
 // connection waits for it, and no change is dropped, until a thousand are unread;
-// then pairs of Suspended and Connected that follow each other are left out, the
-// oldest first, because a reader of the rest learns the same. cancel ends it.
+// then pairs of Suspended and a connected state that follow each other are left
+// out, the oldest first, because a reader of the rest learns the same; without such
+// a pair the oldest change is. cancel ends it.
 func (c *Client) States() (states <-chan State, cancel func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,11 +77,11 @@ func joinStates(queue []State, s State) []State {
 		return queue
 	}
 	for i := 0; i+2 < len(queue); i++ {
-		if queue[i] == Suspended && queue[i+1] == Connected {
+		if queue[i] == Suspended && (queue[i+1] == Connected || queue[i+1] == ConnectedReadOnly) {
 			return slices.Delete(queue, i, i+2)
 		}
 	}
-	return queue
+	return slices.Delete(queue, 0, 1)
 }
 
 // setState tells everybody; c.mu is held.

@@ -138,14 +138,27 @@ func opName(op wire.OpCode) string {
 }
 
 // Commit carries the transaction out and fills the results. When an operation
-// fails, nothing is carried out; errors.As with a *TxnError says which.
+// fails, nothing is carried out; errors.As with a *TxnError says which. With an
+// error the results stay empty, also when the wait was given up.
 func (t *Txn) Commit(ctx context.Context) error {
-	return t.client.do(ctx, t.call(), t.append).err
+	r := t.client.do(ctx, t.call(), t.append)
+	t.fill(&r)
+	return r.err
 }
 
 // CommitAsync is Commit with a callback; the results are filled before it runs.
 func (t *Txn) CommitAsync(ctx context.Context, done func(err error)) {
-	t.client.begin(ctx, t.call(), t.append, errDone(done))
+	t.client.begin(ctx, t.call(), t.append, &txnDone{t, done})
+}
+
+type txnDone struct {
+	txn  *Txn
+	done func(err error)
+}
+
+func (d *txnDone) complete(r *result) {
+	d.txn.fill(r)
+	d.done(r.err)
 }
 
 func (t *Txn) call() call {
@@ -163,60 +176,88 @@ func (t *Txn) append(b []byte) []byte {
 	return wire.AppendMultiEnd(b)
 }
 
+// fill gives the results to where the caller looks for them. They have waited in
+// the result of the whole, as the slots are the caller's, who may have gone.
+func (t *Txn) fill(r *result) {
+	for i, p := range many[result](r) {
+		t.slots[i].fill(&p)
+	}
+}
+
+func (s *slot) fill(p *result) {
+	switch {
+	case s.created != nil:
+		*s.created = Created{p.text, p.stat}
+	case s.stat != nil:
+		*s.stat = p.stat
+	case s.data != nil:
+		*s.data = ReadData{p.data, p.stat, p.err}
+	case s.children != nil:
+		*s.children = ReadChildren{many[string](p), p.err}
+	}
+}
+
 var errResults = errors.New("client: the results of a multi are not those of its operations")
 
 // decode reads a result for each operation. A failed multi has only errors: those
 // before the one that failed say OK, those after it ErrRuntimeInconsistency.
 func (t *Txn) decode(c *Client, d *jute.Decoder, r *result) {
-	var failed *TxnError
 	own(d)
+	parts := make([]result, len(t.ops))
+	var failed *TxnError
 	for i := 0; ; i++ {
 		var head wire.MultiHeader
 		head.Decode(d)
 		switch {
 		case d.Err() != nil:
 			return
-		case head.Done && i != len(t.ops), !head.Done && i == len(t.ops):
+		case head.Done != (i == len(t.ops)):
 			d.Fail(errResults)
 			return
+		case head.Done && failed != nil:
+			r.err = &Error{Op: "multi", Err: failed}
+			return
 		case head.Done:
-			if failed != nil {
-				r.err = &Error{Op: "multi", Err: failed}
-			}
+			r.many = parts
 			return
 		case head.Type == wire.OpError:
 			code := zk.Code(d.Int())
-			if t.op == wire.OpMultiRead {
-				t.slots[i].fail(&Error{Op: opName(t.ops[i].Type), Path: t.paths[i], Err: code})
-			} else if failed == nil && code != zk.OK {
+			switch {
+			case t.op == wire.OpMultiRead:
+				parts[i].err = &Error{Op: opName(t.ops[i].Type), Path: t.paths[i], Err: code}
+			case failed == nil && code != zk.OK:
 				failed = &TxnError{Index: i, Op: opName(t.ops[i].Type), Path: t.paths[i], Err: code}
 			}
 		default:
-			t.slots[i].decode(c, head.Type, d)
+			decodePart(c, t.ops[i].Type, head.Type, d, &parts[i])
 		}
 	}
 }
 
-// decode reads the result of one operation, by the type that the server says it
+// decodePart reads the result of one operation, by the type that the server says it
 // has, which before 3.8.2 is create for create2.
-func (s *slot) decode(c *Client, op wire.OpCode, d *jute.Decoder) {
-	var r result
+func decodePart(c *Client, asked, op wire.OpCode, d *jute.Decoder, p *result) {
 	switch {
-	case op == wire.OpCreate && s.created != nil:
-		decodePath(c, d, &r)
-		s.created.Path = r.text
-	case (op == wire.OpCreate2 || op == wire.OpCreateContainer || op == wire.OpCreateTTL) && s.created != nil:
-		decodePathStat(c, d, &r)
-		*s.created = Created{r.text, r.stat}
-	case op == wire.OpSetData && s.stat != nil:
-		*s.stat = wire.DecodeStat(d)
-	case op == wire.OpGetData && s.data != nil:
-		decodeData(c, d, &r)
-		*s.data = ReadData{r.data, r.stat, nil}
-	case op == wire.OpGetChildren && s.children != nil:
-		s.children.Names = d.Strings()
-	case op == wire.OpDelete || op == wire.OpCheck:
-	default:
+	case isCreate(asked) && op == wire.OpCreate:
+		decodePath(c, d, p)
+	case isCreate(asked) && isCreate(op):
+		decodePathStat(c, d, p)
+	case asked != op:
 		d.Fail(errResults)
+	case op == wire.OpSetData:
+		decodeStat(c, d, p)
+	case op == wire.OpGetData:
+		decodeData(c, d, p)
+	case op == wire.OpGetChildren:
+		p.many = d.Strings()
 	}
+}
+
+// isCreate reports whether op is any create.
+func isCreate(op wire.OpCode) bool {
+	switch op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		return true
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,15 +22,16 @@ import (
 // zk.EventNone with state zk.StateExpired, zk.StateAuthFailed or zk.StateClosed.
 //
 // An event says that the znode has changed, not how often. A persistent watch
-// whose reader is slow joins events: one of the same type as the last unread event
-// of its path adds nothing. When [WatchQueue] events are unread all the same, they
-// are replaced by a single one of type zk.EventNone and state zk.StateSyncConnected,
-// which says that anything may have changed: read again. The same event is given
-// after a reconnection, because servers do not tell persistent watches what they
-// missed.
+// whose reader is slow joins events behind the first sixteen unread ones: one of
+// the same type as the last unread event of its path adds nothing. When
+// [WatchQueue] of them are unread all the same, they are replaced by a single one
+// of type zk.EventNone and state zk.StateSyncConnected, which says that anything
+// may have changed: read again. The same event is given after a reconnection,
+// because servers do not tell persistent watches what they missed. When the session
+// ends, unread events may be dropped in favour of the one that says so.
 //
-// A persistent watch that is no longer wanted must be removed; otherwise its
-// goroutine waits for a reader until the session ends and the channel is read.
+// A persistent watch that is no longer wanted should be removed, as its events cost
+// the server and the Client memory and time until the session ends.
 type Watch struct {
 	client *Client
 	kind   watchKind
@@ -60,8 +62,7 @@ func (w *Watch) last(e zk.Event) {
 	case w.sink != nil:
 		w.sink.event(e)
 	case w.many != nil:
-		w.many.put(e)
-		w.many.finish()
+		w.many.end(e)
 	default:
 		w.one <- e
 		close(w.one)
@@ -156,6 +157,8 @@ func (c *Client) event(e zk.Event) {
 	e.Path = strings.Clone(c.inner(path))
 	t := &c.watches
 	switch e.Type {
+	default:
+		return // removals, which this Client has asked for itself
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
 		t.fire(dataWatch, path, e)
 		t.fire(existWatch, path, e)
@@ -224,17 +227,16 @@ func (c *Client) discard(w *Watch) {
 	c.watches.remove(w)
 }
 
-// remove forgets a watch and reports whether it was the last of its kind there.
-func (t *watchTable) remove(w *Watch) (last bool) {
+// remove forgets a watch.
+func (t *watchTable) remove(w *Watch) {
 	list, ok := t.byPath[w.kind][w.path]
 	if !ok {
-		return false
+		return
 	}
 	list = slices.DeleteFunc(list, func(o *Watch) bool { return o == w })
 	if t.byPath[w.kind][w.path] = list; len(list) == 0 {
 		delete(t.byPath[w.kind], w.path)
 	}
-	return len(list) == 0
 }
 
 // end closes all watches with an event of a state; c.mu is held.
@@ -315,18 +317,23 @@ func (c *Client) AddWatchAsync(ctx context.Context, path string, mode zk.AddWatc
 func (c *Client) addWatch(path string, mode zk.AddWatchMode) (call, wire.PathInt) {
 	k := call{op: wire.OpAddWatch, name: "addwatch", path: path, invalid: CheckPath(path)}
 	kind := persistentWatch
-	if mode == zk.AddWatchPersistentRecursive {
+	switch mode {
+	case zk.AddWatchPersistent:
+	case zk.AddWatchPersistentRecursive:
 		kind = recursiveWatch
+	default:
+		k.invalid = fmt.Errorf("watch mode %d does not exist", mode)
 	}
 	k.watch = c.newPersistent(kind, path)
 	return k, wire.PathInt{Path: c.outer(path), Value: int32(mode)}
 }
 
 // Remove takes the watch back and closes its channel; events that have not been
-// read are gone. The server forgets it when no other watch of this Client needs
-// it there. A watch that has fired, or was removed, is left alone. An error says that the
-// server still holds the watch; the Client discards its events. Servers before
-// 3.5 cannot remove watches, and the error is zk.ErrUnimplemented.
+// read are gone. The server forgets the watch too, unless that would take another
+// watch of this Client on the same znode with it; then events that come are
+// discarded. A watch that has fired, or was removed, is left alone. An error says
+// that the server may still hold the watch: the context's, or zk.ErrUnimplemented
+// of servers before 3.5.
 func (w *Watch) Remove(ctx context.Context) error {
 	c := w.client
 	c.mu.Lock()
@@ -335,46 +342,51 @@ func (w *Watch) Remove(ctx context.Context) error {
 		return nil
 	}
 	w.finish()
-	needed := !c.watches.remove(w)
-	if w.kind <= existWatch { // one list of the server's
-		needed = needed || len(c.watches.byPath[dataWatch][w.path])+len(c.watches.byPath[existWatch][w.path]) > 0
-	}
-	others := c.watches.kindsOf(w.path)
-	c.mu.Unlock()
-	if needed {
+	c.watches.remove(w)
+	if c.link == nil || c.closing || c.shared(w) {
+		c.mu.Unlock()
 		return nil
-	}
-	return c.removeWatch(ctx, w, others)
-}
-
-// kindsOf counts the kinds of watches that a path still has.
-func (t *watchTable) kindsOf(path string) (n int) {
-	for kind := range t.byPath {
-		if len(t.byPath[kind][path]) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// removeWatch asks the server. Before 3.9 it knows one-shot watches by their
-// list, and persistent ones only by removing all: when another kind is held on
-// the same path, nothing is asked, and the Client discards the events.
-func (c *Client) removeWatch(ctx context.Context, w *Watch, others int) error {
-	kind := zk.WatcherData
-	switch {
-	case w.kind == childWatch:
-		kind = zk.WatcherChildren
-	case w.kind >= persistentWatch && others > 0:
-		return nil
-	case w.kind >= persistentWatch:
-		kind = zk.WatcherAny
 	}
 	k := call{op: wire.OpRemoveWatches, name: "removewatches", path: w.Path()}
-	body := wire.PathInt{Path: w.path, Value: int32(kind)}
-	err := c.do(ctx, k, body.Append).err
-	if errors.Is(err, zk.ErrNoWatcher) { // it has just fired
-		return nil
+	body := wire.PathInt{Path: w.path, Value: int32(w.kind.remover())}
+	err := c.doLocked(ctx, k, body.Append).err
+	if errors.Is(err, zk.ErrNoWatcher) || errors.Is(err, zk.ErrConnectionLoss) {
+		return nil // it has just fired, or ended with the connection
 	}
 	return err
+}
+
+// remover is how removeWatches names the watches of a kind. Before 3.9 servers
+// forget a whole persistent watch only when asked to forget all.
+func (k watchKind) remover() zk.WatcherType {
+	switch k {
+	case dataWatch, existWatch:
+		return zk.WatcherData
+	case childWatch:
+		return zk.WatcherChildren
+	}
+	return zk.WatcherAny
+}
+
+// shared reports whether removing w from the server would take another watch with
+// it, also one whose request is under way. c.mu is held.
+func (c *Client) shared(w *Watch) bool {
+	for kind, byPath := range c.watches.byPath {
+		if len(byPath[w.path]) > 0 && w.kind.overlaps(watchKind(kind)) {
+			return true
+		}
+	}
+	for i := range c.pending.n {
+		o := c.pending.at(i).watch
+		if o != nil && !o.over && o.path == w.path && w.kind.overlaps(o.kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// overlaps reports whether two kinds have a list of the server's in common: data
+// and exist watches are one list, and persistent ones are in both.
+func (k watchKind) overlaps(o watchKind) bool {
+	return k >= persistentWatch || o >= persistentWatch || (k == childWatch) == (o == childWatch)
 }

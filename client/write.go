@@ -165,21 +165,3 @@ func (c *Client) setACL(path string, acl []zk.ACL, version int32) (call, wire.Se
 	return call{op: wire.OpSetACL, name: "setacl", path: path, decode: decodeStat, invalid: CheckPath(path)},
 		wire.SetACLRequest{Path: c.outer(path), ACL: acl, Version: version}
 }
-
-// closeSession ends the session on the servers.
-func (c *Client) closeSession(ctx context.Context) error {
-	w := c.newWaiter()
-	k := call{op: wire.OpCloseSession, name: "close", done: w}
-	c.mu.Lock()
-	if err := c.queue(&k, nothing); err != nil {
-		c.mu.Unlock()
-		return err
-	}
-	c.closing = true
-	l := c.link
-	c.mu.Unlock()
-	if l != nil {
-		l.poke()
-	}
-	return c.wait(ctx, w, &k).err
-}
