@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinfold-zk/pinfold/internal/bench"
+	"github.com/pinfold-zk/pinfold/internal/bench/report"
 )
 
 // benchCommand is `pinfold bench`: the load generator. The work is done by
@@ -34,12 +36,13 @@ generator is meant to cost far less than the server; both costs are printed.`,
   pinfold bench idle --sessions 10000 --pids 4711
   pinfold bench compare --system apache=scripts/apache-server --system "pinfold=./pinfold server"
   pinfold bench compare --members 3 --system "pinfold=./pinfold server"
-  pinfold bench failover --system "pinfold=./pinfold server" --json failover.json`,
+  pinfold bench failover --system "pinfold=./pinfold server" --json failover.json
+  pinfold bench paper --against apache --quick`,
 	}
 	var f benchFlags
 	f.register(c)
 	c.AddCommand(benchMix(&f), benchCreate(&f), benchFill(&f), benchWatch(&f), benchWatches(&f),
-		benchIdle(&f), benchFloor(), benchCompare(&f), benchFailover(&f))
+		benchIdle(&f), benchFloor(), benchCompare(&f), benchFailover(&f), benchPaper(&f))
 	return c
 }
 
@@ -331,7 +334,7 @@ COMMAND is as for compare.`,
 				err = errors.Join(err, found.WriteJSON(f.json))
 			}
 			if page != "" {
-				err = errors.Join(err, found.WriteMarkdown(page, picture))
+				err = errors.Join(err, found.WriteMarkdown(page, picture), writePicture(filepath.Join(filepath.Dir(page), picture), found))
 			}
 			return err
 		},
@@ -348,6 +351,15 @@ COMMAND is as for compare.`,
 	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the first server; the others' ports follow")
 	c.Flags().StringVar(&page, "write", "", "write the findings into this Markdown file, in a section of their own")
-	c.Flags().StringVar(&picture, "picture", "bench/failover.svg", "the plot that the page shows, relative to it")
+	c.Flags().StringVar(&picture, "picture", "bench/failover.svg", "the plot that is drawn for the page, relative to it")
 	return c
+}
+
+// writePicture draws what was recorded.
+func writePicture(name string, found *bench.Failovers) error {
+	svg, err := report.Timeline(found)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, svg, 0o644)
 }

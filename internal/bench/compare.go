@@ -173,8 +173,11 @@ func (c *Comparison) over(system int, key string) (float64, bool) {
 	return medianOf(all), true
 }
 
-// medianOf returns the median; all is not empty, and is sorted by it.
+// medianOf returns the median, 0 of nothing; it sorts all.
 func medianOf(all []float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
 	slices.Sort(all)
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 }

@@ -22,9 +22,13 @@ type ensemble struct {
 
 // An ensemble of n uses as many ports for clients, then for the links of
 // learners, then for elections.
+// One server has none.
 func (e *ensemble) config(n int) []string {
 	lines := []string{"initLimit=10", "syncLimit=5"}
 	for j := range n {
+		if n == 1 {
+			break
+		}
 		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", j+1, e.port+n+j, e.port+2*n+j))
 	}
 	return lines
@@ -33,11 +37,11 @@ func (e *ensemble) config(n int) []string {
 func (e *ensemble) memberDir(i int) string { return filepath.Join(e.dir, fmt.Sprint(i+1)) }
 
 // startEnsemble starts n servers with empty data directories, and waits until
-// all of them serve.
-func startEnsemble(ctx context.Context, s System, dir string, port, n int) (*ensemble, error) {
+// all of them serve. extra are further lines of zoo.cfg.
+func startEnsemble(ctx context.Context, s System, dir string, port, n int, extra ...string) (*ensemble, error) {
 	e := &ensemble{system: s, dir: dir, port: port}
 	for i := range n {
-		if err := writeConfig(e.memberDir(i), port+i, e.config(n)...); err != nil {
+		if err := writeConfig(e.memberDir(i), port+i, append(e.config(n), extra...)...); err != nil {
 			return nil, err
 		}
 		myid := filepath.Join(e.memberDir(i), "data", "myid")

@@ -16,10 +16,12 @@ import (
 )
 
 // A System is a server that can be started: Command with the path of a zoo.cfg
-// as its last argument, in the foreground.
+// as its last argument, in the foreground. Or it is a service that runs already,
+// at Hosts; then nothing is started or killed, and costs are not known.
 type System struct {
 	Name    string
 	Command []string
+	Hosts   []string // host:port; for Paper alone
 }
 
 // An instance is a running server of a System.

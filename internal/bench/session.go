@@ -23,12 +23,14 @@ const (
 	kindDelete
 	kindWatch // a request that registers a watch
 	kindEvent // not a request: a watch event
+	kindSync
+	kindMulti
 	kindClose
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"read", "write", "create", "delete", "watch", "event", "close"}[k]
+	return [...]string{"read", "write", "create", "delete", "watch", "event", "sync", "multi", "close"}[k]
 }
 
 // ErrProtocol marks an answer that no ZooKeeper server gives: a reply out of

@@ -32,14 +32,15 @@ const importOrder = `
 	replica, config, sasl, metric < server;
 	NONE < server/memconn;
 
-	# A client that measures; it knows of no server but by the wire.
-	zk, jute, wire < bench < bench/figure;
 
 	# The client that people use.
 	zk, jute, wire < client < recipe < cli;
 
+	# A client that measures; it knows of no server but by the wire.
+	recipe < bench < bench/report;
+
 	# What is run.
-	server, bench, transport, cli < cmd/pinfold;
+	server, bench/report, transport, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash; # tests alone
@@ -84,7 +85,7 @@ var otherModules = map[string][]string{
 	"github.com/klauspost/compress":     {"storage"},
 	"github.com/spf13/cobra":            {"cmd/pinfold"},
 	"github.com/spf13/pflag":            {"cli"},
-	"gonum.org/v1/plot":                 {"bench/figure"},
+	"gonum.org/v1/plot":                 {"bench/report"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.

@@ -1,11 +1,8 @@
-package main
+package report
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,8 +26,8 @@ func recorded() *bench.Failovers {
 }
 
 // The picture is well-formed, and names all that is in it.
-func TestRender(t *testing.T) {
-	svg, err := render(recorded())
+func TestTimeline(t *testing.T) {
+	svg, err := Timeline(recorded())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,35 +65,13 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestRenderRefuses(t *testing.T) {
+func TestTimelineRefuses(t *testing.T) {
 	uneven := recorded()
 	uneven.Systems[1].Reads = uneven.Systems[1].Reads[1:]
 	for name, found := range map[string]*bench.Failovers{"nothing": {Sample: 1}, "uneven": uneven} {
-		if _, err := render(found); err == nil {
+		if _, err := Timeline(found); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-	}
-}
-
-func TestRun(t *testing.T) {
-	dir := t.TempDir()
-	record, plot := filepath.Join(dir, "r.json"), filepath.Join(dir, "p.svg")
-	b, err := json.Marshal(recorded())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(record, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(record, plot); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(plot)
-	if err != nil || !strings.Contains(string(got), "<svg") {
-		t.Errorf("%.40q, %v", got, err)
-	}
-	if err := run(plot, plot); err == nil || !strings.Contains(err.Error(), "p.svg") {
-		t.Errorf("a picture is read as a record: %v", err)
 	}
 }
 

@@ -1,18 +1,13 @@
-package main
+package report
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"image/color"
-	"math"
-	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -27,12 +22,6 @@ const (
 	gapBetween  = 0.15 * vg.Inch
 	keyHeight   = 0.3 * vg.Inch
 	headroom    = 1.15 // of the y axis, for the marks
-)
-
-// The readers' machine need not have the font that the text was measured with.
-const (
-	fontFamily    = "font-family:Liberation Sans"
-	fontFallbacks = fontFamily + ",Arial,Helvetica,sans-serif"
 )
 
 // lineStyles are how the parts of the picture are drawn.
@@ -50,10 +39,10 @@ func lines() lineStyles {
 	return s
 }
 
-// render returns an SVG with a panel for each system, one above the other, over
+// Timeline draws what `pinfold bench failover` has recorded: an SVG with a panel for each system, one above the other, over
 // the same time. Each has its own scale: what is shown is how far each falls
 // below its own best.
-func render(found *bench.Failovers) ([]byte, error) {
+func Timeline(found *bench.Failovers) ([]byte, error) {
 	n := len(found.Systems)
 	if n == 0 || found.Sample <= 0 {
 		return nil, errors.New("nothing is recorded")
@@ -83,11 +72,7 @@ func render(found *bench.Failovers) ([]byte, error) {
 	for i, c := range plot.Align(panels, tiles, draw.Crop(whole, 0, 0, 0, -keyHeight)) {
 		panels[i][0].Draw(c[0])
 	}
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
-	}
-	return bytes.ReplaceAll(b.Bytes(), []byte(fontFamily), []byte(fontFallbacks)), nil
+	return svg(canvas)
 }
 
 // drawKey says what the lines are, side by side.
@@ -147,29 +132,6 @@ func panel(line *bench.Timeline, sample, seconds float64) (*plot.Plot, error) {
 	return p, addEvents(p, line)
 }
 
-// setFont chooses one without serifs.
-func setFont(style *text.Style) {
-	style.Font.Typeface, style.Font.Variant, style.Font.Size = "Liberation", "Sans", font.Points(9)
-}
-
-// newPlot returns an empty one in a font without serifs.
-func newPlot() *plot.Plot {
-	p := plot.New()
-	for _, style := range []*text.Style{
-		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label,
-	} {
-		setFont(style)
-	}
-	p.Title.TextStyle.Font.Size = font.Points(11)
-	p.Title.Padding, p.X.Label.Padding, p.Y.Label.Padding = vg.Points(4), vg.Points(2), vg.Points(3)
-	p.X.Padding, p.Y.Padding = 0, 0
-	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{10}, roundTicks{5}
-	grid := plotter.NewGrid()
-	grid.Vertical.Color = nil
-	p.Add(grid)
-	return p
-}
-
 // rates returns the points of the curves: each sample stands at its middle.
 func rates(line *bench.Timeline, sample float64) (all, writes plotter.XYs) {
 	for i := range line.Reads {
@@ -222,41 +184,4 @@ func upright(x, top float64, style draw.LineStyle) (*plotter.Line, error) {
 	}
 	l.LineStyle = style
 	return l, nil
-}
-
-// roundTicks marks an axis at round numbers, the large ones shortened.
-type roundTicks struct{ about int }
-
-// Ticks returns at most about as many marks as wanted, from low to high.
-func (t roundTicks) Ticks(low, high float64) (ticks []plot.Tick) {
-	step := roundStep((high - low) / float64(t.about))
-	for v := math.Ceil(low/step) * step; v <= high; v += step {
-		ticks = append(ticks, plot.Tick{Value: v, Label: short(v)})
-	}
-	return ticks
-}
-
-// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is not
-// below v; 1 for what is not positive.
-func roundStep(v float64) float64 {
-	if !(v > 0) {
-		return 1
-	}
-	power := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, m := range []float64{1, 2, 5} {
-		if m*power >= v {
-			return m * power
-		}
-	}
-	return 10 * power
-}
-
-func short(v float64) string {
-	switch {
-	case v >= 1e6:
-		return strconv.FormatFloat(v/1e6, 'g', 4, 64) + " M"
-	case v >= 1e3:
-		return strconv.FormatFloat(v/1e3, 'g', 4, 64) + " k"
-	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
 }

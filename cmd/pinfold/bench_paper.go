@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinfold-zk/pinfold/internal/bench"
+	"github.com/pinfold-zk/pinfold/internal/bench/report"
+)
+
+// benchPaper is `pinfold bench paper`.
+func benchPaper(f *benchFlags) *cobra.Command {
+	var w bench.Paper
+	var systems []string
+	var against string
+	var hosts []string
+	c := &cobra.Command{
+		Use:   "paper [--against apache] [--quick]",
+		Short: "Repeat the evaluation of the ZooKeeper paper, and write a report",
+		Long: `Paper runs the experiments of section 5 of the ZooKeeper paper and some that it does
+not have, on servers that it starts on this machine: throughput by share of reads and
+number of servers (figure 5, table 1), all clients on the leader (figure 6), members
+that fail (figure 8), synchronous creates (table 2), double barriers (table 3); then
+one request at a time, syncs, open loops up to saturation, a production profile, watch
+fan-out, many sessions, large trees.
+
+It measures this program, and what --against or --system names, in turn. What is
+measured is kept below --out after every point: an interrupted command goes on when it
+is repeated. In the end there are report.html, with all plots, and the data as CSV and
+JSON; "--runs 0" only writes the report of what there is. Experiments:
+` + strings.Join(bench.Experiments(), ", ") + ".",
+		Example: `  pinfold bench paper --quick                         # this server alone, some minutes
+  pinfold bench paper --against apache --runs 3       # and Apache ZooKeeper; hours
+  pinfold bench paper --against apache --experiments throughput,creates --sizes 3,5
+  pinfold bench paper --system "other=/opt/other/bin/server --config"
+  pinfold bench paper --hosts zk1:2181,zk2:2181,zk3:2181 --sizes 3`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			var err error
+			if w.Systems, err = paperSystems(against, systems, hosts); err != nil {
+				return err
+			}
+			w.Duration, w.Warmup, w.Progress = f.options.Duration, f.options.Warmup, c.ErrOrStderr()
+			if w.Quick {
+				quicken(c, &w)
+			}
+			var found *bench.PaperData
+			if w.Runs == 0 {
+				found, err = bench.ReadPaper(w.Out)
+			} else {
+				found, err = w.Run(ctx)
+			}
+			if found == nil || errors.Is(err, context.Canceled) {
+				return err
+			}
+			err = errors.Join(err, report.Write(w.Out, found))
+			if err == nil {
+				fmt.Fprintf(c.OutOrStdout(), "the report is %s\n", filepath.Join(w.Out, "report.html"))
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&against, "against", "", `also measure "apache": Apache ZooKeeper as scripts/apache-server starts it`)
+	c.Flags().StringArrayVar(&systems, "system", nil, "also measure NAME=COMMAND, a server in the foreground that is given the path of a zoo.cfg")
+	c.Flags().StringSliceVar(&hosts, "hosts", nil, "also measure the service that runs at these host:port; experiments that kill servers leave it out")
+	c.Flags().IntSliceVar(&w.Sizes, "sizes", []int{1, 3, 5, 7}, "servers of an ensemble")
+	c.Flags().IntVar(&w.Runs, "runs", 3, "how often everything is measured")
+	c.Flags().BoolVar(&w.Quick, "quick", false, "few points, one run, small trees: below ten minutes")
+	c.Flags().StringSliceVar(&w.Experiments, "experiments", nil, "what to measure (default all)")
+	c.Flags().StringVar(&w.Out, "out", "build/paper", "directory of the report")
+	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
+	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the first server; the others' ports follow")
+	return c
+}
+
+// quicken sets what --quick means where nothing else is said.
+func quicken(c *cobra.Command, w *bench.Paper) {
+	for name, set := range map[string]func(){
+		"sizes":    func() { w.Sizes = []int{1, 3, 5} },
+		"runs":     func() { w.Runs = 1 },
+		"duration": func() { w.Duration = 2e9 },
+		"warmup":   func() { w.Warmup = 5e8 },
+	} {
+		if !c.Flags().Changed(name) {
+			set()
+		}
+	}
+}
+
+// paperSystems are the systems to measure; what this program is held against comes
+// first.
+func paperSystems(against string, systems, hosts []string) ([]bench.System, error) {
+	var list []bench.System
+	switch against {
+	case "":
+	case "apache":
+		list = append(list, bench.System{Name: "apache", Command: []string{"scripts/apache-server"}})
+	default:
+		return nil, fmt.Errorf("--against %s: only apache is known; name another by --system NAME=COMMAND", against)
+	}
+	more, err := parseSystems(systems)
+	if err != nil {
+		return nil, err
+	}
+	if len(hosts) > 0 {
+		more = append(more, bench.System{Name: "hosts", Hosts: hosts})
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return append(append(list, more...), bench.System{Name: "pinfold", Command: []string{self, "server"}}), nil
+}

@@ -1,0 +1,76 @@
+package bench
+
+// A Bar is what the project has set itself for one figure of a Paper.
+type Bar struct {
+	Title      string
+	Experiment string
+	Members    int
+	Params     map[string]float64
+	Value      string
+	Unit       string
+	Want       string // "≥ 10 ×"
+	pass       func(base, own float64) bool
+}
+
+// A Verdict is a bar and what was measured. Base is 0 if no other system was.
+type Verdict struct {
+	Bar
+	Base, Own float64
+	Measured  bool
+	Pass      bool
+}
+
+// bars are held against medians.
+func bars() []Bar {
+	reads := func(percent float64) map[string]float64 { return values{"reads_percent": percent} }
+	return []Bar{
+		{"reads", "throughput", 3, reads(100), "rate", "/s", "≥ 10 ×", times(10)},
+		{"80/20", "throughput", 3, reads(80), "rate", "/s", "≥ 10 ×", times(10)},
+		{"writes", "throughput", 3, reads(0), "rate", "/s", "≥ 6 ×", times(6)},
+		{"reads, one outstanding", "alone", 3, reads(100), "rate", "/s", "≥ 2 ×", times(2)},
+		{"80/20, one outstanding", "alone", 3, reads(80), "rate", "/s", "≥ 3 ×", times(3)},
+		{"sync create, 1 worker", "creates", 3, values{"workers": 1}, "rate", "/s", "≥ 3 ×", times(3)},
+		{"sync create, 10 workers", "creates", 3, values{"workers": 10}, "rate", "/s", "≥ 4 ×", times(4)},
+		{"p99 of 12,000 writes a second", "open", 3, values{"rate": 12000}, "write_p99_ms", "ms", "≤ 1/4", part(4)},
+		{"a million znodes of 100 bytes, RSS", "trees", 3, values{"znodes": 1e6}, "server_mb", "MB", "≤ 250 MB", most(250)},
+		{"an idle session of 50,000, RSS", "sessions", 1, values{"sessions": 50_000}, "session_kb", "KB", "≤ 15 KB", most(15)},
+		{"watch events, 200 watchers", "watchers", 3, values{"watchers": 200}, "rate", "/s", "≥ 8 ×", times(8)},
+	}
+}
+
+// Verdicts holds the last system of d against the first.
+func (d *PaperData) Verdicts() (list []Verdict) {
+	base, own := d.Systems[0], d.Systems[len(d.Systems)-1]
+	for _, b := range bars() {
+		v := Verdict{Bar: b}
+		if base != own {
+			v.Base = medianOf(d.Values(b.Experiment, base, b.Members, b.Params, b.Value))
+		}
+		mine := d.Values(b.Experiment, own, b.Members, b.Params, b.Value)
+		v.Own, v.Measured = medianOf(mine), len(mine) > 0
+		v.Pass = v.Measured && b.pass(v.Base, v.Own)
+		list = append(list, v)
+	}
+	if gap, n := d.longestGap(own); n > 0 {
+		theirs, _ := d.longestGap(base)
+		list = append(list, Verdict{
+			Bar:  Bar{Title: "gap after kill -9 of the leader, five servers", Unit: "ms", Want: "≤ 80 ms"},
+			Base: theirs, Own: gap, Measured: true, Pass: gap <= 80,
+		})
+	}
+	return list
+}
+
+// longestGap is the median of the gaps that the death of leaders has made in
+// writes, in milliseconds, and of how many.
+func (d *PaperData) longestGap(system string) (median float64, n int) {
+	var gaps []float64
+	for _, f := range d.Failures {
+		for _, e := range f.Events {
+			if f.System == system && e.Leads {
+				gaps = append(gaps, e.Gap)
+			}
+		}
+	}
+	return medianOf(gaps), len(gaps)
+}

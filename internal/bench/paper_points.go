@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// warm loads servers that have just started: a JVM compiles what it has seen
+// often, and neither system's first point should pay for that.
+func (v *paperVisit) warm(ctx context.Context) error {
+	o := v.load()
+	o.Duration, o.Warmup = max(2*v.Duration, 3*time.Second), 0
+	_, err := v.mixOf(o, 0.8, paperConnections, paperOutstanding).Run(ctx)
+	return err
+}
+
+// load is of all members.
+func (v *paperVisit) load() Options {
+	if v.system.Hosts != nil {
+		return v.timed(Options{Servers: v.system.Hosts})
+	}
+	return v.timed(v.options(v.living()))
+}
+
+// addresses are of all members.
+func (v *paperVisit) addresses() []string { return v.load().Servers }
+
+// leaderAddress asks the members.
+func (v *paperVisit) leaderAddress(ctx context.Context) (string, error) {
+	if v.system.Hosts == nil {
+		i, err := v.leader(ctx)
+		if err != nil {
+			return "", err
+		}
+		return v.members[i].addr, nil
+	}
+	for _, addr := range v.system.Hosts {
+		text, err := FourLetterWord(ctx, addr, "srvr")
+		if mode, ok := field(text, "Mode:"); err == nil && ok && mode == "leader" {
+			return addr, nil
+		}
+	}
+	return "", fmt.Errorf("bench: none of %v says that it leads; is the four-letter word srvr allowed?", v.system.Hosts)
+}
+
+func (v *paperVisit) timed(o Options) Options {
+	o.Duration, o.Warmup = v.Duration, v.Warmup
+	return o
+}
+
+func (v *paperVisit) mixOf(o Options, ratio float64, connections, outstanding int) Mix {
+	return Mix{Options: o, Connections: connections, Outstanding: outstanding, ReadRatio: ratio, Size: valueBytes, Keys: mixKeys}
+}
+
+// valuesOf are what every load gives: operations a second, the servers' CPU for
+// each and their memory together, and the latencies of each kind of operation.
+func valuesOf(r *Result, err error) (values, error) {
+	if err == nil && r.ErrorCount() > 0 {
+		err = fmt.Errorf("bench: %d operations were refused", r.ErrorCount())
+	}
+	if err == nil && r.Interrupted {
+		err = context.Canceled
+	}
+	if err != nil {
+		return nil, err
+	}
+	got := values{"rate": r.Rate(), "cpu_us": r.ServerCPU()}
+	for _, s := range r.Servers {
+		got["rss_mb"] += float64(s.RSSBytes) / (1 << 20)
+	}
+	for _, op := range r.Ops {
+		got[op.Op+"_rate"], got[op.Op+"_p50_ms"], got[op.Op+"_p99_ms"] = op.Rate, op.P50/1000, op.P99/1000
+		got[op.Op+"_mean_ms"], got[op.Op+"_p999_ms"] = op.Mean/1000, op.P999/1000
+	}
+	return got, nil
+}
+
+// throughputPoints are figure 5, and figure 6 when all clients are on the leader.
+func throughputPoints(ratios []float64, leader bool) (list []point) {
+	for _, percent := range ratios {
+		list = append(list, point{values{"reads_percent": percent}, func(ctx context.Context, v *paperVisit) (values, error) {
+			o := v.load()
+			if leader {
+				addr, err := v.leaderAddress(ctx)
+				if err != nil {
+					return nil, err
+				}
+				o.Servers = []string{addr}
+			}
+			return valuesOf(v.mixOf(o, percent/100, paperConnections, paperOutstanding).Run(ctx))
+		}})
+	}
+	return list
+}
+
+// createPoints are table 2.
+func createPoints(workers []int) (list []point) {
+	for _, n := range workers {
+		list = append(list, point{values{"workers": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
+			r, err := Create{Options: v.load(), Workers: n, Size: valueBytes}.Run(ctx)
+			got, err := valuesOf(r, err)
+			if err == nil {
+				got["rate"] = got["create_rate"] // the deletes are nobody's wait
+			}
+			return got, err
+		}})
+	}
+	return list
+}
+
+// alonePoints have many clients with one request each.
+func alonePoints() (list []point) {
+	for _, percent := range []float64{80, 100} {
+		list = append(list, point{values{"reads_percent": percent}, func(ctx context.Context, v *paperVisit) (values, error) {
+			return valuesOf(v.mixOf(v.load(), percent/100, 120, 1).Run(ctx))
+		}})
+	}
+	return list
+}
+
+func syncPoints() (list []point) {
+	for _, n := range []int{1, 10, 100} {
+		list = append(list, point{values{"clients": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
+			return valuesOf(Sync{Options: v.load(), Clients: n}.Run(ctx))
+		}})
+	}
+	return list
+}
+
+// openRates are writes a second by schedule. 12,000 is half of what Apache can do
+// on a machine with two processors.
+func (p *Paper) openRates() []float64 {
+	if p.Quick {
+		return []float64{4000, 12000}
+	}
+	return []float64{1000, 2000, 4000, 8000, 12000, 16000, 24000, 32000, 48000, 64000, 96000, 128000}
+}
+
+// A system that has done less than this part of a rate is saturated.
+const kept = 0.95
+
+// openPoints raise the rate until a system does not keep up any more.
+func (p *Paper) openPoints() (list []point) {
+	for _, rate := range p.openRates() {
+		list = append(list, point{values{"rate": rate}, func(ctx context.Context, v *paperVisit) (values, error) {
+			if v.saturated("open", rate) {
+				return values{"saturated": 1}, nil
+			}
+			m := v.mixOf(v.load(), 0, paperConnections, 1000)
+			m.Rate = rate
+			return saturation(rate)(valuesOf(m.Run(ctx)))
+		}})
+	}
+	return list
+}
+
+// saturation marks what is less than it should be.
+func saturation(rate float64) func(values, error) (values, error) {
+	return func(got values, err error) (values, error) {
+		if err == nil && got["rate"] < kept*rate {
+			got["saturated"] = 1
+		}
+		return got, err
+	}
+}
+
+// saturated reports whether the system could not keep up with a smaller rate.
+func (v *paperVisit) saturated(experiment string, rate float64) bool {
+	for _, s := range v.found.Samples {
+		if s.Experiment == experiment && s.System == v.system.Name && s.Params["rate"] < rate && s.Values["saturated"] == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Paper) watcherPoints() (list []point) {
+	counts := []int{200, 10_000}
+	if p.Quick {
+		counts = []int{200, 2000}
+	}
+	for _, n := range counts {
+		list = append(list, point{values{"watchers": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
+			got, err := valuesOf(Watch{Options: v.load(), Watchers: n, Size: valueBytes}.Run(ctx))
+			if err == nil {
+				got["rate"] = got["event_rate"] // reading again is not what is asked
+			}
+			return got, err
+		}})
+	}
+	return list
+}
+
+func (p *Paper) sessionPoints() []point {
+	n := 50_000
+	if p.Quick {
+		n = 5000
+	}
+	return []point{{values{"sessions": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
+		o := v.load()
+		// One address has no more than 28,000 ports for its clients.
+		for _, host := range []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"} {
+			o.Servers = append(o.Servers, fmt.Sprintf("%s:%d", host, v.port))
+		}
+		r, err := Idle{Options: o, Sessions: n, Settle: v.members[0].settle}.Run(ctx)
+		got, err := valuesOf(r, err)
+		if err == nil {
+			got["session_kb"] = r.Figure(figureSessionRSS)
+		}
+		return got, err
+	}}}
+}
+
+// treePoints measure what a tree costs: its memory, the start of a server that
+// has it on disk, and that of one that has nothing and gets it from the leader.
+func treePoints(znodes int) []point {
+	return []point{{values{"znodes": float64(znodes)}, func(ctx context.Context, v *paperVisit) (values, error) {
+		o := v.load()
+		fill := Fill{Options: o, Connections: 8, Outstanding: 200, Path: "/pinfold-tree", Count: znodes, Size: 100, Parents: 1}
+		r, err := fill.Run(ctx)
+		got, err := valuesOf(r, err)
+		if err != nil {
+			return nil, err
+		}
+		followers, err := v.followers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		member := v.members[followers[0]]
+		rss, err := Options{Pids: []int{member.cmd.Process.Pid}}.rss(ctx, member.settle)
+		if err != nil {
+			return nil, err
+		}
+		got["server_mb"] = float64(rss) / (1 << 20)
+		if got["start_s"], err = v.again(ctx, followers[0], false); err != nil {
+			return nil, err
+		}
+		got["join_s"], err = v.again(ctx, followers[0], true)
+		return got, err
+	}}}
+}
+
+// again kills a member and returns the seconds from its start until it serves all
+// that there is; wiped starts it with an empty disk.
+func (v *paperVisit) again(ctx context.Context, i int, wiped bool) (float64, error) {
+	v.kill(i)
+	if wiped {
+		if err := os.RemoveAll(filepath.Join(v.memberDir(i), "data", "version-2")); err != nil {
+			return 0, fmt.Errorf("bench: %w", err)
+		}
+	}
+	start := time.Now()
+	if err := v.restart(i); err != nil {
+		return 0, err
+	}
+	if err := v.awaitSync(ctx, i); err != nil {
+		return 0, err
+	}
+	return time.Since(start).Seconds(), nil
+}
+
+// Sync has clients sync and wait for the answer, and sync again.
+type Sync struct {
+	Options
+	Clients int
+}
+
+// Run applies the load. The Result is nil only if nothing was measured.
+func (s Sync) Run(ctx context.Context) (*Result, error) {
+	if s.Clients < 1 {
+		return nil, fmt.Errorf("bench: sync: %d clients", s.Clients)
+	}
+	r, err := newRun(ctx, s.Options)
+	if err != nil {
+		return nil, err
+	}
+	root := path{prefix: "/"}
+	err = r.connect(s.Clients, func(int) script { return &syncScript{frame: syncFrame(root)} })
+	if err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	r.start()
+	w, err := r.measure()
+	if err = errors.Join(err, r.stop()); w == nil {
+		return nil, err
+	}
+	res := r.result(w, "sync", map[string]any{"clients": s.Clients})
+	res.Interrupted = ctx.Err() != nil || err != nil
+	return res, err
+}
+
+// syncBody is what a sync is answered with: the path.
+const syncBody = 4 + 1
+
+type syncScript struct {
+	idleScript
+	frame frame
+}
+
+func (s *syncScript) next(c *session, now int64) {
+	if c.underWay() == 0 {
+		c.send(s.frame, kindSync, syncBody, now)
+	}
+}
