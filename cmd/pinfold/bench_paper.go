@@ -27,8 +27,8 @@ func benchPaper(f *benchFlags) *cobra.Command {
 		Short: "Repeat the evaluation of the ZooKeeper paper, and write a report",
 		Long: `Paper runs the experiments of section 5 of the ZooKeeper paper and some that it does
 not have, on servers that it starts on this machine: throughput by share of reads and
-number of servers (figure 5, table 1), all clients on the leader (figure 6), members
-that fail (figure 8), synchronous creates (table 2), double barriers (table 3); then
+number of servers (figure 5, table 1), all clients on the leader (figure 6), atomic
+broadcast alone (figure 7; this server only), members that fail (figure 8), synchronous creates (table 2), double barriers (table 3); then
 one request at a time, syncs, open loops up to saturation, a production profile, watch
 fan-out, many sessions, large trees.
 
@@ -119,5 +119,5 @@ func paperSystems(against string, systems, hosts []string) ([]bench.System, erro
 	if err != nil {
 		return nil, err
 	}
-	return append(append(list, more...), bench.System{Name: "pinfold", Command: []string{self, "server"}}), nil
+	return append(append(list, more...), bench.System{Name: "pinfold", Command: []string{self, "server"}, Broadcast: []string{self, "broadcast"}}), nil
 }

@@ -24,7 +24,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), broadcastCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		if !cli.Told(err) {
 			fmt.Fprintln(os.Stderr, "pinfold:", err)

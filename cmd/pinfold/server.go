@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -76,7 +77,9 @@ func serverArgs(args []string, verbose *bool) (file string, flags []string, help
 	return file, flags, help, nil
 }
 
-func runServer(ctx context.Context, file string, flags []string, verbose bool) error {
+// runServer runs a server until a signal ends it. beside, if there is any, runs
+// beside it until then.
+func runServer(ctx context.Context, file string, flags []string, verbose bool, beside ...func(context.Context, *replica.Replica)) error {
 	level := slog.LevelInfo
 	if verbose {
 		level = slog.LevelDebug
@@ -92,11 +95,11 @@ func runServer(ctx context.Context, file string, flags []string, verbose bool) e
 	limitGarbage()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	return serve(ctx, cfg, log)
+	return serve(ctx, cfg, log, beside...)
 }
 
 // serve runs a server until ctx ends or the replica fails.
-func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error) {
+func serve(ctx context.Context, cfg *config.Config, log *slog.Logger, beside ...func(context.Context, *replica.Replica)) (err error) {
 	mode := "standalone"
 	if cfg.Quorum.Distributed() {
 		mode = fmt.Sprintf("server %d of an ensemble of %d", cfg.Quorum.MyID, len(cfg.Quorum.Members.Servers))
@@ -145,6 +148,13 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger) (err error
 		defer func() { err = errors.Join(err, links.Close()) }()
 	}
 
+	var besides sync.WaitGroup
+	defer besides.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, f := range beside {
+		besides.Go(func() { f(ctx, rep) })
+	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
 	select {

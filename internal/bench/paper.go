@@ -203,6 +203,7 @@ type stage struct {
 	extra      []string // lines of zoo.cfg
 	points     []point
 	failures   bool // the stage is figure 8; it has no points
+	broadcast  bool // of a System's Broadcast
 	started    bool // only for servers that are started here: it needs their processes
 }
 
@@ -220,6 +221,9 @@ type paperVisit struct {
 
 // suits reports whether a system can be measured in a stage.
 func (s *stage) suits(system System) bool {
+	if s.broadcast {
+		return system.Broadcast != nil
+	}
 	return system.Hosts == nil || !s.started && !s.failures && s.members == len(system.Hosts)
 }
 
@@ -235,6 +239,10 @@ func (p *Paper) stage(ctx context.Context, s *stage, system System, run int) err
 	if len(missing) == 0 {
 		return nil
 	}
+	if s.broadcast {
+		system.Command = system.Broadcast
+	}
+	var err error
 	e := &ensemble{system: system}
 	if system.Hosts == nil {
 		dir, err := os.MkdirTemp(p.Dir, system.Name+"-")
@@ -250,7 +258,12 @@ func (p *Paper) stage(ctx context.Context, s *stage, system System, run int) err
 	if p.found.Versions[system.Name] == "" {
 		p.found.Versions[system.Name] = serverVersion(ctx, v.addresses()[0])
 	}
-	if err := v.warm(ctx); err != nil {
+	if s.broadcast {
+		err = rest(ctx, 2*time.Second) // it loads itself
+	} else {
+		err = v.warm(ctx)
+	}
+	if err != nil {
 		return e.failed(err)
 	}
 	for _, q := range missing {

@@ -32,6 +32,9 @@ func (p *Paper) stages() (plan []stage) {
 	for _, n := range p.ensembles() {
 		plan = append(plan, stage{experiment: "leader", members: n, points: throughputPoints(p.ratios(), true)})
 	}
+	for _, n := range p.ensembles() {
+		plan = append(plan, stage{experiment: "broadcast", members: n, broadcast: true, points: broadcastPoints()})
+	}
 	plan = append(plan, stage{experiment: "failures", members: 5, failures: true})
 	for _, n := range p.ensembles() {
 		plan = append(plan, stage{experiment: "creates", members: n, points: createPoints(p.workers())})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -95,6 +97,51 @@ func throughputPoints(ratios []float64, leader bool) (list []point) {
 		}})
 	}
 	return list
+}
+
+// broadcastPoints are figure 7: the leader makes transactions by itself, and the
+// zxid tells how many were committed.
+func broadcastPoints() []point {
+	return []point{{values{"size": valueBytes}, func(ctx context.Context, v *paperVisit) (values, error) {
+		addr, err := v.leaderAddress(ctx)
+		if err != nil {
+			return nil, err
+		}
+		first, before, err := v.progress(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		if err := rest(ctx, v.Duration); err != nil {
+			return nil, err
+		}
+		last, after, err := v.progress(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		n := float64(last - first)
+		return values{"rate": n / time.Since(start).Seconds(), "cpu_us": (after - before).Seconds() * 1e6 / n}, nil
+	}}}
+}
+
+// progress is the zxid of a member, and the processor time of all.
+func (v *paperVisit) progress(ctx context.Context, addr string) (zxid int64, cpu time.Duration, err error) {
+	text, err := FourLetterWord(ctx, addr, "srvr")
+	if err != nil {
+		return 0, 0, err
+	}
+	hex, _ := field(text, "Zxid:")
+	if zxid, err = strconv.ParseInt(strings.TrimPrefix(hex, "0x"), 16, 64); err != nil {
+		return 0, 0, fmt.Errorf("bench: srvr of %s: zxid %q", addr, hex)
+	}
+	for _, pid := range v.load().Pids {
+		u, err := processUsage(pid)
+		if err != nil {
+			return 0, 0, err
+		}
+		cpu += u.cpu
+	}
+	return zxid, cpu, nil
 }
 
 // createPoints are table 2.

@@ -22,6 +22,10 @@ type System struct {
 	Name    string
 	Command []string
 	Hosts   []string // host:port; for Paper alone
+
+	// Broadcast is the same server, which proposes by itself while it leads; nil
+	// if there is none.
+	Broadcast []string
 }
 
 // An instance is a running server of a System.

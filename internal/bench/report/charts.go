@@ -30,6 +30,8 @@ func charts() []chart {
 			"throughput", "reads_percent", "cpu_us", axes{"share of reads, %", "µs of CPU an operation", false, true}},
 		{"leader", "Figure 6: all clients on the leader", "The load of figure 5, at the leader alone.",
 			"leader", "reads_percent", "rate", axes{"share of reads, %", perSecond, false, true}},
+		{"broadcast", "Figure 7: atomic broadcast alone", "The leader makes the transactions; there are no clients. Only Pinfold can be told to.",
+			"broadcast", "size", "rate", axes{"bytes of data", "transactions per second", false, false}},
 		{"creates", "Table 2: creates one after the other",
 			"Each worker creates a znode of 1 KiB, waits, deletes it without waiting, and goes on.",
 			"creates", "workers", "rate", axes{"workers", "creates per second", false, false}},
