@@ -37,6 +37,7 @@ var goroutines = map[string]string{
 	"client serve":                    "client's writer",
 	"client dispatch":                 "client's callbacks",
 	"client carry":                    "client's pump",
+	"client keep":                     "client's cache",
 	"recipe watch":                    "holder's watch",
 	"recipe f":                        "recipe's clearing up",
 	"internal/cli follow":             "shell's watch printer",

@@ -1,0 +1,206 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/test/inproc"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// modelRun is a cache, one who changes what it holds, and what is known of that.
+type modelRun struct {
+	t       *testing.T
+	s       *inproc.Server
+	w       *client.Client
+	c       *client.Client
+	k       *client.Cache
+	rng     *rand.Rand
+	tree    map[string]string
+	history map[string][]version // of each path, in order
+	replay  replay
+}
+
+// version is what a path held from a transaction on; no data is no znode.
+type version struct {
+	zxid zk.Zxid
+	data string
+}
+
+// replay is a tree that is made of the changes of a cache.
+type replay struct {
+	mu   sync.Mutex
+	tree map[string]string
+	zxid zk.Zxid
+	bad  []string
+}
+
+// carryOut demands that each change fits.
+func (r *replay) carryOut(c client.Change) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, there := r.tree[c.Path]
+	_, parent := r.tree[c.Path[:strings.LastIndexByte(c.Path, '/')]]
+	fits := there
+	switch c.Type {
+	case zk.EventNodeCreated:
+		fits = !there && (parent || c.Path == "/m")
+		r.tree[c.Path] = string(c.Data)
+	case zk.EventNodeDataChanged:
+		fits = fits && r.tree[c.Path] != string(c.Data) // each set writes something new
+		r.tree[c.Path] = string(c.Data)
+	case zk.EventNodeDeleted:
+		delete(r.tree, c.Path)
+		for p := range r.tree {
+			fits = fits && !strings.HasPrefix(p, c.Path+"/")
+		}
+	}
+	if !fits || c.Zxid < r.zxid {
+		r.bad = append(r.bad, fmt.Sprintf("%v %s %q at %v after %v", c.Type, c.Path, c.Data, c.Zxid, r.zxid))
+	}
+	r.zxid = c.Zxid
+}
+
+// step is a random change, or something that happens to connections.
+func (m *modelRun) step(i int) {
+	path := "/m"
+	for range m.rng.IntN(4) {
+		path += "/" + string(rune('a'+m.rng.IntN(3)))
+	}
+	_, there := m.tree[path]
+	ctx := context.Background()
+	data := fmt.Sprint("v", i)
+	var err error
+	switch n := m.rng.IntN(100); {
+	case n < 2:
+		m.s.Cut()
+	case n < 3:
+		m.s.Restart()
+	case n < 4:
+		if err = m.k.Sync(ctx); err == nil { // there is a session
+			m.s.Expire(m.c.SessionID())
+		}
+	case n < 8:
+		synctest.Wait()
+	case n < 40 && there:
+		var stat zk.Stat
+		if stat, err = m.w.Set(ctx, path, []byte(data), -1); err == nil {
+			m.know(path, stat.Mzxid, data)
+		}
+	case n < 85 && !there:
+		var stat zk.Stat
+		if _, stat, err = m.w.Create2(ctx, path, []byte(data), zk.Persistent, nil); err == nil {
+			m.know(path, stat.Czxid, data)
+		}
+	case there:
+		if err = m.w.Delete(ctx, path, -1); err == nil {
+			m.know(path, m.w.LastZxid(), "")
+		}
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrConnectionLoss) {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *modelRun) know(path string, z zk.Zxid, data string) {
+	m.history[path] = append(m.history[path], version{z, data})
+	if data == "" {
+		delete(m.tree, path)
+	} else {
+		m.tree[path] = data
+	}
+}
+
+// look demands what Cache promises, of one path, at any time.
+func (m *modelRun) look(path string) {
+	z := m.k.Zxid()
+	data, _, _ := m.k.Get(path)
+	old := version{}
+	for _, v := range m.history[path] {
+		if v.zxid <= z {
+			old = v
+		}
+	}
+	allowed := old.data == string(data)
+	for _, v := range m.history[path] {
+		allowed = allowed || v.zxid > z && v.data == string(data)
+	}
+	if !allowed {
+		m.t.Errorf("at %v %s is %q; its history: %v", z, path, data, m.history[path])
+	}
+}
+
+// equal demands that the cache, in sync, is the tree, and so are the changes.
+func (m *modelRun) equal() {
+	if err := m.k.Sync(context.Background()); err != nil {
+		m.t.Fatal(err)
+	}
+	if z := m.k.Zxid(); z < m.w.LastZxid() {
+		m.t.Errorf("in sync at %v; %v was before", z, m.w.LastZxid())
+	}
+	got := map[string]string{}
+	for p := range m.tree {
+		if data, _, ok := m.k.Get(p); ok {
+			got[p] = string(data)
+		}
+	}
+	if !maps.Equal(got, m.tree) || m.k.Len() != len(m.tree) {
+		m.t.Errorf("the cache has %d znodes, %v;\nwant %v", m.k.Len(), got, m.tree)
+	}
+	synctest.Wait()
+	m.replay.mu.Lock()
+	defer m.replay.mu.Unlock()
+	if !maps.Equal(m.replay.tree, m.tree) {
+		m.t.Errorf("the changes give %v;\nwant %v", m.replay.tree, m.tree)
+	}
+	for _, b := range m.replay.bad {
+		m.t.Error("a change does not fit:", b)
+	}
+}
+
+// TestCacheModel changes a subtree at random, cuts connections, restarts the
+// server and ends the session; the cache must keep its promises all the time and
+// be the tree in the end, and its changes must replay to that.
+func TestCacheModel(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			cacheKinds(t, func(t *testing.T, s *inproc.Server, c *client.Client, opts ...client.CacheOption) {
+				m := &modelRun{
+					t: t, s: s, c: c, w: s.Client(t), rng: rand.New(rand.NewPCG(seed, 0)),
+					tree: map[string]string{}, history: map[string][]version{},
+				}
+				m.replay.tree = map[string]string{}
+				m.k = newCache(t, c, "/m", append(opts, client.CacheWindow(1+m.rng.IntN(5)))...)
+				ctx, cancel := context.WithCancel(context.Background())
+				var reader sync.WaitGroup
+				reader.Go(func() {
+					for change := range m.k.Changes(ctx) {
+						m.replay.carryOut(change)
+					}
+				})
+				for i := range 600 {
+					m.step(i)
+					for p := range m.history {
+						m.look(p)
+					}
+					if i%100 == 99 {
+						m.equal()
+					}
+					if t.Failed() {
+						break
+					}
+				}
+				cancel()
+				reader.Wait()
+			}, client.NewSession(), client.WatchQueue(2+int(seed)))
+		})
+	}
+}
