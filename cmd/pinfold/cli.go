@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinfold-zk/pinfold/internal/cli"
+	"github.com/pinfold-zk/pinfold/internal/server"
 )
 
 // cliCommand is `pinfold cli`. The work is done by internal/cli, which also
@@ -47,6 +48,7 @@ Commands (COMMAND --help says more of one):
 		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
+		o.Version = server.Version + " (pinfold " + buildVersion() + ")"
 		o.Args, o.In, o.Out, o.Err = args, os.Stdin, os.Stdout, os.Stderr
 		return cli.Run(ctx, o)
 	}

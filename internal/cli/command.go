@@ -37,6 +37,7 @@ type command struct {
 	long     string // what it does, in paragraphs; ends without a newline
 	examples string // a line each, "ls -R /app    # all znodes below", ends without a newline
 
+	raw      bool      // words behind the first argument are arguments, whatever they look like
 	min, max int       // number of arguments beside options; a max of -1 is any
 	complete []argKind // what each argument is; the last also says what those behind it are
 
@@ -65,7 +66,10 @@ const (
 
 // commands are all that there are, in the order of help.
 func commands() []command {
-	return slices.Concat(readCommands(), shellCommands())
+	return slices.Concat(
+		readCommands(), writeCommands(), deleteCommands(), aclCommands(), watchCommands(),
+		quotaCommands(), sessionCommands(), ensembleCommands(), shellCommands(),
+	)
 }
 
 // find returns the command of a name.
@@ -97,7 +101,7 @@ func (c command) prepare(words []string) (run runFunc, args []string, help bool,
 	if c.setup != nil {
 		run = c.setup(f)
 	}
-	if args, err = parse(f, words, true); err != nil {
+	if args, err = parse(f, words, !c.raw); err != nil {
 		return nil, nil, false, c.misused(err.Error())
 	}
 	switch {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -29,7 +28,13 @@ type connectError struct {
 	err     error
 }
 
+// errClosed is the cause of a connectError after close.
+var errClosed = errors.New("not connected")
+
 func (e connectError) Error() string {
+	if e.err == errClosed {
+		return "Not connected"
+	}
 	return fmt.Sprintf("Cannot connect to %s: %v", e.servers, e.err)
 }
 
@@ -73,6 +78,8 @@ func explain(err error) string {
 	switch {
 	case errors.As(err, new(usageError)):
 		return err.Error()
+	case errors.Is(err, errClosed):
+		return err.Error() + "\n(connect begins a session)"
 	case errors.As(err, new(connectError)):
 		return err.Error() + "\n(is a server running there? --server says where; --timeout and -waitforconnection wait longer)"
 	case errors.Is(err, context.Canceled):
@@ -87,6 +94,9 @@ func explain(err error) string {
 	var txnErr *client.TxnError
 	if errors.As(err, &txnErr) {
 		path = txnErr.Path
+	}
+	if errors.Is(err, zk.ErrBadArguments) && opErr != nil && opErr.Reason != nil {
+		return opErr.Reason.Error() // what is wrong with the path
 	}
 	text, advice := codeWords(code, path)
 	if text == "" {
@@ -105,14 +115,10 @@ func explain(err error) string {
 // maybeDone warns if nobody knows whether a write was done.
 func maybeDone(err error) string {
 	var opErr *client.Error
-	if errors.As(err, &opErr) && opErr.Maybe && !isRead(opErr.Op) {
+	if errors.As(err, &opErr) && opErr.Maybe {
 		return "; whether it was carried out is unknown: look before you repeat it"
 	}
 	return ""
-}
-
-func isRead(op string) bool {
-	return strings.HasPrefix(op, "get") || strings.HasPrefix(op, "exists") || op == "children" || op == "sync"
 }
 
 // codeWords is what an error code means to the user, and what can be done.
@@ -138,10 +144,12 @@ func codeWords(code zk.Code, path string) (text, advice string) {
 		return "Session has expired", "its ephemeral nodes and watches are gone; the next command begins a new session"
 	case zk.ErrConnectionLoss:
 		return "Connection to the server was lost", ""
+	case zk.ErrBadArguments:
+		return "Arguments are not valid : " + path, ""
 	case zk.ErrNotReadOnly:
 		return "Not a read-only call: " + path, "the server has lost its quorum and only serves reads"
 	case zk.ErrNoWatcher:
-		return "No watch of this kind is set on " + path, ""
+		return "No such watcher for " + path, "watches of other sessions are not yours to remove"
 	case zk.ErrQuotaExceeded:
 		return "Quota has exceeded : " + path, "listquota shows limits and use"
 	case zk.ErrUnimplemented:

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -16,25 +18,26 @@ import (
 
 // readCommands are those that look at znodes.
 func readCommands() []command {
-	return []command{lsCommand(), getCommand(), statCommand()}
+	return []command{lsCommand(), getCommand(), statCommand(), countCommand()}
 }
 
 func lsCommand() command {
 	return command{
 		name: "ls", synopsis: "[-s] [-w] [-R] path", short: "List the children of a node",
 		long: `Lists the children of a node by name. With -R, the node and all below it, a path
-a line, each node before its children; as many as there are: what the tree is
-like while it is read may not be what it was at any one moment.`,
+a line: the children of a node together, then what is below each. What is listed
+need not have been there at any one moment: the tree may change meanwhile.`,
 		examples: `ls /
 ls -s /app              # and what is known of /app itself
 ls -w /app              # tell once when a child comes or goes
 ls -R / | grep config   # (from a script: pinfold cli ls -R / | grep config)`,
-		min: 1, max: 1, complete: []argKind{argPath},
+		min: 1, max: 2, complete: []argKind{argPath},
 		setup: func(f *pflag.FlagSet) runFunc {
 			stat := f.BoolP("stat", "s", false, "print the node's Stat too")
 			watch := f.BoolP("watch", "w", false, "leave a watch for the next change of the list")
 			recursive := f.BoolP("recursive", "R", false, "all nodes below, too")
 			return func(ctx context.Context, s *shell, args []string) error {
+				s.oldWatch(args, "ls [-w] path", watch)
 				if *recursive {
 					return s.listBelow(ctx, args[0])
 				}
@@ -105,8 +108,24 @@ func (s *shell) listBelow(ctx context.Context, path string) error {
 	}
 	r := s.rows("path")
 	defer r.end()
+	add := func(path string) error {
+		return r.add(row{plain: path, cells: []string{path}})
+	}
 	return walk(ctx, c, path, func(v visited) error {
-		return r.add(row{plain: v.path})
+		if v.err != nil {
+			return v.err
+		}
+		if v.depth == 0 {
+			if err := add(v.path); err != nil {
+				return err
+			}
+		}
+		for _, name := range v.names {
+			if err := add(childPath(v.path, name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -119,7 +138,7 @@ better printed by -b or -x.`,
 get -s /app/config       # and its version, for set -v
 get -w /app/config       # tell once when it changes
 get -x /app/config       # as a dump`,
-		min: 1, max: 1, complete: []argKind{argPath},
+		min: 1, max: 2, complete: []argKind{argPath},
 		setup: func(f *pflag.FlagSet) runFunc {
 			var g dataForm
 			stat := f.BoolP("stat", "s", false, "print the node's Stat too")
@@ -127,6 +146,7 @@ get -x /app/config       # as a dump`,
 			f.BoolVarP(&g.base64, "base64", "b", false, "print the data in base64")
 			f.BoolVarP(&g.dump, "hexdump", "x", false, "print the data as a dump")
 			return func(ctx context.Context, s *shell, args []string) error {
+				s.oldWatch(args, "get [-s] [-w] path", watch)
 				return s.get(ctx, args[0], g, *stat, *watch)
 			}
 		},
@@ -182,6 +202,16 @@ func (s *shell) get(ctx context.Context, path string, g dataForm, withStat, with
 	return s.print(columns, one)
 }
 
+// oldWatch accepts the way of leaving a watch that was zkCli.sh's before 3.5, any
+// word behind the path, and says what is the way now.
+func (s *shell) oldWatch(args []string, now string, watch *bool) {
+	if len(args) == 2 {
+		name, _, _ := strings.Cut(now, " ")
+		fmt.Fprintf(s.errs, "'%s path [watch]' has been deprecated. Please use '%s' instead.\n", name, now)
+		*watch = true
+	}
+}
+
 // jsonData is data in JSON: as it is if that is a text, else in base64. Both are
 // null for null.
 type jsonData struct {
@@ -207,10 +237,11 @@ func statCommand() command {
 		long: "Prints the Stat of a node: transactions, times, versions, owner and sizes.",
 		examples: `stat /app
 stat -w /app     # tell once when it changes, is deleted or, if it is not there, created`,
-		min: 1, max: 1, complete: []argKind{argPath},
+		min: 1, max: 2, complete: []argKind{argPath},
 		setup: func(f *pflag.FlagSet) runFunc {
 			watch := f.BoolP("watch", "w", false, "leave a watch for the next change, or for its creation")
 			return func(ctx context.Context, s *shell, args []string) error {
+				s.oldWatch(args, "stat [-w] path", watch)
 				return s.stat(ctx, args[0], *watch)
 			}
 		},
@@ -252,4 +283,29 @@ func (s *shell) printStat(path string, stat zk.Stat) error {
 		*jsonStat
 	}{path, statJSON(stat)}
 	return s.print(columns, row{plain: statPlain(stat), cells: cells, value: value})
+}
+
+func countCommand() command {
+	return command{
+		name: "getAllChildrenNumber", synopsis: "path", short: "Count the nodes below a node",
+		long:     "Counts all nodes below a node, at all depths, without it. The server counts.",
+		examples: "getAllChildrenNumber /app",
+		min:      1, max: 1, complete: []argKind{argPath},
+		run: func(ctx context.Context, s *shell, args []string) error {
+			c, err := s.client(ctx)
+			if err != nil {
+				return err
+			}
+			n, err := c.AllChildrenNumber(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			value := struct {
+				Path  string `json:"path"`
+				Count int    `json:"count"`
+			}{args[0], n}
+			text := strconv.Itoa(n)
+			return s.print([]string{"path", "count"}, row{plain: text, cells: []string{args[0], text}, value: value})
+		},
+	}
 }

@@ -25,6 +25,8 @@ type Options struct {
 	Commands string        // run these, separated by ";"
 	Stop     bool          // at the first command that fails
 
+	Version string // of this program
+
 	Args []string // a command and its arguments; none: Commands, or those that In has
 
 	In       io.Reader

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type shell struct {
 	terminal bool // a person is there: prompts, paging and progress make sense
 
 	servers string         // the connect string
+	closed  bool           // by close: connect must come first
 	conn    *client.Client // nil while there is none
 	watches watchList      // of conn
 
@@ -45,6 +47,9 @@ func (s *shell) client(ctx context.Context) (*client.Client, error) {
 		default:
 			return s.conn, nil
 		}
+	}
+	if s.closed {
+		return nil, connectError{s.servers, errClosed}
 	}
 	c, err := s.dial(ctx, s.servers)
 	if err != nil {
@@ -105,7 +110,7 @@ func (s *shell) disconnect() {
 	s.watches.clear()
 }
 
-// execute runs a line. Its error has been printed.
+// execute runs a line and remembers it. Its error has been printed.
 func (s *shell) execute(ctx context.Context, line string) error {
 	words, err := splitLine(line)
 	if err != nil {
@@ -114,6 +119,7 @@ func (s *shell) execute(ctx context.Context, line string) error {
 	if len(words) == 0 {
 		return nil
 	}
+	s.history = append(s.history, strings.TrimSpace(line))
 	return s.runWords(ctx, words)
 }
 

@@ -38,6 +38,12 @@ const (
 // is left out, but for the root. visit is called by the caller's goroutine; its
 // error ends the walk and is returned.
 func walk(ctx context.Context, c *client.Client, root string, visit func(v visited) error) error {
+	return walkBoth(ctx, c, root, visit, func(visited) error { return nil })
+}
+
+// walkBoth is walk, and calls leave for each znode behind all that is below it:
+// for those whose visit returned nil or skipBelow.
+func walkBoth(ctx context.Context, c *client.Client, root string, visit, leave func(v visited) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // nobody waits for what was asked for in vain
 	w := &walker{ctx: client.NoWait(ctx), c: c}
@@ -47,6 +53,12 @@ func walk(ctx context.Context, c *client.Client, root string, visit func(v visit
 		n, ok := w.next(at)
 		if !ok {
 			levels = levels[:len(levels)-1]
+			if at == top {
+				break
+			}
+			if err := leave(at.of); err != nil {
+				return err
+			}
 			continue
 		}
 		select {
@@ -61,13 +73,19 @@ func walk(ctx context.Context, c *client.Client, root string, visit func(v visit
 		case n.err != nil && !errors.Is(n.err, zk.ErrNoAuth):
 			return n.err
 		}
-		switch err := visit(n.visited); {
+		err := visit(n.visited)
+		switch {
 		case errors.Is(err, skipBelow):
 			w.drop(n)
-		case err != nil:
-			return err
-		case n.below != nil:
+			err = leave(n.visited)
+		case err == nil && n.below == nil:
+			err = leave(n.visited)
+		case err == nil:
+			n.below.of = n.visited
 			levels = append(levels, n.below)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -89,6 +107,7 @@ type walker struct {
 
 // siblings are the children of a znode; they are asked for and visited in order.
 type siblings struct {
+	of      visited // the parent, once it is visited
 	parent  string
 	names   []string
 	asked   int     // of names, those before it have been asked for

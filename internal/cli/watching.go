@@ -44,13 +44,13 @@ func (l *watchList) remove(w *client.Watch) {
 }
 
 // on returns the watches on a znode of one of the kinds.
-func (l *watchList) on(path string, kinds ...watchKind) []*client.Watch {
+func (l *watchList) on(path string, kinds ...watchKind) []heldWatch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []*client.Watch
+	var found []heldWatch
 	for _, h := range l.list {
 		if h.watch.Path() == path && slices.Contains(kinds, h.kind) {
-			found = append(found, h.watch)
+			found = append(found, h)
 		}
 	}
 	return found

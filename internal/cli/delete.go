@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// deleteCommands are those that delete znodes.
+func deleteCommands() []command { return []command{deleteCommand(), deleteAllCommand()} }
+
+func deleteCommand() command {
+	return command{
+		name: "delete", synopsis: "[-v version] path", short: "Delete a node that has no children",
+		long: `Deletes a node that has no children. With -v only if its data still has this
+version, which get -s prints as dataVersion.`,
+		examples: `delete /app/old
+delete -v 3 /app/old`,
+		min: 1, max: 2, complete: []argKind{argPath, argNone},
+		setup: func(f *pflag.FlagSet) runFunc {
+			version := f.Int32P("version", "v", -1, "only if the data has this version")
+			return func(ctx context.Context, s *shell, args []string) error {
+				if len(args) == 2 { // as before 3.5
+					n, err := strconv.ParseInt(args[1], 10, 32)
+					if err != nil {
+						return usageError{fmt.Sprintf("%q is no version", args[1])}
+					}
+					fmt.Fprintln(s.errs, "'delete path [version]' has been deprecated. Please use 'delete [-v version] path' instead.")
+					*version = int32(n)
+				}
+				c, err := s.client(ctx)
+				if err != nil {
+					return err
+				}
+				return c.Delete(ctx, args[0], *version)
+			}
+		},
+	}
+}
+
+func deleteAllCommand() command {
+	return command{
+		name: "deleteall", synopsis: "path [-b batch size]", short: "Delete a node and all below it",
+		long: `Deletes a node and all below it, each after its children. What cannot be deleted
+is told at the end, and the rest is deleted all the same. deleteall / leaves
+/zookeeper alone, which is the servers' own.`,
+		examples: `deleteall /app/old
+deleteall -b 100 /app/old   # no more than 100 requests at a time, to spare the servers`,
+		min: 1, max: 1, complete: []argKind{argPath},
+		setup: func(f *pflag.FlagSet) runFunc {
+			batch := f.IntP("batch", "b", 1000, "requests under way at a time")
+			return func(ctx context.Context, s *shell, args []string) error {
+				if *batch <= 0 {
+					return usageError{"-b must be above 0"}
+				}
+				return s.deleteAll(ctx, args[0], *batch)
+			}
+		},
+	}
+}
+
+// deleteAll deletes root and all below. Requests of a session are executed in
+// their order: the deletion of a znode need not wait for the answers to those of
+// its children.
+func (s *shell) deleteAll(ctx context.Context, root string, batch int) error {
+	c, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	p := s.progress("nodes deleted")
+	defer p.stop()
+	d := deletion{ctx: ctx, c: c, places: make(chan struct{}, batch)}
+	walked := walkBoth(ctx, c, root, func(v visited) error {
+		if v.path == "/zookeeper" && c.Chroot() == "" {
+			return skipBelow
+		}
+		return nil
+	}, func(v visited) error {
+		if v.path == "/" || v.path == "/zookeeper" && c.Chroot() == "" {
+			return nil
+		}
+		p.add(1)
+		return d.begin(v.path)
+	})
+	return errors.Join(walked, d.finish())
+}
+
+// A deletion is what deleteall has under way.
+type deletion struct {
+	ctx    context.Context
+	c      *client.Client
+	places chan struct{} // one is taken by each request
+
+	mu     sync.Mutex
+	failed []error // the first few
+	more   int     // how many beside
+}
+
+// toldFailures is how many failures of many are told one by one.
+const toldFailures = 5
+
+// begin asks for the deletion of a znode, and waits for a place before that.
+func (d *deletion) begin(path string) error {
+	select {
+	case d.places <- struct{}{}:
+	case <-d.ctx.Done():
+		return d.ctx.Err()
+	}
+	d.c.DeleteAsync(d.ctx, path, -1, func(err error) {
+		<-d.places
+		if err == nil || errors.Is(err, zk.ErrNoNode) { // somebody else was quicker
+			return
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.failed) < toldFailures {
+			d.failed = append(d.failed, err)
+		} else {
+			d.more++
+		}
+	})
+	return nil
+}
+
+// finish waits for all answers. Its error says what could not be deleted, or is
+// the context's.
+func (d *deletion) finish() error {
+	for range cap(d.places) { // all are free again when all have been answered
+		select {
+		case d.places <- struct{}{}:
+		case <-d.ctx.Done():
+			return d.ctx.Err()
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.failed) == 0 {
+		return nil
+	}
+	return subtreeError{d.failed, d.more}
+}
+
+// subtreeError says that some of many operations failed.
+type subtreeError struct {
+	failed []error
+	more   int
+}
+
+func (e subtreeError) Error() string {
+	var b strings.Builder
+	b.WriteString("Failed to delete some node(s) in the subtree!")
+	for _, err := range e.failed {
+		first, _, _ := strings.Cut(explain(err), "\n")
+		b.WriteString("\n  " + first)
+	}
+	if e.more > 0 {
+		fmt.Fprintf(&b, "\n  and %d more", e.more)
+	}
+	return b.String()
+}
