@@ -1,4 +1,4 @@
-.PHONY: build check test lint race fuzz soak interop differential crash ensemble ci bench-apache bench-ensemble
+.PHONY: build check test lint race fuzz soak interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper
 
 build: ## the binary, build/pinfold
 	go build -o build/pinfold ./cmd/pinfold
@@ -19,6 +19,14 @@ crash: ## kill -9 under load, a thousand times
 
 ci: ## all that CI runs, packages of Debian included
 	.ci/run
+
+# OLD=HEAD~5 is what is compared with; scripts/bench-hot tells of COUNT, BENCH and TIME.
+bench: ## the benchmarks of the hot paths, held against an older commit
+	scripts/bench-hot $(OLD)
+
+# BENCH="--quick" for a short one.
+bench-paper: build ## the paper's evaluation beside Apache ZooKeeper 3.8.0: hours
+	build/pinfold bench paper --against apache $(BENCH)
 
 # BENCH="--rows reads,writes --pairs 1 --write docs/bench.md" selects and keeps.
 bench-apache: ## measure against Apache ZooKeeper 3.8.0
