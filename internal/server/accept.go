@@ -50,12 +50,11 @@ func (s *Server) accept(nc net.Conn) {
 		s.stats.Rejected.Add(1)
 		s.log.Warn("connection refused", "client", addr, "reason", reason)
 		nc.Close()
-		return
 	}
-	s.wg.Go(c.serve)
 }
 
-// admit enters c into the tables; the reason says why not.
+// admit enters c into the tables and begins to serve it; the reason says why not.
+// Stop, which bars the door under the same lock, waits for all that were admitted.
 func (s *Server) admit(c *conn) (reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,6 +79,7 @@ func (s *Server) admit(c *conn) (reason string) {
 		c.id = watch.ID(len(s.mu.conns))
 		s.mu.conns = append(s.mu.conns, c)
 	}
+	s.wg.Go(c.serve)
 	return ""
 }
 

@@ -84,3 +84,19 @@ func TestExpireAgainstReconnection(t *testing.T) {
 		})
 	}
 }
+
+// A connection that is accepted while the server stops is waited for, or turned
+// away; the race detector tells.
+func TestStopWhileClientsConnect(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			s := inproc.Start(t)
+			nc, err := s.Dial(context.Background(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			s.Stop()
+		})
+	}
+}
