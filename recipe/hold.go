@@ -67,12 +67,14 @@ func (h *hold) give(ctx context.Context, c Client) error {
 	return err
 }
 
-// forget takes back a watch that nobody waits for any more. When the server cannot
-// be told, because the context has ended or it is older than 3.5, the Client
-// discards the event.
+// forget takes back a watch that nobody waits for any more; w may be nil. The server
+// is not told, which would take its time, and which one older than 3.5 does not
+// understand: the Client discards the one event that may still come.
 func forget(ctx context.Context, w *client.Watch) {
 	if w != nil {
-		w.Remove(ctx) // an error has no consequence, as said
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		w.Remove(ctx) // the error is the context's
 	}
 }
 
