@@ -32,6 +32,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -52,6 +53,7 @@ type Client interface {
 	Sync(ctx context.Context, path string) error
 	Txn() *client.Txn
 	SessionID() zk.SessionID
+	SessionTimeout() time.Duration
 	States() (states <-chan client.State, cancel func())
 }
 

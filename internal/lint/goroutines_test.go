@@ -39,6 +39,8 @@ var goroutines = map[string]string{
 	"client carry":                    "client's pump",
 	"client keep":                     "client's cache",
 	"recipe watch":                    "holder's watch",
+	"recipe follow":                   "claim's watch",
+	"recipe keep":                     "claim's vigil",
 	"recipe f":                        "recipe's clearing up",
 	"internal/cli follow":             "shell's watch printer",
 	"internal/cli followStates":       "shell's watch printer",
