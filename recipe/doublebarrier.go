@@ -1,0 +1,278 @@
+package recipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A DoubleBarrier lets a number of processes begin together and end together (the
+// recipes page, "Double Barriers"; the paper, 2.4). Enter returns when that many
+// are there, and Leave when all of them have left or died. It can be used again
+// and again: those who come for the next round wait until the present one is over,
+// unless they make it a larger one, see Enter.
+//
+// A DoubleBarrier is one process. Its methods must not be called at the same time,
+// and Leave follows an Enter that has succeeded. Processes are children
+// "p-<guid>-<sequence>" of the barrier, ephemeral, so that one that dies keeps
+// nobody waiting. The child "ready" says that the barrier is open. It holds the
+// highest sequence number of those who may pass, and a GUID that names the round: the
+// processes up to that number are the round, and those above it are not. That is
+// what the page lacks to be used more than once.
+type DoubleBarrier struct {
+	client Client
+	path   string
+	number int
+	acl    []zk.ACL
+
+	name  string // of this process' znode; "" outside
+	round string // names the round, once inside
+	limit int    // the last that was seen of that round
+}
+
+// ErrNotEntered is the error of Leave without an Enter.
+var ErrNotEntered = errors.New("recipe: not inside of the double barrier")
+
+// NewDoubleBarrier returns a process' view of the double barrier at a path, for a
+// number of processes. All that use the barrier must agree on the number. Nothing
+// is created.
+func NewDoubleBarrier(c Client, path string, number int, acl []zk.ACL) *DoubleBarrier {
+	return &DoubleBarrier{client: c, path: path, number: number, acl: acl}
+}
+
+// Enter registers this process, and returns when the barrier is open to it: in
+// one transaction, the last to come makes "ready" and makes sure that as many as
+// are needed are still there. So nobody passes before that many were registered
+// at the same time. Later some of them may die; the others pass all the same.
+//
+// Who comes when the barrier is open already, and too late for its round, joins
+// the round if with those who have not left yet there are enough, as the page has
+// it. Otherwise it waits for the next.
+//
+// When the context ends, the process is taken back and the error is the context's;
+// others may have counted it, and pass. The other errors are that the session
+// has ended, and zk.ErrNoNode when somebody has deleted this process' znode.
+func (b *DoubleBarrier) Enter(ctx context.Context) error {
+	guid := newGUID()
+	name, _, err := createFindable(ctx, b.client, b.path, "p-"+guid+"-", guid, nil, zk.EphemeralSequential, b.acl)
+	if err != nil {
+		return err
+	}
+	b.name = name
+	if err = b.enter(ctx); err != nil {
+		b.name = ""
+		takeBack(ctx, b.client, b.path, guid)
+	}
+	return err
+}
+
+func (b *DoubleBarrier) enter(ctx context.Context) error {
+	for {
+		r, w, err := b.ready(ctx)
+		if err != nil {
+			return err
+		}
+		if r.exists && sequence(b.name) <= r.limit {
+			b.round, b.limit = r.round, r.limit
+			forget(ctx, w)
+			return nil
+		}
+		names, err := b.processes(ctx)
+		switch {
+		case err != nil:
+			forget(ctx, w)
+			return err
+		case !slices.Contains(names, b.name):
+			forget(ctx, w)
+			return fmt.Errorf("recipe: %s: %w", join(b.path, b.name), zk.ErrNoNode)
+		case len(names) < b.number:
+			err = await(ctx, w)
+		default:
+			err = b.open(ctx, r, names)
+			forget(ctx, w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// readyNode is what "ready" says. It is deleted by the last process of its round
+// alone, together with that process' znode; when all die inside, it stays, and the
+// next round overwrites it. So its version and a process of its round, checked
+// together, say that it is as it was.
+type readyNode struct {
+	exists  bool
+	limit   int
+	round   string
+	version int32
+}
+
+func (b *DoubleBarrier) readyPath() string { return join(b.path, "ready") }
+
+// ready reads "ready", and leaves a watch for any change of it.
+func (b *DoubleBarrier) ready(ctx context.Context) (r readyNode, w *client.Watch, err error) {
+	err = retry(ctx, func() error {
+		var there bool
+		for {
+			data, stat, watch, err := b.client.GetW(ctx, b.readyPath())
+			if err == nil {
+				w = watch
+				return r.parse(data, stat)
+			} else if !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if _, there, w, err = b.client.ExistsW(ctx, b.readyPath()); err != nil || !there {
+				return err
+			}
+			forget(ctx, w) // it has come in between
+		}
+	})
+	return r, w, err
+}
+
+func (r *readyNode) parse(data []byte, stat zk.Stat) (err error) {
+	limit, round, _ := strings.Cut(string(data), " ")
+	r.exists, r.round, r.version = true, round, stat.Version
+	if r.limit, err = strconv.Atoi(limit); err != nil {
+		return fmt.Errorf("recipe: ready of a double barrier: %w", err)
+	}
+	return nil
+}
+
+// processes lists the processes by their sequence numbers.
+func (b *DoubleBarrier) processes(ctx context.Context) (names []string, err error) {
+	err = retry(ctx, func() error {
+		names, _, err = b.client.Children(ctx, b.path)
+		return err
+	})
+	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "p-") })
+	slices.SortFunc(names, func(a, b string) int { return sequence(a) - sequence(b) })
+	return names, err
+}
+
+// open makes "ready" for the processes that were seen, if as many as are needed
+// are still there, and if ready is as it was seen. Otherwise nothing happens, and
+// the caller looks again.
+func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) error {
+	round := r.round
+	if !r.exists || sequence(names[0]) > r.limit { // nobody of r's round is left
+		round = newGUID()
+	}
+	t := b.client.Txn()
+	t.Check(join(b.path, b.name), -1)
+	others := max(b.number-1, 1) // the first of them, if it is of r's round, says that r is not over
+	for _, n := range names {
+		if n != b.name && others > 0 {
+			t.Check(join(b.path, n), -1)
+			others--
+		}
+	}
+	data := fmt.Appendf(nil, "%d %s", sequence(names[len(names)-1]), round)
+	if r.exists {
+		t.Set(b.readyPath(), data, r.version)
+	} else {
+		t.Create(b.readyPath(), data, zk.Persistent, b.acl)
+	}
+	return lookAgain(ctx, t.Commit(ctx))
+}
+
+// Leave takes this process out, and returns when nobody of its round is inside.
+// Steps are those of the page: the process with the lowest sequence number waits
+// for the highest; all others delete their znodes, and wait for the lowest. So a
+// deletion wakes one process, and the last wakes all. The last one deletes "ready"
+// together with its znode.
+//
+// When the context ends, the process is out, and the error is the context's. After
+// another error, which is that of a session that has ended, it is out too.
+func (b *DoubleBarrier) Leave(ctx context.Context) error {
+	if b.name == "" {
+		return ErrNotEntered
+	}
+	own := join(b.path, b.name)
+	err := b.leave(ctx)
+	if err != nil {
+		background(ctx, func(ctx context.Context) { deleteIfThere(ctx, b.client, own) }) // fails at the session's end alone
+	}
+	b.name = ""
+	return err
+}
+
+func (b *DoubleBarrier) leave(ctx context.Context) error {
+	own := join(b.path, b.name)
+	for {
+		r, names, err := b.inside(ctx)
+		if err != nil {
+			return err
+		}
+		at := slices.Index(names, b.name)
+		var wait string
+		switch {
+		case len(names) == 0:
+			return nil // a ready that is left, of a last process that died, harms nobody
+		case len(names) == 1 && at == 0:
+			if err := b.last(ctx, r); err != nil {
+				return err
+			}
+			continue
+		case at == 0:
+			wait = names[len(names)-1]
+		default:
+			if at > 0 {
+				if err := deleteIfThere(ctx, b.client, own); err != nil {
+					return err
+				}
+			}
+			wait = names[0]
+		}
+		if err := waitGone(ctx, b.client, join(b.path, wait)); err != nil {
+			return err
+		}
+	}
+}
+
+// inside lists who is left of this process' round. r is ready if that is still
+// the round's.
+func (b *DoubleBarrier) inside(ctx context.Context) (r readyNode, names []string, err error) {
+	if names, err = b.processes(ctx); err != nil {
+		return r, nil, err
+	}
+	r, w, err := b.ready(ctx)
+	if err != nil {
+		return r, nil, err
+	}
+	forget(ctx, w)
+	if r.exists = r.exists && r.round == b.round; r.exists {
+		b.limit = r.limit
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return sequence(n) > b.limit })
+	return r, names, nil
+}
+
+// last takes out the last process of the round, and ready with it. When that
+// fails because ready has changed, or because it was done, the caller looks again.
+func (b *DoubleBarrier) last(ctx context.Context, r readyNode) error {
+	t := b.client.Txn()
+	t.Delete(join(b.path, b.name), -1)
+	if r.exists {
+		t.Delete(b.readyPath(), r.version)
+	}
+	return lookAgain(ctx, t.Commit(ctx))
+}
+
+// lookAgain forgives the errors of a transaction that came too late, and of one
+// whose answer was lost: who looks again sees what is true.
+func lookAgain(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion),
+		errors.Is(err, zk.ErrConnectionLoss) && ctx.Err() == nil:
+		return nil
+	}
+	return err
+}
