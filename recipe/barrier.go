@@ -14,17 +14,22 @@ import (
 type Barrier struct {
 	client Client
 	path   string
-	acl    []zk.ACL
+	opts   BarrierOptions
+}
+
+// BarrierOptions are what NewBarrier may be told.
+type BarrierOptions struct {
+	ACL []zk.ACL // of znodes that are created; nil is open to everybody
 }
 
 // NewBarrier returns the barrier that the znode path is. Nothing is created.
-func NewBarrier(c Client, path string, acl []zk.ACL) *Barrier {
-	return &Barrier{client: c, path: path, acl: acl}
+func NewBarrier(c Client, path string, opts BarrierOptions) *Barrier {
+	return &Barrier{client: c, path: path, opts: opts}
 }
 
 // Close puts the barrier in place. That it is there already is no error.
 func (b *Barrier) Close(ctx context.Context) error {
-	return makePath(ctx, b.client, b.path, b.acl)
+	return makePath(ctx, b.client, b.path, b.opts.ACL)
 }
 
 // Open takes the barrier away, and lets pass all who wait. That it is not there

@@ -25,13 +25,13 @@ func TestBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		s := inproc.Start(t)
-		owner := NewBarrier(s.Client(t), "/app/barrier", nil)
+		owner := NewBarrier(s.Client(t), "/app/barrier", BarrierOptions{})
 		do(t, owner.Wait(ctx)) // there is none
 		do(t, owner.Close(ctx))
 		do(t, owner.Close(ctx))
 		var passed atomic.Int32
 		for range 5 {
-			b := NewBarrier(s.Client(t), "/app/barrier", nil)
+			b := NewBarrier(s.Client(t), "/app/barrier", BarrierOptions{})
 			go func() {
 				if err := b.Wait(ctx); err != nil {
 					t.Error(err)
@@ -63,7 +63,7 @@ func TestBarrierLostAnswers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := context.Background()
 			s := inproc.Start(t)
-			b := NewBarrier(s.Client(t), "/app/barrier", nil)
+			b := NewBarrier(s.Client(t), "/app/barrier", BarrierOptions{})
 			s.LoseAnswer(op, 0)
 			do(t, b.Close(ctx))
 			passed := make(chan error)
@@ -87,7 +87,7 @@ func TestBarrierEndsWithContextAndSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inproc.Start(t)
 		c := s.Client(t)
-		b := NewBarrier(c, "/barrier", nil)
+		b := NewBarrier(c, "/barrier", BarrierOptions{})
 		do(t, b.Close(context.Background()))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -101,7 +101,7 @@ func TestBarrierEndsWithContextAndSession(t *testing.T) {
 		if err := <-passed; !errors.Is(err, zk.ErrSessionExpired) {
 			t.Error(err)
 		}
-		if closed, err := NewBarrier(s.Client(t), "/barrier", nil).Closed(context.Background()); !closed || err != nil {
+		if closed, err := NewBarrier(s.Client(t), "/barrier", BarrierOptions{}).Closed(context.Background()); !closed || err != nil {
 			t.Errorf("closed: %v, %v", closed, err)
 		}
 	})

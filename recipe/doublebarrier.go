@@ -29,11 +29,16 @@ type DoubleBarrier struct {
 	client Client
 	path   string
 	number int
-	acl    []zk.ACL
+	opts   DoubleBarrierOptions
 
 	name  string // of this process' znode; "" outside
 	round string // names the round, once inside
 	limit int    // the last that was seen of that round
+}
+
+// DoubleBarrierOptions are what NewDoubleBarrier may be told.
+type DoubleBarrierOptions struct {
+	ACL []zk.ACL // of znodes that are created; nil is open to everybody
 }
 
 // ErrNotEntered is the error of Leave without an Enter.
@@ -42,8 +47,8 @@ var ErrNotEntered = errors.New("recipe: not inside of the double barrier")
 // NewDoubleBarrier returns a process' view of the double barrier at a path, for a
 // number of processes. All that use the barrier must agree on the number. Nothing
 // is created.
-func NewDoubleBarrier(c Client, path string, number int, acl []zk.ACL) *DoubleBarrier {
-	return &DoubleBarrier{client: c, path: path, number: number, acl: acl}
+func NewDoubleBarrier(c Client, path string, number int, opts DoubleBarrierOptions) *DoubleBarrier {
+	return &DoubleBarrier{client: c, path: path, number: number, opts: opts}
 }
 
 // Enter registers this process, and returns when the barrier is open to it: in
@@ -60,7 +65,7 @@ func NewDoubleBarrier(c Client, path string, number int, acl []zk.ACL) *DoubleBa
 // has ended, and zk.ErrNoNode when somebody has deleted this process' znode.
 func (b *DoubleBarrier) Enter(ctx context.Context) error {
 	guid := newGUID()
-	name, _, err := createFindable(ctx, b.client, b.path, "p-"+guid+"-", guid, nil, zk.EphemeralSequential, b.acl)
+	name, _, err := createFindable(ctx, b.client, b.path, "p-"+guid+"-", guid, nil, zk.EphemeralSequential, b.opts.ACL)
 	if err != nil {
 		return err
 	}
@@ -178,7 +183,7 @@ func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) e
 	if r.exists {
 		t.Set(b.readyPath(), data, r.version)
 	} else {
-		t.Create(b.readyPath(), data, zk.Persistent, b.acl)
+		t.Create(b.readyPath(), data, zk.Persistent, b.opts.ACL)
 	}
 	return lookAgain(ctx, t.Commit(ctx))
 }

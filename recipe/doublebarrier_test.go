@@ -29,7 +29,7 @@ func newParty(t *testing.T, s *inproc.Server, n int) *party {
 	for range n {
 		c := s.Client(t)
 		p.clients = append(p.clients, c)
-		p.members = append(p.members, NewDoubleBarrier(c, "/app/double", n, nil))
+		p.members = append(p.members, NewDoubleBarrier(c, "/app/double", n, DoubleBarrierOptions{}))
 	}
 	return p
 }
@@ -204,7 +204,7 @@ func TestDoubleBarrierDeathBeforeEntry(t *testing.T) {
 		synctest.Wait()
 		ends := p.start(1, 3, enter)
 		p.none(ends, "with two of three")
-		late := NewDoubleBarrier(p.s.Client(t), "/app/double", 3, nil)
+		late := NewDoubleBarrier(p.s.Client(t), "/app/double", 3, DoubleBarrierOptions{})
 		do(t, enter(late))
 		p.all(ends, 2)
 	})
@@ -235,7 +235,7 @@ func TestDoubleBarrierLateComer(t *testing.T) {
 		s := inproc.Start(t)
 		p := newParty(t, s, 2)
 		p.all(p.start(0, 2, enter), 2)
-		late := NewDoubleBarrier(s.Client(t), "/app/double", 2, nil)
+		late := NewDoubleBarrier(s.Client(t), "/app/double", 2, DoubleBarrierOptions{})
 		do(t, enter(late))
 		ends := p.start(0, 2, leave)
 		p.none(ends, "with the one who came late inside")
@@ -265,4 +265,46 @@ func TestDoubleBarrierLostAnswers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// hooked is a client that does something when a transaction begins.
+type hooked struct {
+	Client
+	hook func()
+}
+
+func (h hooked) Txn() *client.Txn {
+	h.hook()
+	return h.Client.Txn()
+}
+
+// One that dies when the last to come has just counted it is not counted.
+func TestDoubleBarrierDeathWhileCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParty(t, inproc.Start(t), 2)
+		gone := p.start(0, 1, enter)
+		h := hooked{p.clients[1], func() { p.s.Expire(p.clients[0].SessionID()) }}
+		p.members[1] = NewDoubleBarrier(h, "/app/double", 2, DoubleBarrierOptions{})
+		ends := p.start(1, 2, enter)
+		if err := <-gone; !errors.Is(err, zk.ErrSessionExpired) {
+			t.Error(err)
+		}
+		p.none(ends, "with one of two")
+		do(t, enter(NewDoubleBarrier(p.s.Client(t), "/app/double", 2, DoubleBarrierOptions{})))
+		do(t, <-ends)
+	})
+}
+
+// One whose session has ended inside does not wait for those of a later round.
+func TestDoubleBarrierLeaveAfterExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inproc.Start(t)
+		c := s.Client(t, client.NewSession())
+		b := NewDoubleBarrier(c, "/double", 1, DoubleBarrierOptions{})
+		do(t, enter(b))
+		s.Expire(c.SessionID())
+		time.Sleep(5 * time.Second)
+		do(t, enter(NewDoubleBarrier(s.Client(t), "/double", 1, DoubleBarrierOptions{})))
+		do(t, leave(b))
+	})
 }

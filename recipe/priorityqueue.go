@@ -1,0 +1,64 @@
+package recipe
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A PriorityQueue is a Queue whose items have priorities; a lower number is taken
+// first, as with UNIX, and among equals what was put first (the recipes page,
+// "Priority Queues"). The names of its items are "queue-YY-NUMBER", where YY is the
+// priority. Who takes looks at the list of items anew when it has been told that the
+// list has changed.
+//
+// Otherwise it is a Queue, with the same promises.
+type PriorityQueue struct{ items *items }
+
+// NewPriorityQueue returns the priority queue at path. Nothing is created.
+func NewPriorityQueue(c Client, path string, opts QueueOptions) *PriorityQueue {
+	return &PriorityQueue{newItems(c, path, opts, true)}
+}
+
+// Put adds an item; see Queue.Put. A priority is 0 or more, and at most 2^31-1;
+// otherwise the error is zk.ErrBadArguments.
+func (q *PriorityQueue) Put(ctx context.Context, priority int, item []byte) error {
+	return q.put(ctx, priority, item, true)
+}
+
+// TryPut is Put, and fails with ErrFull instead of waiting.
+func (q *PriorityQueue) TryPut(ctx context.Context, priority int, item []byte) error {
+	return q.put(ctx, priority, item, false)
+}
+
+func (q *PriorityQueue) put(ctx context.Context, priority int, item []byte, wait bool) error {
+	if priority < 0 || priority > math.MaxInt32 {
+		return fmt.Errorf("recipe: priority %d: %w", priority, zk.ErrBadArguments)
+	}
+	return q.items.put(ctx, fmt.Sprintf("%s%02d-", itemPrefix, priority), item, wait)
+}
+
+// Take removes the first item and returns it, when there is one; see Queue.Take.
+func (q *PriorityQueue) Take(ctx context.Context) ([]byte, error) {
+	item, _, err := q.items.take(ctx, true)
+	return item, err
+}
+
+// TryTake is Take, and returns false instead of waiting.
+func (q *PriorityQueue) TryTake(ctx context.Context) (item []byte, ok bool, err error) {
+	return q.items.take(ctx, false)
+}
+
+// Lease takes out a lease of the first item that nobody has a lease of, when there
+// is one; see Queue.Lease.
+func (q *PriorityQueue) Lease(ctx context.Context) (*Lease, error) { return q.items.lease(ctx, true) }
+
+// TryLease is Lease, and returns nil instead of waiting.
+func (q *PriorityQueue) TryLease(ctx context.Context) (*Lease, error) {
+	return q.items.lease(ctx, false)
+}
+
+// Size counts the items, those that are leased included.
+func (q *PriorityQueue) Size(ctx context.Context) (int, error) { return q.items.size(ctx) }
