@@ -70,7 +70,8 @@ func (p *party) none(ends chan error, when string) {
 func (p *party) disturb() {
 	for _, f := range []func(){p.s.Cut, p.s.Restart} {
 		f()
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // clients connect again
+		synctest.Wait()
 	}
 }
 
