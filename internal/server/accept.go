@@ -46,16 +46,17 @@ func (s *Server) accept(nc net.Conn) {
 	c := &conn{s: s, nc: nc, remote: addr, established: time.Now()}
 	c.init()
 	c.mu.ids = []zk.ID{auth.IPIdentity(addr.Addr())}
-	if reason := s.admit(c); reason != "" {
+	if reason := s.admit(c, c.serve); reason != "" {
 		s.stats.Rejected.Add(1)
 		s.log.Warn("connection refused", "client", addr, "reason", reason)
 		nc.Close()
 	}
 }
 
-// admit enters c into the tables and begins to serve it; the reason says why not.
-// Stop, which bars the door under the same lock, waits for all that were admitted.
-func (s *Server) admit(c *conn) (reason string) {
+// admit enters c into the tables, and has serve, if there is one, run in a goroutine
+// of its own; the reason says why not. Stop, which bars the door under the same
+// lock, waits for all that were admitted.
+func (s *Server) admit(c *conn, serve func()) (reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ip := c.remote.Addr()
@@ -79,7 +80,9 @@ func (s *Server) admit(c *conn) (reason string) {
 		c.id = watch.ID(len(s.mu.conns))
 		s.mu.conns = append(s.mu.conns, c)
 	}
-	s.wg.Go(c.serve)
+	if serve != nil {
+		s.wg.Go(serve)
+	}
 	return ""
 }
 

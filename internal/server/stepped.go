@@ -24,7 +24,7 @@ func (s *Server) Connect(from netip.AddrPort) (*SteppedConn, bool) {
 	c := &conn{s: s, nc: socket, remote: from, stepped: true}
 	c.init()
 	c.mu.ids = append(c.mu.ids, auth.IPIdentity(from.Addr()))
-	if reason := s.admit(c); reason != "" {
+	if reason := s.admit(c, nil); reason != "" {
 		return nil, false
 	}
 	return &SteppedConn{c: c, socket: socket}, true
