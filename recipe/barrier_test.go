@@ -13,22 +13,14 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// do fails the test if an operation that must succeed does not.
-func do(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestBarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		s := inproc.Start(t)
 		owner := NewBarrier(s.Client(t), "/app/barrier", BarrierOptions{})
-		do(t, owner.Wait(ctx)) // there is none
-		do(t, owner.Close(ctx))
-		do(t, owner.Close(ctx))
+		must(t, owner.Wait(ctx)) // there is none
+		must(t, owner.Close(ctx))
+		must(t, owner.Close(ctx))
 		var passed atomic.Int32
 		for range 5 {
 			b := NewBarrier(s.Client(t), "/app/barrier", BarrierOptions{})
@@ -48,12 +40,12 @@ func TestBarrier(t *testing.T) {
 				t.Fatalf("closed: %v, %v; %d passed", closed, err, passed.Load())
 			}
 		}
-		do(t, owner.Open(ctx))
+		must(t, owner.Open(ctx))
 		synctest.Wait()
 		if passed.Load() != 5 {
 			t.Errorf("%d of 5 passed", passed.Load())
 		}
-		do(t, owner.Open(ctx))
+		must(t, owner.Open(ctx))
 	})
 }
 
@@ -65,7 +57,7 @@ func TestBarrierLostAnswers(t *testing.T) {
 			s := inproc.Start(t)
 			b := NewBarrier(s.Client(t), "/app/barrier", BarrierOptions{})
 			s.LoseAnswer(op, 0)
-			do(t, b.Close(ctx))
+			must(t, b.Close(ctx))
 			passed := make(chan error)
 			go func() { passed <- b.Wait(ctx) }()
 			synctest.Wait()
@@ -74,8 +66,8 @@ func TestBarrierLostAnswers(t *testing.T) {
 				t.Fatalf("%v: passed a closed barrier: %v", op, err)
 			default:
 			}
-			do(t, b.Open(ctx))
-			do(t, <-passed)
+			must(t, b.Open(ctx))
+			must(t, <-passed)
 			if s.Lost() != 1 {
 				t.Errorf("%v: %d answers lost", op, s.Lost())
 			}
@@ -88,7 +80,7 @@ func TestBarrierEndsWithContextAndSession(t *testing.T) {
 		s := inproc.Start(t)
 		c := s.Client(t)
 		b := NewBarrier(c, "/barrier", BarrierOptions{})
-		do(t, b.Close(context.Background()))
+		must(t, b.Close(context.Background()))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := b.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {

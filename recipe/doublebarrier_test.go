@@ -52,7 +52,7 @@ func leave(b *DoubleBarrier) error { return b.Leave(context.Background()) }
 func (p *party) all(ends chan error, n int) {
 	p.t.Helper()
 	for range n {
-		do(p.t, <-ends)
+		must(p.t, <-ends)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestDoubleBarrierDeathInside(t *testing.T) {
 					p.none(e, "with one inside")
 				}
 				for _, e := range append(ends, p.start(last, last+1, leave)) {
-					do(t, <-e)
+					must(t, <-e)
 				}
 			})
 		}
@@ -206,7 +206,7 @@ func TestDoubleBarrierDeathBeforeEntry(t *testing.T) {
 		ends := p.start(1, 3, enter)
 		p.none(ends, "with two of three")
 		late := NewDoubleBarrier(p.s.Client(t), "/app/double", 3, DoubleBarrierOptions{})
-		do(t, enter(late))
+		must(t, enter(late))
 		p.all(ends, 2)
 	})
 }
@@ -237,10 +237,10 @@ func TestDoubleBarrierLateComer(t *testing.T) {
 		p := newParty(t, s, 2)
 		p.all(p.start(0, 2, enter), 2)
 		late := NewDoubleBarrier(s.Client(t), "/app/double", 2, DoubleBarrierOptions{})
-		do(t, enter(late))
+		must(t, enter(late))
 		ends := p.start(0, 2, leave)
 		p.none(ends, "with the one who came late inside")
-		do(t, leave(late))
+		must(t, leave(late))
 		p.all(ends, 2)
 	})
 }
@@ -291,8 +291,8 @@ func TestDoubleBarrierDeathWhileCounted(t *testing.T) {
 			t.Error(err)
 		}
 		p.none(ends, "with one of two")
-		do(t, enter(NewDoubleBarrier(p.s.Client(t), "/app/double", 2, DoubleBarrierOptions{})))
-		do(t, <-ends)
+		must(t, enter(NewDoubleBarrier(p.s.Client(t), "/app/double", 2, DoubleBarrierOptions{})))
+		must(t, <-ends)
 	})
 }
 
@@ -302,10 +302,10 @@ func TestDoubleBarrierLeaveAfterExpiry(t *testing.T) {
 		s := inproc.Start(t)
 		c := s.Client(t, client.NewSession())
 		b := NewDoubleBarrier(c, "/double", 1, DoubleBarrierOptions{})
-		do(t, enter(b))
+		must(t, enter(b))
 		s.Expire(c.SessionID())
 		time.Sleep(5 * time.Second)
-		do(t, enter(NewDoubleBarrier(s.Client(t), "/double", 1, DoubleBarrierOptions{})))
-		do(t, leave(b))
+		must(t, enter(NewDoubleBarrier(s.Client(t), "/double", 1, DoubleBarrierOptions{})))
+		must(t, leave(b))
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// NodeNames says what the locks of this package call the znodes that they make.
+// NodeNames says what the locks and elections of this package call the znodes that they make.
 // All names are understood when they are met, whoever made them, those of the
-// paper and of the recipes page ("lock-", "read-", "write-") too. But others do
+// paper and of the recipes page ("lock-", "read-", "write-", "n_") too. But others do
 // not understand all of ours: clients of one path must use one kind of name,
 // that of the library among them that is not this one.
 type NodeNames int
@@ -20,11 +20,15 @@ type NodeNames int
 const (
 	// CuratorNames are those of Apache Curator: _c_UUID-lock-NUMBER of its
 	// InterProcessMutex, _c_UUID-__READ__NUMBER and _c_UUID-__WRIT__NUMBER of its
-	// InterProcessReadWriteLock. They are what is used if nothing is said.
+	// InterProcessReadWriteLock; for an Election _c_UUID-latch-NUMBER of its
+	// LeaderLatch. They are what is used if nothing is said.
 	CuratorNames NodeNames = iota
 	// KazooNames are those of Python's kazoo: GUID__lock__NUMBER of its Lock and its
-	// WriteLock, GUID__rlock__NUMBER of its ReadLock.
+	// WriteLock and for its Election, GUID__rlock__NUMBER of its ReadLock.
 	KazooNames
+	// SelectorNames are CuratorNames, but for an Election _c_UUID-lock-NUMBER, as
+	// Curator's LeaderSelector has them.
+	SelectorNames
 )
 
 // The words that a contender's name has before its number, and whether it shares
@@ -33,7 +37,7 @@ var lockWords = [...]struct {
 	word   string
 	shared bool
 }{
-	{"__lock__", false}, {"lock-", false}, {"__WRIT__", false}, {"write-", false},
+	{"__lock__", false}, {"lock-", false}, {"__WRIT__", false}, {"write-", false}, {"latch-", false}, {"n_", false},
 	{"__rlock__", true}, {"__READ__", true}, {"read-", true},
 }
 
@@ -44,14 +48,18 @@ const (
 	mutexKind lockKind = iota
 	writeKind
 	readKind
+	candidateKind
 )
 
 // name is what a znode with guid is called before its number.
 func (n NodeNames) name(kind lockKind, guid string) string {
-	if n == KazooNames {
-		return guid + [...]string{"__lock__", "__lock__", "__rlock__"}[kind]
+	switch {
+	case n == KazooNames:
+		return guid + [...]string{"__lock__", "__lock__", "__rlock__", "__lock__"}[kind]
+	case n == SelectorNames && kind == candidateKind:
+		kind = mutexKind
 	}
-	return "_c_" + guid + [...]string{"-lock-", "-__WRIT__", "-__READ__"}[kind]
+	return "_c_" + guid + [...]string{"-lock-", "-__WRIT__", "-__READ__", "-latch-"}[kind]
 }
 
 // newGUID is a GUID in the form that the names have.

@@ -26,6 +26,7 @@ func TestParsePlace(t *testing.T) {
 		{"lock-000000001", place{}, false},
 		{"lock-+000000001", place{}, false},
 		{"lock-000000000x", place{}, false},
+		{"guid-n_0000000007", place{seq: 7}, true},
 		{"lease-0000000001", place{}, false},
 		{"0000000001", place{}, false},
 		{"lock-", place{}, false},
@@ -41,8 +42,8 @@ func TestParsePlace(t *testing.T) {
 
 // What we call our own is understood, and found by its GUID.
 func TestNamesAreUnderstood(t *testing.T) {
-	for _, n := range []NodeNames{CuratorNames, KazooNames} {
-		for _, kind := range []lockKind{mutexKind, writeKind, readKind} {
+	for _, n := range []NodeNames{CuratorNames, KazooNames, SelectorNames} {
+		for _, kind := range []lockKind{mutexKind, writeKind, readKind, candidateKind} {
 			name := n.name(kind, n.newGUID()) + "0000000003"
 			if p, ok := parsePlace(name); !ok || p.seq != 3 || p.shared != (kind == readKind) {
 				t.Errorf("%s: %+v, %v", name, p, ok)

@@ -45,7 +45,7 @@ func TestParseItem(t *testing.T) {
 func putAll(t *testing.T, q *Queue, items ...string) {
 	t.Helper()
 	for _, item := range items {
-		do(t, q.Put(context.Background(), []byte(item)))
+		must(t, q.Put(context.Background(), []byte(item)))
 	}
 }
 
@@ -53,7 +53,7 @@ func takeAll(t *testing.T, q *Queue) (items []string) {
 	t.Helper()
 	for {
 		item, ok, err := q.TryTake(context.Background())
-		do(t, err)
+		must(t, err)
 		if !ok {
 			return items
 		}
@@ -115,11 +115,11 @@ func TestQueueLostAnswers(t *testing.T) {
 					s.LoseAnswer(op, skip)
 					putAll(t, q, "1", "2", "3")
 					first, err := q.Lease(ctx)
-					do(t, err)
+					must(t, err)
 					second, err := q.TryLease(ctx)
-					do(t, err)
-					do(t, second.Ack(ctx))
-					do(t, first.Release(ctx))
+					must(t, err)
+					must(t, second.Ack(ctx))
+					must(t, first.Release(ctx))
 					if items := takeAll(t, q); !slices.Equal(items, []string{"1", "3"}) || string(second.Data()) != "2" {
 						t.Errorf("answer %d of %v lost: %v taken, %s leased", skip, op, items, second.Data())
 					}
@@ -228,10 +228,10 @@ func TestLeaseOfTheDead(t *testing.T) {
 		var leases []*Lease
 		for range 3 {
 			l, err := dying.Lease(ctx)
-			do(t, err)
+			must(t, err)
 			leases = append(leases, l)
 		}
-		do(t, leases[1].Ack(ctx))
+		must(t, leases[1].Ack(ctx))
 		if items := takeAll(t, other); items != nil {
 			t.Errorf("taken though leased: %v", items)
 		}
@@ -258,7 +258,7 @@ func TestLeaseOfTheDead(t *testing.T) {
 		if err := leases[0].Ack(ctx); !errors.Is(err, zk.ErrSessionExpired) {
 			t.Error(err)
 		}
-		do(t, l.Ack(ctx))
+		must(t, l.Ack(ctx))
 		<-l.Lost()
 		if err := l.Ack(ctx); !errors.Is(err, ErrLeaseLost) {
 			t.Error(err)
@@ -279,16 +279,16 @@ func TestLeaseOfAnEarlierSession(t *testing.T) {
 		q := NewQueue(c, "/queue", QueueOptions{})
 		putAll(t, q, "1")
 		old, err := q.Lease(ctx)
-		do(t, err)
+		must(t, err)
 		s.Expire(c.SessionID())
 		<-old.Lost()
 		time.Sleep(5 * time.Second)
 		l, err := q.Lease(ctx)
-		do(t, err)
+		must(t, err)
 		if err := old.Ack(ctx); !errors.Is(err, ErrLeaseLost) {
 			t.Error(err)
 		}
-		do(t, l.Ack(ctx))
+		must(t, l.Ack(ctx))
 	})
 }
 
@@ -369,7 +369,7 @@ func TestQueueBound(t *testing.T) {
 		if items := takeAll(t, taker); len(items) != bound {
 			t.Error(items)
 		}
-		do(t, taker.TryPut(ctx, nil))
+		must(t, taker.TryPut(ctx, nil))
 	})
 }
 
@@ -385,16 +385,16 @@ func TestPriorityQueue(t *testing.T) {
 			}
 		}
 		for i, p := range []int{10, 9, 1000, 9} {
-			do(t, a.Put(ctx, p, fmt.Appendf(nil, "%d of %d", i, p)))
+			must(t, a.Put(ctx, p, fmt.Appendf(nil, "%d of %d", i, p)))
 		}
 		take("1 of 9")
-		do(t, a.Put(ctx, 0, []byte("urgent")))
-		do(t, retry(ctx, func() error { return b.items.client.Sync(ctx, "/") }))
+		must(t, a.Put(ctx, 0, []byte("urgent")))
+		must(t, retry(ctx, func() error { return b.items.client.Sync(ctx, "/") }))
 		take("urgent")
 		l, err := b.Lease(ctx)
-		do(t, err)
+		must(t, err)
 		take("0 of 10")
-		do(t, l.Release(ctx))
+		must(t, l.Release(ctx))
 		take("3 of 9")
 		take("2 of 1000")
 		if l, err := b.TryLease(ctx); l != nil || err != nil {
