@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,12 +43,21 @@ Commands (COMMAND --help says more of one):
 		if help, err := c.Flags().GetBool("help"); err == nil && help {
 			return c.Help()
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
 		o.Version = server.Version + " (pinfold " + buildVersion() + ")"
 		o.Args, o.In, o.Out, o.Err = args, os.Stdin, os.Stdout, os.Stderr
-		return cli.Run(ctx, o)
+		return cli.Run(c.Context(), o)
+	}
+	c.ValidArgsFunction = func(c *cobra.Command, words []string, begun string) ([]string, cobra.ShellCompDirective) {
+		args, err := cli.Arguments(c.Flags(), words)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		found := cli.Complete(c.Context(), o, args, begun)
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if len(found) == 1 && strings.HasPrefix(found[0], "/") {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return found, directive
 	}
 	return c
 }

@@ -109,14 +109,16 @@ func (r *rows) addNote(text string) error {
 	return nil
 }
 
-// show writes what add has kept back, for a row that somebody waits for.
+// show writes what add has kept back, for a row that somebody waits for. The
+// command's output is then not paged.
 func (r *rows) show() error {
+	r.s.pager.live = r.s.pager.program == nil
 	r.release()
 	return r.write()
 }
 
 func (r *rows) write() error {
-	_, err := r.s.out.Write(r.buf.Bytes())
+	_, err := r.s.pager.Write(r.buf.Bytes())
 	r.buf.Reset()
 	return err
 }
@@ -126,7 +128,8 @@ func (r *rows) end() {
 	if r.s.format == table && r.widths == nil && len(r.held) == 0 {
 		return // nothing at all: no headings either
 	}
-	if err := r.show(); err != nil {
+	r.release()
+	if err := r.write(); err != nil {
 		return // the screen keeps it
 	}
 }

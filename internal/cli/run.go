@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -41,7 +44,8 @@ type credential struct{ scheme, secret string }
 
 // Run does what o says: one command, or those of o.Commands, or those that come
 // line by line from o.In, which is the interactive shell if it is a terminal.
-// The context's end interrupts it. Errors of commands have been printed (Told);
+// The context's end, an interrupt and SIGTERM end it; in the interactive shell an
+// interrupt only ends the command that runs. Errors of commands have been printed (Told);
 // ExitStatus knows what each means for the process.
 func Run(ctx context.Context, o Options) error {
 	s, err := newShell(o)
@@ -49,6 +53,14 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer s.disconnect()
+	if c, ok := openConsole(o.In, o.Out); ok && len(o.Args) == 0 && o.Commands == "" {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP)
+		defer stop()
+		return s.interact(ctx, c)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
 	switch {
 	case len(o.Args) > 0:
 		return s.runWords(ctx, o.Args)

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -24,6 +26,10 @@ type shell struct {
 	errs     *screen
 	format   format
 	terminal bool // a person is there: prompts, paging and progress make sense
+
+	console *console    // nil unless the shell is interactive
+	prompt  *promptLine // nil unless the shell is interactive
+	pager   *pager      // of the command that runs
 
 	servers string         // the connect string
 	closed  bool           // by close: connect must come first
@@ -142,11 +148,15 @@ func (s *shell) call(ctx context.Context, words []string) error {
 	case help:
 		return s.printHelp(c)
 	}
+	outer := s.pager
+	s.pager = &pager{s: s}
 	err = run(ctx, s, args)
-	if flushErr := s.out.flush(); err == nil {
-		err = flushErr
+	paged := s.pager.finish()
+	s.pager = outer
+	if errors.Is(err, errPaged) {
+		err = nil
 	}
-	return err
+	return cmp.Or(err, paged, s.out.flush())
 }
 
 // tell prints an error once, and returns one that is not printed again.

@@ -86,6 +86,9 @@ func (s *shell) followStates(c *client.Client) {
 	states, _ := c.States()
 	s.followers.Go(func() {
 		for state := range states {
+			if s.prompt != nil {
+				s.prompt.setState(stateWord(state))
+			}
 			s.printEvent(zk.Event{Type: zk.EventNone, State: keeperState(state)})
 		}
 	})

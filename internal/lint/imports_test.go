@@ -85,6 +85,7 @@ var otherModules = map[string][]string{
 	"github.com/klauspost/compress":     {"storage"},
 	"github.com/spf13/cobra":            {"cmd/pinfold"},
 	"github.com/spf13/pflag":            {"cli"},
+	"golang.org/x/term":                 {"cli"},
 	"gonum.org/v1/plot":                 {"bench/report"},
 }
 
