@@ -109,6 +109,9 @@ func WatchQueue(n int) Option { return func(o *options) { o.watchQueue = n } }
 // Hosts replaces the connect string's members by those of p; it may name none then.
 func Hosts(p HostProvider) Option { return func(o *options) { o.hosts = p } }
 
+// LookUp replaces net.DefaultResolver for the names of the connect string.
+func LookUp(r Resolver) Option { return func(o *options) { o.resolver = r } }
+
 // Dialer makes connections by dial instead of by net.Dialer. addr is an address
 // of the HostProvider.
 func Dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) Option {
