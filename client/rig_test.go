@@ -260,7 +260,7 @@ func buffer(s string) func([]byte) []byte {
 	return func(b []byte) []byte { return jute.AppendBuffer(b, []byte(s)) }
 }
 
-func list(s ...string) func([]byte) []byte {
+func vector(s ...string) func([]byte) []byte {
 	return func(b []byte) []byte { return jute.AppendStrings(b, s) }
 }
 
