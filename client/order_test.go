@@ -15,7 +15,7 @@ import (
 // Requests leave in the order in which they were started, whatever their form,
 // and callbacks run in that order.
 func TestOrder(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a")
 		var j journal
 		ctx := t.Context()
@@ -75,7 +75,7 @@ func sortThird(lines []string) []string {
 
 // Callbacks run one by one in request order, and may start operations themselves.
 func TestCallbacksMayStartOperations(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a", MaxOutstanding(1))
 		var j journal
 		ctx := NoWait(t.Context())
@@ -101,7 +101,7 @@ func TestCallbacksMayStartOperations(t *testing.T) {
 // The end of a context abandons the wait; the request keeps its place, and its
 // answer is awaited and discarded.
 func TestContextAbandonsTheWait(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := after(func() error {
@@ -137,7 +137,7 @@ func TestContextAbandonsTheWait(t *testing.T) {
 // As many asynchronous operations as MaxOutstanding says are under way; the next
 // waits for the callback of the first, or for its context. NoWait does not.
 func TestMaxOutstanding(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a", MaxOutstanding(2))
 		var j journal
 		begin := func(ctx context.Context, n int) {
@@ -172,7 +172,7 @@ func TestMaxOutstanding(t *testing.T) {
 
 // Who waits for a place is told of the Client's end, and every callback runs.
 func TestOutstandingAtTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a", MaxOutstanding(1))
 		var j journal
 		for range 3 {
@@ -193,7 +193,7 @@ func TestOutstandingAtTheEnd(t *testing.T) {
 // A lost connection fails all that was under way, and says for each whether it may
 // have been carried out: not what had not been sent, and not what only reads.
 func TestConnectionLoss(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a")
 		var j journal
 		note := func(n int, err error) {
@@ -229,7 +229,7 @@ func TestConnectionLoss(t *testing.T) {
 // Operations that are started without a connection wait for one, behind what must
 // go before them: credentials, then watches.
 func TestOperationsWaitForAConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a")
 		var j journal
 		auth := after(func() error { return c.AddAuth(t.Context(), "digest", []byte("u:p")) })

@@ -304,12 +304,6 @@ func (e *ensemble) dialTo(servers string, opts []Option, play func()) *Client {
 	return c
 }
 
-// inBubble runs a test in virtual time.
-func inBubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-}
-
 // after runs f beside the test and gives its error.
 func after(f func() error) <-chan error {
 	done := make(chan error, 1)

@@ -17,7 +17,7 @@ import (
 // The Client pings when it has sent nothing for a third of the timeout, and goes
 // to another member when it has heard nothing for two thirds (paper, 4.4).
 func TestHeartbeat(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a,b")
 		begun := time.Now()
 		for i := 1; i <= 3; i++ {
@@ -48,7 +48,7 @@ func TestHeartbeat(t *testing.T) {
 // Members are tried in a shuffled order, each for the timeout divided by their
 // number, with a pause behind each round; names are looked up every time.
 func TestConnecting(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		var asked journal
 		resolver := lookup(func(host string) []string { asked.add("%s", host); return []string{host + "x"} })
@@ -88,7 +88,7 @@ func (f lookup) LookupHost(_ context.Context, host string) ([]string, error) { r
 
 // The pauses grow, and also when members accept and then close.
 func TestPauses(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		_, e, p := connected(t, "a")
 		last, grown := time.Now(), 0
 		for range 12 {
@@ -118,7 +118,7 @@ func TestPauses(t *testing.T) {
 // A session goes on at another member: by its id and password, and with the newest
 // transaction that the Client has seen.
 func TestReattach(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a", SessionTimeout(20*time.Second))
 		var j journal
 		defer j.states(c)()
@@ -143,7 +143,7 @@ func TestReattach(t *testing.T) {
 
 // A session that is over ends the Client: operations, watches and states say so.
 func TestExpiry(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a")
 		var j journal
 		j.states(c)
@@ -190,7 +190,7 @@ func addWatch(t *testing.T, c *Client, p *peer, path string) *Watch {
 
 // With NewSession a new session follows; it begins from nothing.
 func TestNewSession(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a", NewSession())
 		var j journal
 		defer j.states(c)()
@@ -221,7 +221,7 @@ func TestNewSession(t *testing.T) {
 
 // Credentials are sent on every connection. Dial waits for the answer to its own.
 func TestAuth(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		var p *peer
 		e.dialTo("a", []Option{Auth("digest", []byte("u:p")), Auth("x", []byte("y"))}, func() {
@@ -247,7 +247,7 @@ func TestAuth(t *testing.T) {
 
 // A member that refuses the credentials ends the Client.
 func TestAuthFailed(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		dialled := after(func() error {
 			_, err := Dial(t.Context(), "a", Dialer(e.dial), LookUp(names{}), Auth("no", nil))
@@ -281,7 +281,7 @@ func TestAuthFailed(t *testing.T) {
 
 // A session is taken over by its id and password; one that is over is an error.
 func TestTakeOver(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		take := []Option{Session(testSession, testPassword)}
 		c := e.dialTo("a", take, func() {
@@ -305,7 +305,7 @@ func TestTakeOver(t *testing.T) {
 
 // What a handshake must not say: the member is left for another.
 func TestBadHandshakes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		answer := func(timeout int32, id zk.SessionID, password string, readOnly bool) func() {
 			return func() {
@@ -339,7 +339,7 @@ func TestBadHandshakes(t *testing.T) {
 
 // Dial's context bounds the wait, and its error tells of the last attempt.
 func TestDialGivesUp(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -356,7 +356,7 @@ func TestDialGivesUp(t *testing.T) {
 
 // Close from every state, and what it says.
 func TestClose(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a")
 		var j journal
 		j.states(c)
@@ -382,7 +382,7 @@ func TestClose(t *testing.T) {
 
 // Without a connection Close says that nobody was told; what waits fails.
 func TestCloseWithoutConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, e, p := connected(t, "a")
 		p.cut()
 		synctest.Wait()
@@ -399,7 +399,7 @@ func TestCloseWithoutConnection(t *testing.T) {
 
 // A server that does not answer Close, or breaks the connection, ends it too.
 func TestCloseUnanswered(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, p := connected(t, "a")
 		begun := time.Now()
 		closed := after(c.Close)
@@ -424,7 +424,7 @@ func TestCloseUnanswered(t *testing.T) {
 // States never makes a connection wait, and drops nothing that cannot be told from
 // the rest.
 func TestStatesOfASlowReader(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		c, _, _ := connected(t, "a")
 		states, cancel := c.States()
 		defer cancel()
