@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -259,5 +260,40 @@ func TestP2DiskError(t *testing.T) {
 				verify(t, mem, acked, all, fmt.Sprintf("fault %d at operation %d", kind, at))
 			})
 		}
+	}
+}
+
+// A snapshot that was decided on before the role was given up is not begun after
+// it: what is applied then may be cut away again.
+func TestSnapshotDecidedBeforeTheRoleIsLost(t *testing.T) {
+	m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) { o.Stepped = true })
+	defer m.halt()
+	create := wire.CreateRequest{Path: "/a", ACL: zk.OpenACLUnsafe()}
+	m.rep.Submit([]Request{{Request: prep.Request{Op: wire.OpCreate, Body: create.Append(nil, wire.OpCreate)}}})
+	for range 10 {
+		if !m.rep.StepLoop() || !m.rep.StepWriter(1) {
+			t.Fatal(m.rep.Failure())
+		}
+		m.rep.StepApplier()
+	}
+	before, err := m.dir.Snapshots()
+	if err != nil || m.rep.LastApplied() == 0 {
+		t.Fatal(m.rep.LastApplied(), err)
+	}
+	if !m.rep.snap.applied(1000, 0) {
+		t.Fatal("no snapshot is due after 1000 transactions")
+	}
+	m.rep.snap.cancel()
+	m.rep.snapshot()
+	for m.rep.Tasks() > 0 {
+		m.rep.StepTask(0)
+	}
+	after, err := m.dir.Snapshots()
+	if err != nil || len(after) != len(before) {
+		t.Errorf("%d snapshots became %d, %v", len(before), len(after), err)
+	}
+	m.rep.snap.allow()
+	if !m.rep.snap.applied(1000, 0) {
+		t.Error("no snapshot is due once the role is had again")
 	}
 }

@@ -29,6 +29,7 @@ type snapshotPlan struct {
 		writing   bool // a snapshotter is at work: at most one is
 		held      bool // none may be
 		cancels   int  // calls of cancel
+		begun     int  // of them when the newest snapshot was decided on
 		txns      int  // since the newest snapshot began
 		bytes     int64
 		dueTxns   int
@@ -79,7 +80,7 @@ func (p *snapshotPlan) begin() bool {
 		return false
 	}
 	p.draw()
-	p.mu.writing = true
+	p.mu.writing, p.mu.begun = true, p.mu.cancels
 	return true
 }
 
@@ -136,10 +137,12 @@ func (p *snapshotPlan) allow() {
 	p.mu.held = false
 }
 
-func (p *snapshotPlan) canceled() int {
+// canceled reports whether the snapshot that is being written was canceled since
+// it was decided on, which is before its walk begins.
+func (p *snapshotPlan) canceled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.cancels
+	return p.mu.begun != p.mu.cancels
 }
 
 func (p *snapshotPlan) isWriting() bool {
@@ -233,12 +236,10 @@ type snapshotJob struct {
 	w     *storage.SnapshotWriter
 	pace  pace
 	began time.Duration
-
-	cancels int // when it began
 }
 
 func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
-	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now(), cancels: r.snap.canceled()}
+	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now()}
 	j.pace = pace{r: r, zxid: r.LastApplied(), since: j.began}
 	r.mu.RLock()
 	j.walk, j.buf = tree.Walk(nil)
@@ -257,7 +258,7 @@ func (j *snapshotJob) step() (done bool, err error) {
 	_, err = j.w.Write(j.buf)
 	switch {
 	case err != nil:
-	case r.snap.canceled() != j.cancels: // after Next: it may have seen what it must not
+	case r.snap.canceled(): // after Next: it may have seen what it must not
 		err = errCanceled
 	case done:
 		err = j.finish((*storage.SnapshotWriter).Commit)
