@@ -236,6 +236,7 @@ func (s *Sim) divide(k faultKind, m *member) {
 
 // heal ends all that is wrong: everybody comes back who can.
 func (s *Sim) heal() {
+	s.profile.slowPacket = 0 // late ones can end a leadership again and again, and with it the wait for sessions
 	s.say("sim", "all is healed")
 	s.faulting = false
 	for a := range s.net.blocked {
