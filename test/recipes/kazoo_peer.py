@@ -3,10 +3,13 @@
 Commands are lines on the standard input, answers lines on the standard output:
 
     new NAME Lock|ReadLock|WriteLock PATH [PATTERN...]   made NAME
+    new NAME Election PATH                               made NAME
     try NAME           acquired NAME, or refused NAME
     acquire NAME       acquired NAME, as soon as it is, without holding up others
     release NAME       released NAME
     contenders NAME    contenders NAME ID...
+    campaign NAME      leads NAME, as soon as it does, without holding up others
+    resign NAME        resigned NAME
     loop NAME ROUNDS PATH    looped NAME CLASHES, when it has held the lock so often;
                        CLASHES counts those times that PATH existed, which everybody
                        creates who is inside
@@ -22,7 +25,7 @@ from kazoo.exceptions import NodeExistsError
 def main():
     client = KazooClient(sys.argv[1])
     client.start()
-    locks, printing = {}, threading.Lock()
+    locks, terms, printing = {}, {}, threading.Lock()
 
     def say(*words):
         with printing:
@@ -31,6 +34,14 @@ def main():
     def acquire(name):
         locks[name].acquire()
         say("acquired", name)
+
+    def lead(name):
+        say("leads", name)
+        terms[name].wait()
+
+    def campaign(name):
+        locks[name].run(lead, name)
+        say("resigned", name)
 
     def loop(name, rounds, path):
         clashes = 0
@@ -59,6 +70,11 @@ def main():
             say("released", name)
         elif command == "contenders":
             say("contenders", name, *locks[name].contenders())
+        elif command == "campaign":
+            terms[name] = threading.Event()
+            threading.Thread(target=campaign, args=(name,), daemon=True).start()
+        elif command == "resign":
+            terms[name].set()
         elif command == "loop":
             threading.Thread(target=loop, args=(name, *rest), daemon=True).start()
     client.stop()

@@ -1,0 +1,107 @@
+package recipes
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/recipe"
+)
+
+// Candidates of ours and of kazoo's follow each other in the order in which they
+// came, and an observer of ours sees each once.
+func TestKazooElection(t *testing.T) {
+	m := meet(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	path := m.path()
+	e := recipe.NewElection(m.c, path, recipe.UseNames(recipe.KazooNames), recipe.HolderData([]byte("we")))
+	seen := make(chan recipe.Leader, 100)
+	observed := make(chan error, 1)
+	go func() { observed <- e.Observe(ctx, func(l recipe.Leader) { seen <- l }) }()
+	inLine := func(want ...string) {
+		t.Helper()
+		for {
+			list, err := e.Candidates(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, c := range list {
+				names = append(names, string(c.Data))
+			}
+			if slices.Equal(names, want) {
+				return
+			}
+		}
+	}
+	leads := func(who string) recipe.Leader {
+		t.Helper()
+		for l := range seen {
+			if l.Epoch != 0 {
+				if string(l.Data) != who {
+					t.Fatalf("an observer sees %s, not %s", l.Data, who)
+				}
+				return l
+			}
+		}
+		return recipe.Leader{}
+	}
+	for _, name := range []string{"a", "b"} {
+		m.kaz.ask("made "+name, "new", name, "Election", path)
+	}
+	m.kaz.ask("leads a", "campaign", "a")
+	leads("a")
+	won := make(chan *recipe.Leadership, 1)
+	go func() {
+		l, err := e.Campaign(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		won <- l
+	}()
+	inLine("a", "we")
+	m.kaz.tell("campaign", "b")
+	inLine("a", "we", "b")
+	m.kaz.ask("contenders a a we b", "contenders", "a")
+	m.kaz.ask("resigned a", "resign", "a")
+	l := <-won
+	if l == nil {
+		t.FailNow()
+	}
+	if now := leads("we"); now.Epoch != l.Epoch() {
+		t.Errorf("our epoch is %v, an observer sees %v", l.Epoch(), now.Epoch)
+	}
+	if err := l.Resign(ctx); err != nil {
+		t.Fatal(err)
+	}
+	m.kaz.expect("leads b")
+	if now := leads("b"); now.Epoch <= l.Epoch() {
+		t.Errorf("kazoo leads in epoch %v after %v", now.Epoch, l.Epoch())
+	}
+	m.kaz.ask("resigned b", "resign", "b")
+	cancel()
+	<-observed
+}
+
+// kazoo's Election has no patterns: it does not see candidates of Curator's names.
+// We see both, so they must not share a path.
+func TestKazooElectionAndCuratorsNames(t *testing.T) {
+	m := meet(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	path := m.path()
+	l, err := recipe.NewElection(m.c, path).Campaign(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.kaz.ask("made a", "new", "a", "Election", path)
+	m.kaz.ask("leads a", "campaign", "a") // beside us
+	if now, err := recipe.NewElection(m.c, path).Leader(ctx); err != nil || now.Epoch != l.Epoch() {
+		t.Errorf("%+v, %v", now, err)
+	}
+	m.kaz.ask("resigned a", "resign", "a")
+	if err := l.Resign(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
