@@ -123,22 +123,10 @@ func (b *DoubleBarrier) readyPath() string { return join(b.path, "ready") }
 
 // ready reads "ready", and leaves a watch for any change of it.
 func (b *DoubleBarrier) ready(ctx context.Context) (r readyNode, w *client.Watch, err error) {
-	err = retry(ctx, func() error {
-		var there bool
-		for {
-			data, stat, watch, err := b.client.GetW(ctx, b.readyPath())
-			if err == nil {
-				w = watch
-				return r.parse(data, stat)
-			} else if !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
-			if _, there, w, err = b.client.ExistsW(ctx, b.readyPath()); err != nil || !there {
-				return err
-			}
-			forget(ctx, w) // it has come in between
-		}
-	})
+	v, w, err := readW(ctx, b.client, b.readyPath())
+	if err == nil && v.Exists {
+		err = r.parse(v.Data, v.Stat)
+	}
 	return r, w, err
 }
 

@@ -111,8 +111,10 @@ func TestElection(t *testing.T) {
 		wantErr(t, second.Resign(ctx), ErrLost)
 		wantErr(t, second.Proclaim(ctx, nil), ErrLost)
 		third := lead(2)
-		must(t, third.Proclaim(ctx, []byte("new")))
-		settle()
+		for range 2 { // the same again is nothing new
+			must(t, third.Proclaim(ctx, []byte("new")))
+			settle()
+		}
 		s.Expire(clients[3].SessionID()) // who waits
 		if l := <-won; l != nil {
 			t.Error("a candidate without a session has won")

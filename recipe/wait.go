@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"context"
+	"reflect"
 	"strconv"
 
 	"github.com/pinfold-zk/pinfold/client"
@@ -17,6 +18,22 @@ func await(ctx context.Context, w *client.Watch) error {
 		forget(ctx, w)
 		return context.Cause(ctx)
 	}
+}
+
+// awaitAny returns the name of a watch that has fired, of several. The error is the
+// context's; no watch is forgotten.
+func awaitAny(ctx context.Context, watches map[string]*client.Watch) (string, error) {
+	names := make([]string, 0, len(watches))
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}}
+	for name, w := range watches {
+		names = append(names, name)
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.Events())})
+	}
+	i, _, _ := reflect.Select(cases)
+	if i == 0 {
+		return "", context.Cause(ctx)
+	}
+	return names[i-1], nil
 }
 
 // waitGone returns when a znode does not exist.
