@@ -249,6 +249,7 @@ func TestJoiningOfEvents(t *testing.T) {
 		}
 		fill() // the session's end needs no reader
 		c.abandon()
+		synctest.Wait()
 		got := unread(w)
 		if want := " None:/a closed"; !strings.HasSuffix(got, want) {
 			t.Errorf("at the end %q", got)
