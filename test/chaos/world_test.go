@@ -89,14 +89,14 @@ func (w *world) employee(r role) {
 			return
 		}
 		err = r.work(l.ctx, l)
-		if !excused(err) {
+		if l.ctx.Err() == nil && !excused(err) {
 			w.t.Errorf("%s: %v", r.name(), err)
 		}
 		l.end()
 	}
 }
 
-// excused are the errors of those who die.
+// excused are the errors of those whose session the servers have ended.
 func excused(err error) bool {
 	return err == nil || errors.Is(err, context.Canceled) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, client.ErrClosed)
 }
