@@ -43,6 +43,7 @@ var goroutines = map[string]string{
 	"recipe keep":                     "claim's vigil",
 	"recipe f":                        "recipe's clearing up",
 	"internal/cli follow":             "shell's watch printer",
+	"internal/cli runHolding":         "shell's child watch",
 	"internal/cli readLine":           "shell's keyboard",
 	"internal/cli followStates":       "shell's watch printer",
 }

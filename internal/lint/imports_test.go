@@ -43,7 +43,7 @@ const importOrder = `
 	server, bench/report, transport, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
-	NONE < lint, test/crash, test/recipes, test/chaos; # tests alone
+	NONE < lint, test/crash, test/recipes; # tests alone
 
 	# A whole server within a test.
 	client, server, server/memconn < test/inproc;
