@@ -68,7 +68,7 @@ const (
 func commands() []command {
 	return slices.Concat(
 		readCommands(), writeCommands(), deleteCommands(), aclCommands(), watchCommands(),
-		quotaCommands(), sessionCommands(), ensembleCommands(), shellCommands(),
+		subtreeCommands(), liveCommands(), quotaCommands(), sessionCommands(), ensembleCommands(), shellCommands(),
 	)
 }
 
@@ -96,11 +96,15 @@ func newFlagSet(name string) *pflag.FlagSet {
 // that --help was among the words. Its errors are usage errors.
 func (c command) prepare(words []string) (run runFunc, args []string, help bool, err error) {
 	f := newFlagSet(c.name)
-	f.BoolVarP(&help, "help", "h", false, "what the command does")
 	run = c.run
 	if c.setup != nil {
 		run = c.setup(f)
 	}
+	short := "h"
+	if f.ShorthandLookup(short) != nil {
+		short = "" // the command has another use for it, as du(1) has
+	}
+	f.BoolVarP(&help, "help", short, false, "what the command does")
 	if args, err = parse(f, words, !c.raw); err != nil {
 		return nil, nil, false, c.misused(err.Error())
 	}
