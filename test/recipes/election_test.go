@@ -8,14 +8,24 @@ import (
 	"github.com/pinfold-zk/pinfold/recipe"
 )
 
-// Candidates of ours and of kazoo's follow each other in the order in which they
-// came, and an observer of ours sees each once.
 func TestKazooElection(t *testing.T) {
-	m := meet(t)
+	meetKazoo(t).elects(recipe.KazooNames, "Election")
+}
+
+func TestCuratorElection(t *testing.T) {
+	t.Run("LeaderLatch", func(t *testing.T) { meetCurator(t).elects(recipe.CuratorNames, "Latch") })
+	t.Run("LeaderSelector", func(t *testing.T) { meetCurator(t).elects(recipe.SelectorNames, "Selector") })
+}
+
+// elects demands that candidates of ours and of theirs follow each other in the
+// order in which they came, and that an observer of ours sees each once.
+func (m *meeting) elects(names recipe.NodeNames, kind string) {
+	t := m.t
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	path := m.path()
-	e := recipe.NewElection(m.c, path, recipe.UseNames(recipe.KazooNames), recipe.HolderData([]byte("we")))
+	e := recipe.NewElection(m.c, path, recipe.UseNames(names), recipe.HolderData([]byte("we")))
 	seen := make(chan recipe.Leader, 100)
 	observed := make(chan error, 1)
 	go func() { observed <- e.Observe(ctx, func(l recipe.Leader) { seen <- l }) }()
@@ -48,9 +58,9 @@ func TestKazooElection(t *testing.T) {
 		return recipe.Leader{}
 	}
 	for _, name := range []string{"a", "b"} {
-		m.kaz.ask("made "+name, "new", name, "Election", path)
+		m.peer.ask("made "+name, "new", name, kind, path)
 	}
-	m.kaz.ask("leads a", "campaign", "a")
+	m.peer.ask("leads a", "campaign", "a")
 	leads("a")
 	won := make(chan *recipe.Leadership, 1)
 	go func() {
@@ -61,10 +71,10 @@ func TestKazooElection(t *testing.T) {
 		won <- l
 	}()
 	inLine("a", "we")
-	m.kaz.tell("campaign", "b")
+	m.peer.tell("campaign", "b")
 	inLine("a", "we", "b")
-	m.kaz.ask("contenders a a we b", "contenders", "a")
-	m.kaz.ask("resigned a", "resign", "a")
+	m.peer.ask("contenders a a we b", "contenders", "a")
+	m.peer.ask("resigned a", "resign", "a")
 	l := <-won
 	if l == nil {
 		t.FailNow()
@@ -75,11 +85,11 @@ func TestKazooElection(t *testing.T) {
 	if err := l.Resign(ctx); err != nil {
 		t.Fatal(err)
 	}
-	m.kaz.expect("leads b")
+	m.peer.expect("leads b")
 	if now := leads("b"); now.Epoch <= l.Epoch() {
-		t.Errorf("kazoo leads in epoch %v after %v", now.Epoch, l.Epoch())
+		t.Errorf("b leads in epoch %v after %v", now.Epoch, l.Epoch())
 	}
-	m.kaz.ask("resigned b", "resign", "b")
+	m.peer.ask("resigned b", "resign", "b")
 	cancel()
 	<-observed
 }
@@ -87,7 +97,7 @@ func TestKazooElection(t *testing.T) {
 // kazoo's Election has no patterns: it does not see candidates of Curator's names.
 // We see both, so they must not share a path.
 func TestKazooElectionAndCuratorsNames(t *testing.T) {
-	m := meet(t)
+	m := meetKazoo(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	path := m.path()
@@ -95,12 +105,12 @@ func TestKazooElectionAndCuratorsNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.kaz.ask("made a", "new", "a", "Election", path)
-	m.kaz.ask("leads a", "campaign", "a") // beside us
+	m.peer.ask("made a", "new", "a", "Election", path)
+	m.peer.ask("leads a", "campaign", "a") // beside us
 	if now, err := recipe.NewElection(m.c, path).Leader(ctx); err != nil || now.Epoch != l.Epoch() {
 		t.Errorf("%+v, %v", now, err)
 	}
-	m.kaz.ask("resigned a", "resign", "a")
+	m.peer.ask("resigned a", "resign", "a")
 	if err := l.Resign(ctx); err != nil {
 		t.Fatal(err)
 	}
