@@ -15,7 +15,8 @@ import (
 // exist, and a name for which there is no package may not be here.
 const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
-	NONE < zk, jute, vfs, config, sasl, metric;
+	NONE < zk, jute, rawio < vfs;
+	NONE < config, sasl, metric;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk, jute < wire < txn < znode, session, watch, auth < prep;
@@ -25,11 +26,11 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab < transport < transport/memnet;
+	zk, jute, zab/quorum < zab/election < zab; zab, rawio < transport < transport/memnet;
 
 	# The driver, and the client side.
 	prep, storage, zab, metric < replica;
-	replica, config, sasl, metric < server;
+	replica, config, sasl, metric, rawio < server;
 	NONE < server/memconn;
 
 

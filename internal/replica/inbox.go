@@ -156,7 +156,6 @@ func (x *inbox) put(reqs []Request) {
 	}
 	x.mu.batch.own += len(reqs)
 	x.mu.Unlock()
-	x.signal()
 }
 
 func (x *inbox) putResume(r resume) {
@@ -181,7 +180,9 @@ func (x *inbox) putEvent(e event) {
 		x.mu.events = append(x.mu.events, e)
 	}
 	x.mu.Unlock()
-	x.signal()
+	if e.kind != writesDone {
+		x.signal()
+	}
 }
 
 // join puts the event that Join makes before all that the network has told
@@ -214,7 +215,6 @@ func (x *inbox) putPackets(l zab.LinkID, ps []zab.Packet, failed <-chan struct{}
 	}
 	x.mu.events = append(x.mu.events, event{kind: packetsCame, link: l, first: first, last: len(x.mu.packets)})
 	x.mu.Unlock()
-	x.signal()
 }
 
 // release wakes those that wait in putPackets.
@@ -231,17 +231,22 @@ func (x *inbox) signal() {
 	}
 }
 
-// take returns all that there is. The packets are given back by done.
-func (x *inbox) take() mail {
+// take returns all that there is, but for the requests if hold is set and they
+// are few. The packets are given back by done.
+func (x *inbox) take(hold bool) mail {
 	x.mu.Lock()
 	m := x.mu.mail
+	var held *batch
+	if hold && m.batch != nil && len(m.batch.reqs) <= smallBatch {
+		held, m.batch = m.batch, nil
+	}
 	if x.mu.early {
-		x.mu.mail = mail{events: m.events, packets: m.packets}
+		x.mu.mail = mail{batch: held, events: m.events, packets: m.packets}
 		m.events, m.packets = nil, nil
 		x.mu.Unlock()
 		return m
 	}
-	x.mu.mail = mail{packets: x.mu.spare}
+	x.mu.mail = mail{batch: held, packets: x.mu.spare}
 	x.mu.spare = nil
 	if x.mu.packetBytes > maxPacketBytes {
 		x.mu.Broadcast()
@@ -249,6 +254,15 @@ func (x *inbox) take() mail {
 	x.mu.packetBytes = 0
 	x.mu.Unlock()
 	return m
+}
+
+// takeRequests returns the requests that take has held back, nil if there are none.
+func (x *inbox) takeRequests() *batch {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	b := x.mu.batch
+	x.mu.batch = nil
+	return b
 }
 
 // done gives a taken mail's memory back for reuse.

@@ -45,11 +45,16 @@ func (r *Replica) startServing() {
 // propose makes transactions of the learners' requests and of the batch of this
 // server's clients, which may be nil, and proposes them.
 func (r *Replica) propose(b *batch) bool {
-	if b == nil && len(r.incoming) == 0 {
+	if b == nil && (len(r.incoming) == 0 || len(r.incoming) <= smallBatch && r.holdsBack()) {
 		return true
 	}
 	if b == nil {
-		b = r.pool.get()
+		// What was held back goes along.
+		if b = r.inbox.takeRequests(); b != nil {
+			r.beginLocals(b)
+		} else {
+			b = r.pool.get()
+		}
 	}
 	asked := r.takeSyncs(b)
 	if len(b.reqs) > 0 {
@@ -170,9 +175,6 @@ func (r *Replica) takeRequest(l zab.LinkID, p *zab.Packet) error {
 		return fmt.Errorf("createSession without a timeout")
 	}
 	r.incoming = append(r.incoming, req)
-	if len(r.incoming) == 1 {
-		r.inbox.signal()
-	}
 	return nil
 }
 

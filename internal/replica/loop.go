@@ -17,11 +17,13 @@ import (
 const prepareRun = 64
 
 // loop does what is in the inbox, and what is due by the clock, until Close or a
-// failure.
+// failure; save for what others do in its place, by help.
 func (r *Replica) loop() {
-	defer close(r.toLog)
-	armed := r.deadline()
-	timer := time.NewTimer(armed - r.Now())
+	defer r.endLoop()
+	r.turn.Lock()
+	r.armed = r.deadline()
+	r.turn.Unlock()
+	timer := time.NewTimer(r.armed - r.Now())
 	defer timer.Stop()
 	for {
 		fired := false
@@ -32,15 +34,24 @@ func (r *Replica) loop() {
 		case <-r.failed:
 			return
 		case <-r.stopping:
+			r.turn.Lock()
 			r.step()
+			r.turn.Unlock()
 			return
 		}
-		if !r.step() {
+		r.turn.Lock()
+		ok := r.step()
+		next := r.deadline()
+		again := fired || next < r.armed
+		if again {
+			r.armed = next
+		}
+		r.turn.Unlock()
+		if !ok {
 			return
 		}
-		if next := r.deadline(); fired || next < armed {
-			armed = next
-			timer.Reset(armed - r.Now())
+		if again {
+			timer.Reset(next - r.Now())
 		}
 	}
 }
@@ -60,7 +71,7 @@ func (r *Replica) deadline() time.Duration {
 // step does all that is in the inbox, and what is due; false means that the disk
 // has failed.
 func (r *Replica) step() bool {
-	m := r.inbox.take()
+	m := r.inbox.take(r.holdsBack())
 	defer r.inbox.done(&m)
 	r.forgetClosed()
 	if now := r.Now(); now >= r.nextExpiry {

@@ -84,7 +84,16 @@ func (r *Replica) LinkDown(l zab.LinkID, err error) {
 
 // Packets takes packets from a link, in order. It copies ps and keeps what they
 // hold. It blocks while too many wait, so that the sender is slowed.
-func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) { r.inbox.putPackets(l, ps, r.failed) }
+//
+// A few packets it may take care of itself: the caller holds no lock.
+func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) {
+	r.inbox.putPackets(l, ps, r.failed)
+	if len(ps) <= smallBatch {
+		r.help()
+	} else {
+		r.inbox.signal()
+	}
+}
 
 // Notification takes a message of the election. One that cannot be read is
 // dropped, and logged.

@@ -188,7 +188,7 @@ type Replica struct {
 	clock   Clock
 	net     Network // nil until Join
 	inbox   inbox
-	toLog   chan job
+	toLog   logQueue
 	toApply chan step
 	pool    batchPool
 	tasks   []func() bool // of a Stepped replica
@@ -218,6 +218,15 @@ type Replica struct {
 	failed   chan struct{}
 	failure  error // set before failed is closed
 
+	// turn is held by who does the loop's work: the loop, or who helps. It guards
+	// what is the loop's.
+	turn     sync.Mutex
+	over     bool          // there are no more turns
+	armed    time.Duration // when the loop's timer fires
+	writing  bool          // the writer does it, which must not wait for itself
+	mayWrite bool          // who does it may become the writer for a moment
+	lone     []job         // what he is to write
+
 	// Owned by the loop.
 	prep     *prep.Preparer
 	tracker  *session.Tracker
@@ -226,7 +235,7 @@ type Replica struct {
 	closing  []closingSession
 	member
 
-	// Owned by the writer or, while nothing is unlogged, by the loop.
+	// Owned by the writer.
 	wal       *storage.Log
 	failedCut uint64 // the term in which a truncation failed; 0 is none
 
@@ -234,7 +243,6 @@ type Replica struct {
 	result znode.Result
 	fired  []watch.ID
 
-	lone [1]job // the loop's: a group of one
 	snap snapshotPlan
 	// snapshotting is the task that writes the present snapshot.
 	snapshotting func() bool
@@ -269,7 +277,8 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if o.Stepped {
 		stages = steppedBatches
 	}
-	r.toLog, r.toApply = make(chan job, stages), make(chan step, stages)
+	r.toLog.init(stages)
+	r.toApply = make(chan step, stages)
 	r.pool = make(batchPool, pooledBatches)
 	r.inbox.init(r.pool)
 	r.snap.init(o)
@@ -344,6 +353,7 @@ func (r *Replica) fail(err error) {
 		r.failure = err
 		close(r.failed)
 		r.inbox.release()
+		r.toLog.release()
 	})
 }
 
@@ -413,6 +423,19 @@ func (r *Replica) Ensemble() bool { return r.o.Ensemble != nil }
 func (r *Replica) Submit(reqs []Request) {
 	r.inProcess.Add(int64(len(reqs)))
 	r.inbox.put(reqs)
+	r.inbox.signal()
+}
+
+// Bring is Submit by who may be kept busy, and holds no lock: if nobody else is
+// at it, the requests are taken on before it returns.
+func (r *Replica) Bring(reqs []Request) {
+	r.inProcess.Add(int64(len(reqs)))
+	r.inbox.put(reqs)
+	if len(reqs) <= smallBatch {
+		r.help()
+	} else {
+		r.inbox.signal()
+	}
 }
 
 // Resume makes origin the one that speaks for a session from now on, with a new

@@ -27,23 +27,20 @@ func (r *Replica) StepLoop() bool {
 }
 
 // Unwritten is the number of jobs that wait for StepWriter.
-func (r *Replica) Unwritten() int { return len(r.toLog) }
+func (r *Replica) Unwritten() int { return r.toLog.len() }
 
 // StepWriter makes at most n jobs durable. False means that the disk, and with
 // it the replica, has failed.
 func (r *Replica) StepWriter(n int) bool {
-	var group []job
-	for range min(n, len(r.toLog)) {
-		group = append(group, <-r.toLog)
-	}
+	group := r.toLog.takeSome(nil, n)
 	if len(group) == 0 {
 		return true
 	}
 	if !r.makeDurable(group) {
 		return false
 	}
-	r.durable(group)
 	r.unlogged.Add(int64(-len(group)))
+	r.durable(group)
 	return true
 }
 

@@ -13,7 +13,7 @@ import (
 // smallBatch is how many transactions a goroutine takes through the next stage
 // by itself if that is idle. Waking the stage's own goroutine would cost a lone
 // request more than the work; with more, the stages run side by side.
-const smallBatch = 8
+const smallBatch = 32
 
 // job is something that must become durable. In an ensemble the Zab core has
 // given it a number, and learns when it is done; on a standalone server a batch
@@ -25,37 +25,39 @@ type job struct {
 	tree  *znode.Tree // of WriteInstall
 }
 
-// small reports whether the loop may do the job itself.
-func (j *job) small() bool {
-	if j.b != nil {
-		return len(j.b.txns) <= smallBatch
+// toWriter takes a job on. False means that the disk has failed.
+func (r *Replica) toWriter(j job) bool {
+	r.unlogged.Add(1)
+	if r.mayWrite && r.alone(&j) && r.toLog.own() {
+		r.lone, r.mayWrite = append(r.lone, j), false
+		return true
 	}
-	return j.write.Kind == zab.WriteAcceptedEpoch || j.write.Kind == zab.WriteCurrentEpoch
+	return r.toLog.put(j, !r.writing, r.failed)
 }
 
-// toWriter takes a job on: to the writer or, if it is small and all before it is
-// durable, to the disk at once. False means that the disk has failed. Only the
-// loop calls it.
-func (r *Replica) toWriter(j job) bool {
-	if j.small() && !r.o.Stepped && r.unlogged.Load() == 0 {
-		r.lone[0] = j
-		if !r.makeDurable(r.lone[:]) {
-			return false
-		}
-		if r.core != nil {
-			r.core.Persisted(r.Now(), j.write.Seq)
-		} else {
-			r.durable(r.lone[:])
-		}
-		return true
+// alone reports whether a job is small and, on a server of an ensemble, nothing
+// else is under way: then who does the loop's work may block in the disk, for
+// there is nothing to do meanwhile.
+func (r *Replica) alone(j *job) bool {
+	return j.b != nil && len(j.b.txns) <= smallBatch && len(r.proposed) <= 1
+}
+
+// writeLone makes durable what toWriter has left to who helps.
+func (r *Replica) writeLone(lone []job) {
+	if len(lone) == 0 {
+		return
 	}
-	r.unlogged.Add(1)
-	select {
-	case r.toLog <- j:
-		return true
-	case <-r.failed:
-		return false
+	if r.makeDurable(lone) {
+		r.unlogged.Add(int64(-len(lone)))
+		r.durable(lone)
 	}
+	r.toLog.done()
+}
+
+// holdsBack reports whether requests wait for others before they are proposed: a
+// leader whose log is being written gathers them meanwhile.
+func (r *Replica) holdsBack() bool {
+	return r.core != nil && r.role == zab.Leading && r.unlogged.Load() > 0
 }
 
 // writeLog makes jobs durable: one write and one fsync for all that wait. A
@@ -63,39 +65,30 @@ func (r *Replica) toWriter(j job) bool {
 func (r *Replica) writeLog() {
 	defer close(r.toApply)
 	var group []job
-	for j := range r.toLog {
-		group = r.gather(append(group[:0], j))
+	for {
+		clear(group)
+		group = r.toLog.take(group[:0])
+		if len(group) == 0 {
+			break
+		}
 		if !r.makeDurable(group) {
 			return
 		}
-		r.durable(group)
 		r.unlogged.Add(int64(-len(group)))
+		r.durable(group)
+		r.toLog.done()
 	}
 	if err := r.wal.Close(); err != nil {
 		r.fail(fmt.Errorf("replica: close the transaction log: %w", err))
 	}
 }
 
-// gather adds the jobs that wait already.
-func (r *Replica) gather(group []job) []job {
-	for {
-		select {
-		case j, ok := <-r.toLog:
-			if !ok {
-				return group
-			}
-			group = append(group, j)
-		default:
-			return group
-		}
-	}
-}
-
 // durable passes on what is on the disk: to the applier, or to the Zab core.
-// REQUIRES: to be the writer, or the loop while nothing is unlogged.
+// REQUIRES: to be the writer.
 func (r *Replica) durable(group []job) {
 	if r.o.Ensemble != nil {
 		r.inbox.putEvent(event{kind: writesDone, seq: group[len(group)-1].write.Seq})
+		r.helpAs(true)
 		return
 	}
 	for _, j := range group {
@@ -104,7 +97,7 @@ func (r *Replica) durable(group []job) {
 }
 
 // makeDurable logs the group; false means that the disk has failed.
-// REQUIRES: to be the writer, or the loop while nothing is unlogged.
+// REQUIRES: to be the writer.
 func (r *Replica) makeDurable(group []job) bool {
 	err := r.logGroup(group)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -174,7 +175,7 @@ func (c *conn) fill() error {
 func (c *conn) readReady(fd uintptr) bool {
 	c.takeInput()
 	for {
-		n, err := syscall.Read(int(fd), (*c.in)[c.filled:])
+		n, err := rawio.Read(fd, (*c.in)[c.filled:])
 		switch {
 		case err == syscall.EINTR:
 			continue
@@ -404,7 +405,7 @@ func (c *conn) write(buf []byte, wait bool) (rest []byte, err error) {
 // writeReady writes once, as much as the socket takes.
 func (c *conn) writeReady(fd uintptr) bool {
 	for {
-		n, err := syscall.Write(int(fd), c.pushing)
+		n, err := rawio.Write(fd, c.pushing)
 		switch err {
 		case syscall.EINTR:
 			continue

@@ -105,7 +105,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		took, err = c.processRun(b[n:], r)
 		n += took
 		if len(r.submit) > 0 {
-			c.s.replica.Submit(r.submit)
+			c.s.replica.Bring(r.submit)
 			clear(r.submit)
 			r.submit = r.submit[:0]
 		}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
@@ -91,7 +92,49 @@ func (l *link) attach(nc net.Conn) bool {
 			l.raw = raw
 		}
 	}
+	if l.raw != nil {
+		l.in.src = &rawSource{raw: l.raw}
+	}
 	return true
+}
+
+// rawSource reads from a socket without waking the scheduler.
+type rawSource struct {
+	raw syscall.RawConn
+	p   []byte
+	n   int
+	err error
+}
+
+// Read implements io.Reader.
+func (s *rawSource) Read(p []byte) (int, error) {
+	s.p = p
+	err := s.raw.Read(s.ready)
+	s.p = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case s.err != nil:
+		return 0, s.err
+	case s.n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return s.n, nil
+}
+
+// ready reads if there is something to read.
+func (s *rawSource) ready(fd uintptr) bool {
+	for {
+		n, err := rawio.Read(fd, s.p)
+		switch err {
+		case syscall.EINTR:
+			continue
+		case syscall.EAGAIN:
+			return false
+		}
+		s.n, s.err = max(n, 0), err
+		return true
+	}
 }
 
 // runDialed is the reader of a link that is to be dialled.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
@@ -137,7 +138,7 @@ func (l *link) push(b []byte) (n int, err error) {
 // writeReady writes once; it never asks to be called again.
 func (l *link) writeReady(fd uintptr) bool {
 	for {
-		n, err := syscall.Write(int(fd), l.pushing)
+		n, err := rawio.Write(fd, l.pushing)
 		switch err {
 		case nil:
 			l.pushed = n

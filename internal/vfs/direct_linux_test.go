@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // openFlags returns the status flags of an open file.
@@ -53,4 +55,29 @@ func TestDirectFallback(t *testing.T) {
 	if got := content(t, OS{}, name); len(got) != 100 || got[:5] != "begin" {
 		t.Fatalf("the file holds %d bytes", len(got))
 	}
+}
+
+// The scheduler is not told of small writes, and of the syncs behind them, as long
+// as the disk is quick.
+func TestPromptness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p promptness
+		call := func(n int, took time.Duration, want bool) {
+			t.Helper()
+			if got := p.begin(n); got != want {
+				t.Errorf("%d bytes: %v", n, got)
+			}
+			time.Sleep(took)
+			p.end()
+		}
+		call(promptBytes, promptTime/2, true)
+		call(0, promptTime/2, true)
+		call(promptBytes+1, 0, false)
+		call(0, 0, false)
+		call(1, promptTime, true)
+		for range promptAfter {
+			call(1, 0, false)
+		}
+		call(1, 0, true)
+	})
 }

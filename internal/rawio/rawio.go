@@ -1,0 +1,13 @@
+// Package rawio makes system calls that are known to return soon without telling
+// the scheduler of goroutines. An ordinary call that blocks, and the first call of
+// a process that was idle, has the runtime wake threads that look for other work:
+// on a server with one request at a time they find none, and cost more than the
+// request.
+//
+// The price is that the processor of Go that makes the call does nothing else
+// until it returns. So it is for sockets that do not block, and for a disk that
+// has just shown that it is quick. Where the system has no such calls they are
+// ordinary ones.
+//
+// The functions are those of package syscall, and return its errors.
+package rawio
