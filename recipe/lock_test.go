@@ -442,6 +442,80 @@ func TestLockIsBroken(t *testing.T) {
 	})
 }
 
+// deaf is a client that is slow to read: an answer to a GetW comes when nobody
+// waits for it any more.
+type deaf struct{ *client.Client }
+
+func (d deaf) GetW(ctx context.Context, path string) ([]byte, zk.Stat, *client.Watch, error) {
+	<-ctx.Done()
+	return nil, zk.Stat{}, nil, &client.Error{Op: "get", Path: path, Err: ctx.Err()}
+}
+
+// Unlock sees that the znode was gone, though no watch has told.
+func TestUnlockOfABrokenLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		c := inproc.Start(t).Client(t)
+		h := mustLock(t, NewLock(deaf{c}, "/a/lock"))
+		if err := c.Delete(ctx, h.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		if closed(h.Lost()) {
+			t.Fatal("it is told")
+		}
+		if err := h.Unlock(ctx); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+// A znode of an earlier session, which may still be seen, is no lock.
+func TestLockOfAnEarlierSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inproc.Start(t).Client(t)
+		if _, err := NewLock(renewed{c}, "/a/lock").Lock(context.Background()); !errors.Is(err, zk.ErrSessionExpired) {
+			t.Error(err)
+		}
+		if names := left(t, c); len(names) > 0 {
+			t.Errorf("%q stay", names)
+		}
+	})
+}
+
+// A lock file whose maker did not wait for the answer does not stay.
+func TestSimpleLockIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inproc.Start(t)
+		c := s.Client(t)
+		if err := makePath(context.Background(), c, "/a", nil); err != nil {
+			t.Fatal(err)
+		}
+		s.LoseAnswer(wire.OpCreate2, 0)
+		ctx, cancel := context.WithCancel(context.Background())
+		p := begin(ctx, NewSimpleLock(slow{c}, "/a/lock").Lock)
+		if cancel(); !closed(p.done) || !errors.Is(p.err, context.Canceled) {
+			t.Fatal(p.err)
+		}
+		if names := left(t, c); len(names) > 0 || s.Lost() != 1 {
+			t.Errorf("%q stay; %d answers lost", names, s.Lost())
+		}
+		stat, _, err := c.Exists(context.Background(), "/a")
+		if err != nil || stat.Cversion != 2 {
+			t.Errorf("not created and deleted: %+v, %v", stat, err)
+		}
+	})
+}
+
+// slow is deaf while anybody waits.
+type slow struct{ *client.Client }
+
+func (s slow) GetW(ctx context.Context, path string) ([]byte, zk.Stat, *client.Watch, error) {
+	if ctx.Done() == nil {
+		return s.Client.GetW(ctx, path)
+	}
+	return deaf(s).GetW(ctx, path)
+}
+
 func TestTryLock(t *testing.T) {
 	eachLock(t, func(t *testing.T, newLock func(c Client, opts ...LockOption) exclusive) {
 		ctx := context.Background()
