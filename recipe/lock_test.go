@@ -241,7 +241,8 @@ func TestLockGoesByOrder(t *testing.T) {
 	})
 }
 
-// network is the way of one client to the server, which can be shut.
+// network is the way of one client to the server, which can be shut: what is sent
+// comes nowhere.
 type network struct {
 	s    *inproc.Server
 	shut atomic.Bool
@@ -251,48 +252,78 @@ func (n *network) dial(ctx context.Context, network, addr string) (net.Conn, err
 	if n.shut.Load() {
 		return nil, errors.New("shut")
 	}
-	return n.s.Dial(ctx, network, addr)
+	conn, err := n.s.Dial(ctx, network, addr)
+	return &hole{conn, n}, err
+}
+
+// hole is a connection of a network.
+type hole struct {
+	net.Conn
+	network *network
+}
+
+func (h *hole) Write(p []byte) (int, error) {
+	if h.network.shut.Load() {
+		return len(p), nil
+	}
+	return h.Conn.Write(p)
+}
+
+func (h *hole) Read(p []byte) (n int, err error) {
+	for {
+		if n, err = h.Conn.Read(p); err != nil || !h.network.shut.Load() {
+			return n, err
+		}
+	}
 }
 
 // Who is cut off knows that the lock is lost before another can have it.
 func TestLockIsLostBeforeAnotherHasIt(t *testing.T) {
-	eachLock(t, func(t *testing.T, newLock func(c Client, opts ...LockOption) exclusive) {
-		s := inproc.Start(t)
-		way := &network{s: s}
-		a, b := s.Client(t, client.Dialer(way.dial)), s.Client(t)
-		first := mustLock(t, newLock(a))
-		second := begin(context.Background(), newLock(b).Lock)
-		var lostAt time.Time
-		go func() {
-			<-first.Lost()
-			lostAt = time.Now()
-		}()
-		way.shut.Store(true)
-		began := time.Now()
-		s.Cut()
-		<-second.done
-		synctest.Wait()
-		if second.err != nil || lostAt.IsZero() || second.held.Token() <= first.Token() {
-			t.Fatalf("%v; lost at %v", second.err, lostAt)
+	for _, cut := range []bool{true, false} {
+		for idle := range 4 {
+			eachLock(t, func(t *testing.T, newLock func(c Client, opts ...LockOption) exclusive) {
+				s := inproc.Start(t)
+				way := &network{s: s}
+				a, b := s.Client(t, client.Dialer(way.dial)), s.Client(t)
+				first := mustLock(t, newLock(a))
+				second := begin(context.Background(), newLock(b).Lock)
+				pause(time.Duration(idle) * 1100 * time.Millisecond) // since it was heard of
+				var lostAt time.Time
+				go func() {
+					<-first.Lost()
+					lostAt = time.Now()
+				}()
+				way.shut.Store(true)
+				began := time.Now()
+				if cut {
+					s.Cut()
+				}
+				<-second.done
+				had := time.Now()
+				synctest.Wait()
+				if second.err != nil || lostAt.IsZero() || second.held.Token() <= first.Token() {
+					t.Fatalf("%v; lost at %v", second.err, lostAt)
+				}
+				if !lostAt.Before(had) {
+					t.Errorf("lost after %v, and another had it after %v", lostAt.Sub(began), had.Sub(began))
+				}
+				if d := lostAt.Sub(began); d < 3*time.Second || cut && d > 4*time.Second {
+					t.Errorf("of a session of 10 s the lock was lost after %v", d)
+				}
+				if err := first.Err(); !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
+				way.shut.Store(false)
+				if err := first.Unlock(context.Background()); !errors.Is(err, ErrLost) {
+					t.Error(err)
+				}
+				if closed(second.held.Lost()) {
+					t.Error("the unlock of the first took the lock of the second")
+				}
+				mustUnlock(t, second.held)
+			})
 		}
-		if d := lostAt.Sub(began); d < 3*time.Second || d > 4*time.Second {
-			t.Errorf("of a session of 10 s the lock was lost after %v", d)
-		}
-		if d := time.Since(began); d < 10*time.Second {
-			t.Errorf("the session ended after %v", d)
-		}
-		if err := first.Err(); !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
-		way.shut.Store(false)
-		if err := first.Unlock(context.Background()); !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
-		if closed(second.held.Lost()) {
-			t.Error("the unlock of the first took the lock of the second")
-		}
-		mustUnlock(t, second.held)
-	})
+	}
 }
 
 func TestLockOutlivesShortCuts(t *testing.T) {
@@ -465,6 +496,28 @@ func TestUnlockOfABrokenLock(t *testing.T) {
 		}
 		if err := h.Unlock(ctx); !errors.Is(err, ErrLost) {
 			t.Error(err)
+		}
+	})
+}
+
+// A lock file that was replaced between two looks is another's.
+func TestSimpleLockIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		c := s.Client(t)
+		h := mustLock(t, NewSimpleLock(c, "/a/lock"))
+		txn := s.Client(t).Txn()
+		txn.Delete("/a/lock", -1)
+		txn.Create("/a/lock", nil, zk.Ephemeral, nil)
+		if err := txn.Commit(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !closed(h.Lost()) || !errors.Is(h.Unlock(ctx), ErrLost) {
+			t.Error("it is not told")
+		}
+		if _, exists, err := c.Exists(ctx, "/a/lock"); !exists || err != nil {
+			t.Error("the other's is gone, ", err)
 		}
 	})
 }
