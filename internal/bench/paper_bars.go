@@ -34,6 +34,7 @@ func bars() []Bar {
 		{"p99 of 12,000 writes a second", "open", 3, values{"rate": 12000}, "write_p99_ms", "ms", "≤ 1/4", part(4)},
 		{"a million znodes of 100 bytes, RSS", "trees", 3, values{"znodes": 1e6}, "server_mb", "MB", "≤ 250 MB", most(250)},
 		{"an idle session of 50,000, RSS", "sessions", 1, values{"sessions": 50_000}, "session_kb", "KB", "≤ 15 KB", most(15)},
+		{"double barriers, 100 clients", "barriers", 3, values{"clients": 100, "barriers": 200}, "seconds", "s", "≤ 1/3", part(3)},
 		{"watch events, 200 watchers", "watchers", 3, values{"watchers": 200}, "rate", "/s", "≥ 8 ×", times(8)},
 	}
 }

@@ -40,6 +40,7 @@ func (p *Paper) stages() (plan []stage) {
 		plan = append(plan, stage{experiment: "creates", members: n, points: createPoints(p.workers())})
 	}
 	plan = append(plan,
+		stage{experiment: "barriers", members: 3, points: p.barrierPoints()},
 		stage{experiment: "alone", members: 3, points: alonePoints()},
 		stage{experiment: "sync", members: 3, points: syncPoints()},
 		stage{experiment: "open", members: 3, points: p.openPoints()},
