@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/test/inproc"
@@ -26,7 +27,7 @@ type modelRun struct {
 	rng     *rand.Rand
 	tree    map[string]string
 	history map[string][]version // of each path, in order
-	replay  replay
+	replays [2]replay // by a reader who is quick, and one who is slow
 }
 
 // version is what a path held from a transaction on; no data is no znode.
@@ -95,6 +96,8 @@ func (m *modelRun) step(i int) {
 		if stat, err = m.w.Set(ctx, path, []byte(data), -1); err == nil {
 			m.know(path, stat.Mzxid, data)
 		}
+	case n < 50 && !there:
+		m.family(ctx, path, data)
 	case n < 85 && !there:
 		var stat zk.Stat
 		if _, stat, err = m.w.Create2(ctx, path, []byte(data), zk.Persistent, nil); err == nil {
@@ -107,6 +110,24 @@ func (m *modelRun) step(i int) {
 	}
 	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrConnectionLoss) {
 		m.t.Fatal(err)
+	}
+}
+
+// family creates a znode and a child of it in one transaction.
+func (m *modelRun) family(ctx context.Context, path, data string) {
+	txn := m.w.Txn()
+	for _, p := range []string{path, path + "/a"} {
+		txn.Create(p, []byte(data), zk.Persistent, nil)
+	}
+	err := txn.Commit(ctx)
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrConnectionLoss) {
+		return
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, p := range []string{path, path + "/a"} {
+		m.know(p, m.w.LastZxid(), data)
 	}
 }
 
@@ -155,14 +176,17 @@ func (m *modelRun) equal() {
 	if !maps.Equal(got, m.tree) || m.k.Len() != len(m.tree) {
 		m.t.Errorf("the cache has %d znodes, %v;\nwant %v", m.k.Len(), got, m.tree)
 	}
-	synctest.Wait()
-	m.replay.mu.Lock()
-	defer m.replay.mu.Unlock()
-	if !maps.Equal(m.replay.tree, m.tree) {
-		m.t.Errorf("the changes give %v;\nwant %v", m.replay.tree, m.tree)
-	}
-	for _, b := range m.replay.bad {
-		m.t.Error("a change does not fit:", b)
+	time.Sleep(time.Minute) // the readers come to the end
+	for i := range m.replays {
+		r := &m.replays[i]
+		r.mu.Lock()
+		if !maps.Equal(r.tree, m.tree) {
+			m.t.Errorf("the changes give %v;\nwant %v", r.tree, m.tree)
+		}
+		for _, b := range r.bad {
+			m.t.Error("a change does not fit:", b)
+		}
+		r.mu.Unlock()
 	}
 }
 
@@ -177,15 +201,18 @@ func TestCacheModel(t *testing.T) {
 					t: t, s: s, c: c, w: s.Client(t), rng: rand.New(rand.NewPCG(seed, 0)),
 					tree: map[string]string{}, history: map[string][]version{},
 				}
-				m.replay.tree = map[string]string{}
 				m.k = newCache(t, c, "/m", append(opts, client.CacheWindow(1+m.rng.IntN(5)))...)
 				ctx, cancel := context.WithCancel(context.Background())
-				var reader sync.WaitGroup
-				reader.Go(func() {
-					for change := range m.k.Changes(ctx) {
-						m.replay.carryOut(change)
-					}
-				})
+				var readers sync.WaitGroup
+				for i := range m.replays {
+					m.replays[i].tree = map[string]string{}
+					readers.Go(func() {
+						for change := range m.k.Changes(ctx) {
+							m.replays[i].carryOut(change)
+							time.Sleep(time.Duration(i) * time.Millisecond)
+						}
+					})
+				}
 				for i := range 600 {
 					m.step(i)
 					for p := range m.history {
@@ -199,7 +226,7 @@ func TestCacheModel(t *testing.T) {
 					}
 				}
 				cancel()
-				reader.Wait()
+				readers.Wait()
 			}, client.NewSession(), client.WatchQueue(2+int(seed)))
 		})
 	}

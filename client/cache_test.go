@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -126,7 +127,9 @@ func contents(t *testing.T, k *client.Cache) string {
 // holds demands that a cache, which is in sync, holds no more and no less.
 func holds(t *testing.T, k *client.Cache, want string) {
 	t.Helper()
-	if err := k.Sync(t.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if err := k.Sync(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := contents(t, k); got != want {
@@ -160,6 +163,19 @@ func follow(t *testing.T, k *client.Cache) (taken func() string) {
 		s := strings.Join(list, " ")
 		list = nil
 		return s
+	}
+}
+
+// ends demands that a cache ends, with an error.
+func ends(t *testing.T, k *client.Cache, want error) {
+	t.Helper()
+	select {
+	case <-k.Done():
+	case <-time.After(time.Hour):
+		t.Fatal("the cache does not end")
+	}
+	if _, _, ok := k.Get(k.Path()); ok || !errors.Is(k.Err(), want) {
+		t.Errorf("it ends with %v, want %v, and has its top: %v", k.Err(), want, ok)
 	}
 }
 
@@ -300,10 +316,7 @@ func TestCacheSessionEnds(t *testing.T) {
 		write(t, c, "create /a 0")
 		k := newCache(t, c, "/a", opts...)
 		s.Expire(c.SessionID())
-		<-k.Done()
-		if !errors.Is(k.Err(), zk.ErrSessionExpired) {
-			t.Errorf("the session's end ends it with %v", k.Err())
-		}
+		ends(t, k, zk.ErrSessionExpired)
 		if _, err := client.NewCache(t.Context(), c, "/a", opts...); !errors.Is(err, zk.ErrSessionExpired) {
 			t.Errorf("a cache without a session: %v", err)
 		}
@@ -345,10 +358,7 @@ func TestCacheClientCloses(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
-		<-k.Done()
-		if !errors.Is(k.Err(), client.ErrClosed) {
-			t.Errorf("the client's end ends it with %v", k.Err())
-		}
+		ends(t, k, client.ErrClosed)
 	})
 }
 
@@ -368,14 +378,9 @@ func TestCacheBounds(t *testing.T) {
 			t.Errorf("%d bytes", size)
 		}
 		write(t, w, "set /a/b "+strings.Repeat("x", 300))
-		<-large.Done()
+		ends(t, large, client.ErrCacheFull)
 		write(t, w, "create /a/d 4")
-		<-many.Done()
-		for _, k := range []*client.Cache{many, large} {
-			if _, _, ok := k.Get("/a"); ok || !errors.Is(k.Err(), client.ErrCacheFull) {
-				t.Errorf("too much later: %v, has /a: %v", k.Err(), ok)
-			}
-		}
+		ends(t, many, client.ErrCacheFull)
 		again := newCache(t, c, "/a", append(opts, client.CacheMaxZnodes(4))...)
 		write(t, w, "delete /a/d", "create /a/d", "set /a/d 5")
 		holds(t, again, "/a=0 /a/b="+strings.Repeat("x", 300)+" /a/c=2 /a/d=5")
