@@ -176,7 +176,7 @@ func (m *modelRun) equal() {
 	if !maps.Equal(got, m.tree) || m.k.Len() != len(m.tree) {
 		m.t.Errorf("the cache has %d znodes, %v;\nwant %v", m.k.Len(), got, m.tree)
 	}
-	time.Sleep(time.Minute) // the readers come to the end
+	<-time.After(time.Minute) // the readers come to the end
 	for i := range m.replays {
 		r := &m.replays[i]
 		r.mu.Lock()
@@ -209,7 +209,7 @@ func TestCacheModel(t *testing.T) {
 					readers.Go(func() {
 						for change := range m.k.Changes(ctx) {
 							m.replays[i].carryOut(change)
-							time.Sleep(time.Duration(i) * time.Millisecond)
+							<-time.After(time.Duration(i) * time.Millisecond)
 						}
 					})
 				}

@@ -44,7 +44,8 @@ const importOrder = `
 	server, bench/report, transport, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
-	NONE < lint, test/crash, test/recipes; # tests alone
+	NONE < lint, test/crash, test/recipes, test/chaos; # tests alone
+	NONE < test/clients;
 
 	# A whole server within a test.
 	client, server, server/memconn < test/inproc;

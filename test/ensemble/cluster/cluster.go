@@ -36,11 +36,12 @@ type Ensemble struct {
 	programs Programs
 	ports    *portPool
 	dir      string
+	lines    []string // Options.Lines
 }
 
 // New writes the members' directories and starts nothing but the proxies.
 func New(o Options) (*Ensemble, error) {
-	e := &Ensemble{programs: o.Programs, ports: newPortPool(), dir: o.Dir}
+	e := &Ensemble{programs: o.Programs, ports: newPortPool(), dir: o.Dir, lines: o.Lines}
 	var addrs []address
 	for i, spec := range o.Specs {
 		dir := filepath.Join(o.Dir, fmt.Sprint(i+1))
@@ -285,7 +286,7 @@ func (e *Ensemble) Close() {
 }
 
 // Standalone makes a server on its own, of the kind, over a copy of the data
-// directory of a member that does not run.
+// directory of a member that does not run. Its zoo.cfg has Options.Lines too.
 func (e *Ensemble) Standalone(kind Kind, of *Member) (*Member, error) {
 	if of.Running() {
 		return nil, fmt.Errorf("cluster: member %v runs: its directory changes", of)
@@ -308,8 +309,9 @@ func (e *Ensemble) Standalone(kind Kind, of *Member) (*Member, error) {
 	}
 	lines := []string{
 		"tickTime=2000", "dataDir=" + m.DataDir, "clientPortAddress=127.0.0.1", fmt.Sprintf("clientPort=%d", port),
-		"admin.enableServer=false", "4lw.commands.whitelist=*",
+		"maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=*",
 	}
+	lines = append(lines, e.lines...)
 	return m, m.write(strings.Join(lines, "\n") + "\n")
 }
 
