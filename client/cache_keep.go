@@ -312,11 +312,11 @@ func (c *Client) takeBack(w *Watch) {
 	w.finish()
 	c.watches.remove(w)
 	l := c.link
-	if over || l == nil || c.shared(w) {
+	k, body, ask := c.removal(w.path, w.kind)
+	if over || !ask {
 		return
 	}
-	k := call{op: wire.OpRemoveWatches, name: "removewatches", path: w.Path(), done: errDone(func(error) {})}
-	body := wire.PathInt{Path: w.path, Value: int32(w.kind.remover())}
+	k.done = errDone(func(error) {})
 	// An error is that of a Client at its end, whose watches end with it.
 	if c.queue(&k, body.Append) == nil {
 		l.poke()

@@ -174,6 +174,9 @@ func (c *Client) queue(k *call, encode func(b []byte) []byte) error {
 	b := append(c.out, 0, 0, 0, 0)
 	b = wire.RequestHeader{Xid: xid, Op: k.op}.Append(b)
 	b = encode(b)
+	if k.watch != nil {
+		c.shareWatches(k.watch, b)
+	}
 	if n := len(b) - start - 4; n > c.opts.maxRequest {
 		c.out = b[:start]
 		return &Error{Op: k.name, Path: k.path, Err: zk.ErrBadArguments,
@@ -199,6 +202,8 @@ type callQueue struct {
 	ring []call // its length is a power of two
 	head int
 	n    int
+
+	adding int // of the calls: those that leave a persistent watch
 }
 
 func (q *callQueue) init() { q.ring = make([]call, 16) }
@@ -212,12 +217,18 @@ func (q *callQueue) push(k *call) {
 	}
 	q.ring[(q.head+q.n)&(len(q.ring)-1)] = *k
 	q.n++
+	if k.op == wire.OpAddWatch {
+		q.adding++
+	}
 }
 
 func (q *callQueue) first() *call { return &q.ring[q.head] }
 
 // pop forgets the first call, whose fields must not be used after.
 func (q *callQueue) pop() {
+	if q.first().op == wire.OpAddWatch {
+		q.adding--
+	}
 	q.ring[q.head] = call{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,6 +95,7 @@ func (w *Watch) Path() string { return w.client.inner(w.path) }
 // Client's mu guards it.
 type watchTable struct {
 	byPath [watchKinds]map[string][]*Watch
+	told   string // whose watches tellParent has told with the event before
 }
 
 func (t *watchTable) init() {
@@ -156,6 +156,8 @@ func (c *Client) event(e zk.Event) {
 	path := e.Path
 	e.Path = strings.Clone(c.inner(path))
 	t := &c.watches
+	told := t.told == path && e.Type == zk.EventNodeChildrenChanged
+	t.told = ""
 	switch e.Type {
 	default:
 		return // removals, which this Client has asked for itself
@@ -169,11 +171,18 @@ func (c *Client) event(e zk.Event) {
 		t.fire(existWatch, path, e)
 		t.fire(childWatch, path, e)
 	}
-	for _, w := range t.byPath[persistentWatch][path] {
-		w.put(e)
+	if !told {
+		t.putPersistent(path, e)
 	}
 	if e.Type != zk.EventNodeChildrenChanged && len(t.byPath[recursiveWatch]) > 0 {
 		t.fireRecursive(path, e)
+		c.tellParent(path, e)
+	}
+}
+
+func (t *watchTable) putPersistent(path string, e zk.Event) {
+	for _, w := range t.byPath[persistentWatch][path] {
+		w.put(e)
 	}
 }
 
@@ -282,8 +291,10 @@ func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
 			if size > 0 && size+len(path) > maxSetWatches {
 				flush()
 			}
-			size += len(path) + 4
-			*lists[kind] = append(*lists[kind], path)
+			if watchKind(kind) != persistentWatch || len(t.byPath[recursiveWatch][path]) == 0 {
+				size += len(path) + 4
+				*lists[kind] = append(*lists[kind], path)
+			}
 			for _, w := range list {
 				if w.kind >= persistentWatch {
 					w.put(zk.Event{Type: zk.EventNone, State: zk.StateSyncConnected, Path: w.Path(), Zxid: -1})
@@ -326,67 +337,4 @@ func (c *Client) addWatch(path string, mode zk.AddWatchMode) (call, wire.PathInt
 	}
 	k.watch = c.newPersistent(kind, path)
 	return k, wire.PathInt{Path: c.outer(path), Value: int32(mode)}
-}
-
-// Remove takes the watch back and closes its channel; events that have not been
-// read are gone. The server forgets the watch too, unless that would take another
-// watch of this Client on the same znode with it; then events that come are
-// discarded. A watch that has fired, or was removed, is left alone. An error says
-// that the server may still hold the watch: the context's, or zk.ErrUnimplemented
-// of servers before 3.5.
-func (w *Watch) Remove(ctx context.Context) error {
-	c := w.client
-	c.mu.Lock()
-	if w.over {
-		c.mu.Unlock()
-		return nil
-	}
-	w.finish()
-	c.watches.remove(w)
-	if c.link == nil || c.closing || c.shared(w) {
-		c.mu.Unlock()
-		return nil
-	}
-	k := call{op: wire.OpRemoveWatches, name: "removewatches", path: w.Path()}
-	body := wire.PathInt{Path: w.path, Value: int32(w.kind.remover())}
-	err := c.doLocked(ctx, k, body.Append).err
-	if errors.Is(err, zk.ErrNoWatcher) || errors.Is(err, zk.ErrConnectionLoss) {
-		return nil // it has just fired, or ended with the connection
-	}
-	return err
-}
-
-// remover is how removeWatches names the watches of a kind. Before 3.9 servers
-// forget a whole persistent watch only when asked to forget all.
-func (k watchKind) remover() zk.WatcherType {
-	switch k {
-	case dataWatch, existWatch:
-		return zk.WatcherData
-	case childWatch:
-		return zk.WatcherChildren
-	}
-	return zk.WatcherAny
-}
-
-// shared reports whether removing w from the server would take another watch with
-// it, also one whose request is under way. c.mu is held.
-func (c *Client) shared(w *Watch) bool {
-	for kind, byPath := range c.watches.byPath {
-		if len(byPath[w.path]) > 0 && w.kind.overlaps(watchKind(kind)) {
-			return true
-		}
-	}
-	for i := range c.pending.n {
-		o := c.pending.at(i).watch
-		if o != nil && !o.over && o.path == w.path && w.kind.overlaps(o.kind) {
-			return true
-		}
-	}
-	return false
-}
-
-// overlaps reports whether two kinds have a list of the server's in common: data
-// and exist watches are one list, and persistent ones are in both.
-func (k watchKind) overlaps(o watchKind) bool {
-	return k >= persistentWatch || o >= persistentWatch || (k == childWatch) == (o == childWatch)
 }

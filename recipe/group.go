@@ -107,9 +107,9 @@ func (g *Group) createOwn(ctx context.Context, path string, data []byte) (zk.Sta
 // Name is the name of the member.
 func (m *Membership) Name() string { return m.name }
 
-// Zxid is the transaction by which the member joined: the fencing token, which
-// tells it from an earlier member of the same name.
-func (m *Membership) Zxid() zk.Zxid { return m.hold.czxid }
+// Token is the fencing token: it grows from a member to the next one of the same
+// name.
+func (m *Membership) Token() zk.Zxid { return m.hold.czxid }
 
 // Lost is closed when the membership is over: at Leave, at the session's end, or
 // because somebody has deleted the znode.
@@ -121,9 +121,9 @@ func (m *Membership) Leave(ctx context.Context) error { return m.hold.give(ctx, 
 
 // GroupMember is a member that is present.
 type GroupMember struct {
-	Name string
-	Data []byte  // as it was when the member was read
-	Zxid zk.Zxid // the transaction by which it joined
+	Name  string
+	Data  []byte  // as it was when the member was read
+	Token zk.Zxid // as its Membership's
 }
 
 // Members returns the members, in the order in which they joined, as they are when
@@ -165,7 +165,7 @@ func (g *Group) Watch(ctx context.Context) iter.Seq2[[]GroupMember, error] {
 	}
 }
 
-func sameMember(a, b GroupMember) bool { return a.Name == b.Name && a.Zxid == b.Zxid }
+func sameMember(a, b GroupMember) bool { return a.Name == b.Name && a.Token == b.Token }
 
 // read returns the members, and a watch for the next change.
 func (g *Group) read(ctx context.Context) ([]GroupMember, *client.Watch, error) {
@@ -203,6 +203,6 @@ func (g *Group) readMembers(ctx context.Context, names []string) ([]GroupMember,
 			members = append(members, GroupMember{names[i], m.data, m.stat.Czxid})
 		}
 	}
-	slices.SortFunc(members, func(a, b GroupMember) int { return cmp.Compare(a.Zxid, b.Zxid) })
+	slices.SortFunc(members, func(a, b GroupMember) int { return cmp.Compare(a.Token, b.Token) })
 	return members, nil
 }

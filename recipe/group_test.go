@@ -60,8 +60,8 @@ func TestGroupWithLostAnswers(t *testing.T) {
 		m3, err := b.Join(ctx, "one", []byte("3"))
 		must(t, err)
 		must(t, m1.Leave(ctx))
-		if m3.Zxid() <= m1.Zxid() {
-			t.Errorf("the second member of the name has zxid %v, the first %v", m3.Zxid(), m1.Zxid())
+		if m3.Token() <= m1.Token() {
+			t.Errorf("the second member of the name has token %v, the first %v", m3.Token(), m1.Token())
 		}
 		settle()
 		members, err := a.Members(ctx)

@@ -31,6 +31,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -59,12 +60,16 @@ type Client interface {
 
 // retry repeats f while its error is that of a lost connection. f must do no harm
 // when it is repeated after it took effect. Operations of a client wait for a
-// connection, so this does not spin.
+// connection, so this does not spin. When the context ends, the error is the
+// context's, and says what it ended.
 func retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()
-		if !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil {
+		if !errors.Is(err, zk.ErrConnectionLoss) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }
