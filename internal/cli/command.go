@@ -19,6 +19,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -106,7 +107,7 @@ func (c command) prepare(words []string) (run runFunc, args []string, help bool,
 	}
 	f.BoolVarP(&help, "help", short, false, "what the command does")
 	if args, err = parse(f, words, !c.raw); err != nil {
-		return nil, nil, false, c.misused(err.Error())
+		return nil, nil, false, c.misused(optionWords(c.name, err))
 	}
 	switch {
 	case help:
@@ -122,6 +123,37 @@ func (c command) prepare(words []string) (run runFunc, args []string, help bool,
 // misused is the error of a command that was not given what it takes.
 func (c command) misused(what string) error {
 	return usageError{what + "\n" + c.usage() + "\n(help " + c.name + " says more)"}
+}
+
+// optionWords says what is wrong with an option of name, the command or program.
+func optionWords(name string, err error) string {
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		dashes := "-"
+		if unknown.GetSpecifiedShortnames() == "" {
+			dashes = "--"
+		}
+		return name + " has no option " + dashes + unknown.GetSpecifiedName()
+	case errors.As(err, &missing):
+		return optionName(missing.GetFlag()) + " needs a value"
+	case errors.As(err, &invalid):
+		flag := invalid.GetFlag()
+		if strings.HasPrefix(flag.Value.Type(), "int") {
+			return fmt.Sprintf("%s takes a number, not %q", optionName(flag), invalid.GetValue())
+		}
+		return fmt.Sprintf("%s %q: %v", optionName(flag), invalid.GetValue(), invalid.Unwrap())
+	}
+	return err.Error()
+}
+
+func optionName(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand
+	}
+	return "--" + f.Name
 }
 
 // usage is the command on a line, as zkCli.sh's help has it.

@@ -101,7 +101,7 @@ func (s *shell) completeArgument(ctx context.Context, c command, words []string,
 		c.setup(f)
 	}
 	if strings.HasPrefix(begun, "-") {
-		return completions{words: optionWords(f, begun)}
+		return completions{words: optionsOf(f, begun)}
 	}
 	args, err := parse(f, append(slices.Clone(words), "--", begun), true)
 	if err != nil || len(args) == 0 || len(c.complete) == 0 {
@@ -118,9 +118,9 @@ func (s *shell) completeArgument(ctx context.Context, c command, words []string,
 	return completions{}
 }
 
-// optionWords are the options of a command: by their letters as zkCli.sh has
+// optionsOf are the options of a command: by their letters as zkCli.sh has
 // them, by their names behind two dashes.
-func optionWords(f *pflag.FlagSet, begun string) []string {
+func optionsOf(f *pflag.FlagSet, begun string) []string {
 	var list []string
 	f.VisitAll(func(flag *pflag.Flag) {
 		switch {

@@ -108,13 +108,14 @@ setquota -N 2000 -B 1000000 /app`,
 
 func checkLimits(f *pflag.FlagSet, q *quota) error {
 	given := false
+	words := map[string]string{"n": "num", "b": "bytes", "N": "num", "B": "bytes"}
 	for letter, value := range q.limits() {
 		if !f.ShorthandLookup(letter).Changed {
 			continue
 		}
 		given = true
 		if *value <= 0 {
-			return usageError{"the quota -" + letter + " must be greater than zero"}
+			return usageError{"the " + words[letter] + " quota must be greater than zero"}
 		}
 	}
 	if !given {
@@ -132,7 +133,7 @@ func (s *shell) setQuota(ctx context.Context, c *client.Client, path string, q q
 		return err
 	}
 	if !exists {
-		return &client.Error{Op: "setquota", Path: path, Err: zk.ErrNoNode}
+		return fmt.Errorf("%s does not exist.", path)
 	}
 	if err := checkAbove(ctx, c, path); err != nil {
 		return err

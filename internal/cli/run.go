@@ -61,11 +61,16 @@ func Run(ctx context.Context, o Options) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
+	return s.runBatch(ctx)
+}
+
+// runBatch runs the commands that the options have, or those of the input.
+func (s *shell) runBatch(ctx context.Context) error {
 	switch {
-	case len(o.Args) > 0:
-		return s.runWords(ctx, o.Args)
-	case o.Commands != "":
-		return s.runAll(ctx, splitCommands(o.Commands))
+	case len(s.opts.Args) > 0:
+		return s.runWords(ctx, s.opts.Args)
+	case s.opts.Commands != "":
+		return s.runAll(ctx, splitCommands(s.opts.Commands))
 	}
 	return s.runLines(ctx)
 }
@@ -186,12 +191,12 @@ func (c *credentials) Set(text string) error {
 func (c *credentials) Type() string { return "scheme:secret" }
 
 // Arguments reads the program's options from words, what follows `pinfold cli`,
-// in the forms that zkCli.sh accepts too. What remains is the command. help says
-// that --help was among the options. Its errors are usage errors.
+// in the forms that zkCli.sh accepts too. What remains is the command. Its errors
+// are usage errors.
 func Arguments(f *pflag.FlagSet, words []string) (args []string, err error) {
 	args, err = parse(f, words, false)
 	if err != nil {
-		return nil, usageError{err.Error()}
+		return nil, usageError{optionWords("pinfold cli", err)}
 	}
 	return args, nil
 }
