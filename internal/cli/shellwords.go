@@ -36,8 +36,12 @@ func historyCommand() command {
 			r := s.rows("number", "command")
 			defer r.end()
 			for i := max(0, len(s.history)-shownHistory); i < len(s.history); i++ {
-				err := r.add(row{plain: fmt.Sprintf("%d - %s", i, s.history[i]), cells: []string{strconv.Itoa(i), s.history[i]}})
-				if err != nil {
+				value := struct {
+					Number  int    `json:"number"`
+					Command string `json:"command"`
+				}{i, s.history[i]}
+				one := row{plain: fmt.Sprintf("%d - %s", i, s.history[i]), cells: []string{strconv.Itoa(i), s.history[i]}, value: value}
+				if err := r.add(one); err != nil {
 					return err
 				}
 			}

@@ -46,7 +46,7 @@ func walk(ctx context.Context, c *client.Client, root string, visit func(v visit
 func walkBoth(ctx context.Context, c *client.Client, root string, visit, leave func(v visited) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // nobody waits for what was asked for in vain
-	w := &walker{ctx: client.NoWait(ctx), c: c}
+	w := &walker{ctx: client.NoWait(ctx), c: c, limit: walkLists}
 	top := &siblings{names: []string{root}}
 	for levels := []*siblings{top}; len(levels) > 0; {
 		at := levels[len(levels)-1]
@@ -94,8 +94,9 @@ func walkBoth(ctx context.Context, c *client.Client, root string, visit, leave f
 // A walker asks for lists of children. Its methods are called by the walk and
 // by the client's callbacks.
 type walker struct {
-	ctx context.Context
-	c   *client.Client
+	ctx   context.Context
+	c     *client.Client
+	limit int // of lists
 
 	mu struct {
 		sync.Mutex
@@ -145,7 +146,7 @@ func (w *walker) next(at *siblings) (n *node, ok bool) {
 //
 // REQUIRES: w.mu.
 func (w *walker) fillLocked() {
-	for w.mu.requests < walkRequests && w.mu.lists < walkLists && len(w.mu.asking) > 0 {
+	for w.mu.requests < walkRequests && w.mu.lists < w.limit && len(w.mu.asking) > 0 {
 		at := w.mu.asking[0]
 		if !at.dropped && at.asked < len(at.names) {
 			w.askLocked(at)

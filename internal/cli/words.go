@@ -50,7 +50,6 @@ func splitCommands(text string) []string {
 	start, atWord := 0, true // atWord: the next character begins a word
 	quote := rune(0)
 	for i, r := range text {
-		next, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
 		switch {
 		case quote != 0:
 			if r == quote {
@@ -59,12 +58,18 @@ func splitCommands(text string) []string {
 			continue
 		case atWord && (r == '\'' || r == '"'):
 			quote = r
-		case r == '\n', r == ';' && (i+1 == len(text) || unicode.IsSpace(next)):
+		case r == '\n', r == ';' && endsWord(text[i+1:]):
 			lines, start = append(lines, text[start:i]), i+1
 		}
 		atWord = unicode.IsSpace(r) || r == ';' && start == i+1
 	}
 	return append(lines, text[start:])
+}
+
+// endsWord reports whether nothing or white space follows.
+func endsWord(rest string) bool {
+	next, _ := utf8.DecodeRuneInString(rest)
+	return rest == "" || unicode.IsSpace(next)
 }
 
 // shorten cuts a text for a message.
