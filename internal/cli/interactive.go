@@ -24,7 +24,8 @@ type console struct {
 	// restore turns them on for commands.
 	raw func() (restore func(), err error)
 
-	size func() (width, height int)
+	size    func() (width, height int)
+	resized <-chan os.Signal // tells that the size is another; nil for never
 
 	// interruptible derives a context for a command that Ctrl-C ends.
 	interruptible func(ctx context.Context) (context.Context, context.CancelFunc)
@@ -41,7 +42,10 @@ func openConsole(in io.Reader, out io.Writer) (c *console, ok bool) {
 	if !fromFile || !toFile || !term.IsTerminal(int(from.Fd())) || !term.IsTerminal(int(to.Fd())) {
 		return nil, false
 	}
+	resized := make(chan os.Signal, 1)
+	signal.Notify(resized, syscall.SIGWINCH)
 	return &console{
+		resized: resized,
 		ReadWriter: struct {
 			io.Reader
 			io.Writer
@@ -211,14 +215,11 @@ func (s *shell) readLine(ctx context.Context, editor *term.Terminal, c *console)
 		}
 		lines <- read{line, err}
 	}()
-	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, syscall.SIGWINCH)
-	defer signal.Stop(resized)
 	for {
 		select {
 		case r := <-lines:
 			return r.line, r.err
-		case <-resized:
+		case <-c.resized:
 			if err := editor.SetSize(c.size()); err != nil {
 				return "", fmt.Errorf("terminal: %w", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
@@ -97,6 +98,7 @@ func TestAnEndedSession(t *testing.T) {
 		r.must("create -e /e")
 		r.server.Expire(r.conn.SessionID())
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if _, errs, status := r.do("create /a"); status != statusOK {
 			t.Fatalf("status %d: %s", status, errs)
 		}

@@ -256,6 +256,7 @@ func TestProgress(t *testing.T) {
 		p := r.progress("nodes deleted")
 		p.add(100)
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		p.add(100)
 		p.add(100)
 		time.Sleep(10 * time.Second)
