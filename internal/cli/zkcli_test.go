@@ -25,10 +25,10 @@ var differing = map[string]struct {
 	"reconfig -add server.5=127.0.0.1:1:2;3": {1, "", "Reconfig is disabled", "a standalone Apache has no reconfig at all"},
 }
 
-// A step is a command of a recorded session, and what zkCli.sh printed.
-type step struct{ line, out, errs string }
+// A recorded is a command of a recorded session, and what zkCli.sh printed.
+type recorded struct{ line, out, errs string }
 
-func readSteps(t *testing.T, file string) (steps []step) {
+func readRecorded(t *testing.T, file string) (steps []recorded) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -38,7 +38,7 @@ func readSteps(t *testing.T, file string) (steps []step) {
 		switch {
 		case strings.HasPrefix(line, "> "), strings.HasPrefix(line, "!> "):
 			_, command, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "> ")
-			steps = append(steps, step{line: command})
+			steps = append(steps, recorded{line: command})
 		case strings.HasPrefix(line, "  "):
 			steps[len(steps)-1].out += line[2:]
 		case strings.HasPrefix(line, "E "):
@@ -58,9 +58,9 @@ func TestAsZkCli(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			inBubble(t, nil, func(r *rig) {
-				for _, s := range readSteps(t, file) {
+				for _, s := range readRecorded(t, file) {
 					out, errs, status := r.do(s.line)
-					compareStep(t, s, steady(out), steady(errs), status)
+					compareRecorded(t, s, steady(out), steady(errs), status)
 				}
 			})
 		})
@@ -74,7 +74,7 @@ var misuse = regexp.MustCompile(`^(org.apache.commons.cli|NumberFormatException|
 // ownWords are the names of errors that zkCli.sh prints beside or for words.
 var ownWords = regexp.MustCompile(`KeeperErrorCode = (InvalidACL for .*\n)?`)
 
-func compareStep(t *testing.T, s step, out, errs string, status int) {
+func compareRecorded(t *testing.T, s recorded, out, errs string, status int) {
 	t.Helper()
 	if d, ok := differing[s.line]; ok {
 		if status != d.status || !strings.HasPrefix(out, d.out) || !strings.HasPrefix(errs, d.errs) {

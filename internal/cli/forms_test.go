@@ -9,11 +9,11 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// The files of testdata/commands hold lines of commands and what they print, in
+// The files of testdata/forms hold lines of commands and what they print, in
 // one session a file: "E " is the error output, "exit" the status if it is not
 // 0. run format=json is --output json. -rewrite writes the files anew.
-func TestCommands(t *testing.T) {
-	files, err := filepath.Glob("testdata/commands/*.txt")
+func TestForms(t *testing.T) {
+	files, err := filepath.Glob("testdata/forms/*.txt")
 	if err != nil || len(files) < 3 {
 		t.Fatal("no files", files, err)
 	}
