@@ -361,3 +361,14 @@ func check(t *testing.T, what string, err, want error, maybe bool) {
 		t.Errorf("%s: error %v, maybe %v; want %v, maybe %v", what, e, e.Maybe, want, maybe)
 	}
 }
+
+// answering is a connection that takes all that is written, and has its answers.
+type answering struct{ io.Reader }
+
+func (answering) Write(b []byte) (int, error)      { return len(b), nil }
+func (answering) Close() error                     { return nil }
+func (answering) LocalAddr() net.Addr              { return nil }
+func (answering) RemoteAddr() net.Addr             { return nil }
+func (answering) SetDeadline(time.Time) error      { return nil }
+func (answering) SetReadDeadline(time.Time) error  { return nil }
+func (answering) SetWriteDeadline(time.Time) error { return nil }
