@@ -43,7 +43,7 @@ func fails(code zk.Code) func([]byte) []byte {
 func TestTxn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, quirk := range []bool{false, true} {
-			c, _, p := connected(t, "a/root")
+			c, _, p := connected(t, "a/top")
 			x := c.Txn()
 			x.Check("/c", 3)
 			a := x.Create("/a-", []byte("x"), zk.PersistentSequential, nil)
@@ -59,15 +59,15 @@ func TestTxn(t *testing.T) {
 			for _, o := range ops {
 				said += fmt.Sprintf("%d %s %d %d;", o.Type, o.Path, o.Version, o.TTL)
 			}
-			if want := "13 /root/c 3 0;15 /root/a- 0 -1;19 /root/b 0 -1;21 /root/l 0 60000;5 /root/s -1 0;2 /root/d 2 0;"; said != want || x.Len() != 6 {
+			if want := "13 /top/c 3 0;15 /top/a- 0 -1;19 /top/b 0 -1;21 /top/l 0 60000;5 /top/s -1 0;2 /top/d 2 0;"; said != want || x.Len() != 6 {
 				t.Errorf("multi %q, want %q", said, want)
 			}
-			made := is(wire.OpCreate2, text("/root/a-7"), statOf(1))
+			made := is(wire.OpCreate2, text("/top/a-7"), statOf(1))
 			if quirk {
-				made = is(wire.OpCreate, text("/root/a-7"))
+				made = is(wire.OpCreate, text("/top/a-7"))
 			}
-			p.reply(q.xid, 5, zk.OK, results(is(wire.OpCheck), made, is(wire.OpCreate2, text("/root/b"), statOf(2)),
-				is(wire.OpCreateTTL, text("/root/l"), statOf(3)), is(wire.OpSetData, statOf(4)), is(wire.OpDelete)))
+			p.reply(q.xid, 5, zk.OK, results(is(wire.OpCheck), made, is(wire.OpCreate2, text("/top/b"), statOf(2)),
+				is(wire.OpCreateTTL, text("/top/l"), statOf(3)), is(wire.OpSetData, statOf(4)), is(wire.OpDelete)))
 			check(t, "commit", <-done, nil, false)
 			if a.Path != "/a-7" || quirk == (a.Stat.Version == 1) || b.Path != "/b" || l.Path != "/l" || l.Stat.Version != 3 || s.Version != 4 {
 				t.Errorf("results %+v %+v %+v %+v", a, b, l, s)
