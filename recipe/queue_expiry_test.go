@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/inproc"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -104,4 +105,66 @@ func holdersDie(t *testing.T, lease bool, seed uint64) {
 	if missing >= len(ended) || lease && missing > 0 {
 		t.Errorf("seed %d: %d items are missing, %d sessions have ended", seed, missing, len(ended)-1)
 	}
+}
+
+// When a session ends before it is known whether its request was carried out,
+// nobody knows, and the error says so: a new session does not try again.
+func TestQueueSessionEndsWhileInDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		g := &gate{s: s}
+		c := s.Client(t, client.Dialer(g.dial), client.NewSession())
+		q := NewQueue(c, "/queue", QueueOptions{})
+		doubt := func(f func() error) {
+			t.Helper()
+			s.LoseAnswer(wire.OpMulti, 0)
+			g.shut.Store(true)
+			failed := make(chan error)
+			go func() { failed <- f() }()
+			settle()
+			s.Expire(c.SessionID())
+			g.shut.Store(false)
+			wantErr(t, <-failed, zk.ErrSessionExpired)
+			settle()
+		}
+		putAll(t, q, "1")
+		doubt(func() error { return q.Put(ctx, []byte("2")) })
+		putAll(t, q, "3")
+		if n, err := q.Size(ctx); n != 3 || err != nil {
+			t.Errorf("%d items, %v", n, err)
+		}
+		doubt(func() error {
+			_, err := q.Take(ctx)
+			return err
+		})
+		if items := takeAll(t, q); len(items) != 2 || items[0] != "2" {
+			t.Errorf("left: %v", items)
+		}
+	})
+}
+
+// The same when the new session is there before the request is repeated.
+func TestQueueSessionEndsBeforeTheRepetition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		g := &gate{s: s}
+		c := s.Client(t, client.Dialer(g.dial), client.NewSession())
+		calls := 0
+		q := NewQueue(hooked{c, func() {
+			if calls++; calls == 3 {
+				s.Expire(c.SessionID())
+				g.shut.Store(false)
+				settle()
+			}
+		}}, "/queue", QueueOptions{})
+		putAll(t, q, "1")
+		s.LoseAnswer(wire.OpMulti, 0)
+		g.shut.Store(true)
+		wantErr(t, q.Put(ctx, []byte("2")), zk.ErrSessionExpired)
+		if n, err := q.Size(ctx); n != 2 || err != nil || calls != 3 {
+			t.Errorf("%d items, %v; %d transactions", n, err, calls)
+		}
+	})
 }
