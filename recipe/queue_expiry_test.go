@@ -85,6 +85,7 @@ func holdersDie(t *testing.T, lease bool, seed uint64) {
 		if id := clients[rng.IntN(holders)].SessionID(); !ended[id] {
 			ended[id] = true
 			s.Expire(id)
+			synctest.Wait()
 		}
 		var err error
 		left, err = source.Size(ctx)
