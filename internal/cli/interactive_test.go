@@ -125,9 +125,11 @@ func TestThePromptKnowsTheConnection(t *testing.T) {
 		p.server.Stop()
 		synctest.Wait()
 		p.expect("x", "")
+		p.prompt.mu.Lock()
 		if got := p.prompt.state; got != "CONNECTING" {
 			t.Errorf("the prompt says %s", got)
 		}
+		p.prompt.mu.Unlock()
 		p.server.Start()
 		p.types("\x15")
 		p.types("sync /\r")

@@ -35,8 +35,10 @@ func grow(t *testing.T, c *client.Client, root string, n int, seed uint64) []str
 			failed = errors.Join(failed, err)
 		})
 	}
-	if err := c.Sync(context.Background(), "/"); err != nil || failed != nil {
-		t.Fatal(err, failed)
+	done := make(chan error)
+	c.SyncAsync(context.Background(), "/", func(err error) { done <- errors.Join(err, failed) })
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 	return paths
 }
@@ -52,7 +54,7 @@ func TestWalkVisitsAllInOrder(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
 			c := inproc.Start(t).Client(t)
-			paths := grow(t, c, "/top", 3000, seed)
+			paths := grow(t, c, "/top", 1500, seed)
 			var seen, left []string
 			err := walkBoth(t.Context(), c, "/top", func(v visited) error {
 				if strings.Count(v.path, "/") != v.depth+1 || int(v.stat.NumChildren) != len(v.names) {
@@ -87,7 +89,7 @@ func TestWalkVisitsAllInOrder(t *testing.T) {
 func TestWalkLeavesOutWhatItIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := inproc.Start(t).Client(t)
-		paths := grow(t, c, "/top", 2000, 7)
+		paths := grow(t, c, "/top", 1500, 7)
 		skip := func(p string) bool { return strings.HasSuffix(p, "1") }
 		var want, seen []string
 		for _, p := range inOrder(paths) {
@@ -126,7 +128,7 @@ func TestWalkLeavesOutWhatItIsTold(t *testing.T) {
 func TestWalkDoesNotRunAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := inproc.Start(t).Client(t)
-		grow(t, c, "/top", 3000, 1)
+		grow(t, c, "/top", 1500, 1)
 		w := &walker{ctx: client.NoWait(t.Context()), c: c, limit: 100}
 		top := &siblings{names: []string{"/top"}}
 		if n, ok := w.next(top); !ok || n.path != "/top" {
@@ -143,7 +145,7 @@ func TestWalkDoesNotRunAhead(t *testing.T) {
 
 func TestDeleteAll(t *testing.T) {
 	inBubble(t, nil, func(r *rig) {
-		grow(t, r.connected(), "/top", 3000, 2)
+		grow(t, r.connected(), "/top", 1500, 2)
 		grow(t, r.connected(), "/other", 300, 3)
 		r.must("deleteall -b 7 /top")
 		if got := r.must("ls /"); got != "[other, zookeeper]\n" {
