@@ -111,6 +111,7 @@ func acls(t *testing.T, e *Env) {
 		_, err = c.Set(ctx, "/own", []byte("y"), -1)
 		must(t, err)
 	}
+	must(t, settle(e, other))
 	denied("a stranger", other)
 	allowed("the owner", owner)
 	must(t, other.AddAuth(ctx, "digest", []byte("bert:wrong")))
@@ -157,6 +158,7 @@ func chroots(t *testing.T, e *Env) {
 	if path != "/x-0000000000" || err != nil {
 		t.Errorf("created %q, %v", path, err)
 	}
+	must(t, settle(e, top))
 	if _, there, err := top.Exists(ctx, "/r/s"+path); !there || err != nil {
 		t.Errorf("seen from above: %v, %v", there, err)
 	}
@@ -175,6 +177,7 @@ func chroots(t *testing.T, e *Env) {
 	}
 	_, err = below.Set(ctx, "/", []byte("root"), -1)
 	must(t, err)
+	must(t, settle(e, top))
 	if data, _, err := top.Get(ctx, "/r/s"); string(data) != "root" || err != nil {
 		t.Errorf("its root seen from above: %q, %v", data, err)
 	}
