@@ -14,6 +14,7 @@ type hold struct {
 	path   string
 	czxid  zk.Zxid
 	lost   chan struct{} // closed when the znode is gone, for whatever cause
+	ended  context.Context
 	cancel context.CancelFunc
 }
 
@@ -21,9 +22,18 @@ type hold struct {
 // is given up. The context lends its values only.
 func keep(ctx context.Context, c Client, path string, czxid zk.Zxid) *hold {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	h := &hold{path: path, czxid: czxid, lost: make(chan struct{}), cancel: cancel}
+	h := &hold{path: path, czxid: czxid, lost: make(chan struct{}), ended: ctx, cancel: cancel}
 	go h.watch(ctx, c)
 	return h
+}
+
+// rely closes lost also when v gives up, which was begun before the znode was known
+// to be there.
+func (h *hold) rely(v *vigil) {
+	if !v.report(func(error) { h.cancel() }) {
+		h.cancel()
+	}
+	context.AfterFunc(h.ended, v.stop)
 }
 
 // watch returns when the znode is gone, when the session has ended, or when the

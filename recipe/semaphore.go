@@ -54,8 +54,10 @@ type SemaphoreLease struct {
 // system can refuse the smaller of two: it tells leases apart, and does not fence.
 func (l *SemaphoreLease) Zxid() zk.Zxid { return l.hold.czxid }
 
-// Lost is closed when the lease is over: at Release, at the session's end, or
-// because somebody has deleted its znode.
+// Lost is closed when the lease is over: at Release, at the session's end, because
+// somebody has deleted its znode, or, as Held.Lost is, when the connection has been
+// away for so long that the session may end before it is back. A lease that is
+// lost must be released, too, as its session may live.
 func (l *SemaphoreLease) Lost() <-chan struct{} { return l.hold.lost }
 
 // Release gives the lease back. When the context ends first, it is given back in
@@ -160,9 +162,9 @@ func (s *Semaphore) acquire(ctx context.Context, data []byte, wait bool) (*Semap
 	}
 	place = join(line, place)
 	free, err := s.stand(ctx, place, wait)
-	var stat zk.Stat
+	var h *hold
 	if err == nil && free {
-		stat, err = s.take(ctx, place, guid, data)
+		h, err = s.take(ctx, place, guid, data)
 	}
 	if errors.Is(err, zk.ErrNoNode) && s.c.SessionID() != session {
 		err = zk.ErrSessionExpired // the place was of the session before
@@ -179,7 +181,7 @@ func (s *Semaphore) acquire(ctx context.Context, data []byte, wait bool) (*Semap
 	case !free:
 		return nil, false, nil
 	}
-	return &SemaphoreLease{s, keep(ctx, s.c, join(s.path, guid), stat.Czxid)}, true, nil
+	return &SemaphoreLease{s, h}, true, nil
 }
 
 // stand waits until place is the first in line and a lease is free. Without wait
@@ -277,9 +279,25 @@ func (s *Semaphore) inFront(ctx context.Context, place string) (string, error) {
 	return "", nil
 }
 
-// take makes the lease, on the condition that place is still in the line. Though
-// answers be lost the lease is found by its GUID.
-func (s *Semaphore) take(ctx context.Context, place, guid string, data []byte) (zk.Stat, error) {
+// take makes the lease, and follows it.
+func (s *Semaphore) take(ctx context.Context, place, guid string, data []byte) (*hold, error) {
+	v, err := newVigil(ctx, s.c, s.c.SessionTimeout()/3, &claim{})
+	if err != nil {
+		return nil, err
+	}
+	stat, err := s.create(ctx, place, guid, data)
+	if err != nil {
+		v.stop()
+		return nil, err
+	}
+	h := keep(ctx, s.c, join(s.path, guid), stat.Czxid)
+	h.rely(v)
+	return h, nil
+}
+
+// create creates the lease, on the condition that place is still in the line.
+// Though answers be lost the lease is found by its GUID.
+func (s *Semaphore) create(ctx context.Context, place, guid string, data []byte) (zk.Stat, error) {
 	path := join(s.path, guid)
 	for {
 		t := s.c.Txn()

@@ -264,3 +264,33 @@ func TestSemaphoreNumberOfLeases(t *testing.T) {
 		must(t, err)
 	})
 }
+
+// Without a connection a lease is lost before its session can end.
+func TestSemaphoreLeaseIsLostInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		c := s.Client(t, client.SessionTimeout(9*time.Second))
+		l, err := semaphoreOf(c, 1).Acquire(ctx, nil)
+		must(t, err)
+		s.Restart()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case <-l.Lost():
+			t.Fatal("lost by a restart")
+		default:
+		}
+		s.Stop()
+		start := time.Now()
+		<-l.Lost()
+		if after := time.Since(start); after > 9*time.Second/3 {
+			t.Errorf("lost after %v", after)
+		}
+		s.Start()
+		must(t, l.Release(ctx))
+		if left := childrenOf(t, s, "/app/sem"); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
