@@ -4,6 +4,9 @@ Commands are lines on the standard input, answers lines on the standard output:
 
     new NAME Lock|ReadLock|WriteLock PATH [PATTERN...]   made NAME
     new NAME Election PATH                               made NAME
+    new NAME Semaphore PATH LEASES                       made NAME
+    holders NAME       holders NAME ID...
+    add PATH DELTA     added PATH VALUE, by a Counter
     try NAME           acquired NAME, or refused NAME
     acquire NAME       acquired NAME, as soon as it is, without holding up others
     release NAME       released NAME
@@ -59,6 +62,8 @@ def main():
         if command == "new":
             kind, path, *patterns = rest
             more = {"extra_lock_patterns": patterns} if patterns else {}
+            if kind == "Semaphore":
+                more = {"max_leases": int(patterns[0])}
             locks[name] = getattr(client, kind)(path, name, **more)
             say("made", name)
         elif command == "try":
@@ -70,6 +75,12 @@ def main():
             say("released", name)
         elif command == "contenders":
             say("contenders", name, *locks[name].contenders())
+        elif command == "holders":
+            say("holders", name, *sorted(locks[name].lease_holders()))
+        elif command == "add":
+            counter = client.Counter(name)
+            counter += int(rest[0])
+            say("added", name, counter.value)
         elif command == "campaign":
             terms[name] = threading.Event()
             threading.Thread(target=campaign, args=(name,), daemon=True).start()
