@@ -171,6 +171,9 @@ func (l *loader) finishQuorum() {
 	l.warnOfEnsemble(where)
 }
 
+// maxVoters is zab.MaxVoters, which a package without dependencies cannot ask for.
+const maxVoters = 64
+
 // checkMembers applies the rules that concern all server lines together.
 func (l *loader) checkMembers() error {
 	q := &l.config.Quorum
@@ -180,6 +183,9 @@ func (l *loader) checkMembers() error {
 		return errors.New("the ensemble has observers and no participant")
 	case voters == 0 && !q.StandaloneEnabled:
 		return errors.New("standaloneEnabled=false needs at least one server line")
+	case voters > maxVoters:
+		return fmt.Errorf("the ensemble has %d participants, and this server counts the votes of %d at most: "+
+			"make the others observers", voters, maxVoters)
 	case voters == 1 && observers > 0 && q.StandaloneEnabled:
 		return errors.New("one participant with observers is no ensemble; " +
 			"standaloneEnabled=false allows it")

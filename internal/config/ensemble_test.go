@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +80,8 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "one as an ensemble", file: "standaloneEnabled=false\n" + limits + server1, myid: own1,
 			want: "warning zoo.cfg:6: server: 1 participant: the service ends with it; three survive the loss of one\n", addr: ":2181"},
 		{name: "none as an ensemble", file: "standaloneEnabled=false", want: "error zoo.cfg: server: standaloneEnabled=false needs at least one server line\n"},
+		{name: "more votes than can be counted", file: manyServers(65),
+			want: "error zoo.cfg:3: server: the ensemble has 65 participants, and this server counts the votes of 64 at most: make the others observers\n"},
 		{name: "observer alone", file: "server.1=h:1:2:observer", want: "error zoo.cfg:3: server: the ensemble has observers and no participant\n"},
 		{name: "one participant and an observer", file: server1 + "server.2=i:1:2:observer",
 			want: "error zoo.cfg:3: server: one participant with observers is no ensemble; standaloneEnabled=false allows it\n"},
@@ -279,5 +282,26 @@ func TestOwnOfNobody(t *testing.T) {
 	c := Default()
 	if c.Quorum.Own() != nil || c.Quorum.Distributed() {
 		t.Errorf("own %v, distributed %v", c.Quorum.Own(), c.Quorum.Distributed())
+	}
+}
+
+// manyServers are n participants.
+func manyServers(n int) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(&b, "server.%d=h%d:2888:3888\n", i, i)
+	}
+	return b.String()
+}
+
+// As many participants as there are votes are fine.
+func TestMostVoters(t *testing.T) {
+	var m Members
+	for i := range int64(maxVoters) {
+		m.Servers = append(m.Servers, Member{ID: i + 1})
+	}
+	l := loader{config: &Config{Quorum: Quorum{Members: m, StandaloneEnabled: true}}}
+	if err := l.checkMembers(); err != nil {
+		t.Error(err)
 	}
 }
