@@ -31,6 +31,9 @@ type member struct {
 	waits      []syncWait     // answered, but for what is to be applied before
 	undecided  []question     // of a leader, about sessions that are ending
 
+	nextRefusal time.Duration // when a refused peer is worth a line again
+	refusals    int           // that were worth none since the last
+
 	learning
 	standing
 	locals
@@ -451,12 +454,31 @@ func (r *Replica) logEvent(e *zab.Event) {
 	case zab.EventGone:
 		r.log.Warn("a learner has gone", "server", e.Peer, "reason", e.Reason)
 	case zab.EventRefused:
-		r.log.Warn("a peer was refused", "server", e.Peer, "link", e.Link, "reason", e.Reason)
+		r.logRefused(e)
 	case zab.EventResync:
 		r.log.Warn("a snapshot will be asked for", "reason", e.Reason)
 	case zab.EventDesignation:
 		r.log.Warn("the leader has changed the configuration of the ensemble; this server keeps its own", "zxid", e.Zxid)
 	}
+}
+
+// refusalPeriod is how often a refused peer is worth a line: one that is of
+// another ensemble comes back at once, for ever.
+const refusalPeriod = time.Second
+
+// logRefused writes a line, or counts it for the next.
+func (r *Replica) logRefused(e *zab.Event) {
+	now := r.Now()
+	if now < r.nextRefusal {
+		r.refusals++
+		return
+	}
+	attrs := []any{"server", e.Peer, "link", e.Link, "reason", e.Reason}
+	if r.refusals > 0 {
+		attrs = append(attrs, "omitted", r.refusals)
+	}
+	r.nextRefusal, r.refusals = now+refusalPeriod, 0
+	r.log.Warn("a peer was refused", attrs...)
 }
 
 // Status is what the core said of the ensemble when it changed last, nil on a
