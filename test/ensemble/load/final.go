@@ -17,6 +17,7 @@ import (
 // living or ended, the pairs, and every ephemeral. Sessions that fell silent are
 // waited for until ctx ends.
 func (l *Load) checkFinal(ctx context.Context) (findings []string, err error) {
+	defer company(l.cfg.Addrs)()
 	s := client.New(l.cfg.Timeout, setupPatience)
 	if err := s.Connect(l.cfg.Addrs[0]); err != nil {
 		return nil, err

@@ -86,6 +86,7 @@ func Start(cfg Config) (*Load, error) {
 }
 
 func (l *Load) setUp() error {
+	defer company(l.cfg.Addrs)()
 	s := client.New(l.cfg.Timeout, setupPatience)
 	if err := s.Connect(l.cfg.Addrs[0]); err != nil {
 		return err
