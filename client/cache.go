@@ -20,9 +20,10 @@ import (
 // Zxid names a transaction, and the Cache contains every change of the subtree up
 // to it: each znode's data is that of Zxid or newer, a znode that was created by
 // then and not deleted is there, and one that was deleted by then and not created
-// again is not. Zxid never goes back, and neither does any znode. What one
-// transaction changed may be seen in parts; once the Cache has Zxid it is seen
-// whole. Sync waits for all that is committed.
+// again is not. Zxid never goes back, and neither does any znode, unless the Client
+// has both NewSession and AllowReadOnly, and begins a session at a member that is
+// behind. What one transaction changed may be seen in parts; once the Cache has
+// Zxid it is seen whole. Sync waits for all that is committed.
 //
 // Of a Stat, Cversion, NumChildren, Pzxid and Aversion are those of the time when
 // the znode was read: no watch tells of their change. Children has the names.
@@ -42,10 +43,6 @@ import (
 // Without a connection the Cache shows what it had. When the session ends it ends
 // too, unless the Client has NewSession: then it shows what it had until it is
 // current again.
-//
-// Servers before 3.9 know one watch of a session on a znode only: a one-shot watch
-// that the same Client leaves on the Cache's own path takes the place of the
-// Cache's (ZOOKEEPER-4466). Use another Client, or a Cache of the parent.
 type Cache struct {
 	client *Client
 	root   string

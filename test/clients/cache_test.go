@@ -32,6 +32,7 @@ func caches(t *testing.T, e *Env) {
 		h.k, err = client.NewCache(ctx, h.c, "/t", opts...)
 		must(t, err)
 		t.Cleanup(h.k.Close)
+		watchBeside(t, e, h.c)
 		go func() {
 			for c := range h.k.Changes(ctx) {
 				h.mu.Lock()
@@ -98,6 +99,24 @@ func caches(t *testing.T, e *Env) {
 	}
 	churn(50)
 	equal()
+}
+
+// watchBeside leaves watches of all kinds where the cache has its own. Servers
+// before 3.9 have one watch of a connection on a znode, and take another's mode for
+// it (ZOOKEEPER-4466).
+func watchBeside(t *testing.T, e *Env, c *client.Client) {
+	ctx := e.Context()
+	_, _, _, err := c.GetW(ctx, "/t")
+	must(t, err)
+	_, _, _, err = c.ChildrenW(ctx, "/t")
+	must(t, err)
+	_, _, _, err = c.ExistsW(ctx, "/t")
+	must(t, err)
+	for _, mode := range []zk.AddWatchMode{zk.AddWatchPersistent, zk.AddWatchPersistentRecursive} {
+		w, err := c.AddWatch(ctx, "/t", mode)
+		must(t, err)
+		must(t, w.Remove(ctx))
+	}
 }
 
 // change changes what is below base, which nobody else does, and keeps it in tree.

@@ -31,6 +31,9 @@ type line struct {
 	conns map[net.Conn]struct{}
 }
 
+// sessionTimeout is longer than a server on a busy machine takes to start.
+const sessionTimeout = 30 * time.Second
+
 var errHeld = errors.New("the test holds this client's connections")
 
 // dial makes connections while the line is not held.
@@ -87,7 +90,7 @@ func (e *Env) dialAt(servers string, opts ...client.Option) *client.Client {
 	l := &line{conns: map[net.Conn]struct{}{}}
 	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 	defer cancel()
-	all := append([]client.Option{client.SessionTimeout(10 * time.Second), client.Dialer(l.dial)}, opts...)
+	all := append([]client.Option{client.SessionTimeout(sessionTimeout), client.Dialer(l.dial)}, opts...)
 	c, err := client.Dial(ctx, servers, all...)
 	if err != nil {
 		e.t.Fatal(err)

@@ -24,12 +24,12 @@ var (
 const root = "../.."
 
 // patience is how long anything may take that must happen.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // settings are lines of zoo.cfg, properties those of the JVM, which Pinfold reads
-// too. Sessions last from one to ten seconds.
+// too.
 const (
-	settings   = "tickTime=500 initLimit=40 syncLimit=20 preAllocSize=1024"
+	settings   = "tickTime=500 initLimit=40 syncLimit=20 minSessionTimeout=1000 maxSessionTimeout=40000 preAllocSize=1024"
 	properties = "-Dzookeeper.extendedTypesEnabled=true -Dznode.container.checkIntervalMs=500 -Dreadonlymode.enabled=true"
 	smallJVM   = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
 )

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -53,9 +52,7 @@ func sessionMoves(t *testing.T, e *Env) {
 		}
 	}
 	sessionCloses(t, e, c)
-	dial, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	if _, err := client.Dial(dial, e.s.addrs(), client.Session(id, password)); !errors.Is(err, zk.ErrSessionExpired) {
+	if _, err := client.Dial(ctx, e.s.addrs(), client.Session(id, password)); !errors.Is(err, zk.ErrSessionExpired) {
 		t.Errorf("a session that was closed: %v", err)
 	}
 }

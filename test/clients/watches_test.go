@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -236,6 +235,3 @@ func told(t *testing.T, e *Env, what string, w *client.Watch, events ...string) 
 		t.Errorf("%s: %q, want %q first, then %q", what, all, again, events)
 	}
 }
-
-// longest is more than a session of Client lasts.
-const longest = 10 * time.Second
