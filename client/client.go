@@ -74,6 +74,7 @@ type Client struct {
 	closing     bool
 	told        bool  // ready has been told
 	link        *link // nil while there is none that is ready
+	preferred   Host  // to try next, before those of hosts
 	lastFailure error // of the last attempt to connect; nil once connected
 	auth        []authInfo
 	sentAuth    []int // of auth: those that the server has not answered, in order

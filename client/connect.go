@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,14 +18,17 @@ import (
 
 // A link is a connection whose handshake is done.
 type link struct {
-	conn net.Conn
-	addr string
-	wake chan struct{} // has room for one: there is something to write
-	gone chan struct{} // closed when the reader has ended
+	conn   net.Conn
+	addr   string
+	member string        // of the connect string
+	wake   chan struct{} // has room for one: there is something to write
+	gone   chan struct{} // closed when the reader has ended
 
 	frames   frameReader // the reader's, as the next
 	useful   bool        // a request was answered
 	readOnly bool
+
+	why error // the Client has closed conn for this reason; guarded by its mu
 }
 
 // poke tells the writer that there is something to write.
@@ -108,26 +110,18 @@ func (c *Client) pause(round int) error {
 	}
 }
 
-// try connects to the next member. A connection that is not accepted within the
-// session's timeout divided by the number of members is given up, so that all are
-// tried while the session lives.
+// try connects to the next member, and gives it up after c.patience.
 func (c *Client) try() (*link, error) {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s.timeout == 0 {
-		s.timeout = c.opts.timeout
-	}
-	limit := s.timeout / time.Duration(max(c.hosts.Len(), 1))
+	limit := c.patience()
 	ctx, cancel := context.WithTimeout(c.stop, limit)
 	defer cancel()
-	host, err := c.hosts.Next(ctx)
+	host, err := c.nextHost(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := c.opts.dial(ctx, "tcp", host.Addr)
+	conn, err := c.open(ctx, host)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", host.Addr, err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	l, err := c.greet(ctx, conn, host)
@@ -141,20 +135,9 @@ func (c *Client) try() (*link, error) {
 	return l, nil
 }
 
-// greet makes a connection a link: TLS, the session, authentication.
+// greet makes a connection a link: the session, authentication.
 func (c *Client) greet(ctx context.Context, conn net.Conn, host Host) (*link, error) {
-	if c.opts.tls != nil {
-		config := c.opts.tls.Clone()
-		if config.ServerName == "" {
-			config.ServerName = host.Name
-		}
-		secured := tls.Client(conn, config)
-		if err := secured.HandshakeContext(ctx); err != nil {
-			return nil, err
-		}
-		conn = secured
-	}
-	l := &link{conn: conn, addr: host.Addr, wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	l := &link{conn: conn, addr: host.Addr, member: host.member, wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	l.frames.init(conn, c.opts.maxReply)
 	answer, err := c.openSession(l)
 	if err != nil {

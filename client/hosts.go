@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,8 @@ import (
 type Host struct {
 	Name string // as configured, without a port; TLS and SASL verify it
 	Addr string // host:port to dial
+
+	member string // of the connect string
 }
 
 // A HostProvider says where the members are. Its methods are called by one
@@ -50,7 +54,25 @@ func newShuffled(members []string, r Resolver) *shuffled {
 }
 
 // Len is the number of members.
-func (s *shuffled) Len() int { return len(s.members) }
+func (s *shuffled) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.members)
+}
+
+// replace takes other members.
+func (s *shuffled) replace(members []string) {
+	n := newShuffled(members, s.resolver)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members, s.next = n.members, 0
+}
+
+func (s *shuffled) has(member string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.members, member)
+}
 
 // Next returns the member after the last one, at any of its addresses.
 func (s *shuffled) Next(ctx context.Context) (Host, error) {
@@ -63,7 +85,7 @@ func (s *shuffled) Next(ctx context.Context) (Host, error) {
 		return Host{}, err // parseConnectString let none pass
 	}
 	if net.ParseIP(name) != nil {
-		return Host{Name: name, Addr: member}, nil
+		return Host{name, member, member}, nil
 	}
 	addrs, err := s.resolver.LookupHost(ctx, name)
 	if err != nil {
@@ -72,7 +94,7 @@ func (s *shuffled) Next(ctx context.Context) (Host, error) {
 	if len(addrs) == 0 {
 		return Host{}, fmt.Errorf("%s has no address", name)
 	}
-	return Host{Name: name, Addr: net.JoinHostPort(addrs[rand.IntN(len(addrs))], port)}, nil
+	return Host{name, net.JoinHostPort(addrs[rand.IntN(len(addrs))], port), member}, nil
 }
 
 // defaultPort is ZooKeeper's for clients.
@@ -106,4 +128,43 @@ func parseConnectString(s string) (members []string, chroot string, err error) {
 		members = append(members, net.JoinHostPort(strings.Trim(host, "[]"), port))
 	}
 	return members, chroot, nil
+}
+
+// errNotListed ends the connection to a member that UpdateServers has left out.
+var errNotListed = errors.New("the member is no longer listed")
+
+// UpdateServers replaces the members of the connect string; a chroot in it must be
+// the Client's. The Client stays where it is if that member is still listed, and
+// else goes to another with its session; operations under way fail with
+// zk.ErrConnectionLoss then. It is an error with [Hosts], whose business this is.
+func (c *Client) UpdateServers(servers string) error {
+	members, chroot, err := parseConnectString(servers)
+	switch list, ours := c.hosts.(*shuffled); {
+	case err != nil:
+		return err
+	case !ours:
+		return errors.New("client: update of servers: the members are those of a HostProvider")
+	case len(members) == 0:
+		return errors.New("client: the connect string names no server")
+	case chroot != "" && chroot != c.chroot:
+		return fmt.Errorf("client: update of servers: chroot %s, not %s", chroot, c.chroot)
+	default:
+		list.replace(members)
+		c.leave(list)
+	}
+	return nil
+}
+
+// leave ends the connection to a member that is not in the list.
+func (c *Client) leave(list *shuffled) {
+	c.mu.Lock()
+	l := c.link
+	stay := l == nil || list.has(l.member)
+	if !stay {
+		l.why = errNotListed
+	}
+	c.mu.Unlock()
+	if !stay {
+		l.conn.Close()
+	}
 }

@@ -19,12 +19,21 @@ import (
 func (c *Client) serve(l *link) error {
 	stop := context.AfterFunc(c.stop, func() { l.conn.Close() })
 	defer stop()
-	var writer sync.WaitGroup
-	writer.Go(func() { c.write(l) })
+	var beside sync.WaitGroup
+	beside.Go(func() { c.write(l) })
+	if l.readOnly {
+		s := &seeker{c, l}
+		beside.Go(s.seek)
+	}
 	err := c.read(l)
 	l.conn.Close()
 	close(l.gone)
-	writer.Wait()
+	beside.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.why != nil {
+		return l.why
+	}
 	return err
 }
 

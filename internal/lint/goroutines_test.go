@@ -37,6 +37,7 @@ var goroutines = map[string]string{
 	"client serve":                    "client's writer",
 	"client dispatch":                 "client's callbacks",
 	"client carry":                    "client's pump",
+	"client seek":                     "client's seeker",
 	"client keep":                     "client's cache",
 	"recipe watch":                    "holder's watch",
 	"recipe follow":                   "claim's watch",

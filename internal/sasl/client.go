@@ -1,0 +1,87 @@
+package sasl
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// A ClientExchange is the client's half of an
+// exchange by DIGEST-MD5, for one connection.
+type ClientExchange struct {
+	user, password string
+	want           []byte // the server's proof that it knows the password
+}
+
+// NewClientExchange begins a login. The first token that goes to the server is empty.
+func NewClientExchange(user, password string) *ClientExchange {
+	return &ClientExchange{user: user, password: password}
+}
+
+// Respond answers the server's challenge. Random gives the client's nonce. An error
+// is that of a challenge which is none, or asks for what this half does not do.
+func (x *ClientExchange) Respond(challenge []byte, random io.Reader) ([]byte, error) {
+	given, err := parseChallenge(challenge)
+	if err != nil {
+		return nil, err
+	}
+	var b [nonceBytes]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return nil, fmt.Errorf("sasl: nonce: %w", err)
+	}
+	r := &response{
+		username: x.user, realm: given["realm"], nonce: given["nonce"], hasCnonce: true,
+		cnonce: base64.StdEncoding.EncodeToString(b[:]),
+		uri:    ClientProtocol + "/" + ClientServerName,
+	}
+	secret := r.secret(x.password, r.realm)
+	x.want = append([]byte("rspauth="), r.proof(secret, ":")...)
+	return fmt.Appendf(nil, `charset=%s,username=%s,realm=%s,nonce=%s,nc=%08x,cnonce=%s,digest-uri=%s,maxbuf=65536,response=%s,qop=%s`,
+		charset, quote(r.username), quote(r.realm), quote(r.nonce), firstCount, quote(r.cnonce), quote(r.uri),
+		r.proof(secret, "AUTHENTICATE:"), qopAuth), nil
+}
+
+// Verify checks the server's last token: that the server knows the password too.
+func (x *ClientExchange) Verify(token []byte) error {
+	if x.want == nil || subtle.ConstantTimeCompare(bytes.TrimSpace(token), x.want) != 1 {
+		return errors.New("sasl: the server does not prove that it knows the password")
+	}
+	return nil
+}
+
+// parseChallenge reads what a server asks for.
+func parseChallenge(token []byte) (map[string]string, error) {
+	if len(token) > MaxTokenBytes {
+		return nil, fmt.Errorf("sasl: challenge of %d bytes, more than %d", len(token), MaxTokenBytes)
+	}
+	given := map[string]string{}
+	d := directives{rest: string(token)}
+	for {
+		key, value, ok, err := d.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		given[strings.ToLower(key)] = value
+	}
+	switch qop, asked := given["qop"]; {
+	case given["nonce"] == "":
+		return nil, errors.New("sasl: challenge without a nonce")
+	case given["algorithm"] != "md5-sess":
+		return nil, fmt.Errorf("sasl: algorithm %q", given["algorithm"])
+	case asked && !strings.Contains(","+strings.ReplaceAll(qop, " ", "")+",", ","+qopAuth+","):
+		return nil, fmt.Errorf("sasl: quality of protection %q", qop)
+	}
+	return given, nil
+}
+
+// quote puts s in quotes.
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
