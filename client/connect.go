@@ -28,6 +28,9 @@ type link struct {
 	useful   bool        // a request was answered
 	readOnly bool
 
+	decoder jute.Decoder // of the frame that the reader has before it
+	result  result       // of the answer in it
+
 	why error // the Client has closed conn for this reason; guarded by its mu
 }
 

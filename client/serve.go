@@ -54,7 +54,8 @@ func (c *Client) write(l *link) {
 			case <-l.wake:
 				b = c.takeOut(b)
 			case <-timer.C:
-				b = append(b, ping...)
+				c.shrink()
+				b = append([]byte(nil), ping...)
 			case <-l.gone:
 				return
 			}
@@ -72,8 +73,9 @@ func (c *Client) write(l *link) {
 	}
 }
 
-// keepBuffer is the largest buffer that a link keeps for its next use.
-const keepBuffer = 256 << 10
+// keepBuffer is the largest buffer that a link keeps for its next use while it is
+// busy. An idle one keeps none.
+const keepBuffer = 4 << 20
 
 // takeOut exchanges the queued requests for an empty buffer.
 func (c *Client) takeOut(spare []byte) []byte {
@@ -83,6 +85,16 @@ func (c *Client) takeOut(spare []byte) []byte {
 	c.out = spare[:0]
 	c.taken = c.pending.n
 	return b
+}
+
+// shrink gives back the memory of requests, which an idle Client does not need.
+func (c *Client) shrink() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending.n == 0 && len(c.out) == 0 {
+		c.pending.init()
+		c.out = nil
+	}
 }
 
 // read takes answers and events until the connection ends, or is silent for two
@@ -136,15 +148,16 @@ func (c *Client) take(l *link, b []byte, batch []completed) ([]completed, error)
 // that does not keep to the protocol, or of refused credentials.
 func (c *Client) handle(l *link, b []byte, batch []completed) ([]completed, error) {
 	var head wire.ReplyHeader
-	d := jute.NewDecoder(b)
-	head.Decode(&d)
+	d := &l.decoder
+	*d = jute.NewDecoder(b)
+	head.Decode(d)
 	if d.Err() != nil {
 		return batch, fmt.Errorf("reply: %w", d.Err())
 	}
 	switch head.Xid {
 	case wire.XidNotification:
 		var e wire.WatcherEvent
-		e.Decode(&d)
+		e.Decode(d)
 		if d.Err() != nil {
 			return batch, fmt.Errorf("event: %w", d.Err())
 		}
@@ -152,6 +165,7 @@ func (c *Client) handle(l *link, b []byte, batch []completed) ([]completed, erro
 		return batch, nil
 	case wire.XidPing:
 		l.useful = true
+		l.frames.shrink()
 		return batch, nil
 	case wire.XidSetWatches:
 		if head.Err != zk.OK {
@@ -162,19 +176,19 @@ func (c *Client) handle(l *link, b []byte, batch []completed) ([]completed, erro
 		return batch, c.authAnswered(head.Err)
 	}
 	l.useful = true
-	return c.answer(head, &d, batch)
+	return c.answer(l, head, batch)
 }
 
 // answer completes the oldest call, which the answer must be for.
-func (c *Client) answer(head wire.ReplyHeader, d *jute.Decoder, batch []completed) ([]completed, error) {
+func (c *Client) answer(l *link, head wire.ReplyHeader, batch []completed) ([]completed, error) {
 	if c.pending.n == 0 || c.pending.first().xid != head.Xid || c.taken == 0 {
 		return batch, fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
 	}
-	k := c.pending.first()
-	r := result{watch: k.watch}
+	k, d, r := c.pending.first(), &l.decoder, &l.result
+	*r = result{watch: k.watch}
 	if head.Err == zk.OK {
 		if k.decode != nil {
-			k.decode(c, d, &r)
+			k.decode(c, d, r)
 		}
 		if d.Err() != nil {
 			return batch, fmt.Errorf("reply to %s: %w", k.name, d.Err())
@@ -188,7 +202,8 @@ func (c *Client) answer(head wire.ReplyHeader, d *jute.Decoder, batch []complete
 	if k.watch != nil && !c.watches.register(k.watch, head.Err) {
 		r.watch = nil
 	}
-	batch = c.complete(k, &r, batch)
+	batch = c.complete(k, r, batch)
+	*r = result{} // or its data would live until the next answer
 	c.pending.pop()
 	c.taken--
 	return batch, nil
@@ -213,7 +228,8 @@ type frameReader struct {
 	conn  io.Reader
 	limit int
 	buf   []byte
-	r, w  int // buf[r:w] has been read and not been returned
+	r, w  int  // buf[r:w] has been read and not been returned
+	full  bool // the last read has filled buf: there may be more
 }
 
 const (
@@ -266,6 +282,8 @@ func (f *frameReader) fill(want int) error {
 	switch {
 	case f.r == f.w && cap(f.buf) > usualBuffer && want <= usualBuffer:
 		f.buf, f.r, f.w = make([]byte, usualBuffer), 0, 0
+	case f.r == f.w && f.full && len(f.buf) < usualBuffer:
+		f.buf, f.r, f.w = make([]byte, 2*len(f.buf)), 0, 0
 	case f.r == f.w:
 		f.r, f.w = 0, 0
 	}
@@ -281,6 +299,7 @@ func (f *frameReader) fill(want int) error {
 	}
 	n, err := f.conn.Read(f.buf[f.w:])
 	f.w += n
+	f.full = f.w == len(f.buf)
 	if n > 0 {
 		return nil
 	}
@@ -291,4 +310,11 @@ func (f *frameReader) fill(want int) error {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// shrink gives back the memory of answers, if none has begun to come.
+func (f *frameReader) shrink() {
+	if f.r == f.w && len(f.buf) > firstBuffer {
+		f.buf, f.r, f.w = make([]byte, firstBuffer), 0, 0
+	}
 }
