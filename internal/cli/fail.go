@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -35,7 +36,18 @@ func (e connectError) Error() string {
 	if e.err == errClosed {
 		return "Not connected"
 	}
-	return fmt.Sprintf("Cannot connect to %s: %v", e.servers, e.err)
+	reason := e.err
+	var unknown *net.DNSError
+	var refused *net.OpError
+	switch { // the rest of the text is of waiting in vain
+	case errors.Is(e.err, zk.ErrAuthFailed):
+		reason = errors.New("the server refuses the credentials of --auth")
+	case errors.As(e.err, &unknown):
+		reason = unknown
+	case errors.As(e.err, &refused):
+		reason = refused
+	}
+	return fmt.Sprintf("Cannot connect to %s: %v", e.servers, reason)
 }
 
 func (e connectError) Unwrap() error { return e.err }
@@ -80,6 +92,8 @@ func explain(err error) string {
 		return err.Error()
 	case errors.Is(err, errClosed):
 		return err.Error() + "\n(connect begins a session)"
+	case errors.As(err, new(connectError)) && errors.Is(err, zk.ErrAuthFailed):
+		return err.Error()
 	case errors.As(err, new(connectError)):
 		return err.Error() + "\n(is a server running there? --server says where; --timeout and -waitforconnection wait longer)"
 	case errors.Is(err, context.Canceled):

@@ -41,7 +41,7 @@ func TestExitStatus(t *testing.T) {
 			o.dialOptions = []client.Option{client.Dialer(refuse)}
 		}, statusNoConnection, ""},
 		{"no such format", func(o *Options) { o.Format = "xml" }, statusUsage, ""},
-		{"a bad connect string", func(o *Options) { o.Servers, o.Args = "a:b:c", []string{"ls", "/"} }, statusNoConnection, ""},
+		{"a bad connect string", func(o *Options) { o.Servers, o.Args = "a:b:c", []string{"ls", "/"} }, statusUsage, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(r *rig) {
@@ -89,6 +89,24 @@ func TestHowLongAConnectionIsWaitedFor(t *testing.T) {
 				t.Errorf("error output %q", errs)
 			}
 		})
+	}
+}
+
+// Why there is no connection, in words.
+func TestWhyThereIsNoConnection(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("waited: %w", &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}), "dial tcp: refused\n(is a server running there?"},
+		{fmt.Errorf("waited: %w", &net.DNSError{Err: "no such host", Name: "zk9"}), "lookup zk9: no such host\n(is a server"},
+		{fmt.Errorf("x: %w", zk.ErrAuthFailed), "the server refuses the credentials of --auth"},
+		{errors.New("other"), "other\n(is a server"},
+	} {
+		got := explain(connectError{"zk9:2181", c.err})
+		if !strings.HasPrefix(got, "Cannot connect to zk9:2181: "+c.want) {
+			t.Errorf("%v: %q", c.err, got)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // A shell runs commands. It has at most one connection at a time, made when a
@@ -68,7 +69,8 @@ func (s *shell) client(ctx context.Context) (*client.Client, error) {
 
 // dial makes a connection of its own to an ensemble, with the options of the
 // command line; the caller closes it. Commands that work with two ensembles use
-// it for the other one. Its error is a connectError.
+// it for the other one. Its error is a connectError, or a usageError if servers
+// are no connect string.
 func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error) {
 	wait, stop := context.WithTimeout(ctx, s.opts.connectTimeout())
 	defer stop()
@@ -84,6 +86,9 @@ func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if wait.Err() == nil && !errors.Is(err, zk.ErrAuthFailed) {
+			return nil, usageError{fmt.Sprintf("Cannot connect to %s: %v", servers, err)} // it did not even try
 		}
 		return nil, connectError{servers, err}
 	}
