@@ -180,6 +180,9 @@ func (s *shell) interact(ctx context.Context, c *console) error {
 		}
 		running, stop := c.interruptible(ctx)
 		last = s.execute(running, line)
+		if running.Err() != nil && last == nil {
+			fmt.Fprintln(s.out) // behind the ^C
+		}
 		stop()
 		if err := past.save(line); err != nil {
 			fmt.Fprintln(s.errs, "The history cannot be saved:", err)
