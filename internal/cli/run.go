@@ -36,6 +36,7 @@ type Options struct {
 	Out, Err io.Writer
 
 	auths       []credential
+	tls         tlsOptions
 	dialOptions []client.Option // for tests
 }
 
@@ -147,6 +148,10 @@ func (o *Options) Register(f *pflag.FlagSet) {
 	f.StringVarP(&o.Commands, "command", "c", "", "run these commands, separated by ; or line breaks")
 	f.BoolVarP(&o.Stop, "stop-on-error", "e", false, "end at the first command that fails")
 	f.Var((*credentials)(&o.auths), "auth", "authenticate, scheme:secret as in digest:user:password; may be repeated")
+	f.BoolVar(&o.tls.on, "tls", false, "encrypt connections; the options below imply it")
+	f.StringVar(&o.tls.ca, "tls-ca", "", "file with the certificates that vouch for the servers, in PEM (the system's)")
+	f.StringVar(&o.tls.cert, "tls-cert", "", "file with a certificate of one's own, in PEM")
+	f.StringVar(&o.tls.key, "tls-key", "", "file with its key, in PEM")
 }
 
 // millis is a duration that may be given as a number of milliseconds.

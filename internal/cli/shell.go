@@ -81,6 +81,13 @@ func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error
 	for _, a := range s.opts.auths {
 		opts = append(opts, client.Auth(a.scheme, []byte(a.secret)))
 	}
+	encryption, err := s.opts.tls.config()
+	if err != nil {
+		return nil, err
+	}
+	if encryption != nil {
+		opts = append(opts, client.TLS(encryption))
+	}
 	opts = append(opts, s.opts.dialOptions...)
 	c, err := client.Dial(wait, servers, opts...)
 	if err != nil {
