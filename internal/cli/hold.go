@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/term"
+
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -57,7 +59,7 @@ func (s *shell) runHolding(ctx context.Context, h holding, words []string, grace
 	cmd := exec.Command(words[0], words[1:]...)
 	s.connectCommand(cmd)
 	cmd.Env = append(os.Environ(), "PINFOLD_FENCING_TOKEN="+strconv.FormatInt(int64(h.token), 10), "PINFOLD_HELD_PATH="+h.path)
-	group := !s.terminal // on a terminal, a group of its own could not read what is typed
+	group := !isTerminal(s.opts.In) // a group of its own could not read what is typed
 	if group {
 		ownGroup(cmd)
 	}
@@ -92,6 +94,12 @@ func (s *shell) connectCommand(cmd *exec.Cmd) {
 	if f, ok := s.opts.Err.(*os.File); ok {
 		cmd.Stderr = f
 	}
+}
+
+// isTerminal reports whether f is a file that is a terminal.
+func isTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // endCommand asks a command to end, and kills it if it has not after the grace.

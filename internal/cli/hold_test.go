@@ -150,7 +150,7 @@ func TestHoldIsInterrupted(t *testing.T) {
 			<-out.wrote
 			stop()
 		}()
-		_, errs, status := ts.runWords(ctx, name, "/x", "--", "sh", "-c", `trap 'echo bye; exit 9' TERM; echo up; sleep 1000 & wait`)
+		_, errs, status := ts.runWords(ctx, name, "--grace", "200ms", "/x", "--", "sh", "-c", `trap 'echo bye; exit 9' TERM; echo up; sleep 1000 & wait`)
 		if status != 9 || errs != "" || out.text.String() != "up\nbye\n" {
 			t.Errorf("%s: status %d, %q, %q", name, status, out.text.String(), errs)
 		}

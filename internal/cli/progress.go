@@ -16,18 +16,19 @@ type progress struct {
 	begun   time.Time
 	next    time.Time // when to print again
 	printed bool
+	over    bool // lines can be written over
 }
 
 // progress begins to count work: s.progress("nodes deleted"). stop ends it.
 func (s *shell) progress(what string) *progress {
-	p := &progress{s: s, what: what, begun: time.Now()}
+	p := &progress{s: s, what: what, begun: time.Now(), over: s.terminal || isTerminal(s.opts.Err)}
 	p.next = p.begun.Add(p.pause(time.Second))
 	return p
 }
 
 // pause is the time until the next line.
 func (p *progress) pause(onTerminal time.Duration) time.Duration {
-	if p.s.terminal {
+	if p.over {
 		return onTerminal
 	}
 	return 10 * time.Second
@@ -44,7 +45,7 @@ func (p *progress) add(n int) {
 		return
 	}
 	p.next, p.printed = now.Add(p.pause(200*time.Millisecond)), true
-	if p.s.terminal {
+	if p.over {
 		fmt.Fprintf(p.s.errs, "\r\x1b[K%s", p.text(now))
 		return
 	}
@@ -61,7 +62,7 @@ func (p *progress) text(now time.Time) string {
 
 // stop takes the line off the terminal.
 func (p *progress) stop() {
-	if p.printed && p.s.terminal {
+	if p.printed && p.over {
 		fmt.Fprint(p.s.errs, "\r\x1b[K")
 	}
 	p.printed = false
