@@ -148,6 +148,7 @@ func (t *watchTable) register(w *Watch, code zk.Code) bool {
 		return false
 	}
 	t.byPath[w.kind][w.path] = append(t.byPath[w.kind][w.path], w)
+	t.told = "" // this watch has been told nothing
 	return true
 }
 

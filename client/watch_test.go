@@ -464,6 +464,27 @@ func TestWatchesShareAPath(t *testing.T) {
 	})
 }
 
+// What a recursive watch that is gone has told is not held against the next watch
+// of its znode.
+func TestWatchAfterRecursive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const plain, deep = zk.AddWatchPersistent, zk.AddWatchPersistentRecursive
+		c, _, p := connected(t, "a")
+		all := p.addWatch(c, "/a", deep, deep)
+		p.event(zk.EventNodeCreated, "/a/x")
+		synctest.Wait()
+		removed := after(func() error { return all.Remove(t.Context()) })
+		p.reply(p.expect(wire.OpRemoveWatches).xid, 1, zk.OK)
+		check(t, "remove", <-removed, nil, false)
+		one := p.addWatch(c, "/a", plain, plain)
+		p.event(zk.EventNodeChildrenChanged, "/a")
+		synctest.Wait()
+		if got, want := unread(one), "NodeChildrenChanged:/a"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
 // A read whose caller has gone leaves no watch, whether its answer has come or not.
 func TestWatchOfOneWhoIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
