@@ -27,7 +27,7 @@ type modelRun struct {
 	rng     *rand.Rand
 	tree    map[string]string
 	history map[string][]version // of each path, in order
-	replays [2]replay // by a reader who is quick, and one who is slow
+	replays [2]replay            // by a reader who is quick, and one who is slow
 }
 
 // version is what a path held from a transaction on; no data is no znode.
