@@ -149,6 +149,7 @@ func revoking(t *testing.T, e *Env) {
 	held, err := recipe.NewRevocableLock(holder, "/lock").Lock(ctx)
 	must(t, err)
 	lock := recipe.NewRevocableLock(other, "/lock")
+	must(t, settle(e, other))
 	contenders, err := lock.Contenders(ctx)
 	if err != nil || len(contenders) != 1 || contenders[0].Token != held.Token() {
 		t.Fatalf("contenders %+v, %v", contenders, err)
@@ -220,6 +221,7 @@ func elections(t *testing.T, e *Env) {
 		e.Cut(c)
 		e.Restart()
 		must(t, l.Proclaim(ctx, []byte("still")))
+		must(t, settle(e, watcher))
 		now, err := recipe.NewElection(watcher, "/election").Leader(ctx)
 		if err != nil || now.Epoch != epoch || string(now.Data) != "still" {
 			t.Errorf("after the restart the leader is %+v, %v", now, err)

@@ -202,6 +202,7 @@ func rendezvous(t *testing.T, e *Env) {
 	done := make(chan error, workers)
 	for range workers {
 		c := e.Client()
+		must(t, settle(e, c))
 		go func() {
 			data, err := recipe.NewRendezvous(c, "/r", recipe.RendezvousOptions{}).Wait(ctx)
 			if err == nil && string(data) != "here" {
@@ -238,6 +239,8 @@ func commits(t *testing.T, e *Env) {
 	for _, site := range sites {
 		s := recipe.NewCoordinatedCommit(e.Client(), "/t", recipe.TwoPhaseOptions{})
 		commits = append(commits, s)
+		_, _, err := s.Transaction(ctx)
+		must(t, err)
 		must(t, s.Join(ctx, site))
 		go func() {
 			o, err := s.Outcome(ctx)
@@ -263,6 +266,8 @@ func commits(t *testing.T, e *Env) {
 	alive, dead := e.Client(), e.Client(mortal)
 	for i, c := range []*client.Client{alive, dead} {
 		s := recipe.NewCoordinatedCommit(c, "/u", recipe.TwoPhaseOptions{})
+		_, _, err := s.Transaction(ctx)
+		must(t, err)
 		must(t, s.Join(ctx, sites[i]))
 		if c == alive {
 			must(t, s.Vote(ctx, sites[i], true))
@@ -288,6 +293,8 @@ func peers(t *testing.T, e *Env, expect func(recipe.Outcome, error, recipe.Outco
 	outcomes := make(chan error, 2)
 	for _, site := range []string{"a", "b"} {
 		p := recipe.NewPeerCommit(e.Client(), "/p", recipe.TwoPhaseOptions{})
+		_, _, err := p.Transaction(ctx)
+		must(t, err)
 		must(t, p.Vote(ctx, site, true))
 		go func() {
 			o, err := p.Outcome(ctx)
