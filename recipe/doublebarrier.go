@@ -32,8 +32,9 @@ type DoubleBarrier struct {
 	opts   DoubleBarrierOptions
 
 	name  string // of this process' znode; "" outside
+	own   int32  // its number
 	round string // names the round, once inside
-	limit int    // the last that was seen of that round
+	limit int32  // the last that was seen of that round
 }
 
 // DoubleBarrierOptions are what NewDoubleBarrier may be told.
@@ -41,8 +42,12 @@ type DoubleBarrierOptions struct {
 	ACL []zk.ACL // of znodes that are created; nil is open to everybody
 }
 
-// ErrNotEntered is the error of Leave without an Enter.
-var ErrNotEntered = errors.New("recipe: not inside of the double barrier")
+// ErrNotEntered is the error of Leave without an Enter, ErrEntered that of an Enter
+// inside.
+var (
+	ErrNotEntered = errors.New("recipe: not inside of the double barrier")
+	ErrEntered    = errors.New("recipe: inside of the double barrier already")
+)
 
 // NewDoubleBarrier returns a process' view of the double barrier at a path, for a
 // number of processes. All that use the barrier must agree on the number. Nothing
@@ -64,12 +69,15 @@ func NewDoubleBarrier(c Client, path string, number int, opts DoubleBarrierOptio
 // others may have counted it, and pass. The other errors are that the session
 // has ended, and zk.ErrNoNode when somebody has deleted this process' znode.
 func (b *DoubleBarrier) Enter(ctx context.Context) error {
+	if b.name != "" {
+		return ErrEntered
+	}
 	guid := newGUID()
-	name, _, err := createFindable(ctx, b.client, b.path, "p-"+guid+"-", guid, nil, zk.EphemeralSequential, b.opts.ACL)
+	name, _, err := createFindable(ctx, b.client, b.path, processName(guid), guid, nil, zk.EphemeralSequential, b.opts.ACL)
 	if err != nil {
 		return err
 	}
-	b.name = name
+	b.name, b.own = name, numberOf(name)
 	if err = b.enter(ctx); err != nil {
 		b.name = ""
 		takeBack(ctx, b.client, b.path, guid)
@@ -83,7 +91,7 @@ func (b *DoubleBarrier) enter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.exists && sequence(b.name) <= r.limit {
+		if r.exists && !after(b.own, r.limit) {
 			b.round, b.limit = r.round, r.limit
 			forget(ctx, w)
 			return nil
@@ -114,7 +122,7 @@ func (b *DoubleBarrier) enter(ctx context.Context) error {
 // together, say that it is as it was.
 type readyNode struct {
 	exists  bool
-	limit   int
+	limit   int32
 	round   string
 	version int32
 }
@@ -130,12 +138,14 @@ func (b *DoubleBarrier) ready(ctx context.Context) (r readyNode, w *client.Watch
 	return r, w, err
 }
 
-func (r *readyNode) parse(data []byte, stat zk.Stat) (err error) {
+func (r *readyNode) parse(data []byte, stat zk.Stat) error {
 	limit, round, _ := strings.Cut(string(data), " ")
 	r.exists, r.round, r.version = true, round, stat.Version
-	if r.limit, err = strconv.Atoi(limit); err != nil {
+	n, err := strconv.ParseInt(limit, 10, 32)
+	if err != nil {
 		return fmt.Errorf("recipe: ready of a double barrier: %w", err)
 	}
+	r.limit = int32(n)
 	return nil
 }
 
@@ -145,9 +155,37 @@ func (b *DoubleBarrier) processes(ctx context.Context) (names []string, err erro
 		names, _, err = b.client.Children(ctx, b.path)
 		return err
 	})
-	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, "p-") })
-	slices.SortFunc(names, func(a, b string) int { return sequence(a) - sequence(b) })
-	return names, err
+	return inOrder(names), err
+}
+
+// processName is what a process' znode is called before its number.
+func processName(guid string) string { return "p-" + guid + "-" }
+
+// parseProcess reads the number of a process' znode.
+func parseProcess(name string) (int32, bool) {
+	rest, ok := strings.CutPrefix(name, "p-")
+	_, number, _ := strings.Cut(rest, "-") // the GUID has none
+	n, valid := parseSequence(number)
+	return n, ok && valid
+}
+
+// numberOf is the number of a process that is one.
+func numberOf(name string) int32 {
+	n, _ := parseProcess(name)
+	return n
+}
+
+// after reports whether a came after b. Numbers wrap, so their difference counts.
+func after(a, b int32) bool { return a-b > 0 }
+
+// inOrder sorts the processes among the children of a barrier, and drops the rest.
+func inOrder(names []string) []string {
+	names = slices.DeleteFunc(names, func(n string) bool {
+		_, ok := parseProcess(n)
+		return !ok
+	})
+	slices.SortFunc(names, func(a, b string) int { return int(numberOf(a) - numberOf(b)) })
+	return names
 }
 
 // open makes "ready" for the processes that were seen, if as many as are needed
@@ -155,7 +193,7 @@ func (b *DoubleBarrier) processes(ctx context.Context) (names []string, err erro
 // the caller looks again.
 func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) error {
 	round := r.round
-	if !r.exists || sequence(names[0]) > r.limit { // nobody of r's round is left
+	if !r.exists || after(numberOf(names[0]), r.limit) { // nobody of r's round is left
 		round = newGUID()
 	}
 	t := b.client.Txn()
@@ -167,7 +205,7 @@ func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) e
 			others--
 		}
 	}
-	data := fmt.Appendf(nil, "%d %s", sequence(names[len(names)-1]), round)
+	data := fmt.Appendf(nil, "%d %s", numberOf(names[len(names)-1]), round)
 	if r.exists {
 		t.Set(b.readyPath(), data, r.version)
 	} else {
@@ -244,7 +282,7 @@ func (b *DoubleBarrier) inside(ctx context.Context) (r readyNode, names []string
 	if r.exists = r.exists && r.round == b.round; r.exists {
 		b.limit = r.limit
 	}
-	names = slices.DeleteFunc(names, func(n string) bool { return sequence(n) > b.limit })
+	names = slices.DeleteFunc(names, func(n string) bool { return after(numberOf(n), b.limit) })
 	return r, names, nil
 }
 

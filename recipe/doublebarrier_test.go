@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -95,9 +96,11 @@ func TestDoubleBarrier(t *testing.T) {
 				t.Errorf("after round %d there are %v, %v", round, names, err)
 			}
 		}
-		if err := leave(p.members[0]); !errors.Is(err, ErrNotEntered) {
-			t.Error(err)
-		}
+		wantErr(t, leave(p.members[0]), ErrNotEntered)
+		alone := NewDoubleBarrier(p.clients[0], "/app/double", 1, DoubleBarrierOptions{})
+		must(t, enter(alone))
+		wantErr(t, enter(alone), ErrEntered)
+		must(t, leave(alone))
 	})
 }
 
@@ -308,4 +311,20 @@ func TestDoubleBarrierLeaveAfterExpiry(t *testing.T) {
 		must(t, enter(NewDoubleBarrier(s.Client(t), "/double", 1, DoubleBarrierOptions{})))
 		must(t, leave(b))
 	})
+}
+
+// Processes stand in order over the wrap of their numbers.
+func TestDoubleBarrierOrder(t *testing.T) {
+	guid := newGUID()
+	var want []string
+	for _, number := range []string{"2147483646", "2147483647", "-2147483648", "-2147483647"} {
+		want = append(want, processName(guid)+number)
+	}
+	names := []string{want[2], "ready", want[0], "p-x", "p-" + guid, want[3], "q" + want[0], want[1]}
+	if got := inOrder(names); !slices.Equal(got, want) {
+		t.Errorf("in order: %q", got)
+	}
+	if last := numberOf(want[3]); !after(last, numberOf(want[1])) || after(last, last) || after(numberOf(want[1]), last) {
+		t.Error("after is wrong")
+	}
 }
