@@ -535,6 +535,37 @@ func TestLockOfAnEarlierSession(t *testing.T) {
 	})
 }
 
+func TestSimpleLockOfAnEarlierSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inproc.Start(t)
+		c := s.Client(t)
+		s.LoseAnswer(wire.OpCreate2, 1) // the first finds no /a
+		if _, err := NewSimpleLock(renewed{c}, "/a/lock").Lock(context.Background()); !errors.Is(err, zk.ErrSessionExpired) || s.Lost() != 1 {
+			t.Error(err)
+		}
+		if names := left(t, c); len(names) > 0 {
+			t.Errorf("%q stay", names)
+		}
+	})
+}
+
+// broken is a client whose lock file is deleted before its states are asked for.
+type broken struct{ deaf }
+
+func (b broken) States() (<-chan client.State, func()) {
+	b.Delete(context.Background(), "/a/lock", -1) // that it is not there shows below
+	return b.deaf.States()
+}
+
+func TestSimpleLockIsBrokenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := inproc.Start(t).Client(t)
+		if _, err := NewSimpleLock(broken{deaf{c}}, "/a/lock").Lock(context.Background()); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
 // A lock file whose maker did not wait for the answer does not stay.
 func TestSimpleLockIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
