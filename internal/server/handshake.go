@@ -49,9 +49,13 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 	}
 	ready := make(chan struct{})
 	c.mu.Lock()
+	killed := c.mu.closed
 	c.mu.readOnly = req.HasReadOnly
 	c.mu.ready = ready
 	c.mu.Unlock()
+	if killed { // before ready was there for kill to close
+		return errEnd
+	}
 	if mode := c.s.mode(); mode != replica.Idle {
 		c.patience = c.s.replica.Now() + c.s.holdFor() // should it be ahead of us
 		if err := c.begin(req, mode); err != nil {
