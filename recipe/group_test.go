@@ -171,3 +171,28 @@ func (c *stalled) Create2(ctx context.Context, path string, data []byte, mode zk
 	c.cut()
 	return c.AsyncClient.Create2(ctx, path, data, mode, acl)
 }
+
+// A member that another has replaced by the time of the next look is told.
+func TestGroupOfAsManyOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		g := NewGroup(s.Client(t), "/g", GroupOptions{})
+		m, err := g.Join(ctx, "name", []byte("1"))
+		must(t, err)
+		var told []string
+		for members, err := range g.Watch(ctx) {
+			must(t, err)
+			told = append(told, describe(members)...)
+			if len(told) == 2 {
+				break
+			}
+			must(t, m.Leave(ctx))
+			_, err = g.Join(ctx, "name", []byte("2"))
+			must(t, err)
+		}
+		if !slices.Equal(told, []string{"name=1", "name=2"}) {
+			t.Errorf("told %q", told)
+		}
+	})
+}

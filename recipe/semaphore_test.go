@@ -294,3 +294,72 @@ func TestSemaphoreLeaseIsLostInTime(t *testing.T) {
 		}
 	})
 }
+
+// interloper is a Client before whose next transaction something else happens.
+type interloper struct {
+	AsyncClient
+	before func()
+}
+
+func (c *interloper) Txn() *client.Txn {
+	c.before()
+	return c.AsyncClient.Txn()
+}
+
+// A place that is lost at the last moment gives no lease either.
+func TestSemaphorePlaceLostAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		other := s.Client(t)
+		c := &interloper{s.Client(t), func() {
+			for _, place := range childrenOf(t, s, "/app/sem-__lock__") {
+				must(t, other.Delete(ctx, "/app/sem-__lock__/"+place, -1))
+			}
+		}}
+		_, err := semaphoreOf(c, 1).Acquire(ctx, nil)
+		wantErr(t, err, zk.ErrNoNode)
+		if left := childrenOf(t, s, "/app/sem"); len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// TryAcquire overtakes nobody: it waits for who is in front, as long as there is a
+// free lease.
+func TestSemaphoreTryKeepsTheLine(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := context.Background()
+			s := inproc.Start(t)
+			slow, c := s.Client(t), s.Client(t)
+			_, err := slow.Create(ctx, "/app", nil, zk.Persistent, nil)
+			must(t, err)
+			_, err = slow.Create(ctx, "/app/sem-__lock__", nil, zk.Persistent, nil)
+			must(t, err)
+			place, err := slow.Create(ctx, "/app/sem-__lock__/slow__lock__", nil, zk.EphemeralSequential, nil)
+			must(t, err)
+			tried := make(chan bool, 1)
+			go func() {
+				_, ok, err := semaphoreOf(c, 1).TryAcquire(ctx, nil)
+				if err != nil {
+					t.Error(err)
+				}
+				tried <- ok
+			}()
+			settle()
+			if len(tried) > 0 {
+				t.Fatal("it has not waited")
+			}
+			if taken {
+				_, err = slow.Create(ctx, "/app/sem/slow", nil, zk.Ephemeral, nil)
+			} else {
+				err = slow.Delete(ctx, place, -1)
+			}
+			must(t, err)
+			if ok := <-tried; ok == taken {
+				t.Errorf("a lease: %v, though taken by the other: %v", ok, taken)
+			}
+		})
+	}
+}
