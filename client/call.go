@@ -206,7 +206,8 @@ type callQueue struct {
 	adding int // of the calls: those that leave a persistent watch
 }
 
-func (q *callQueue) init() { q.ring = make([]call, 16) }
+// init makes an empty queue.
+func (q *callQueue) init() { *q = callQueue{ring: make([]call, 16)} }
 
 func (q *callQueue) push(k *call) {
 	if q.n == len(q.ring) {
