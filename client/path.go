@@ -28,6 +28,7 @@ func CheckPath(path string) error {
 		return nil
 	}
 	if reason := offence(path); reason != "" {
+		//lint:ignore ST1005 these are Apache's words
 		return fmt.Errorf("Invalid path string \"%s\" caused by %s", path, reason)
 	}
 	return nil

@@ -25,14 +25,6 @@ import (
 type ensemble struct {
 	t     *testing.T
 	conns chan *peer
-
-	mu    sync.Mutex // guards what follows
-	dials []dialled
-}
-
-type dialled struct {
-	addr string
-	at   time.Time
 }
 
 func newEnsemble(t *testing.T) *ensemble { return &ensemble{t: t, conns: make(chan *peer)} }
@@ -41,9 +33,6 @@ var clientAddr = netip.MustParseAddrPort("10.9.9.9:999")
 
 // dial is a Dialer.
 func (e *ensemble) dial(ctx context.Context, _, addr string) (net.Conn, error) {
-	e.mu.Lock()
-	e.dials = append(e.dials, dialled{addr, time.Now()})
-	e.mu.Unlock()
 	near, far := memconn.New(1<<20, clientAddr)
 	select {
 	case e.conns <- &peer{t: e.t, conn: far, addr: addr}:
@@ -51,16 +40,6 @@ func (e *ensemble) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// attempts returns the addresses that were dialled.
-func (e *ensemble) attempts() (list []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, d := range e.dials {
-		list = append(list, d.addr)
-	}
-	return list
 }
 
 // accept takes the next connection.
@@ -268,7 +247,7 @@ func statOf(version int32) func([]byte) []byte {
 	return func(b []byte) []byte { return wire.AppendStat(b, &zk.Stat{Version: version}) }
 }
 
-// dialled returns a Client with its first connection, both ended by the test's end.
+// connected returns a Client with its first connection.
 func connected(t *testing.T, servers string, opts ...Option) (*Client, *ensemble, *peer) {
 	t.Helper()
 	e := newEnsemble(t)

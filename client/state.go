@@ -32,9 +32,6 @@ func (s State) String() string {
 	return stateNames[s]
 }
 
-// final reports whether a Client without NewSession stays in s.
-func (s State) final() bool { return s >= Expired }
-
 // State returns the present state. It may be another when the caller looks at it.
 func (c *Client) State() State {
 	c.mu.Lock()

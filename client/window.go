@@ -5,9 +5,8 @@ import "context"
 // window counts the asynchronous operations whose callbacks have not run (P6).
 // The Client's mu guards it.
 type window struct {
-	used    int
-	waiting int
-	room    chan struct{} // closed, and another made, when there is room for those who wait
+	used int
+	room chan struct{} // closed, and another made, when there is room for those who wait
 }
 
 type noWaitKey struct{}
