@@ -164,9 +164,13 @@ func (r *Replica) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 	r.prep.Prepare(&req.Request, z, nowMillis, tx)
 	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
 		r.closing = append(r.closing, closingSession{z, req.Session})
-		if o, ok := r.owners[req.Session]; ok && req.Origin == nil {
-			// It was ended over a connection that it has moved away from.
+		// A session may be ended over a connection that it has moved away from.
+		switch o, ok := r.owners[req.Session]; {
+		case !ok:
+		case req.Origin == nil: // of another server
 			req.Origin, req.Owner = o.Origin, session.NoOwner
+		case o.Origin != nil && req.Origin != o.Origin:
+			o.Origin.Leave("its session is ended over a connection that it has left")
 		}
 	}
 }
