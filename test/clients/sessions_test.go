@@ -154,6 +154,10 @@ func readOnly(t *testing.T, e *Env) {
 	for _, m := range e.s.members[1:] {
 		m.Kill()
 	}
+	must(t, e.s.e.Until(ctx, func() bool {
+		s, err := e.s.members[0].Status()
+		return err != nil || s.Mode == "read-only"
+	}))
 	c := e.ClientOf(e.s.members[0], client.AllowReadOnly())
 	all := []*client.Client{c}
 	if !e.Apache() { // which forgets its local sessions with every change of roles
