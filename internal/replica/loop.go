@@ -2,6 +2,7 @@ package replica
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
@@ -102,8 +103,7 @@ func (r *Replica) requests(b *batch) bool {
 	case b == nil:
 		return true
 	case r.core == nil && r.o.Ensemble == nil:
-		r.prepare(b)
-		return r.toWriter(job{b: b})
+		return r.proposeAlone(b)
 	case r.serving.Load():
 		r.forward(b)
 		return r.drive()
@@ -111,6 +111,26 @@ func (r *Replica) requests(b *batch) bool {
 	r.dropRequests(b.reqs)
 	r.pool.put(b)
 	return true
+}
+
+// proposeAlone makes the transactions of a batch on a standalone server, and has them
+// logged. Syncs go behind them: what a session has asked for over a connection that
+// it has lost is not in the tree yet, and who syncs over the next must see it.
+func (r *Replica) proposeAlone(b *batch) bool {
+	var synced []Request
+	if slices.ContainsFunc(b.reqs, func(q Request) bool { return q.Op == wire.OpSync }) {
+		r.takeSyncs(b)
+		synced, r.syncs = r.syncs, nil
+	}
+	if len(b.reqs) == 0 {
+		r.pool.put(b)
+	} else {
+		r.prepare(b)
+		if !r.toWriter(job{b: b}) {
+			return false
+		}
+	}
+	return synced == nil || r.toWriter(job{synced: synced})
 }
 
 // dropRequests tells that requests will not be answered.

@@ -23,6 +23,10 @@ type job struct {
 	write zab.Write
 	term  uint64      // of the role that wants it
 	tree  *znode.Tree // of WriteInstall
+
+	// synced are syncs of a standalone server, which are answered when what was
+	// asked for before them is applied. Nothing is written for them.
+	synced []Request
 }
 
 // toWriter takes a job on. False means that the disk has failed.
@@ -39,7 +43,7 @@ func (r *Replica) toWriter(j job) bool {
 // else is under way: then who does the loop's work may block in the disk, for
 // there is nothing to do meanwhile.
 func (r *Replica) alone(j *job) bool {
-	return j.b != nil && len(j.b.txns) <= smallBatch && len(r.proposed) <= 1
+	return j.synced != nil || j.b != nil && len(j.b.txns) <= smallBatch && len(r.proposed) <= 1
 }
 
 // writeLone makes durable what toWriter has left to who helps.
@@ -92,6 +96,10 @@ func (r *Replica) durable(group []job) {
 		return
 	}
 	for _, j := range group {
+		if j.synced != nil {
+			r.toApplier(step{synced: j.synced})
+			continue
+		}
 		r.toApplier(step{b: j.b, end: len(j.b.txns)})
 	}
 }
@@ -120,6 +128,9 @@ func (r *Replica) logGroup(group []job) error {
 			continue // it builds on a truncation that could not be
 		}
 		b := group[i].b
+		if group[i].synced != nil {
+			continue
+		}
 		if b == nil {
 			if err := r.flushLog(&txns); err != nil {
 				return err

@@ -347,3 +347,35 @@ func TestWhoAmIAfterResume(t *testing.T) {
 		}
 	})
 }
+
+// A client that has lost its connection, and with it the answer to a create, syncs
+// over the next connection: then it sees what became of the create, although that
+// was not on the disk yet when the client came back.
+func TestSyncAfterAnotherConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		old := s.open()
+		g.set(true, nil)
+		if _, err := old.send(wire.OpCreate, createBody("/a", nil, zk.Persistent)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		old.nc.Close()
+		c := newWireClient(t, s.pipe())
+		if err := c.resume(old); err != nil {
+			t.Fatal(err)
+		}
+		b := encode(nil, 1, wire.OpSync, readBody("/a", false))
+		if err := c.write(encode(b, 2, wire.OpExists, readBody("/a", false))); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		g.set(false, nil)
+		for xid := range int32(2) {
+			if r, err := c.next(); err != nil || r.Xid != xid+1 || r.Err != zk.OK {
+				t.Fatalf("reply %+v, %v", r.ReplyHeader, err)
+			}
+		}
+	})
+}
