@@ -153,7 +153,7 @@ func (cl *claim) remove(ctx context.Context) error {
 		case errors.Is(err, zk.ErrNoNode):
 			return cl.sessionOr(errDeleted)
 		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
-			return err
+			return ended(ctx, err)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (l *ledger) write(ctx context.Context, c Client, path string, data []byte, 
 			return l.open(ctx, c, path, acl)
 		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
 			l.doubt(ctx, c, err)
-			return err
+			return ended(ctx, err)
 		}
 		v, lookErr := readNow(ctx, c, l.path)
 		switch {

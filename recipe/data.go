@@ -52,7 +52,7 @@ func readW(ctx context.Context, c Client, path string) (v Value, w *client.Watch
 			forget(ctx, w) // it has been created meanwhile
 		}
 		if err != nil && (!errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil) {
-			return Value{}, nil, err
+			return Value{}, nil, ended(ctx, err)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func setVersion(ctx context.Context, c Client, path string, data []byte, version
 	for {
 		stat, err := c.Set(ctx, path, data, version)
 		if !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil {
-			return stat, err
+			return stat, ended(ctx, err)
 		}
 		v, lookErr := readNow(ctx, c, path)
 		switch {
@@ -121,7 +121,7 @@ func createNamed(ctx context.Context, c Client, path string, data []byte, mode z
 			}
 			continue
 		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
-			return stat, err
+			return stat, ended(ctx, err)
 		}
 		v, lookErr := readNow(ctx, c, path)
 		switch {

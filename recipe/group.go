@@ -182,7 +182,7 @@ func (g *Group) read(ctx context.Context) ([]GroupMember, *client.Watch, error) 
 			forget(ctx, w)
 		}
 		if err != nil && (!errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil) {
-			return nil, nil, err
+			return nil, nil, ended(ctx, err)
 		}
 	}
 }

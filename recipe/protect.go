@@ -42,7 +42,7 @@ func createFindable(ctx context.Context, c Client, base, name, guid string, data
 			}
 			continue
 		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
-			return "", stat, err
+			return "", stat, ended(ctx, err)
 		case !maybe(err):
 			continue
 		}

@@ -69,9 +69,19 @@ func retry(ctx context.Context, f func() error) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			return ended(ctx, err)
 		}
 	}
+}
+
+// ended is the error of an operation that is not repeated: once the context has
+// ended it is the context's, and says what that ended.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil || err == nil || errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", cause, err)
 }
 
 // makePath creates a persistent znode without data, and all that are missing
