@@ -247,6 +247,7 @@ func TestCacheTopMissing(t *testing.T) {
 			holds(t, k, "")
 			expect(t, "deleted", changes(), "-/a/b/c -/a/b")
 			s.Cut()
+			synctest.Wait() // or what is written next is lost with the connection
 			holds(t, k, "")
 		}
 	})
