@@ -189,7 +189,7 @@ func (s *shell) setACLBelow(ctx context.Context, c *client.Client, root string, 
 	answers := newOrdered[zk.Stat](ctx, 500)
 	err := walkBoth(ctx, c, root, func(v visited) error {
 		if v.path == "/zookeeper" && c.Chroot() == "" && root == "/" {
-			return skipBelow
+			return errSkipBelow
 		}
 		return v.err
 	}, func(v visited) error {

@@ -80,7 +80,7 @@ func (s *shell) deleteAll(ctx context.Context, root string, batch int) error {
 	d := deletion{ctx: ctx, c: c, places: make(chan struct{}, batch)}
 	walked := walkBoth(ctx, c, root, func(v visited) error {
 		if v.path == "/zookeeper" && c.Chroot() == "" {
-			return skipBelow
+			return errSkipBelow
 		}
 		return nil
 	}, func(v visited) error {

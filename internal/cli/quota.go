@@ -133,6 +133,7 @@ func (s *shell) setQuota(ctx context.Context, c *client.Client, path string, q q
 		return err
 	}
 	if !exists {
+		//lint:ignore ST1005 these are the words of zkCli.sh
 		return fmt.Errorf("%s does not exist.", path)
 	}
 	if err := checkAbove(ctx, c, path); err != nil {
@@ -270,6 +271,7 @@ func (s *shell) listQuota(ctx context.Context, c *client.Client, path string) er
 	}
 	data, _, err := c.Get(ctx, full+quotaLimits)
 	if errors.Is(err, zk.ErrNoNode) {
+		//lint:ignore ST1005 these are the words of zkCli.sh
 		return fmt.Errorf("quota for %s does not exist.", path)
 	}
 	if err != nil {

@@ -101,7 +101,7 @@ func TestWalkLeavesOutWhatItIsTold(t *testing.T) {
 		err := walk(t.Context(), c, "/top", func(v visited) error {
 			seen = append(seen, v.path)
 			if skip(v.path) {
-				return skipBelow
+				return errSkipBelow
 			}
 			return nil
 		})

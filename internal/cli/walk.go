@@ -21,8 +21,8 @@ type visited struct {
 	err   error // zk.ErrNoAuth: its children may not be read, names is nil
 }
 
-// skipBelow is what a visit returns to leave out what is below a znode.
-var skipBelow = errors.New("skip what is below")
+// errSkipBelow is what a visit returns to leave out what is below a znode.
+var errSkipBelow = errors.New("skip what is below")
 
 // What a walk has under way at most: requests, and lists of children that have
 // come and are not visited. The second is more because a list that comes early
@@ -42,7 +42,7 @@ func walk(ctx context.Context, c *client.Client, root string, visit func(v visit
 }
 
 // walkBoth is walk, and calls leave for each znode behind all that is below it:
-// for those whose visit returned nil or skipBelow.
+// for those whose visit returned nil or errSkipBelow.
 func walkBoth(ctx context.Context, c *client.Client, root string, visit, leave func(v visited) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // nobody waits for what was asked for in vain
@@ -75,7 +75,7 @@ func walkBoth(ctx context.Context, c *client.Client, root string, visit, leave f
 		}
 		err := visit(n.visited)
 		switch {
-		case errors.Is(err, skipBelow):
+		case errors.Is(err, errSkipBelow):
 			w.drop(n)
 			err = leave(n.visited)
 		case err == nil && n.below == nil:

@@ -2,7 +2,7 @@
 // measures our client. It is a module of its own, so that nothing else depends on
 // that library.
 //
-//	cd test/gozk && go test -run '^$' -bench . -benchtime 2s -server 127.0.0.1:2181
+//	go -C test/gozk test -run '^$' -bench . -benchtime 2s -server 127.0.0.1:2181
 package gozk
 
 import (
