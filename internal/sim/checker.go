@@ -58,6 +58,7 @@ type shadow struct {
 	delivered int // of log
 	ops       []logOp
 
+	uncut   []entry // the log before the last truncation
 	role    zab.Role
 	term    uint64
 	serving bool
@@ -69,6 +70,13 @@ type logOp struct {
 	kind  zab.WriteKind
 	count int     // of entries appended
 	cut   []entry // that were cut off, or the whole log that was replaced
+}
+
+// refuseCut takes back the last truncation: the log did not hold its end, and stays
+// as it was, without what was to be built on the truncation.
+func (h *shadow) refuseCut() {
+	h.log = h.uncut
+	clear(h.ops) // those that are still to be counted undo nothing
 }
 
 func (h *shadow) leads() bool { return h.role == zab.Leading }
@@ -171,6 +179,9 @@ func (c *checker) event(m *member, e *zab.Event) {
 		cover.Served++
 	case zab.EventResync:
 		cover.Resyncs++
+		if strings.Contains(e.Reason, "the log cannot be cut") {
+			m.shadow.refuseCut()
+		}
 	case zab.EventRefused:
 		cover.Refused++
 		c.protocol(m, e)
@@ -238,6 +249,7 @@ func (c *checker) write(m *member, w *zab.Write) {
 			c.s.fail("Agreement", "member %d has delivered %v and cuts it off", m.id, h.log[n].z)
 		}
 		op.cut = append([]entry(nil), h.log[n:]...)
+		h.uncut = append([]entry(nil), h.log...)
 		h.log = h.log[:n]
 	case zab.WriteInstall:
 		op.cut = h.log
