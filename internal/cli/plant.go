@@ -104,6 +104,8 @@ type job struct {
 	wrong error // of the present step
 
 	wrote outcome // what an attempt may have done whose answer was lost; same for nothing
+
+	thenACL bool // the ACL is to be written once the data is
 }
 
 // planted is the answer to one operation of a job.
@@ -274,6 +276,9 @@ func (p *planter) goOn(j *job, wrong error) error {
 		return p.over(j, failed, wrong)
 	case j.step == stepCreate:
 		return p.over(j, created, nil)
+	case j.step == stepWrite && j.thenACL:
+		p.writeACL(j)
+		return nil
 	case j.step == stepWrite:
 		return p.over(j, replaced, nil)
 	}
@@ -294,20 +299,26 @@ func (p *planter) compare(j *job) error {
 	case p.opt.dryRun:
 		return p.over(j, replaced, nil)
 	}
-	j.step, j.wrote = stepWrite, replaced
-	if !sameData {
-		p.sent(j)
-		p.c.SetAsync(p.ctx, j.path, j.planting.data, j.stat.Version, func(_ zk.Stat, err error) {
-			p.done.put(planted{j: j, what: askStat, err: err})
-		})
+	j.step, j.wrote, j.thenACL = stepWrite, replaced, !sameData && !sameACL
+	if sameData {
+		p.writeACL(j)
+		return nil
 	}
-	if !sameACL {
-		p.sent(j)
-		p.c.SetACLAsync(p.ctx, j.path, j.planting.acl, j.stat.Aversion, func(_ zk.Stat, err error) {
-			p.done.put(planted{j: j, what: askStat, err: err})
-		})
-	}
+	p.sent(j)
+	p.c.SetAsync(p.ctx, j.path, j.planting.data, j.stat.Version, func(_ zk.Stat, err error) {
+		p.done.put(planted{j: j, what: askStat, err: err})
+	})
 	return nil
+}
+
+// writeACL follows the data's answer: were both on their way, a connection that
+// breaks between them could let the ACL pass alone, and it may forbid the data.
+func (p *planter) writeACL(j *job) {
+	j.thenACL = false
+	p.sent(j)
+	p.c.SetACLAsync(p.ctx, j.path, j.planting.acl, j.stat.Aversion, func(_ zk.Stat, err error) {
+		p.done.put(planted{j: j, what: askStat, err: err})
+	})
 }
 
 func (p *planter) over(j *job, o outcome, err error) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -233,8 +234,9 @@ func TestWatch(t *testing.T) {
 2000-01-01T00:00:09.000Z NodeChildrenChanged /a
 `},
 		} {
-			ctx, stop := context.WithCancel(t.Context())
-			go func() {
+			var writer sync.WaitGroup
+			writer.Go(func() {
+				ctx := t.Context()
 				time.Sleep(time.Second)
 				_, err := c.Create(ctx, "/a/x", []byte("first"), zk.Persistent, nil)
 				time.Sleep(time.Second)
@@ -243,9 +245,9 @@ func TestWatch(t *testing.T) {
 				if err := errors.Join(err, setErr, c.Delete(ctx, "/a/x", -1)); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 			out := ts.must(test.line)
-			stop()
+			writer.Wait() // the event may come before the answer to the deletion
 			if diff := cmp.Diff(test.want, out); diff != "" {
 				t.Errorf("%s: %s", test.line, diff)
 			}
