@@ -75,7 +75,7 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
 	c.Flags().StringSliceVar(&hosts, "hosts", nil, "also measure the service that runs at these host:port; experiments that kill servers leave it out")
 	c.Flags().IntSliceVar(&w.Sizes, "sizes", []int{1, 3, 5, 7}, "servers of an ensemble")
 	c.Flags().IntVar(&w.Runs, "runs", 3, "how often everything is measured")
-	c.Flags().BoolVar(&w.Quick, "quick", false, "few points, one run, small trees: below ten minutes")
+	c.Flags().BoolVar(&w.Quick, "quick", false, "few points, one run, small trees")
 	c.Flags().StringSliceVar(&w.Experiments, "experiments", nil, "what to measure (default all)")
 	c.Flags().StringVar(&w.Out, "out", "build/paper", "directory of the report")
 	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
