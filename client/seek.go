@@ -96,16 +96,20 @@ func (c *Client) nextHost(ctx context.Context) (Host, error) {
 	return c.hosts.Next(ctx)
 }
 
-// patience is how long an attempt to connect may take: the session's timeout divided
-// by the number of members, so that all are tried while the session lives.
+// patience is how long an attempt to connect may take. For a new session, which
+// the servers must agree on, it is the timeout divided by the number of members.
+// One that lives is only looked up, and time presses: a member that accepts
+// connections and never answers (an Apache that is still starting may do so) must
+// not cost a lock's holder the third of the timeout for which it can be sure. So all
+// members are tried twice while the session lives, a few of them six times.
 func (c *Client) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.session.timeout
-	if d == 0 {
-		d = c.opts.timeout
+	members := time.Duration(max(c.hosts.Len(), 1))
+	if c.session.timeout == 0 || c.session.local {
+		return c.opts.timeout / members
 	}
-	return d / time.Duration(max(c.hosts.Len(), 1))
+	return c.session.timeout / max(2*members, 6)
 }
 
 // open connects to a host, with TLS if it is asked for.

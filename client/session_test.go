@@ -82,6 +82,23 @@ func TestConnecting(t *testing.T) {
 	})
 }
 
+// A session that lives is not kept waiting by a lone member that accepts connections
+// and says nothing: the next attempt comes while a lock's holder can still be sure.
+func TestConnectingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e, p := connected(t, "a")
+		p.cut()
+		begun := time.Now()
+		p = e.accept()
+		p.asked()
+		p.ended()
+		e.accept().greet(9 * time.Second)
+		if took := time.Since(begun); took > 9*time.Second/3 {
+			t.Errorf("the attempt after a silent one comes after %v", took)
+		}
+	})
+}
+
 type lookup func(host string) []string
 
 func (f lookup) LookupHost(_ context.Context, host string) ([]string, error) { return f(host), nil }
