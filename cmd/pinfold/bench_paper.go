@@ -39,6 +39,7 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
 ` + strings.Join(bench.Experiments(), ", ") + ".",
 		Example: `  pinfold bench paper --quick                         # this server alone, some minutes
   pinfold bench paper --against apache --runs 3       # and Apache ZooKeeper; hours
+  pinfold bench paper --against apache --quick --bar-runs 3   # few points, but all bars three times
   pinfold bench paper --against apache --experiments throughput,creates --sizes 3,5
   pinfold bench paper --system "other=/opt/other/bin/server --config"
   pinfold bench paper --hosts zk1:2181,zk2:2181,zk3:2181 --sizes 3`,
@@ -75,6 +76,7 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
 	c.Flags().StringSliceVar(&hosts, "hosts", nil, "also measure the service that runs at these host:port; experiments that kill servers leave it out")
 	c.Flags().IntSliceVar(&w.Sizes, "sizes", []int{1, 3, 5, 7}, "servers of an ensemble")
 	c.Flags().IntVar(&w.Runs, "runs", 3, "how often everything is measured")
+	c.Flags().IntVar(&w.BarRuns, "bar-runs", 0, "how often what a bar is held against is measured, if more; --quick then has all of that too")
 	c.Flags().BoolVar(&w.Quick, "quick", false, "few points, one run, small trees")
 	c.Flags().StringSliceVar(&w.Experiments, "experiments", nil, "what to measure (default all)")
 	c.Flags().StringVar(&w.Out, "out", "build/paper", "directory of the report")

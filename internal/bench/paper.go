@@ -24,6 +24,7 @@ type Paper struct {
 	Systems     []System // the first is what the others are held against
 	Sizes       []int    // servers of an ensemble, for the experiments that vary them
 	Runs        int      // of everything; a figure is the median of them
+	BarRuns     int      // of what bars are held against, if more; then Quick has them too
 	Quick       bool     // fewer points, smaller trees
 	Experiments []string // of Experiments(); none for all
 	Out         string   // directory of what is found
@@ -118,14 +119,16 @@ func (p *Paper) Run(ctx context.Context) (*PaperData, error) {
 		return nil, err
 	}
 	p.began = time.Now()
-	for run := 1; run <= p.Runs; run++ {
-		for i := range p.plan {
+	for run := 1; run <= max(p.Runs, p.BarRuns); run++ {
+		for rest := p.plan; len(rest) > 0; {
+			n := onSameServers(rest)
 			for k := range p.Systems {
 				system := p.Systems[(k+run-1)%len(p.Systems)] // they take turns in being the first
-				if err := p.stage(ctx, &p.plan[i], system, run); err != nil {
+				if err := p.visit(ctx, rest[:n], system, run); err != nil {
 					return p.found, err
 				}
 			}
+			rest = rest[n:]
 		}
 	}
 	p.found.End = time.Now()
@@ -196,7 +199,8 @@ func (p *Paper) save() error {
 	return nil
 }
 
-// A stage is points that are measured on the same servers, one after the other.
+// A stage is points of one experiment that are measured on the same servers, one
+// after the other.
 type stage struct {
 	experiment string
 	members    int
@@ -205,6 +209,17 @@ type stage struct {
 	failures   bool // the stage is figure 8; it has no points
 	broadcast  bool // of a System's Broadcast
 	started    bool // only for servers that are started here: it needs their processes
+	shared     bool // on the servers of the stage before, if that is shared too
+}
+
+// onSameServers returns how many stages at the beginning of a plan are measured on
+// the same servers.
+func onSameServers(plan []stage) int {
+	n := 1
+	for n < len(plan) && plan[n-1].shared && plan[n].shared && plan[n].members == plan[0].members {
+		n++
+	}
+	return n
 }
 
 // A point is one measurement.
@@ -227,19 +242,19 @@ func (s *stage) suits(system System) bool {
 	return system.Hosts == nil || !s.started && !s.failures && s.members == len(system.Hosts)
 }
 
-// stage measures what is missing of a stage.
-func (p *Paper) stage(ctx context.Context, s *stage, system System, run int) error {
-	if !s.suits(system) {
+// visit measures what is missing of stages that share their servers.
+func (p *Paper) visit(ctx context.Context, stages []stage, system System, run int) error {
+	if stages[0].failures {
+		return p.failures(ctx, &stages[0], system, run)
+	}
+	stages = slices.DeleteFunc(slices.Clone(stages), func(s stage) bool {
+		return len(p.missing(&s, system, run)) == 0
+	})
+	if len(stages) == 0 {
 		return nil
 	}
-	if s.failures {
-		return p.failures(ctx, s, system, run)
-	}
-	missing := slices.DeleteFunc(slices.Clone(s.points), func(q point) bool { return p.has(s, system, run, q.params) })
-	if len(missing) == 0 {
-		return nil
-	}
-	if s.broadcast {
+	first := &stages[0]
+	if first.broadcast {
 		system.Command = system.Broadcast
 	}
 	var err error
@@ -249,7 +264,7 @@ func (p *Paper) stage(ctx context.Context, s *stage, system System, run int) err
 		if err != nil {
 			return fmt.Errorf("bench: %w", err)
 		}
-		if e, err = startEnsemble(ctx, system, dir, p.Port, s.members, s.extra...); err != nil {
+		if e, err = startEnsemble(ctx, system, dir, p.Port, first.members, first.extra...); err != nil {
 			return err
 		}
 	}
@@ -258,7 +273,7 @@ func (p *Paper) stage(ctx context.Context, s *stage, system System, run int) err
 	if p.found.Versions[system.Name] == "" {
 		p.found.Versions[system.Name] = serverVersion(ctx, v.addresses()[0])
 	}
-	if s.broadcast {
+	if first.broadcast {
 		err = rest(ctx, 2*time.Second) // it loads itself
 	} else {
 		err = v.warm(ctx)
@@ -266,24 +281,53 @@ func (p *Paper) stage(ctx context.Context, s *stage, system System, run int) err
 	if err != nil {
 		return e.failed(err)
 	}
-	for _, q := range missing {
-		got, err := q.run(ctx, v)
-		if err != nil {
-			return fmt.Errorf("%s: %s, %d servers, %v: %w", system.Name, s.experiment, s.members, q.params, e.failed(err))
-		}
-		p.found.Samples = append(p.found.Samples, Sample{
-			Experiment: s.experiment, System: system.Name, Members: s.members, Run: run, Params: q.params, Values: got,
-		})
-		if err := p.save(); err != nil {
+	for i := range stages {
+		if err := v.stage(ctx, &stages[i], run); err != nil {
 			return err
 		}
-		p.tell(s, system, run, q.params, got)
 	}
 	e.stop()
 	if e.dir == "" {
 		return nil
 	}
 	return os.RemoveAll(e.dir)
+}
+
+// stage measures what is missing of a stage, point by point.
+func (v *paperVisit) stage(ctx context.Context, s *stage, run int) error {
+	for _, q := range v.missing(s, v.system, run) {
+		got, err := q.run(ctx, v)
+		if err != nil {
+			return fmt.Errorf("%s: %s, %d servers, %v: %w", v.system.Name, s.experiment, s.members, q.params, v.failed(err))
+		}
+		v.found.Samples = append(v.found.Samples, Sample{
+			Experiment: s.experiment, System: v.system.Name, Members: s.members, Run: run, Params: q.params, Values: got,
+		})
+		if err := v.save(); err != nil {
+			return err
+		}
+		v.tell(s, v.system, run, q.params, got)
+	}
+	return nil
+}
+
+// missing are the points of a stage that are to be measured of a system in a run,
+// and are not yet.
+func (p *Paper) missing(s *stage, system System, run int) (list []point) {
+	for _, q := range s.points {
+		if s.suits(system) && run <= p.runsOf(s, q) && !p.has(s, system, run, q.params) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// runsOf is how often a point is measured.
+func (p *Paper) runsOf(s *stage, q point) int {
+	if s.isBar(q) {
+		return max(p.Runs, p.BarRuns)
+	}
+	return p.Runs
 }
 
 func (p *Paper) has(s *stage, system System, run int, params map[string]float64) bool {
@@ -294,7 +338,7 @@ func (p *Paper) has(s *stage, system System, run int, params map[string]float64)
 
 // failures records figure 8.
 func (p *Paper) failures(ctx context.Context, s *stage, system System, run int) error {
-	if slices.ContainsFunc(p.found.Failures, func(f Failures) bool { return f.Run == run && f.System == system.Name }) {
+	if !s.suits(system) || p.recorded(system, run) {
 		return nil
 	}
 	f := Failover{
@@ -308,7 +352,7 @@ func (p *Paper) failures(ctx context.Context, s *stage, system System, run int) 
 	}
 	p.found.Failures = append(p.found.Failures, Failures{Run: run, Sample: found.Sample, Timeline: found.Systems[0]})
 	p.ended++
-	p.say("run %d of %d: %s: failures recorded", run, p.Runs, system.Name)
+	p.say("run %d of %d: %s: failures recorded", run, max(p.Runs, p.BarRuns), system.Name)
 	return p.save()
 }
 
@@ -317,21 +361,29 @@ func (p *Paper) tell(s *stage, system System, run int, params map[string]float64
 	p.ended++
 	left := p.left()
 	each := time.Since(p.began) / time.Duration(p.ended)
-	p.say("run %d of %d: %s, %d servers: %s %s: %s; %d left, about %v", run, p.Runs, system.Name, s.members,
+	p.say("run %d of %d: %s, %d servers: %s %s: %s; %d left, about %v", run, max(p.Runs, p.BarRuns), system.Name, s.members,
 		s.experiment, figures(params), figures(chief(got)), left, (time.Duration(left) * each).Round(time.Minute))
 }
 
 // left counts the points that are still to be measured.
-func (p *Paper) left() int {
-	all := 0
-	for _, s := range p.plan {
+func (p *Paper) left() (n int) {
+	for i := range p.plan {
+		s := &p.plan[i]
 		for _, system := range p.Systems {
-			if s.suits(system) {
-				all += p.Runs * max(len(s.points), 1)
+			for run := 1; run <= max(p.Runs, p.BarRuns); run++ {
+				n += len(p.missing(s, system, run))
+				if s.failures && s.suits(system) && !p.recorded(system, run) {
+					n++
+				}
 			}
 		}
 	}
-	return all - len(p.found.Samples) - len(p.found.Failures)
+	return n
+}
+
+// recorded reports whether figure 8 is there.
+func (p *Paper) recorded(system System, run int) bool {
+	return slices.ContainsFunc(p.found.Failures, func(f Failures) bool { return f.Run == run && f.System == system.Name })
 }
 
 // chief leaves out what a line of progress has no room for.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -24,27 +25,58 @@ func Experiments() []string {
 	return names
 }
 
-// stages is the plan of one run.
-func (p *Paper) stages() (plan []stage) {
-	for _, n := range p.Sizes {
-		plan = append(plan, stage{experiment: "throughput", members: n, points: throughputPoints(p.ratios(), false)})
+// stages is the plan of the first run; further ones may leave points out.
+func (p *Paper) stages() []stage {
+	plan := p.form()
+	if !p.Quick || p.BarRuns == 0 {
+		return plan
 	}
-	for _, n := range p.ensembles() {
-		plan = append(plan, stage{experiment: "leader", members: n, points: throughputPoints(p.ratios(), true)})
+	full := *p
+	full.Quick = false
+	for _, s := range full.form() {
+		plan = withBars(plan, s)
+	}
+	return plan
+}
+
+// withBars adds to a plan those points of a stage that bars are held against and
+// that it does not have.
+func withBars(plan []stage, s stage) []stage {
+	i := slices.IndexFunc(plan, func(have stage) bool { return have.experiment == s.experiment && have.members == s.members })
+	s.points = slices.DeleteFunc(slices.Clone(s.points), func(q point) bool {
+		return !s.isBar(q) || i >= 0 && slices.ContainsFunc(plan[i].points, func(have point) bool { return maps.Equal(have.params, q.params) })
+	})
+	switch {
+	case len(s.points) == 0:
+	case i < 0 || s.started:
+		// Memory is measured on servers that have done nothing else.
+		plan = append(plan, s)
+	default:
+		plan[i].points = append(plan[i].points, s.points...)
+	}
+	return plan
+}
+
+// isBar reports whether a bar is held against a point of the stage.
+func (s *stage) isBar(q point) bool {
+	return slices.ContainsFunc(bars(), func(b Bar) bool {
+		return b.Experiment == s.experiment && b.Members == s.members && maps.Equal(b.Params, q.params)
+	})
+}
+
+// form is the plan that Quick or its absence asks for.
+func (p *Paper) form() (plan []stage) {
+	for _, n := range p.Sizes {
+		plan = append(plan, p.sized(n)...)
+	}
+	if !slices.Contains(p.Sizes, 3) {
+		plan = append(plan, p.three()...)
 	}
 	for _, n := range p.ensembles() {
 		plan = append(plan, stage{experiment: "broadcast", members: n, broadcast: true, points: broadcastPoints()})
 	}
-	plan = append(plan, stage{experiment: "failures", members: 5, failures: true})
-	for _, n := range p.ensembles() {
-		plan = append(plan, stage{experiment: "creates", members: n, points: createPoints(p.workers())})
-	}
 	plan = append(plan,
-		stage{experiment: "barriers", members: 3, points: p.barrierPoints()},
-		stage{experiment: "alone", members: 3, points: alonePoints()},
-		stage{experiment: "sync", members: 3, points: syncPoints()},
-		stage{experiment: "open", members: 3, points: p.openPoints()},
-		stage{experiment: "watchers", members: 3, points: p.watcherPoints()},
+		stage{experiment: "failures", members: 5, failures: true},
 		stage{experiment: "sessions", members: 1, started: true, extra: []string{"clientPortAddress=0.0.0.0"}, points: p.sessionPoints()},
 		stage{experiment: "profile", members: 3, extra: []string{"snapCount=50000"}, points: p.profilePoints()},
 	)
@@ -52,6 +84,35 @@ func (p *Paper) stages() (plan []stage) {
 		plan = append(plan, stage{experiment: "trees", members: 3, started: true, points: treePoints(n)})
 	}
 	return plan
+}
+
+// sized are the stages on n servers. Those that write much have servers of their
+// own, as what is logged is not removed before the servers are; the quick form
+// does not write long enough to fill a disk.
+func (p *Paper) sized(n int) []stage {
+	plan := []stage{{experiment: "throughput", members: n, shared: p.Quick, points: throughputPoints(p.ratios(), false)}}
+	if n < 3 {
+		return plan
+	}
+	plan = append(plan,
+		stage{experiment: "leader", members: n, shared: p.Quick, points: throughputPoints(p.ratios(), true)},
+		stage{experiment: "creates", members: n, shared: true, points: createPoints(p.workers())},
+	)
+	if n == 3 {
+		plan = append(plan, p.three()...)
+	}
+	return plan
+}
+
+// three are the stages that are measured on three servers alone.
+func (p *Paper) three() []stage {
+	return []stage{
+		{experiment: "alone", members: 3, shared: true, points: alonePoints()},
+		{experiment: "sync", members: 3, shared: true, points: syncPoints()},
+		{experiment: "watchers", members: 3, shared: true, points: p.watcherPoints()},
+		{experiment: "barriers", members: 3, shared: true, points: p.barrierPoints()},
+		{experiment: "open", members: 3, shared: p.Quick, points: p.openPoints()},
+	}
 }
 
 // ratios are the shares of reads, in percent.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,17 +43,57 @@ func TestPaperPlan(t *testing.T) {
 			}
 		}
 	}
-	for _, b := range bars() {
-		p := newPaper(t) // not quick: some bars are of points that the quick form leaves out
-		found := false
-		for _, s := range p.stages() {
-			for _, q := range s.points {
-				x := Sample{Experiment: s.experiment, System: "a", Members: s.members, Params: q.params}
-				found = found || x.is(b.Experiment, "a", b.Members, b.Params)
+	for _, quick := range []bool{false, true} {
+		p := newPaper(t)
+		p.Quick, p.BarRuns = quick, 1 // the quick form by itself leaves some bars out
+		for _, b := range bars() {
+			if !slices.ContainsFunc(p.stages(), func(s stage) bool {
+				return slices.ContainsFunc(s.points, func(q point) bool {
+					x := Sample{Experiment: s.experiment, System: "a", Members: s.members, Params: q.params}
+					return x.is(b.Experiment, "a", b.Members, b.Params)
+				})
+			}) {
+				t.Errorf("quick %v: bar %q is of no point of the plan", quick, b.Title)
 			}
 		}
-		if !found {
-			t.Errorf("bar %q is of no point of the plan", b.Title)
+	}
+}
+
+// What bars are held against is measured more often than the rest.
+func TestPaperBarRuns(t *testing.T) {
+	p := newPaper(t)
+	p.Quick, p.Runs, p.BarRuns = true, 1, 3
+	if err := p.check(); err != nil {
+		t.Fatal(err)
+	}
+	p.found = &PaperData{}
+	for run := 1; run <= 4; run++ {
+		n := 0
+		for i := range p.plan {
+			s := &p.plan[i]
+			for _, q := range p.missing(s, p.Systems[0], run) {
+				n++
+				if run > 1 && !s.isBar(q) {
+					t.Errorf("run %d: %s %s", run, s.experiment, figures(q.params))
+				}
+			}
+		}
+		switch own := len(bars()); {
+		case run == 1 && n <= own, run == 2 && n > own, run == 2 && n == 0, run == 4 && n > 0:
+			t.Errorf("run %d: %d points; %d bars", run, n, own)
+		}
+	}
+}
+
+// Only neighbours of the same size are measured on the same servers.
+func TestPaperOnSameServers(t *testing.T) {
+	plan := []stage{
+		{experiment: "a", members: 3}, {experiment: "b", members: 3, shared: true}, {experiment: "c", members: 3, shared: true},
+		{experiment: "d", members: 5, shared: true}, {experiment: "e", members: 5},
+	}
+	for i, want := range []int{1, 2, 1, 1, 1} {
+		if n := onSameServers(plan[i:]); n != want {
+			t.Errorf("from %s on: %d, want %d", plan[i].experiment, n, want)
 		}
 	}
 }
