@@ -34,10 +34,11 @@ type Paper struct {
 	Warmup      time.Duration
 	Progress    io.Writer
 
-	found *PaperData
-	plan  []stage
-	began time.Time
-	ended int // points measured since began
+	found    *PaperData
+	plan     []stage
+	sessions int // of the experiment with idle ones
+	began    time.Time
+	ended    int // points measured since began
 }
 
 // PaperData is what a Paper has found, over all its runs.
@@ -90,7 +91,7 @@ func ReadPaper(dir string) (*PaperData, error) {
 }
 
 // Values returns what the runs have measured of one value at one point, run after
-// run.
+// run; of all points of the experiment if params is nil.
 func (d *PaperData) Values(experiment, system string, members int, params map[string]float64, value string) (list []float64) {
 	for _, s := range d.Samples {
 		if v, ok := s.Values[value]; ok && s.is(experiment, system, members, params) {
@@ -101,7 +102,8 @@ func (d *PaperData) Values(experiment, system string, members int, params map[st
 }
 
 func (s *Sample) is(experiment, system string, members int, params map[string]float64) bool {
-	return s.Experiment == experiment && s.System == system && s.Members == members && maps.Equal(s.Params, params)
+	return s.Experiment == experiment && s.System == system && s.Members == members &&
+		(params == nil || maps.Equal(s.Params, params))
 }
 
 // Run measures what is missing, and returns all that there is: also after an
@@ -150,6 +152,7 @@ func (p *Paper) check() error {
 	if len(p.Systems) == 0 || len(p.Sizes) == 0 || p.Runs < 1 || p.Duration < tick || p.Out == "" {
 		return errors.New("bench: paper: a parameter is out of range")
 	}
+	p.sessions = allowFiles(idleSessions+spareFiles) - spareFiles
 	p.plan = slices.DeleteFunc(p.stages(), func(s stage) bool {
 		return len(p.Experiments) > 0 && !slices.Contains(p.Experiments, s.experiment)
 	})
@@ -208,6 +211,7 @@ type stage struct {
 	points     []point
 	failures   bool // the stage is figure 8; it has no points
 	broadcast  bool // of a System's Broadcast
+	own        bool // of this program alone
 	started    bool // only for servers that are started here: it needs their processes
 	shared     bool // on the servers of the stage before, if that is shared too
 }
@@ -236,7 +240,7 @@ type paperVisit struct {
 
 // suits reports whether a system can be measured in a stage.
 func (s *stage) suits(system System) bool {
-	if s.broadcast {
+	if s.broadcast || s.own {
 		return system.Broadcast != nil
 	}
 	return system.Hosts == nil || !s.started && !s.failures && s.members == len(system.Hosts)

@@ -60,7 +60,7 @@ func withBars(plan []stage, s stage) []stage {
 // isBar reports whether a bar is held against a point of the stage.
 func (s *stage) isBar(q point) bool {
 	return slices.ContainsFunc(bars(), func(b Bar) bool {
-		return b.Experiment == s.experiment && b.Members == s.members && maps.Equal(b.Params, q.params)
+		return b.Experiment == s.experiment && b.Members == s.members && (b.Params == nil || maps.Equal(b.Params, q.params))
 	})
 }
 
@@ -77,11 +77,14 @@ func (p *Paper) form() (plan []stage) {
 	}
 	plan = append(plan,
 		stage{experiment: "failures", members: 5, failures: true},
-		stage{experiment: "sessions", members: 1, started: true, extra: []string{"clientPortAddress=0.0.0.0"}, points: p.sessionPoints()},
+		stage{experiment: "sessions", members: 1, started: true, extra: []string{"clientPortAddress=0.0.0.0"}, points: sessionPoints(p.sessions)},
 		stage{experiment: "profile", members: 3, extra: []string{"snapCount=50000"}, points: p.profilePoints()},
 	)
 	for _, n := range p.treeSizes() {
 		plan = append(plan, stage{experiment: "trees", members: 3, started: true, points: treePoints(n)})
+	}
+	if !p.Quick {
+		plan = append(plan, stage{experiment: "trees", members: 1, started: true, own: true, points: hugePoints(), extra: noSnapshots()})
 	}
 	return plan
 }

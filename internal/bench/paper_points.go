@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,11 +251,13 @@ func (p *Paper) watcherPoints() (list []point) {
 	return list
 }
 
-func (p *Paper) sessionPoints() []point {
-	n := 50_000
-	if p.Quick {
-		n = 5000
-	}
+// idleSessions are opened at once, if so many files may be open: ulimit -n.
+const idleSessions = 50_000
+
+// spareFiles are what a process has open beside its sessions.
+const spareFiles = 1000
+
+func sessionPoints(n int) []point {
 	return []point{{values{"sessions": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
 		o := v.load()
 		// One address has no more than 28,000 ports for its clients.
@@ -271,54 +271,6 @@ func (p *Paper) sessionPoints() []point {
 		}
 		return got, err
 	}}}
-}
-
-// treePoints measure what a tree costs: its memory, the start of a server that
-// has it on disk, and that of one that has nothing and gets it from the leader.
-func treePoints(znodes int) []point {
-	return []point{{values{"znodes": float64(znodes)}, func(ctx context.Context, v *paperVisit) (values, error) {
-		o := v.load()
-		fill := Fill{Options: o, Connections: 8, Outstanding: 200, Path: "/pinfold-tree", Count: znodes, Size: 100, Parents: 1}
-		r, err := fill.Run(ctx)
-		got, err := valuesOf(r, err)
-		if err != nil {
-			return nil, err
-		}
-		followers, err := v.followers(ctx)
-		if err != nil {
-			return nil, err
-		}
-		member := v.members[followers[0]]
-		rss, err := Options{Pids: []int{member.cmd.Process.Pid}}.rss(ctx, member.settle)
-		if err != nil {
-			return nil, err
-		}
-		got["server_mb"] = float64(rss) / (1 << 20)
-		if got["start_s"], err = v.again(ctx, followers[0], false); err != nil {
-			return nil, err
-		}
-		got["join_s"], err = v.again(ctx, followers[0], true)
-		return got, err
-	}}}
-}
-
-// again kills a member and returns the seconds from its start until it serves all
-// that there is; wiped starts it with an empty disk.
-func (v *paperVisit) again(ctx context.Context, i int, wiped bool) (float64, error) {
-	v.kill(i)
-	if wiped {
-		if err := os.RemoveAll(filepath.Join(v.memberDir(i), "data", "version-2")); err != nil {
-			return 0, fmt.Errorf("bench: %w", err)
-		}
-	}
-	start := time.Now()
-	if err := v.restart(i); err != nil {
-		return 0, err
-	}
-	if err := v.awaitSync(ctx, i); err != nil {
-		return 0, err
-	}
-	return time.Since(start).Seconds(), nil
 }
 
 // Sync has clients sync and wait for the answer, and sync again.

@@ -177,6 +177,23 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
+	d.Systems = []string{"b"}
+	for _, v := range d.Verdicts() {
+		if v.Decided || v.Pass || v.Measured != (v.Title == "reads") {
+			t.Errorf("nothing to compare with: %+v", v)
+		}
+	}
+	d.Samples = append(d.Samples, Sample{"sessions", "b", 1, 1, values{"sessions": 50_000}, values{"session_kb": 3}})
+	d.Failures = []Failures{{Run: 1, Timeline: Timeline{System: "b", Events: []Event{{Leads: true, Gap: 81}}}}}
+	passed := map[string]bool{}
+	for _, v := range d.Verdicts() {
+		if v.Decided {
+			passed[v.Experiment] = v.Pass
+		}
+	}
+	if len(passed) != 2 || !passed["sessions"] || passed[""] {
+		t.Errorf("bars that need no other system: %v", passed)
+	}
 }
 
 // The frames of a multi are what a server reads, with the numbers in place.

@@ -145,3 +145,25 @@ func ownCPU() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// allowFiles has this process, and those that it starts from now on, open as many
+// files at once as n, or as many as are allowed if that is less. It returns how many.
+func allowFiles(n int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return n // what is opened too much will tell
+	}
+	want := uint64(n)
+	if limit.Cur >= want {
+		return n
+	}
+	// The hard limit is for those to raise who may.
+	err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: want, Max: max(limit.Max, want)})
+	if err == nil {
+		return n
+	}
+	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit.Max, Max: limit.Max}) != nil {
+		return int(limit.Cur)
+	}
+	return int(limit.Max)
+}

@@ -23,8 +23,8 @@ type System struct {
 	Command []string
 	Hosts   []string // host:port; for Paper alone
 
-	// Broadcast is the same server, which proposes by itself while it leads; nil
-	// if there is none.
+	// Broadcast is the same server, which proposes by itself while it leads. Only
+	// this program can do that; nil for all others.
 	Broadcast []string
 }
 

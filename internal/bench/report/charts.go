@@ -52,6 +52,8 @@ func charts() []chart {
 			axes{"reads and multis per second", "p99, ms", true, true}},
 		{"watchers", "Watch events", "One writer; each watcher reads again after each event.", "watchers", "watchers", "rate",
 			axes{"watchers", "events per second", true, true}},
+		{"watch-cpu", "The same: what an event costs", "CPU of all servers together, the watch's renewal and the write's share included.",
+			"watchers", "watchers", "cpu_us", axes{"watchers", "µs of CPU an event", true, true}},
 		{"sessions", "Idle sessions", "", "sessions", "sessions", "session_kb", axes{"sessions", "KB of RSS each", false, false}},
 		{"tree-memory", "Znodes of 100 bytes: memory", "RSS of one server.", "trees", "znodes", "server_mb",
 			axes{"znodes", "MB", true, true}},

@@ -48,7 +48,7 @@ var pageText string
 type page struct {
 	*bench.PaperData
 	Base, Own string
-	Runs      int
+	Runs      string
 	Verdicts  []bench.Verdict
 	Sections  []section
 }
@@ -63,9 +63,7 @@ type section struct {
 
 func render(found *bench.PaperData) (html []byte, pictures map[string][]byte, err error) {
 	p := page{PaperData: found, Base: found.Systems[0], Own: found.Systems[len(found.Systems)-1], Verdicts: found.Verdicts()}
-	for _, s := range found.Samples {
-		p.Runs = max(p.Runs, s.Run)
-	}
+	p.Runs = runs(found)
 	pictures = map[string][]byte{}
 	for _, c := range charts() {
 		s, err := c.section(found)
@@ -92,6 +90,23 @@ func render(found *bench.PaperData) (html []byte, pictures map[string][]byte, er
 	var b bytes.Buffer
 	err = t.Execute(&b, p)
 	return b.Bytes(), pictures, err
+}
+
+// runs says how often points were measured.
+func runs(found *bench.PaperData) string {
+	times := map[string]int{}
+	for _, s := range found.Samples {
+		at := fmt.Sprint(s.Experiment, s.System, s.Members, s.Params)
+		times[at] = max(times[at], s.Run)
+	}
+	counts := slices.Sorted(maps.Values(times))
+	switch {
+	case len(counts) == 0 || counts[len(counts)-1] == 1:
+		return "1 run"
+	case counts[0] == counts[len(counts)-1]:
+		return fmt.Sprintf("%d runs", counts[0])
+	}
+	return fmt.Sprintf("%d runs of what bars are held against, %d of the rest", counts[len(counts)-1], counts[0])
 }
 
 // failures is the section of figure 8: the last run's picture, all runs' gaps.

@@ -55,6 +55,7 @@ func TestWrite(t *testing.T) {
 		"2026-01-02, commit abc; 2 runs", "3.8.0 &lt;b&gt;", "<svg", // what servers say is escaped, our own picture is not
 		"<td>reads</td><td>275,000 /s</td><td>1,485,000 /s</td>\n<td>5.40 ×</td><td>≥ 10 ×</td><td><span class=\"miss\">",
 		"1,485,000 (1,430,000–1,540,000)",
+		"<td>80/20</td><td></td><td></td>\n<td></td><td>≥ 10 ×</td><td>not measured</td>", // of the bars none is passed over
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
@@ -82,6 +83,29 @@ func TestWrite(t *testing.T) {
 	lines, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(lines) != 1+2*2*(2*2+1) {
 		t.Errorf("%d lines, %v", len(lines), err)
+	}
+}
+
+func TestRuns(t *testing.T) {
+	d := measured()
+	again := d.Samples[0]
+	again.Run = 3
+	d.Samples = append(d.Samples, again)
+	if got := runs(d); got != "3 runs of what bars are held against, 2 of the rest" {
+		t.Error(got)
+	}
+	if got := runs(&bench.PaperData{Samples: d.Samples[:1]}); got != "1 run" {
+		t.Error(got)
+	}
+}
+
+// A ratio needs somebody to be held against.
+func TestPageAlone(t *testing.T) {
+	d := measured()
+	d.Systems = d.Systems[1:]
+	page, _, err := render(d)
+	if want := "<td>reads</td><td>1,485,000 /s</td>\n<td>≥ 10 ×</td><td>nothing to compare with</td>"; err != nil || !strings.Contains(string(page), want) {
+		t.Errorf("the page has no %q: %v", want, err)
 	}
 }
 
