@@ -152,7 +152,7 @@ func (p *Paper) check() error {
 	if len(p.Systems) == 0 || len(p.Sizes) == 0 || p.Runs < 1 || p.Duration < tick || p.Out == "" {
 		return errors.New("bench: paper: a parameter is out of range")
 	}
-	p.sessions = allowFiles(idleSessions+spareFiles) - spareFiles
+	p.sessions = p.idleSessions()
 	p.plan = slices.DeleteFunc(p.stages(), func(s stage) bool {
 		return len(p.Experiments) > 0 && !slices.Contains(p.Experiments, s.experiment)
 	})

@@ -97,8 +97,10 @@ func (p *Paper) sized(n int) []stage {
 	if n < 3 {
 		return plan
 	}
+	if !p.Quick || n == 3 {
+		plan = append(plan, stage{experiment: "leader", members: n, shared: p.Quick, points: throughputPoints(p.ratios(), true)})
+	}
 	plan = append(plan,
-		stage{experiment: "leader", members: n, shared: p.Quick, points: throughputPoints(p.ratios(), true)},
 		stage{experiment: "creates", members: n, shared: true, points: createPoints(p.workers())},
 	)
 	if n == 3 {
@@ -111,7 +113,7 @@ func (p *Paper) sized(n int) []stage {
 func (p *Paper) three() []stage {
 	return []stage{
 		{experiment: "alone", members: 3, shared: true, points: alonePoints()},
-		{experiment: "sync", members: 3, shared: true, points: syncPoints()},
+		{experiment: "sync", members: 3, shared: true, points: p.syncPoints()},
 		{experiment: "watchers", members: 3, shared: true, points: p.watcherPoints()},
 		{experiment: "barriers", members: 3, shared: true, points: p.barrierPoints()},
 		{experiment: "open", members: 3, shared: p.Quick, points: p.openPoints()},

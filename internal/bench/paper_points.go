@@ -178,8 +178,12 @@ func alonePoints() (list []point) {
 	return list
 }
 
-func syncPoints() (list []point) {
-	for _, n := range []int{1, 10, 100} {
+func (p *Paper) syncPoints() (list []point) {
+	counts := []int{1, 10, 100}
+	if p.Quick {
+		counts = []int{1, 100}
+	}
+	for _, n := range counts {
 		list = append(list, point{values{"clients": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
 			return valuesOf(Sync{Options: v.load(), Clients: n}.Run(ctx))
 		}})
@@ -251,11 +255,15 @@ func (p *Paper) watcherPoints() (list []point) {
 	return list
 }
 
-// idleSessions are opened at once, if so many files may be open: ulimit -n.
-const idleSessions = 50_000
-
-// spareFiles are what a process has open beside its sessions.
-const spareFiles = 1000
+// idleSessions returns how many are opened: 50,000, or as many as there may be
+// files open.
+func (p *Paper) idleSessions() int {
+	if p.Quick && p.BarRuns == 0 {
+		return 5000
+	}
+	const want, spare = 50_000, 1000 // spare are files beside the sessions
+	return allowFiles(want+spare) - spare
+}
 
 func sessionPoints(n int) []point {
 	return []point{{values{"sessions": float64(n)}, func(ctx context.Context, v *paperVisit) (values, error) {
