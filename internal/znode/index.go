@@ -31,12 +31,27 @@ func (x *index) hash(path string) uint64 { return maphash.String(x.seed, path) }
 
 // add enters id, which is not there yet.
 func (x *index) add(h uint64, id ID) {
+	p := x.part(h)
+	p.insert(indexEntry{uint32(h), id})
+	p.used++
+}
+
+// part returns the part of h, with room for one entry more.
+func (x *index) part(h uint64) *indexPart {
 	p := &x.parts[h>>56]
 	if 5*(p.used+1) > 4*len(p.entries) {
 		p.grow()
 	}
-	p.insert(indexEntry{uint32(h), id})
-	p.used++
+	return p
+}
+
+// peek reads the place where h would be, so that it is in the processor's cache.
+func (x *index) peek(h uint64) uint32 {
+	p := x.parts[h>>56].entries
+	if len(p) == 0 {
+		return 0
+	}
+	return p[int(uint32(h))&(len(p)-1)].hash
 }
 
 // remove takes out id, which is there, and closes the gap that it leaves.

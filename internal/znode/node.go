@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"encoding/binary"
 	"hash/crc32"
 	"unsafe"
 
@@ -138,22 +139,53 @@ func (n *node) mode() Mode {
 
 // A Scratch is where Mode.Digest works. Its user keeps one for all digests: the
 // checksum makes every buffer escape.
-type Scratch [60]byte
+type Scratch [64]byte
 
 // Digest completes the digest of a znode whose path and data sum to sum
-// (protocol page, section 9).
+// (protocol page, section 9): it is the CRC-32 that goes on from sum over the 60
+// bytes below. The processor's instructions for that take 64 and more. So it
+// begins anew, with four bytes in front that lead to sum, in a third of the time.
 func (m *Mode) Digest(sum uint32, b *Scratch) uint32 {
-	put64(b[0:], uint64(m.Czxid))
-	put64(b[8:], uint64(m.Mzxid))
-	put64(b[16:], uint64(m.Pzxid))
-	put64(b[24:], uint64(m.Ctime))
-	put64(b[32:], uint64(m.Mtime))
-	put32(b[40:], uint32(m.Version))
-	put32(b[44:], uint32(m.Cversion))
-	put32(b[48:], uint32(m.Aversion))
-	put64(b[52:], uint64(m.Owner))
-	return crc32.Update(sum, crc32.IEEETable, b[:])
+	binary.LittleEndian.PutUint32(b[:], unwind(^sum))
+	put64(b[4:], uint64(m.Czxid))
+	put64(b[12:], uint64(m.Mzxid))
+	put64(b[20:], uint64(m.Pzxid))
+	put64(b[28:], uint64(m.Ctime))
+	put64(b[36:], uint64(m.Mtime))
+	put32(b[44:], uint32(m.Version))
+	put32(b[48:], uint32(m.Cversion))
+	put32(b[52:], uint32(m.Aversion))
+	put64(b[56:], uint64(m.Owner))
+	return crc32.Update(^uint32(0), crc32.IEEETable, b[:])
 }
+
+// unwind returns the four bytes, the first the lowest, that take the register of
+// a CRC-32 from 0 to s. It is linear, so that each byte of s has its own part.
+func unwind(s uint32) uint32 {
+	t := &unwindTable
+	return t[0][byte(s)] ^ t[1][byte(s>>8)] ^ t[2][byte(s>>16)] ^ t[3][s>>24]
+}
+
+// unwindTable is made by going back over four zero bytes: those that take the
+// register from x to s are what take it, as the bytes of x, from 0 to s. The
+// index of the table entry that a step has used shows in the highest byte.
+var unwindTable = func() (t [4][256]uint32) {
+	var used [256]uint32
+	for i, e := range crc32.IEEETable {
+		used[e>>24] = uint32(i)
+	}
+	for k := range t {
+		for b := range t[k] {
+			s := uint32(b) << (8 * k)
+			for range 4 {
+				i := used[s>>24]
+				s = (s^crc32.IEEETable[i])<<8 | i
+			}
+			t[k][b] = s
+		}
+	}
+	return t
+}()
 
 // Sum is the part of a znode's digest that its path and data make.
 func Sum(path string, data []byte) uint32 {

@@ -111,6 +111,28 @@ func (t *Tree) lookupHash(h uint64, path string) ID {
 	}
 }
 
+// enter adds id, whose path has the hash h, to the index. It reports false, and
+// adds nothing, if there is a znode of the same parent and name.
+func (t *Tree) enter(h uint64, id ID) bool {
+	p := t.index.part(h)
+	mask := uint32(len(p.entries) - 1)
+	i := uint32(h) & mask
+	for ; p.entries[i].id != 0; i = (i + 1) & mask {
+		if e := p.entries[i]; e.hash == uint32(h) && t.sameName(e.id, id) {
+			return false
+		}
+	}
+	p.entries[i] = indexEntry{uint32(h), id}
+	p.used++
+	return true
+}
+
+// sameName reports whether two znodes have the same parent and name.
+func (t *Tree) sameName(a, b ID) bool {
+	x, y := t.nodes.at(a), t.nodes.at(b)
+	return x.parent == y.parent && t.name(x) == t.name(y)
+}
+
 // isAt reports whether path is the path of id.
 func (t *Tree) isAt(id ID, path string) bool {
 	for id != rootID {
@@ -327,6 +349,14 @@ func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) ID {
 // insertUnder is insert for a parent that is known, and a path that is cut and
 // has the hash h.
 func (t *Tree) insertUnder(parent ID, h uint64, path, name string, data []byte, acl aclID, m Mode) ID {
+	id := t.link(parent, name, data, acl, &m)
+	t.index.add(h, id)
+	t.account(id, path, Sum(path, data))
+	return id
+}
+
+// link makes a znode and puts it among the children of parent.
+func (t *Tree) link(parent ID, name string, data []byte, acl aclID, m *Mode) ID {
 	id := t.nodes.alloc()
 	n := t.nodes.at(id)
 	*n = node{
@@ -334,14 +364,21 @@ func (t *Tree) insertUnder(parent ID, h uint64, path, name string, data []byte, 
 		version: m.Version, cversion: m.Cversion, aversion: m.Aversion, acl: acl, parent: parent,
 	}
 	t.fill(n, name, data)
-	n.sum = Sum(path, data)
-	t.link(parent, id)
-	t.index.add(h, id)
+	kids := t.kidsOf(parent)
+	n.slot = uint32(len(*kids))
+	*kids = append(*kids, id)
+	return id
+}
+
+// account counts the new znode id, at path, in everything that sums znodes up.
+// sum is its Sum.
+func (t *Tree) account(id ID, path string, sum uint32) {
+	n := t.nodes.at(id)
+	n.sum = sum
 	t.indexKind(id, n.owner)
 	t.addDigest(path, n)
 	t.count++
-	t.size += int64(len(path) + len(data))
-	return id
+	t.size += int64(len(path)) + int64(max(n.dataLen, 0))
 }
 
 // fill gives n a new name and data; what it had must be released already.
@@ -386,8 +423,8 @@ func (t *Tree) removeNode(id ID, path string) {
 	t.nodes.release(id)
 }
 
-// link appends child to the children of parent.
-func (t *Tree) link(parent, child ID) {
+// kidsOf returns the list of parent's children, which it makes if there is none.
+func (t *Tree) kidsOf(parent ID) *[]ID {
 	p := t.nodes.at(parent)
 	if p.kids == 0 {
 		if k := len(t.spare); k > 0 {
@@ -398,8 +435,7 @@ func (t *Tree) link(parent, child ID) {
 			t.kids = append(t.kids, nil)
 		}
 	}
-	t.nodes.at(child).slot = uint32(len(t.kids[p.kids]))
-	t.kids[p.kids] = append(t.kids[p.kids], child)
+	return &t.kids[p.kids]
 }
 
 // unlink takes child out of its parent's children; the last one takes its place.
