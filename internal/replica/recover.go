@@ -122,11 +122,8 @@ func (r *Replica) newestSnapshot(rep *Report) (loadedSnapshot, error) {
 	if err != nil {
 		return loadedSnapshot{}, err
 	}
-	for i, s := range candidates {
-		if i == 0 && r.o.Prefetch {
-			r.wg.Go(func() { r.o.Dir.PrefetchLog(s.Zxid) })
-		}
-		l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes)
+	for _, s := range candidates {
+		l, err := r.loadBesideLog(s)
 		if err == nil {
 			rep.Snapshot = s.Name
 			if l.unlisted > 0 {
@@ -147,6 +144,37 @@ func (r *Replica) newestSnapshot(rep *Report) (loadedSnapshot, error) {
 	return r.emptyDatabase(rep)
 }
 
+// loadBesideLog loads a snapshot, and opens the log behind it. If it may, it has
+// goroutines beside it: one reads the snapshot and sums it up, one reads the log.
+func (r *Replica) loadBesideLog(s storage.Snapshot) (loadedSnapshot, error) {
+	if !r.o.Prefetch {
+		l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes, false)
+		if err == nil {
+			l.log, err = r.o.Dir.ReadLog(s.Zxid)
+		}
+		return l, err
+	}
+	log, err := r.o.Dir.ReadLogAhead(s.Zxid)
+	if err != nil {
+		return loadedSnapshot{}, err
+	}
+	l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes, true)
+	if err != nil {
+		return loadedSnapshot{}, errors.Join(err, log.Close())
+	}
+	l.log = log
+	return l, nil
+}
+
+// txnSource is the log behind a snapshot: a storage.LogReader or a
+// storage.LogAhead.
+type txnSource interface {
+	Next() ([]byte, error)
+	Tail() storage.Tail
+	Gaps() (count int, first storage.Gap)
+	Close() error
+}
+
 func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 	hasLog, err := r.o.Dir.HasLog()
 	if err != nil {
@@ -165,11 +193,14 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 		}
 		rep.NewServer = true
 	}
-	tree := znode.New(r.o.Tree)
+	l := loadedSnapshot{tree: znode.New(r.o.Tree), agreed: true}
 	if rep.NewServer && r.o.InitialCounter > 0 {
-		return r.startAt(tree, zk.Zxid(r.o.InitialCounter)-1)
+		if l, err = r.startAt(l.tree, zk.Zxid(r.o.InitialCounter)-1); err != nil {
+			return l, err
+		}
 	}
-	return loadedSnapshot{tree: tree, agreed: true}, nil
+	l.log, err = r.o.Dir.ReadLog(l.zxid)
+	return l, err
 }
 
 // startAt makes an empty tree one that has come to z.
@@ -188,11 +219,8 @@ func (r *Replica) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
 // replay applies the log after the snapshot and cuts a torn tail. The log goes
 // on from the tree's last zxid.
 func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
-	lr, err := r.o.Dir.ReadLog(l.zxid)
-	if err != nil {
-		return err
-	}
-	err = r.replayFrom(lr, l, rep)
+	lr := l.log
+	err := r.replayFrom(l, rep)
 	rep.Tail = lr.Tail()
 	if err = errors.Join(err, lr.Close()); err != nil {
 		return err
@@ -208,11 +236,11 @@ func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
 	return r.o.Dir.CutTail(rep.Tail)
 }
 
-func (r *Replica) replayFrom(lr *storage.LogReader, l *loadedSnapshot, rep *Report) error {
+func (r *Replica) replayFrom(l *loadedSnapshot, rep *Report) error {
 	progress := time.Now()
 	var result znode.Result
 	for {
-		payload, err := lr.Next()
+		payload, err := l.log.Next()
 		if err == io.EOF {
 			return nil
 		}

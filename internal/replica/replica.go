@@ -134,7 +134,7 @@ type Options struct {
 	TrustEmpty     bool  // a log without a snapshot is believed
 	DBAutoCreate   bool  // an empty directory is a new database
 	MaxRecordBytes int   // of a znode or session list in a snapshot
-	Prefetch       bool  // recovery reads log and snapshot side by side
+	Prefetch       bool  // recovery has goroutines that read snapshot and log beside it
 
 	SweepInterval  time.Duration // of containers and TTL znodes
 	SweepPerMinute int

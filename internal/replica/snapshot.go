@@ -369,15 +369,19 @@ type loadedSnapshot struct {
 	digest     uint64
 	agreed     bool // the tree's digest was a logged one, or nothing is in it
 	unlisted   int
-	recent     recentEntries // of the log behind it
+	log        txnSource     // behind it; replay closes it
+	recent     recentEntries // of that
 }
 
 // loadSnapshot reads one snapshot whole. maxRecord bounds the memory that a
-// damaged length can cost.
-func loadSnapshot(dir *storage.Dir, s storage.Snapshot, opts znode.Options, maxRecord int) (loadedSnapshot, error) {
+// damaged length can cost; with ahead the file is read in a goroutine beside.
+func loadSnapshot(dir *storage.Dir, s storage.Snapshot, opts znode.Options, maxRecord int, ahead bool) (loadedSnapshot, error) {
 	sr, err := dir.OpenSnapshot(s)
 	if err != nil {
 		return loadedSnapshot{}, err
+	}
+	if ahead {
+		sr.ReadAhead()
 	}
 	l, err := readSnapshot(sr, s.Zxid, opts, maxRecord)
 	return l, errors.Join(err, sr.Close())

@@ -70,3 +70,14 @@ func sumAdler(sum uint32, p []byte) uint32 {
 	}
 	return uint32(s2%adlerMod<<16 | s1%adlerMod)
 }
+
+// cutAdler undoes sumAdler: sum is that of some bytes followed by p, the result
+// that of the bytes without p.
+func cutAdler(sum uint32, p []byte) uint32 {
+	s1, s2 := sum&0xffff, sum>>16
+	for i := len(p) - 1; i >= 0; i-- {
+		s2 = (s2 + adlerMod - s1) % adlerMod
+		s1 = (s1 + adlerMod - uint32(p[i])) % adlerMod
+	}
+	return s2<<16 | s1
+}

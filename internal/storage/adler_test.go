@@ -37,6 +37,21 @@ func TestAdler(t *testing.T) {
 	check(ones)
 }
 
+// TestCutAdler: the sum of a front part is that of the whole with the rest undone.
+func TestCutAdler(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for n := range 300 {
+		p := make([]byte, 7*n)
+		for i := range p {
+			p[i] = byte(rng.Uint32()) | byte(n%2*0xff)
+		}
+		k := rng.IntN(len(p) + 1)
+		if got, want := cutAdler(sumAdler(adlerInit, p), p[k:]), adler32.Checksum(p[:k]); got != want {
+			t.Fatalf("%d bytes cut at %d: %#x, want %#x", len(p), k, got, want)
+		}
+	}
+}
+
 func BenchmarkAdler(b *testing.B) {
 	for _, n := range []int{64, 1100, 64 << 10} {
 		p := testPayload(1, n)

@@ -102,27 +102,6 @@ func filesAfter(logs []numbered, after zk.Zxid) []numbered {
 	return logs[start:]
 }
 
-// PrefetchLog reads what ReadLog is going to, and throws it away: then it is in
-// the page cache, which the log was written past. It is for a goroutine beside
-// the one that loads the snapshot. Errors it leaves to ReadLog.
-func (d *Dir) PrefetchLog(after zk.Zxid) {
-	logs, err := listLogs(d.fs, d.logDir)
-	if err != nil {
-		return
-	}
-	buf := make([]byte, 1<<20)
-	for _, l := range filesAfter(logs, after) {
-		f, err := d.fs.Open(path.Join(d.logDir, l.name))
-		if err != nil {
-			return
-		}
-		for err == nil {
-			_, err = f.Read(buf)
-		}
-		_ = f.Close() // nothing was written
-	}
-}
-
 // Next returns the payload of the next transaction, valid until the next call;
 // at the end of the log, io.EOF. Its errors stick: *Error of ErrCorrupt or
 // ErrGap, or what the file system returns.
@@ -335,7 +314,7 @@ func (r *LogReader) Gaps() (count int, first Gap) { return r.gaps, r.firstGap }
 // Close releases the file.
 func (r *LogReader) Close() error {
 	if r.err == nil {
-		r.err = errors.New("storage: the log reader is closed")
+		r.err = errClosed
 	}
 	if r.file == nil {
 		return nil

@@ -32,17 +32,20 @@ import (
 type SnapshotReader struct {
 	name   string // with directory
 	file   vfs.File
-	win    *window
-	sum    uint32 // of what was consumed, up to summed
-	summed int    // index into win.buf
-	size   int64  // of the file
+	size   int64 // of the file
+	chunks *chunks
+	buf    []byte
+	r, w   int    // buf[r:w] is read and not consumed
+	off    int64  // of buf[r] in the stream
+	sum    uint32 // Adler-32 of the stream up to buf[w]
+	err    error  // there is nothing behind buf[w]: io.EOF, or what the source says
 }
 
 // openSnapshot opens a snapshot and checks what can be checked without reading
 // it: its end if it is plain, its magic and its header. A file that fails is an
 // *Error of ErrCorrupt.
 func openSnapshot(fsys vfs.FS, dir string, s Snapshot) (*SnapshotReader, error) {
-	r := &SnapshotReader{name: path.Join(dir, s.Name), sum: adlerInit}
+	r := &SnapshotReader{name: path.Join(dir, s.Name)}
 	f, err := fsys.Open(r.name)
 	if err != nil {
 		return nil, fmt.Errorf("storage: open snapshot: %w", err)
@@ -84,10 +87,13 @@ func (r *SnapshotReader) open(c Compression) error {
 	if err != nil {
 		return r.readError(0, err)
 	}
-	r.win = newWindow(src)
-	b, err := r.win.fill(headerBytes)
+	r.chunks = newChunks(src, size)
+	b, err := r.Fill(headerBytes)
+	if err == io.EOF {
+		return r.corrupt(0, "the snapshot ends within its header")
+	}
 	if err != nil {
-		return r.readError(0, err)
+		return err
 	}
 	if want := appendFileHeader(nil, snapshotMagic, -1)[:8]; string(b[:8]) != string(want) {
 		return r.corrupt(0, "this is not the header of a snapshot of version 2")
@@ -96,47 +102,76 @@ func (r *SnapshotReader) open(c Compression) error {
 	return nil
 }
 
+// ReadAhead reads, decompresses and sums up what follows in a goroutine beside
+// the caller, until Close. It is called once.
+func (r *SnapshotReader) ReadAhead() {
+	if r.err == nil {
+		r.chunks.ahead()
+	}
+}
+
 // Fill returns what is buffered, at least n bytes, valid until the next call. If
 // the stream ends before, it returns what is left and io.EOF. Other errors are
-// the file system's, or *Error of ErrCorrupt for a compressed file.
+// the file system's, or *Error of ErrCorrupt for a compressed file. It allocates
+// no more than a few times what it has read.
 func (r *SnapshotReader) Fill(n int) ([]byte, error) {
-	if r.win.w-r.win.r >= n {
-		return r.win.buf[r.win.r:r.win.w], nil
+	for r.w-r.r < n {
+		switch {
+		case r.err == io.EOF:
+			return r.Buffered(), io.EOF
+		case r.err != nil:
+			return r.Buffered(), r.readError(r.off+int64(r.w-r.r), r.err)
+		}
+		r.more()
 	}
-	r.addSum()
-	b, err := r.win.fill(n)
-	r.summed = r.win.r
-	if err != nil && err != io.EOF {
-		return b, r.readError(r.win.off+int64(len(b)), err)
+	return r.Buffered(), nil
+}
+
+// more puts the next chunk behind what is buffered: in the chunk's own buffer, if
+// there is room in front of it for what is left, which there is unless a record is
+// large.
+func (r *SnapshotReader) more() {
+	c, room := r.chunks.next(), r.chunks.room
+	left, piece := r.Buffered(), c.buf[room:room+c.n]
+	r.sum, r.err = c.sum, c.err
+	if len(left) <= room {
+		r.r, r.w = room-len(left), room+c.n
+		copy(c.buf[r.r:], left)
+		r.chunks.recycle(r.buf)
+		r.buf = c.buf
+		return
 	}
-	return b, err
+	if len(r.buf)-r.w < len(piece) {
+		grown := make([]byte, 2*(len(left)+len(piece)))
+		copy(grown, left)
+		r.chunks.recycle(r.buf)
+		r.buf, r.r, r.w = grown, 0, len(left)
+	}
+	r.w += copy(r.buf[r.w:], piece)
+	r.chunks.recycle(c.buf)
 }
 
 // Buffered returns what can be had without reading, valid until the next Fill.
-func (r *SnapshotReader) Buffered() []byte { return r.win.buf[r.win.r:r.win.w] }
+func (r *SnapshotReader) Buffered() []byte { return r.buf[r.r:r.w] }
 
 // Discard consumes n bytes of what is buffered.
-func (r *SnapshotReader) Discard(n int) { r.win.discard(n) }
+func (r *SnapshotReader) Discard(n int) {
+	r.r += n
+	r.off += int64(n)
+}
 
 // Offset returns how much of the stream is consumed, the file header included.
-func (r *SnapshotReader) Offset() int64 { return r.win.off }
+func (r *SnapshotReader) Offset() int64 { return r.off }
 
 // SizeBytes returns the length of the file, compressed as it is.
 func (r *SnapshotReader) SizeBytes() int64 { return r.size }
-
-// addSum puts what was consumed since the last call into the checksum. It is
-// called once a buffer, which is much cheaper than once a record.
-func (r *SnapshotReader) addSum() {
-	r.sum = sumAdler(r.sum, r.win.buf[r.summed:r.win.r])
-	r.summed = r.win.r
-}
 
 // CheckSeal consumes a seal and compares its checksum with that of everything
 // consumed before it. It returns io.EOF if the stream ends here, which means
 // that the optional part that would end with the seal is absent, and an *Error
 // of ErrCorrupt if the seal is wrong.
 func (r *SnapshotReader) CheckSeal() error {
-	offset := r.win.off
+	offset := r.off
 	b, err := r.Fill(sealBytes)
 	if err == io.EOF && len(b) > 0 {
 		return r.corrupt(offset, "the snapshot ends within a seal")
@@ -144,9 +179,9 @@ func (r *SnapshotReader) CheckSeal() error {
 	if err != nil {
 		return err
 	}
-	r.addSum()
-	if got := binary.BigEndian.Uint64(b); got != uint64(r.sum) {
-		return r.corrupt(offset, fmt.Sprintf("the checksum is %#x, should be %#x", r.sum, got))
+	sum := cutAdler(r.sum, b)
+	if got := binary.BigEndian.Uint64(b); got != uint64(sum) {
+		return r.corrupt(offset, fmt.Sprintf("the checksum is %#x, should be %#x", sum, got))
 	}
 	if string(b[8:sealBytes]) != sealEnd {
 		return r.corrupt(offset+8, "a seal does not end with \"/\"")
@@ -165,12 +200,12 @@ func (r *SnapshotReader) CheckEnd() error {
 	if err != nil {
 		return err
 	}
-	return r.corrupt(r.win.off, fmt.Sprintf("%d bytes or more behind the end", len(b)))
+	return r.corrupt(r.off, fmt.Sprintf("%d bytes or more behind the end", len(b)))
 }
 
 // Corrupt returns the error for a record that the caller cannot decode, at the
 // present offset.
-func (r *SnapshotReader) Corrupt(reason string) error { return r.corrupt(r.win.off, reason) }
+func (r *SnapshotReader) Corrupt(reason string) error { return r.corrupt(r.off, reason) }
 
 func (r *SnapshotReader) corrupt(offset int64, reason string) error {
 	return &Error{r.name, offset, reason, ErrCorrupt}
@@ -190,4 +225,7 @@ func (r *SnapshotReader) readError(offset int64, err error) error {
 }
 
 // Close releases the file.
-func (r *SnapshotReader) Close() error { return r.file.Close() }
+func (r *SnapshotReader) Close() error {
+	r.chunks.end()
+	return r.file.Close()
+}

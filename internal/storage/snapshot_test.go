@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -35,13 +36,26 @@ func writeSnapshot(t testing.TB, d *Dir, zxid zk.Zxid, parts ...[]byte) {
 	}
 }
 
-// readSnapshot reads a snapshot of one part and returns it.
+// readSnapshot reads a snapshot of one part and returns it. It is read ahead too,
+// with the same result.
 func readSnapshot(d *Dir, s Snapshot) (part []byte, err error) {
+	part, err = readSnapshotIn(d, s, false)
+	again, errAgain := readSnapshotIn(d, s, true)
+	if !bytes.Equal(part, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
+		return nil, fmt.Errorf("read ahead: %d bytes, %w; else %d bytes, %w", len(again), errAgain, len(part), err)
+	}
+	return part, err
+}
+
+func readSnapshotIn(d *Dir, s Snapshot, ahead bool) (part []byte, err error) {
 	r, err := d.OpenSnapshot(s)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
+	if ahead {
+		r.ReadAhead()
+	}
 	n := 0
 	for {
 		b, err := r.Fill(n + 1)
@@ -120,12 +134,30 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 }
 
-// A reader sees the stream whole through windows of any size, and its seals
-// where they are.
+// A reader sees the stream whole in steps of any size, and its seals where they
+// are; read ahead or not.
 func TestSnapshotReaderInSteps(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 1))
+	for _, sizes := range [][]int{
+		{600_000, 20, 300_000}, {3_000_000, 8, 20}, {1_000_000},
+		// The seal, or what follows it, begins on either side of a chunk's end.
+		{chunkBytes - headerBytes - 3, 20}, {chunkBytes - headerBytes - sealBytes, 5},
+		{chunkBytes - headerBytes - sealBytes - 1, 5}, {2*chunkBytes - headerBytes}, {2*chunkBytes - headerBytes - 1, 1},
+	} {
+		for _, ahead := range []bool{false, true} {
+			for seed := range uint64(4) {
+				readInSteps(t, rand.New(rand.NewPCG(seed, 1)), sizes, ahead)
+			}
+		}
+	}
+}
+
+func readInSteps(t *testing.T, rng *rand.Rand, sizes []int, ahead bool) {
+	t.Helper()
 	d := openTest(t, vfs.NewMem(), testOptions())
-	parts := [][]byte{testPayload(1, 600_000), testPayload(2, 20), testPayload(3, 300_000)}
+	var parts [][]byte
+	for i, n := range sizes {
+		parts = append(parts, testPayload(zk.Zxid(i+1), n)[:n])
+	}
 	writeSnapshot(t, d, 1, parts...)
 	snaps, _ := d.Snapshots()
 	r, err := d.OpenSnapshot(snaps[0])
@@ -133,15 +165,18 @@ func TestSnapshotReaderInSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	if ahead {
+		r.ReadAhead()
+	}
 	for i, part := range parts {
 		for len(part) > 0 {
 			n := min(len(part), 1+rng.IntN(2000))
 			if rng.IntN(50) == 0 {
-				n = min(len(part), rng.IntN(500_000))
+				n = min(len(part), rng.IntN(3*chunkBytes))
 			}
 			b, err := r.Fill(n)
 			if err != nil || !bytes.Equal(b[:n], part[:n]) {
-				t.Fatalf("part %d at %d: %v", i, r.Offset(), err)
+				t.Fatalf("%v: part %d at %d: %v", sizes, i, r.Offset(), err)
 			}
 			r.Discard(n)
 			part = part[n:]
@@ -156,6 +191,35 @@ func TestSnapshotReaderInSteps(t *testing.T) {
 	if err := r.CheckEnd(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A reader that is closed early leaves no goroutine, wherever that one is.
+func TestCloseWhileReadingAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := openTest(t, vfs.NewMem(), testOptions())
+		writeSnapshot(t, d, 1, testPayload(1, 20*chunkBytes))
+		snaps, _ := d.Snapshots()
+		for steps := range 5 {
+			r, err := d.OpenSnapshot(snaps[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.ReadAhead()
+			for range steps {
+				b, err := r.Fill(chunkBytes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Discard(len(b))
+			}
+			if steps%2 == 0 {
+				synctest.Wait() // it has read as far as it may
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // Invariant 3 for snapshots, and: cut anywhere, a snapshot is refused.
