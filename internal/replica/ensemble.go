@@ -34,6 +34,8 @@ type member struct {
 	nextRefusal time.Duration // when a refused peer is worth a line again
 	refusals    int           // that were worth none since the last
 
+	gathering gathering
+
 	learning
 	standing
 	locals
@@ -238,6 +240,8 @@ func (r *Replica) suspend() {
 	r.dropSyncs()
 	r.dropQuestions()
 	r.incoming, r.deliveries = nil, nil
+	r.gathering = gathering{}
+	r.inbox.signal() // what was held
 	r.stopLearning()
 	if r.Mode() == Idle {
 		return
@@ -393,6 +397,7 @@ func (r *Replica) release(commit zk.Zxid) {
 		}
 		r.released = b.txns[s.end-1].Zxid
 		r.countCommitted(b.txns[s.start:s.end])
+		r.gathering.committed(s.end-s.start, r.Now())
 		b.released = s.end
 		if s.end == len(b.txns) {
 			r.proposed[0] = nil

@@ -134,6 +134,7 @@ type mail struct {
 	calls   []call
 	events  []event
 	packets []zab.Packet // of the events
+	held    int          // requests that were left
 }
 
 // maxPacketBytes bounds the packets that wait for the loop (P6): who brings more
@@ -231,14 +232,15 @@ func (x *inbox) signal() {
 	}
 }
 
-// take returns all that there is, but for the requests if hold is set and they
-// are few. The packets are given back by done.
-func (x *inbox) take(hold bool) mail {
+// take returns all that there is, but for the requests if they are hold at most.
+// The packets are given back by done.
+func (x *inbox) take(hold int) mail {
 	x.mu.Lock()
 	m := x.mu.mail
 	var held *batch
-	if hold && m.batch != nil && len(m.batch.reqs) <= smallBatch {
+	if m.batch != nil && len(m.batch.reqs) <= hold {
 		held, m.batch = m.batch, nil
+		m.held = len(held.reqs)
 	}
 	if x.mu.early {
 		x.mu.mail = mail{batch: held, events: m.events, packets: m.packets}

@@ -45,9 +45,10 @@ func (r *Replica) startServing() {
 // propose makes transactions of the learners' requests and of the batch of this
 // server's clients, which may be nil, and proposes them.
 func (r *Replica) propose(b *batch) bool {
-	if b == nil && (len(r.incoming) == 0 || len(r.incoming) <= smallBatch && r.holdsBack()) {
+	if b == nil && !r.roundIsDue() {
 		return true
 	}
+	r.gathering.begin(r.Now())
 	if b == nil {
 		// What was held back goes along.
 		if b = r.inbox.takeRequests(); b != nil {

@@ -63,6 +63,9 @@ func (r *Replica) deadline() time.Duration {
 		return r.nextExpiry
 	}
 	at := min(r.nextExpiry, r.core.Deadline())
+	if until := r.gathering.until; until > 0 {
+		at = min(at, until)
+	}
 	if r.readOnlyAt > 0 {
 		at = min(at, r.readOnlyAt)
 	}
@@ -72,7 +75,8 @@ func (r *Replica) deadline() time.Duration {
 // step does all that is in the inbox, and what is due; false means that the disk
 // has failed.
 func (r *Replica) step() bool {
-	m := r.inbox.take(r.holdsBack())
+	m := r.inbox.take(r.holdsBack() - len(r.incoming))
+	r.gathering.held = m.held
 	defer r.inbox.done(&m)
 	r.forgetClosed()
 	if now := r.Now(); now >= r.nextExpiry {

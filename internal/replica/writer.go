@@ -58,12 +58,6 @@ func (r *Replica) writeLone(lone []job) {
 	r.toLog.done()
 }
 
-// holdsBack reports whether requests wait for others before they are proposed: a
-// leader whose log is being written gathers them meanwhile.
-func (r *Replica) holdsBack() bool {
-	return r.core != nil && r.role == zab.Leading && r.unlogged.Load() > 0
-}
-
 // writeLog makes jobs durable: one write and one fsync for all that wait. A
 // failure of the disk is the end (protocol page, section 17.1: 3701, 4882).
 func (r *Replica) writeLog() {
