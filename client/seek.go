@@ -101,7 +101,8 @@ func (c *Client) nextHost(ctx context.Context) (Host, error) {
 // One that lives is only looked up, and time presses: a member that accepts
 // connections and never answers (an Apache that is still starting may do so) must
 // not cost a lock's holder the third of the timeout for which it can be sure. So all
-// members are tried twice while the session lives, a few of them six times.
+// members are tried twice while the session lives, a few of them six times; but a
+// busy member has a second, if there is one.
 func (c *Client) patience() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +110,8 @@ func (c *Client) patience() time.Duration {
 	if c.session.timeout == 0 || c.session.local {
 		return c.opts.timeout / members
 	}
-	return c.session.timeout / max(2*members, 6)
+	d := c.session.timeout
+	return max(d/max(2*members, 6), min(time.Second, d/members))
 }
 
 // open connects to a host, with TLS if it is asked for.
