@@ -31,36 +31,44 @@ func BenchmarkServer(b *testing.B) {
 		}
 		clients = append(clients, c)
 	}
-	run := func(b *testing.B, start func(c *Client, path string, done func(error))) {
+	run := func(b *testing.B, start func(c *Client, path string, left *sync.WaitGroup, n int)) {
+		b.ReportAllocs()
 		var left sync.WaitGroup
 		left.Add(b.N)
 		for i, c := range clients {
-			path, n := fmt.Sprintf("/speed-%d", i), b.N/connections
+			n := b.N / connections
 			if i == 0 {
 				n += b.N % connections
 			}
-			go func() {
-				for range n {
-					start(c, path, func(err error) {
-						if err != nil {
-							b.Error(err)
-						}
-						left.Done()
-					})
-				}
-			}()
+			go start(c, fmt.Sprintf("/speed-%d", i), &left, n)
 		}
 		left.Wait()
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 	}
 	b.Run("get", func(b *testing.B) {
-		run(b, func(c *Client, path string, done func(error)) {
-			c.GetAsync(b.Context(), path, func(_ []byte, _ zk.Stat, err error) { done(err) })
+		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
+			done := func(got []byte, _ zk.Stat, err error) {
+				if err != nil || len(got) != len(data) {
+					b.Errorf("%d bytes, %v", len(got), err)
+				}
+				left.Done()
+			}
+			for range n {
+				c.GetAsync(b.Context(), path, done)
+			}
 		})
 	})
 	b.Run("set", func(b *testing.B) {
-		run(b, func(c *Client, path string, done func(error)) {
-			c.SetAsync(b.Context(), path, data, -1, func(_ zk.Stat, err error) { done(err) })
+		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
+			done := func(_ zk.Stat, err error) {
+				if err != nil {
+					b.Error(err)
+				}
+				left.Done()
+			}
+			for range n {
+				c.SetAsync(b.Context(), path, data, -1, done)
+			}
 		})
 	})
 }
