@@ -133,6 +133,18 @@ func (d *Decoder) Long() int64 {
 	return v
 }
 
+// Fixed reads n bytes, of a record whose fields have no lengths of their own. The
+// result is nil when fewer are left.
+func (d *Decoder) Fixed(n int) []byte {
+	if len(d.rest) < n {
+		d.Fail(ErrShort)
+		return nil
+	}
+	v := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return v
+}
+
 // Buffer reads a buffer; null is nil, empty is not. The result has no spare
 // capacity, so that appending to it cannot overwrite the input.
 func (d *Decoder) Buffer() []byte {

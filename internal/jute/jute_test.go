@@ -56,7 +56,7 @@ func unhex(t *testing.T, s string) []byte {
 
 func TestDecoding(t *testing.T) {
 	d := NewDecoder(unhex(t, "02 fffffffe 8000000000000001 00000002 ab00 ffffffff 00000000 00000001 61 ffffffff"+
-		"00000002 00000001 62 00000000 ffffffff 00000000 00000001 63 77"))
+		"00000002 00000001 62 00000000 ffffffff 00000000 00000001 63 0809 77"))
 	if v := d.Bool(); !v {
 		t.Error("Bool: a byte other than 0 is false")
 	}
@@ -93,6 +93,9 @@ func TestDecoding(t *testing.T) {
 	if v := d.Path(); v != "c" {
 		t.Errorf("Path = %q", v)
 	}
+	if v := d.Fixed(2); !bytes.Equal(v, []byte{8, 9}) || cap(v) != 2 {
+		t.Errorf("Fixed = %x of capacity %d", v, cap(v))
+	}
 	if d.Len() != 1 || !bytes.Equal(d.Rest(), []byte{0x77}) || d.Err() != nil {
 		t.Errorf("rest %x, error %v", d.Rest(), d.Err())
 	}
@@ -110,6 +113,7 @@ func TestErrorsStick(t *testing.T) {
 		{"no bool", "", func(d *Decoder) bool { return !d.Bool() }, ErrShort},
 		{"short int", "010203", func(d *Decoder) bool { return d.Int() == 0 }, ErrShort},
 		{"short long", "01020304050607", func(d *Decoder) bool { return d.Long() == 0 }, ErrShort},
+		{"short record", "0102", func(d *Decoder) bool { return d.Fixed(3) == nil }, ErrShort},
 		{"short length", "0000", func(d *Decoder) bool { return d.Buffer() == nil }, ErrShort},
 		{"short buffer", "00000002 01", func(d *Decoder) bool { return d.Buffer() == nil }, ErrLength},
 		{"giant buffer", "7fffffff 01", func(d *Decoder) bool { return d.Buffer() == nil }, ErrLength},

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"encoding/binary"
+
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -43,10 +45,16 @@ const StatLen = 68
 
 // DecodeStat reads a Stat.
 func DecodeStat(d *jute.Decoder) zk.Stat {
+	b := d.Fixed(StatLen)
+	if b == nil {
+		return zk.Stat{}
+	}
+	long := func(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+	int := func(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 	return zk.Stat{
-		Czxid: zk.Zxid(d.Long()), Mzxid: zk.Zxid(d.Long()), Ctime: d.Long(), Mtime: d.Long(),
-		Version: d.Int(), Cversion: d.Int(), Aversion: d.Int(), EphemeralOwner: d.Long(),
-		DataLength: d.Int(), NumChildren: d.Int(), Pzxid: zk.Zxid(d.Long()),
+		Czxid: zk.Zxid(long(0)), Mzxid: zk.Zxid(long(8)), Ctime: long(16), Mtime: long(24),
+		Version: int(32), Cversion: int(36), Aversion: int(40), EphemeralOwner: long(44),
+		DataLength: int(52), NumChildren: int(56), Pzxid: zk.Zxid(long(60)),
 	}
 }
 
