@@ -41,6 +41,45 @@ func TestFramesInPieces(t *testing.T) {
 	}
 }
 
+// endless is a stream of frames whose bodies have size bytes, all there at once.
+type endless struct {
+	size  int
+	at    int
+	reads int
+}
+
+func (e *endless) Read(b []byte) (int, error) {
+	e.reads++
+	head := binary.BigEndian.AppendUint32(nil, uint32(e.size))
+	for i := range b {
+		if b[i] = 0; e.at < len(head) {
+			b[i] = head[e.at]
+		}
+		e.at = (e.at + 1) % (len(head) + e.size)
+	}
+	return len(b), nil
+}
+
+// While more waits than fits, the buffer grows to its usual size and no further:
+// answers that come faster than they are read take few reads, whatever their size.
+func TestBufferGrowsWithWhatWaits(t *testing.T) {
+	for _, size := range []int{0, 20, 1100, 4092, 5000, 65_000} {
+		e := &endless{size: size}
+		var f frameReader
+		f.init(e, 1<<20)
+		const bytes = 20 * usualBuffer
+		for range bytes / (4 + size) {
+			if b, err := f.next(); err != nil || len(b) != size {
+				t.Fatalf("%d bytes of %d, %v", len(b), size, err)
+			}
+		}
+		// The front of a frame that is cut off takes the place of other bytes.
+		if most := 10 + bytes/(usualBuffer-4-size); len(f.buf) != usualBuffer || e.reads > most {
+			t.Errorf("frames of %d bytes: %d reads, at most %d expected, a buffer of %d bytes", size, e.reads, most, len(f.buf))
+		}
+	}
+}
+
 // A length beyond the limit is refused; one within it is not believed before the
 // bytes are there.
 func TestAnnouncedLengths(t *testing.T) {

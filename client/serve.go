@@ -234,7 +234,7 @@ type frameReader struct {
 
 const (
 	firstBuffer = 4 << 10
-	usualBuffer = 64 << 10
+	usualBuffer = 128 << 10
 )
 
 func (f *frameReader) init(conn io.Reader, limit int) {
@@ -276,27 +276,20 @@ func (f *frameReader) next() ([]byte, error) {
 	}
 }
 
-// fill reads once. want is the length of the frame that is being read: the buffer
-// doubles on the way there.
+// fill reads once. want is the length of the frame that is being read. The buffer
+// doubles when that frame has filled it, and up to usualBuffer when a read has.
 func (f *frameReader) fill(want int) error {
+	begun, size := f.buf[f.r:f.w], len(f.buf)
 	switch {
-	case f.r == f.w && cap(f.buf) > usualBuffer && want <= usualBuffer:
-		f.buf, f.r, f.w = make([]byte, usualBuffer), 0, 0
-	case f.r == f.w && f.full && len(f.buf) < usualBuffer:
-		f.buf, f.r, f.w = make([]byte, 2*len(f.buf)), 0, 0
-	case f.r == f.w:
-		f.r, f.w = 0, 0
+	case len(begun) == size, f.full && size < usualBuffer:
+		size *= 2
+	case len(begun) == 0 && size > usualBuffer && want <= usualBuffer:
+		size = usualBuffer
 	}
-	if f.w == len(f.buf) {
-		if f.r > 0 && f.w-f.r < len(f.buf)/2 {
-			copy(f.buf, f.buf[f.r:f.w])
-		} else {
-			bigger := make([]byte, 2*len(f.buf))
-			copy(bigger, f.buf[f.r:f.w])
-			f.buf = bigger
-		}
-		f.r, f.w = 0, f.w-f.r
+	if size != len(f.buf) {
+		f.buf = make([]byte, size)
 	}
+	f.r, f.w = 0, copy(f.buf, begun)
 	n, err := f.conn.Read(f.buf[f.w:])
 	f.w += n
 	f.full = f.w == len(f.buf)
