@@ -244,7 +244,7 @@ func (k *Cache) Zxid() zk.Zxid {
 // next session of a Client with NewSession.
 func (k *Cache) Sync(ctx context.Context) error {
 	for {
-		call, body := k.client.named(wire.OpSync, "sync", k.root, nil)
+		call, body := k.client.named(wire.OpSync, "sync", k.root, decodeNothing)
 		r := k.client.do(ctx, call, body.append)
 		again := errors.Is(r.err, zk.ErrConnectionLoss) || k.client.opts.newSession && errors.Is(r.err, zk.ErrSessionExpired)
 		switch {

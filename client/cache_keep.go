@@ -259,7 +259,7 @@ func (r *keeper) start(n *cacheRead) error {
 		k.watch = &Watch{client: c, kind: recursiveWatch, path: body.Path, sink: cacheSink{&r.box, r.gen}}
 		return c.submit(context.Background(), &k, body.Append)
 	case readSync:
-		k, body := c.named(wire.OpSync, "sync", n.path, nil)
+		k, body := c.named(wire.OpSync, "sync", n.path, decodeNothing)
 		k.done = n
 		return c.submit(context.Background(), &k, body.append)
 	case readCheck:

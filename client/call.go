@@ -18,7 +18,8 @@ type call struct {
 	name    string   // Error.Op
 	path    string   // as the caller gave it
 	watch   *Watch   // registered when the answer comes
-	decode  decoding // nil for an answer without a body
+	decode  decoding // how the answer is read
+	txn     *Txn     // of decodeMulti
 	invalid error    // why it cannot be sent
 	done    completion
 	started time.Time // zero without metrics
@@ -121,7 +122,7 @@ func (c *Client) doLocked(ctx context.Context, k call, encode func(b []byte) []b
 func (c *Client) begin(ctx context.Context, k call, encode func(b []byte) []byte, done completion) {
 	k.done, k.async = done, true
 	if err := c.submit(ctx, &k, encode); err != nil {
-		c.done.put(completed{done: done, result: result{err: err}})
+		c.done.put(completions{{done: done, result: result{err: err}}})
 	}
 }
 
@@ -202,6 +203,7 @@ type callQueue struct {
 	ring []call // its length is a power of two
 	head int
 	n    int
+	past int // entries before head that still hold what was there
 
 	adding int // of the calls: those that leave a persistent watch
 }
@@ -210,6 +212,9 @@ type callQueue struct {
 func (q *callQueue) init() { *q = callQueue{ring: make([]call, 16)} }
 
 func (q *callQueue) push(k *call) {
+	if q.past > 0 {
+		q.forget()
+	}
 	if q.n == len(q.ring) {
 		bigger := make([]call, 2*q.n)
 		copy(bigger, q.ring[q.head:])
@@ -225,14 +230,26 @@ func (q *callQueue) push(k *call) {
 
 func (q *callQueue) first() *call { return &q.ring[q.head] }
 
-// pop forgets the first call, whose fields must not be used after.
+// pop takes the first call out. What first returned stays as it is until forget,
+// which must follow, or push.
 func (q *callQueue) pop() {
 	if q.first().op == wire.OpAddWatch {
 		q.adding--
 	}
-	q.ring[q.head] = call{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
+	q.past++
+}
+
+// forget clears the entries of calls that were popped, so that they keep nothing
+// alive: all at once, as each alone costs the garbage collector more.
+func (q *callQueue) forget() {
+	if q.past > q.head {
+		clear(q.ring[q.head-q.past+len(q.ring):])
+		q.past = q.head
+	}
+	clear(q.ring[q.head-q.past : q.head])
+	q.past = 0
 }
 
 // at returns the call at position i.

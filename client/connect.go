@@ -28,8 +28,8 @@ type link struct {
 	useful   bool        // a request was answered
 	readOnly bool
 
-	decoder jute.Decoder // of the frame that the reader has before it
-	result  result       // of the answer in it
+	result result      // of an operation that waits, while its answer is read
+	batch  completions // of asynchronous ones, whose answers have come together
 
 	why error // the Client has closed conn for this reason; guarded by its mu
 }
@@ -39,6 +39,14 @@ func (l *link) poke() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
+	}
+}
+
+// shrink gives back the reader's memory, as far as it holds nothing.
+func (l *link) shrink() {
+	l.frames.shrink()
+	if len(l.batch) == 0 {
+		l.batch = nil
 	}
 }
 
@@ -294,19 +302,25 @@ func (c *Client) die(s State, err error) {
 
 // fail completes all calls with an error; c.mu is held.
 func (c *Client) fail(err, reason error) {
-	var list []completed
+	var list completions
+	var waiting result
 	for i := 0; c.pending.n > 0; i++ {
 		k := c.pending.first()
-		r := result{err: &Error{Op: k.name, Path: k.path, Err: err, Reason: reason, Maybe: i < c.taken && k.op.IsWrite()}}
+		r := &waiting
+		if k.async {
+			r = list.add(k.done)
+		}
+		r.err = &Error{Op: k.name, Path: k.path, Err: err, Reason: reason, Maybe: i < c.taken && k.op.IsWrite()}
 		if k.watch != nil {
 			k.watch.finish()
 		}
-		list = c.complete(k, &r, list)
+		c.complete(k, r)
 		c.pending.pop()
 	}
+	c.pending.forget()
 	c.out, c.taken = c.out[:0], 0
 	c.sentAuth = c.sentAuth[:0]
-	c.done.put(list...)
+	c.done.put(list)
 }
 
 // finish ends everything that a Client's users may wait for.

@@ -8,10 +8,10 @@ type dispatcher struct {
 	dispatch func() // of the Client
 
 	mu    sync.Mutex // guards what follows
-	queue []completed
-	spare []completed // the queue's memory, for its next use
-	busy  bool        // dispatch runs
-	idle  sync.Cond   // signals that it has ended
+	queue completions
+	spare []completions // at most keepLists that have been worked off
+	busy  bool          // dispatch runs
+	idle  sync.Cond     // signals that it has ended
 }
 
 type completed struct {
@@ -20,38 +20,75 @@ type completed struct {
 	placed bool // holds a place in the window
 }
 
+// completions are results in request order. Behind its length a list is zero, so
+// that results can be read where they stay.
+type completions []completed
+
+// add makes room for a result, which is valid until the next add.
+func (l *completions) add(done completion) *result {
+	if n := len(*l); n < cap(*l) {
+		*l = (*l)[:n+1]
+	} else {
+		*l = append(*l, completed{})
+	}
+	k := &(*l)[len(*l)-1]
+	k.done, k.placed = done, true
+	return &k.result
+}
+
+// undo takes the last add back. The result must be zero.
+func (l *completions) undo() {
+	n := len(*l) - 1
+	(*l)[n] = completed{}
+	*l = (*l)[:n]
+}
+
 func (d *dispatcher) init(dispatch func()) {
 	d.dispatch = dispatch
 	d.idle.L = &d.mu
 }
 
-func (d *dispatcher) put(list ...completed) {
+// put queues results. The list is the dispatcher's from then on; the caller has an
+// empty one for it.
+func (d *dispatcher) put(list completions) completions {
 	if len(list) == 0 {
-		return
+		return list
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.queue == nil {
-		d.queue, d.spare = d.spare, nil
+	var empty completions
+	if len(d.queue) == 0 {
+		d.queue = list
+		if n := len(d.spare); n > 0 {
+			d.spare, empty = d.spare[:n-1], d.spare[n-1]
+		}
+	} else {
+		d.queue = append(d.queue, list...)
+		clear(list)
+		empty = list[:0]
 	}
-	d.queue = append(d.queue, list...)
 	if !d.busy {
 		d.busy = true
 		go d.dispatch()
 	}
+	return empty
 }
 
-// keepCompleted is the longest list whose memory is kept for its next use.
-const keepCompleted = 1024
+// Lists whose memory is kept for their next use: how many, and how long at most.
+// One is filled and one worked off while a third waits.
+const (
+	keepLists     = 2
+	keepCompleted = 1024
+)
 
-// take exchanges the queue for one that has been worked off. An empty answer ends
+// take exchanges a list that has been worked off for the queue. An empty answer ends
 // dispatch.
-func (d *dispatcher) take(done []completed) []completed {
+func (d *dispatcher) take(done completions) completions {
 	clear(done)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if cap(done) <= keepCompleted {
-		d.spare = done[:0]
+	if cap(done) > 0 && cap(done) <= keepCompleted && len(d.spare) < keepLists {
+		d.spare = append(d.spare, done[:0])
 	}
 	list := d.queue
 	d.queue = nil
@@ -60,6 +97,13 @@ func (d *dispatcher) take(done []completed) []completed {
 		d.idle.Broadcast()
 	}
 	return list
+}
+
+// shrink gives back the memory of lists, which an idle Client does not need.
+func (d *dispatcher) shrink() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.spare = nil
 }
 
 // wait returns when no callback runs or waits.
@@ -77,7 +121,7 @@ const maxRelease = 64
 
 // dispatch runs the callbacks that wait.
 func (c *Client) dispatch() {
-	var list []completed
+	var list completions
 	for {
 		if list = c.done.take(list); len(list) == 0 {
 			return
@@ -86,7 +130,7 @@ func (c *Client) dispatch() {
 	}
 }
 
-func (c *Client) callBack(list []completed) {
+func (c *Client) callBack(list completions) {
 	placed := 0
 	for i := range list {
 		k := &list[i]

@@ -114,7 +114,7 @@ func calls(c *Client) []call {
 	read.Get("/a")
 	read.Children("/a")
 	list := []call{txn.call(), read.txn.call()}
-	for _, d := range []decoding{nil, decodeData, decodeStat, decodeChildren, decodePaths, decodeACL, decodeCount, decodeIDs, decodePath, decodePathStat} {
+	for d := decodeNothing; d < decodeMulti; d++ {
 		list = append(list, call{op: wire.OpGetData, name: "get", path: "/a", decode: d})
 	}
 	for kind := range watchKinds {
@@ -187,7 +187,7 @@ func FuzzAnswers(f *testing.F) {
 			for err == nil {
 				var b []byte
 				if b, err = l.frames.next(); err == nil {
-					_, err = c.take(l, b, nil)
+					err = c.take(l, b)
 				}
 			}
 		})

@@ -127,13 +127,13 @@ func (c *Client) GetACLAsync(ctx context.Context, path string, done func(acl []z
 // was committed when Sync reached the leader: a read that is started later sees
 // at least that. The path does not matter.
 func (c *Client) Sync(ctx context.Context, path string) error {
-	k, body := c.named(wire.OpSync, "sync", path, nil)
+	k, body := c.named(wire.OpSync, "sync", path, decodeNothing)
 	return c.do(ctx, k, body.append).err
 }
 
 // SyncAsync is Sync with a callback.
 func (c *Client) SyncAsync(ctx context.Context, path string, done func(err error)) {
-	k, body := c.named(wire.OpSync, "sync", path, nil)
+	k, body := c.named(wire.OpSync, "sync", path, decodeNothing)
 	c.begin(ctx, k, body.append, errDone(done))
 }
 
@@ -222,26 +222,66 @@ func (p pathBody) append(b []byte) []byte { return jute.AppendString(b, string(p
 
 func nothing(b []byte) []byte { return b }
 
-// A decoding reads the body of an answer that is no error.
-type decoding func(c *Client, d *jute.Decoder, r *result)
+// A decoding is how the body of an answer that is no error is read.
+type decoding uint8
+
+const (
+	decodeNothing decoding = iota
+	decodeData
+	decodeStat
+	decodeChildren
+	decodePaths
+	decodeACL
+	decodeCount
+	decodeIDs
+	decodePath
+	decodePathStat
+	decodeMulti
+)
+
+// read reads the body of the answer to a call into a result, which is zero. It is a
+// switch and not a table of functions, so that d may be on the stack: each field
+// moves it on, and on the heap the garbage collector would watch that.
+func (k *call) read(c *Client, d *jute.Decoder, r *result) {
+	switch k.decode {
+	case decodeNothing:
+	case decodeData:
+		parseData(d, r)
+	case decodeStat:
+		r.stat = wire.DecodeStat(d)
+	case decodeChildren:
+		own(d)
+		r.many = d.Strings()
+		r.stat = wire.DecodeStat(d)
+	case decodePaths:
+		parsePaths(c, d, r)
+	case decodeACL:
+		own(d)
+		r.many = wire.DecodeACL(d)
+		r.stat = wire.DecodeStat(d)
+	case decodeCount:
+		r.count = int(d.Int())
+	case decodeIDs:
+		parseIDs(d, r)
+	case decodePath:
+		parsePath(c, d, r)
+	case decodePathStat:
+		parsePath(c, d, r)
+		r.stat = wire.DecodeStat(d)
+	case decodeMulti:
+		k.txn.read(c, d, r)
+	}
+}
 
 // own makes the rest of the input the result's: what is decoded aliases it.
 func own(d *jute.Decoder) { *d = jute.NewDecoder(bytes.Clone(d.Rest())) }
 
-func decodeData(_ *Client, d *jute.Decoder, r *result) {
+func parseData(d *jute.Decoder, r *result) {
 	r.data = bytes.Clone(d.Buffer())
 	r.stat = wire.DecodeStat(d)
 }
 
-func decodeStat(_ *Client, d *jute.Decoder, r *result) { r.stat = wire.DecodeStat(d) }
-
-func decodeChildren(_ *Client, d *jute.Decoder, r *result) {
-	own(d)
-	r.many = d.Strings()
-	r.stat = wire.DecodeStat(d)
-}
-
-func decodePaths(c *Client, d *jute.Decoder, r *result) {
+func parsePaths(c *Client, d *jute.Decoder, r *result) {
 	own(d)
 	var list []string
 	for _, path := range d.Strings() {
@@ -252,15 +292,7 @@ func decodePaths(c *Client, d *jute.Decoder, r *result) {
 	r.many = list
 }
 
-func decodeACL(_ *Client, d *jute.Decoder, r *result) {
-	own(d)
-	r.many = wire.DecodeACL(d)
-	r.stat = wire.DecodeStat(d)
-}
-
-func decodeCount(_ *Client, d *jute.Decoder, r *result) { r.count = int(d.Int()) }
-
-func decodeIDs(_ *Client, d *jute.Decoder, r *result) {
+func parseIDs(d *jute.Decoder, r *result) {
 	own(d)
 	ids := make([]zk.ID, d.Count(8))
 	for i := range ids {
@@ -269,12 +301,7 @@ func decodeIDs(_ *Client, d *jute.Decoder, r *result) {
 	r.many = ids
 }
 
-func decodePath(c *Client, d *jute.Decoder, r *result) { r.text = strings.Clone(c.inner(d.String())) }
-
-func decodePathStat(c *Client, d *jute.Decoder, r *result) {
-	decodePath(c, d, r)
-	r.stat = wire.DecodeStat(d)
-}
+func parsePath(c *Client, d *jute.Decoder, r *result) { r.text = strings.Clone(c.inner(d.String())) }
 
 // The completions of asynchronous operations: a callback, and what it is given.
 type (

@@ -104,7 +104,6 @@ func (c *Client) read(l *link) error {
 	c.mu.Lock()
 	silence := c.session.timeout * 2 / 3
 	c.mu.Unlock()
-	var batch []completed
 	for {
 		if !l.frames.buffered() {
 			if err := l.conn.SetReadDeadline(time.Now().Add(silence)); err != nil {
@@ -118,80 +117,81 @@ func (c *Client) read(l *link) error {
 			}
 			return err
 		}
-		if batch, err = c.take(l, b, batch[:0]); err != nil {
+		if err := c.take(l, b); err != nil {
 			return err
 		}
 	}
 }
 
 // take handles a frame and all those that have come with it, under one lock.
-func (c *Client) take(l *link, b []byte, batch []completed) ([]completed, error) {
+func (c *Client) take(l *link, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var err error
 	for {
-		if batch, err = c.handle(l, b, batch); err != nil || !l.frames.buffered() {
+		if err = c.handle(l, b); err != nil || !l.frames.buffered() {
 			break
 		}
 		if b, err = l.frames.next(); err != nil {
 			break
 		}
 	}
-	if len(batch) > 0 {
-		c.done.put(batch...)
-		clear(batch)
-	}
-	return batch, err
+	c.pending.forget()
+	l.batch = c.done.put(l.batch)
+	return err
 }
 
 // handle takes an answer or an event; c.mu is held. The error is that of a server
 // that does not keep to the protocol, or of refused credentials.
-func (c *Client) handle(l *link, b []byte, batch []completed) ([]completed, error) {
+func (c *Client) handle(l *link, b []byte) error {
 	var head wire.ReplyHeader
-	d := &l.decoder
-	*d = jute.NewDecoder(b)
-	head.Decode(d)
+	d := jute.NewDecoder(b)
+	head.Decode(&d)
 	if d.Err() != nil {
-		return batch, fmt.Errorf("reply: %w", d.Err())
+		return fmt.Errorf("reply: %w", d.Err())
 	}
 	switch head.Xid {
 	case wire.XidNotification:
 		var e wire.WatcherEvent
-		e.Decode(d)
+		e.Decode(&d)
 		if d.Err() != nil {
-			return batch, fmt.Errorf("event: %w", d.Err())
+			return fmt.Errorf("event: %w", d.Err())
 		}
 		c.event(zk.Event{Type: e.Type, State: e.State, Path: e.Path, Zxid: head.Zxid})
-		return batch, nil
+		return nil
 	case wire.XidPing:
 		l.useful = true
-		l.frames.shrink()
-		return batch, nil
+		l.shrink()
+		c.done.shrink()
+		return nil
 	case wire.XidSetWatches:
 		if head.Err != zk.OK {
-			return batch, fmt.Errorf("the server does not take over the watches: %w", head.Err)
+			return fmt.Errorf("the server does not take over the watches: %w", head.Err)
 		}
-		return batch, nil
+		return nil
 	case wire.XidAuth:
-		return batch, c.authAnswered(head.Err)
+		return c.authAnswered(head.Err)
 	}
 	l.useful = true
-	return c.answer(l, head, batch)
+	return c.answer(l, &head, &d)
 }
 
-// answer completes the oldest call, which the answer must be for.
-func (c *Client) answer(l *link, head wire.ReplyHeader, batch []completed) ([]completed, error) {
+// answer completes the oldest call, which the answer must be for. c.mu is held.
+func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error {
 	if c.pending.n == 0 || c.pending.first().xid != head.Xid || c.taken == 0 {
-		return batch, fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
+		return fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
 	}
-	k, d, r := c.pending.first(), &l.decoder, &l.result
-	*r = result{watch: k.watch}
+	k, r := c.pending.first(), &l.result
+	if k.async {
+		r = l.batch.add(k.done)
+	}
 	if head.Err == zk.OK {
-		if k.decode != nil {
-			k.decode(c, d, r)
-		}
+		k.read(c, d, r)
 		if d.Err() != nil {
-			return batch, fmt.Errorf("reply to %s: %w", k.name, d.Err())
+			if *r = (result{}); k.async {
+				l.batch.undo()
+			}
+			return fmt.Errorf("reply to %s: %w", k.name, d.Err())
 		}
 	} else {
 		r.err = &Error{Op: k.name, Path: k.path, Err: head.Err}
@@ -199,27 +199,25 @@ func (c *Client) answer(l *link, head wire.ReplyHeader, batch []completed) ([]co
 	if head.Zxid > c.lastZxid {
 		c.lastZxid = head.Zxid
 	}
-	if k.watch != nil && !c.watches.register(k.watch, head.Err) {
-		r.watch = nil
+	if k.watch != nil && c.watches.register(k.watch, head.Err) {
+		r.watch = k.watch
 	}
-	batch = c.complete(k, r, batch)
-	*r = result{} // or its data would live until the next answer
+	c.complete(k, r)
 	c.pending.pop()
 	c.taken--
-	return batch, nil
+	return nil
 }
 
-// complete gives a call its result: a waiting operation at once, an asynchronous
-// one by adding it to batch. c.mu is held.
-func (c *Client) complete(k *call, r *result, batch []completed) []completed {
+// complete gives a waiting operation its result, and forgets it, as r serves many.
+// An asynchronous one's is in a list already. c.mu is held.
+func (c *Client) complete(k *call, r *result) {
 	if !k.started.IsZero() {
 		c.opts.metrics.Answered(k.name, time.Since(k.started), r.err)
 	}
 	if !k.async {
 		k.done.complete(r)
-		return batch
+		*r = result{}
 	}
-	return append(batch, completed{done: k.done, result: *r, placed: true})
 }
 
 // frameReader reads frames, several at a time, into one buffer that grows with

@@ -139,8 +139,8 @@ func (f *flight) sets(ctx context.Context, n int) {
 	f.left.Wait()
 }
 
-// An asynchronous get or set of 1 KiB costs at most two allocations: of a get, the
-// data is one.
+// A get of 1 KiB costs one allocation, its data, and a set none. Those that wait are
+// allowed one more, as under the race detector a sync.Pool forgets at random.
 func TestAllocations(t *testing.T) {
 	f := newFlight(t, promptClient(t))
 	ctx := t.Context()
@@ -150,9 +150,9 @@ func TestAllocations(t *testing.T) {
 		most float64
 		run  func()
 	}{
-		{"GetAsync", 2, func() { f.gets(ctx, batch) }},
-		{"SetAsync", 2, func() { f.sets(ctx, batch) }},
-		{"GetAsync, one by one", 2, func() {
+		{"GetAsync", 1.1, func() { f.gets(ctx, batch) }},
+		{"SetAsync", 0.1, func() { f.sets(ctx, batch) }},
+		{"GetAsync, one by one", 1.1, func() {
 			for range batch {
 				f.gets(ctx, 1)
 			}
@@ -164,7 +164,7 @@ func TestAllocations(t *testing.T) {
 				}
 			}
 		}},
-		{"Set", 2, func() {
+		{"Set", 1, func() {
 			for range batch {
 				if _, err := f.c.Set(ctx, "/bench/znode-0001", f.data, -1); err != nil {
 					t.Error(err)

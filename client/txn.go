@@ -166,7 +166,7 @@ func (t *Txn) call() call {
 	if t.op == wire.OpMultiRead {
 		name = "multiread"
 	}
-	return call{op: t.op, name: name, decode: t.decode, invalid: t.err}
+	return call{op: t.op, name: name, decode: decodeMulti, txn: t, invalid: t.err}
 }
 
 func (t *Txn) append(b []byte) []byte {
@@ -199,9 +199,9 @@ func (s *slot) fill(p *result) {
 
 var errResults = errors.New("client: the results of a multi are not those of its operations")
 
-// decode reads a result for each operation. A failed multi has only errors: those
+// read reads a result for each operation. A failed multi has only errors: those
 // before the one that failed say OK, those after it ErrRuntimeInconsistency.
-func (t *Txn) decode(c *Client, d *jute.Decoder, r *result) {
+func (t *Txn) read(c *Client, d *jute.Decoder, r *result) {
 	own(d)
 	parts := make([]result, len(t.ops))
 	var failed *TxnError
@@ -239,15 +239,16 @@ func (t *Txn) decode(c *Client, d *jute.Decoder, r *result) {
 func decodePart(c *Client, asked, op wire.OpCode, d *jute.Decoder, p *result) {
 	switch {
 	case isCreate(asked) && op == wire.OpCreate:
-		decodePath(c, d, p)
+		parsePath(c, d, p)
 	case isCreate(asked) && isCreate(op):
-		decodePathStat(c, d, p)
+		parsePath(c, d, p)
+		p.stat = wire.DecodeStat(d)
 	case asked != op:
 		d.Fail(errResults)
 	case op == wire.OpSetData:
-		decodeStat(c, d, p)
+		p.stat = wire.DecodeStat(d)
 	case op == wire.OpGetData:
-		decodeData(c, d, p)
+		parseData(d, p)
 	case op == wire.OpGetChildren:
 		p.many = d.Strings()
 	}
