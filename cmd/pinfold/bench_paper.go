@@ -28,9 +28,9 @@ func benchPaper(f *benchFlags) *cobra.Command {
 		Long: `Paper runs the experiments of section 5 of the ZooKeeper paper and some that it does
 not have, on servers that it starts on this machine: throughput by share of reads and
 number of servers (figure 5, table 1), all clients on the leader (figure 6), atomic
-broadcast alone (figure 7; this server only), members that fail (figure 8), synchronous creates (table 2), double barriers (table 3); then
-one request at a time, syncs, open loops up to saturation, a production profile, watch
-fan-out, many sessions, large trees.
+broadcast alone (figure 7; this server only), members that fail (figure 8), synchronous
+creates (table 2), double barriers (table 3); then one request at a time, syncs, open
+loops up to saturation, a production profile, watch fan-out, many sessions, large trees.
 
 It measures this program, and what --against or --system names, in turn. What is
 measured is kept below --out after every point: an interrupted command goes on when it
@@ -40,6 +40,7 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
 		Example: `  pinfold bench paper --quick                         # this server alone, some minutes
   pinfold bench paper --against apache --runs 3       # and Apache ZooKeeper; hours
   pinfold bench paper --against apache --quick --bar-runs 3   # few points, but all bars three times
+  pinfold bench paper --against apache --runs 1 --bar-runs 3 --barriers 200 --duration 3s --warmup 1s
   pinfold bench paper --against apache --experiments throughput,creates --sizes 3,5
   pinfold bench paper --system "other=/opt/other/bin/server --config"
   pinfold bench paper --hosts zk1:2181,zk2:2181,zk3:2181 --sizes 3`,
@@ -75,6 +76,7 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
 	c.Flags().StringArrayVar(&systems, "system", nil, "also measure NAME=COMMAND, a server in the foreground that is given the path of a zoo.cfg")
 	c.Flags().StringSliceVar(&hosts, "hosts", nil, "also measure the service that runs at these host:port; experiments that kill servers leave it out")
 	c.Flags().IntSliceVar(&w.Sizes, "sizes", []int{1, 3, 5, 7}, "servers of an ensemble")
+	c.Flags().IntSliceVar(&w.Barriers, "barriers", []int{200, 400, 800, 1600}, "double barriers of table 3, one after the other; 1600 for 200 clients take minutes")
 	c.Flags().IntVar(&w.Runs, "runs", 3, "how often everything is measured")
 	c.Flags().IntVar(&w.BarRuns, "bar-runs", 0, "how often what a bar is held against is measured, if more; --quick then has all of that too")
 	c.Flags().BoolVar(&w.Quick, "quick", false, "few points, one run, small trees")

@@ -114,7 +114,7 @@ func (b Barriers) remove(ctx context.Context, c *client.Client, place string) er
 
 // barrierPoints are table 3.
 func (p *Paper) barrierPoints() (list []point) {
-	clients, barriers := []int{50, 100, 200}, []int{200, 400, 800, 1600}
+	clients, barriers := []int{50, 100, 200}, p.Barriers
 	if p.Quick {
 		clients, barriers = []int{50}, []int{50}
 	}

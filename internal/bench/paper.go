@@ -26,6 +26,7 @@ type Paper struct {
 	Runs        int      // of everything; a figure is the median of them
 	BarRuns     int      // of what bars are held against, if more; then Quick has them too
 	Quick       bool     // fewer points, smaller trees
+	Barriers    []int    // of table 3, one after the other, unless Quick
 	Experiments []string // of Experiments(); none for all
 	Out         string   // directory of what is found
 	Dir         string   // for the servers' data; it is created, and what is made there removed
@@ -326,9 +327,10 @@ func (p *Paper) missing(s *stage, system System, run int) (list []point) {
 	return list
 }
 
-// runsOf is how often a point is measured.
+// runsOf is how often a point is measured. What this program alone can do is not
+// held against others, and takes long.
 func (p *Paper) runsOf(s *stage, q point) int {
-	if s.isBar(q) {
+	if s.isBar(q) && !s.own {
 		return max(p.Runs, p.BarRuns)
 	}
 	return p.Runs

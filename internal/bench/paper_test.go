@@ -18,7 +18,8 @@ import (
 func newPaper(t *testing.T) *Paper {
 	dir := t.TempDir()
 	return &Paper{
-		Systems: []System{{Name: "a"}, {Name: "b"}}, Sizes: []int{1, 3}, Runs: 2, Out: filepath.Join(dir, "out"),
+		Barriers: []int{200},
+		Systems:  []System{{Name: "a"}, {Name: "b"}}, Sizes: []int{1, 3}, Runs: 2, Out: filepath.Join(dir, "out"),
 		Dir: filepath.Join(dir, "data"), Duration: time.Second,
 	}
 }
