@@ -86,7 +86,8 @@ type Client struct {
 	window  window
 	watches watchTable
 
-	done dispatcher
+	done     dispatcher
+	recycled recycled
 }
 
 // session is what re-attaches a connection to its session.

@@ -246,7 +246,7 @@ func (k *call) read(c *Client, d *jute.Decoder, r *result) {
 	switch k.decode {
 	case decodeNothing:
 	case decodeData:
-		parseData(d, r)
+		parseData(c, d, r)
 	case decodeStat:
 		r.stat = wire.DecodeStat(d)
 	case decodeChildren:
@@ -276,8 +276,8 @@ func (k *call) read(c *Client, d *jute.Decoder, r *result) {
 // own makes the rest of the input the result's: what is decoded aliases it.
 func own(d *jute.Decoder) { *d = jute.NewDecoder(bytes.Clone(d.Rest())) }
 
-func parseData(d *jute.Decoder, r *result) {
-	r.data = bytes.Clone(d.Buffer())
+func parseData(c *Client, d *jute.Decoder, r *result) {
+	r.data = c.recycled.clone(d.Buffer())
 	r.stat = wire.DecodeStat(d)
 }
 

@@ -58,6 +58,20 @@ func BenchmarkServer(b *testing.B) {
 			}
 		})
 	})
+	b.Run("get-recycle", func(b *testing.B) {
+		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
+			done := func(got []byte, _ zk.Stat, err error) {
+				if err != nil || len(got) != len(data) {
+					b.Errorf("%d bytes, %v", len(got), err)
+				}
+				c.Recycle(got)
+				left.Done()
+			}
+			for range n {
+				c.GetAsync(b.Context(), path, done)
+			}
+		})
+	})
 	b.Run("set", func(b *testing.B) {
 		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
 			done := func(_ zk.Stat, err error) {

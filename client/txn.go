@@ -248,7 +248,7 @@ func decodePart(c *Client, asked, op wire.OpCode, d *jute.Decoder, p *result) {
 	case op == wire.OpSetData:
 		p.stat = wire.DecodeStat(d)
 	case op == wire.OpGetData:
-		parseData(d, p)
+		parseData(c, d, p)
 	case op == wire.OpGetChildren:
 		p.many = d.Strings()
 	}
