@@ -1,4 +1,4 @@
-.PHONY: build check test lint race fuzz soak interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper
+.PHONY: build check test lint race fuzz soak interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper bench-client
 
 build: ## the binary, build/pinfold
 	go build -ldflags '-s -w' -o build/pinfold ./cmd/pinfold
@@ -23,6 +23,10 @@ ci: ## all that CI runs, packages of Debian included
 # OLD=HEAD~5 is what is compared with; scripts/bench-hot tells of COUNT, BENCH and TIME.
 bench: ## the benchmarks of the hot paths, held against an older commit
 	scripts/bench-hot $(OLD)
+
+# scripts/bench-client tells of RUNS, GETS, PORT and GOZK.
+bench-client: ## the Go client beside the load generator and go-zookeeper/zk: two minutes
+	scripts/bench-client
 
 # BENCH="--quick" for a short one.
 bench-paper: build ## the paper's evaluation beside Apache ZooKeeper 3.8.0: hours
