@@ -110,10 +110,12 @@ END {
 		split(text, field, ",")
 		if (field[3] ~ /sys_enter/) calls = field[1]
 		if (field[3] ~ /context/) switches = field[1]
+		if (field[3] ~ /clock/) spent = field[1] * 1000 # milliseconds
 	}
 	print name "\tall\t" total
-	printf "%s\tsystem calls\t%.3g\n", name, calls / rate # perf counted for a second
-	printf "%s\tswitches of threads\t%.3g\n", name, switches / rate
+	# What was counted while so much time was spent, for the time of an operation.
+	printf "%s\tsystem calls\t%.3g\n", name, calls * cpu / spent
+	printf "%s\tswitches of threads\t%.3g\n", name, switches * cpu / spent
 	printf "%s\toperations a second\t%d\n", name, rate
 	printf "%s\tsamples\t%d\n", name, samples
 	listFunctions()
