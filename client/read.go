@@ -11,8 +11,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Get returns the data of a znode, which the caller owns, and its Stat. Data that
-// was created as null is nil.
+// Get returns the data of a znode, which the caller owns and may give back by
+// Recycle, and its Stat. Data that was created as null is nil.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, zk.Stat, error) {
 	k, body := c.pathWatch(wire.OpGetData, "get", path, decodeData)
 	r := c.do(ctx, k, body.Append)
