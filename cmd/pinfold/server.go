@@ -138,6 +138,7 @@ func serve(ctx context.Context, cfg *config.Config, log *slog.Logger, beside ...
 	if err != nil {
 		return err
 	}
+	defer trimIdle(rep.ReleaseSpare)()
 	srv.Attach(rep)
 	printReport(cfg, listener.Addr(), &report)
 	if cfg.Quorum.Distributed() {

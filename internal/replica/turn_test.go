@@ -181,3 +181,18 @@ func TestRefusalsAreFewLines(t *testing.T) {
 		}
 	})
 }
+
+// TestReleaseSpare: what was released is garbage, and what comes then works.
+func TestReleaseSpare(t *testing.T) {
+	r := &Replica{pool: make(batchPool, pooledBatches)}
+	for range pooledBatches + 1 {
+		r.pool.put(new(batch))
+	}
+	if len(r.pool) != pooledBatches {
+		t.Fatalf("%d batches are kept", len(r.pool))
+	}
+	r.ReleaseSpare()
+	if len(r.pool) != 0 || r.pool.get() == nil {
+		t.Errorf("%d batches are kept after ReleaseSpare", len(r.pool))
+	}
+}
