@@ -47,6 +47,7 @@ type Comparison struct {
 	Disk    string     `json:"disk"`
 	Systems []string   `json:"systems"`
 	Members int        `json:"members"`
+	Znodes  int        `json:"znodes"`
 	Version []string   `json:"versions"`
 	Visits  [][]values `json:"visits"` // by system, then pair
 	Results []*Result  `json:"results"`
@@ -64,7 +65,7 @@ func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
 	}
 	found := &Comparison{
 		Start: time.Now(), Command: strings.Join(os.Args, " "), Commit: Commit(),
-		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members,
+		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members, Znodes: c.Znodes,
 		Visits: make([][]values, len(c.Systems)),
 	}
 	for _, s := range c.Systems {
@@ -192,7 +193,7 @@ func (c *Comparison) Print(w io.Writer) error {
 	} else {
 		b.WriteString("\n|---|---:|\n")
 	}
-	for _, m := range metricsOf(c.Members) {
+	for _, m := range metricsOf(c.Members, c.Znodes) {
 		c.printMetric(&b, m)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -78,11 +78,32 @@ func TestComparisonTable(t *testing.T) {
 
 func TestMetricsAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
-	for _, m := range metrics() {
+	for _, m := range metrics(1) {
 		if seen[m.key] || !strings.HasPrefix(m.key, m.row+"/") || (m.bar == "") != (m.pass == nil) {
 			t.Errorf("metric %+v", m)
 		}
 		seen[m.key] = true
+	}
+}
+
+// The bars of memory and restart grow with the znodes.
+func TestBarsByZnodes(t *testing.T) {
+	for _, c := range []struct {
+		znodes            int
+		rss, restart      string
+		bytesMB, restartS float64 // the most that passes
+	}{
+		{1000, "≤ 250 MB", "≤ 0.7 s", 250, 0.7},
+		{1_000_000, "≤ 250 MB", "≤ 0.7 s", 250, 0.7},
+		{10_000_000, "≤ 2,500 MB", "≤ 10 s", 2500, 10},
+	} {
+		for _, m := range metricsOf(1, c.znodes) {
+			switch {
+			case m.key == "memory/rss" && (m.bar != c.rss || !m.pass(0, c.bytesMB) || m.pass(0, c.bytesMB+1)),
+				m.key == "restart/s" && (m.bar != c.restart || !m.pass(0, c.restartS) || m.pass(0, c.restartS+0.1)):
+				t.Errorf("%d znodes: %s has the bar %s", c.znodes, m.key, m.bar)
+			}
+		}
 	}
 }
 
