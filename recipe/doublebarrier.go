@@ -22,9 +22,9 @@ import (
 // and Leave follows an Enter that has succeeded. Processes are children
 // "p-<guid>-<sequence>" of the barrier, ephemeral, so that one that dies keeps
 // nobody waiting. The child "ready" says that the barrier is open. It holds the
-// highest sequence number of those who may pass, and a GUID that names the round: the
-// processes up to that number are the round, and those above it are not. That is
-// what the page lacks to be used more than once.
+// highest sequence number of those who may pass, a GUID that names the round, and
+// the process with the lowest number: the processes up to the highest are the round,
+// and those above it are not. That is what the page lacks to be used more than once.
 type DoubleBarrier struct {
 	client Client
 	path   string
@@ -35,6 +35,7 @@ type DoubleBarrier struct {
 	own   int32  // its number
 	round string // names the round, once inside
 	limit int32  // the last that was seen of that round
+	first string // the process with the lowest number when it was entered
 }
 
 // DoubleBarrierOptions are what NewDoubleBarrier may be told.
@@ -67,7 +68,8 @@ func NewDoubleBarrier(c Client, path string, number int, opts DoubleBarrierOptio
 //
 // When the context ends, the process is taken back and the error is the context's;
 // others may have counted it, and pass. The other errors are that the session
-// has ended, and zk.ErrNoNode when somebody has deleted this process' znode.
+// has ended, and zk.ErrNoNode when there are enough others, and somebody has
+// deleted this process' znode.
 func (b *DoubleBarrier) Enter(ctx context.Context) error {
 	if b.name != "" {
 		return ErrEntered
@@ -86,25 +88,22 @@ func (b *DoubleBarrier) Enter(ctx context.Context) error {
 }
 
 func (b *DoubleBarrier) enter(ctx context.Context) error {
-	for {
-		r, w, err := b.ready(ctx)
+	for woken := false; ; woken = true {
+		r, w, err := b.ready(ctx, woken)
 		if err != nil {
 			return err
 		}
 		if r.exists && !after(b.own, r.limit) {
-			b.round, b.limit = r.round, r.limit
+			b.round, b.limit, b.first = r.round, r.limit, r.first
 			forget(ctx, w)
 			return nil
 		}
-		names, err := b.processes(ctx)
+		names, err := b.enough(ctx)
 		switch {
 		case err != nil:
 			forget(ctx, w)
 			return err
-		case !slices.Contains(names, b.name):
-			forget(ctx, w)
-			return fmt.Errorf("recipe: %s: %w", join(b.path, b.name), zk.ErrNoNode)
-		case len(names) < b.number:
+		case names == nil:
 			err = await(ctx, w)
 		default:
 			err = b.open(ctx, r, names)
@@ -116,6 +115,29 @@ func (b *DoubleBarrier) enter(ctx context.Context) error {
 	}
 }
 
+// enough lists the processes if there are as many as are needed, and is nil
+// otherwise. The children are counted first: all but the last to come need no list.
+func (b *DoubleBarrier) enough(ctx context.Context) (names []string, err error) {
+	var stat zk.Stat
+	err = retry(ctx, func() error {
+		stat, _, err = b.client.Exists(ctx, b.path)
+		return err
+	})
+	if err != nil || int(stat.NumChildren) < b.number {
+		return nil, err
+	}
+	names, err = b.processes(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case !slices.Contains(names, b.name):
+		return nil, fmt.Errorf("recipe: %s: %w", join(b.path, b.name), zk.ErrNoNode)
+	case len(names) < b.number:
+		return nil, nil
+	}
+	return names, nil
+}
+
 // readyNode is what "ready" says. It is deleted by the last process of its round
 // alone, together with that process' znode; when all die inside, it stays, and the
 // next round overwrites it. So its version and a process of its round, checked
@@ -124,13 +146,26 @@ type readyNode struct {
 	exists  bool
 	limit   int32
 	round   string
+	first   string
 	version int32
 }
 
 func (b *DoubleBarrier) readyPath() string { return join(b.path, "ready") }
 
-// ready reads "ready", and leaves a watch for any change of it.
-func (b *DoubleBarrier) ready(ctx context.Context) (r readyNode, w *client.Watch, err error) {
+// ready reads "ready", and leaves a watch for any change of it. Whether it is
+// likely to exist decides what is asked first.
+func (b *DoubleBarrier) ready(ctx context.Context, likely bool) (r readyNode, w *client.Watch, err error) {
+	if !likely {
+		var exists bool
+		err = retry(ctx, func() error {
+			_, exists, w, err = b.client.ExistsW(ctx, b.readyPath())
+			return err
+		})
+		if err != nil || !exists {
+			return r, w, err
+		}
+		forget(ctx, w)
+	}
 	v, w, err := readW(ctx, b.client, b.readyPath())
 	if err == nil && v.Exists {
 		err = r.parse(v.Data, v.Stat)
@@ -138,12 +173,30 @@ func (b *DoubleBarrier) ready(ctx context.Context) (r readyNode, w *client.Watch
 	return r, w, err
 }
 
+// present reads "ready" without a watch.
+func (b *DoubleBarrier) present(ctx context.Context) (r readyNode, err error) {
+	var data []byte
+	var stat zk.Stat
+	err = retry(ctx, func() error {
+		data, stat, err = b.client.Get(ctx, b.readyPath())
+		return err
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return r, nil
+	case err != nil:
+		return r, err
+	}
+	return r, r.parse(data, stat)
+}
+
 func (r *readyNode) parse(data []byte, stat zk.Stat) error {
-	limit, round, _ := strings.Cut(string(data), " ")
-	r.exists, r.round, r.version = true, round, stat.Version
+	limit, rest, _ := strings.Cut(string(data), " ")
+	r.round, r.first, _ = strings.Cut(rest, " ")
+	r.exists, r.version = true, stat.Version
 	n, err := strconv.ParseInt(limit, 10, 32)
-	if err != nil {
-		return fmt.Errorf("recipe: ready of a double barrier: %w", err)
+	if err != nil || r.first == "" {
+		return fmt.Errorf("recipe: ready of a double barrier: %q is none of ours", data)
 	}
 	r.limit = int32(n)
 	return nil
@@ -205,7 +258,7 @@ func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) e
 			others--
 		}
 	}
-	data := fmt.Appendf(nil, "%d %s", numberOf(names[len(names)-1]), round)
+	data := fmt.Appendf(nil, "%d %s %s", numberOf(names[len(names)-1]), round, names[0])
 	if r.exists {
 		t.Set(b.readyPath(), data, r.version)
 	} else {
@@ -218,7 +271,9 @@ func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) e
 // Steps are those of the page: the process with the lowest sequence number waits
 // for the highest; all others delete their znodes, and wait for the lowest. So a
 // deletion wakes one process, and the last wakes all. The last one deletes "ready"
-// together with its znode.
+// together with its znode. Who was not the lowest when the barrier was opened need
+// not look who is there before it deletes its znode: the lowest may have died, and
+// this process be the lowest of the others, but then nobody is kept waiting by that.
 //
 // When the context ends, the process is out, and the error is the context's. After
 // another error, which is that of a session that has ended, it is out too.
@@ -237,6 +292,14 @@ func (b *DoubleBarrier) Leave(ctx context.Context) error {
 
 func (b *DoubleBarrier) leave(ctx context.Context) error {
 	own := join(b.path, b.name)
+	if b.name != b.first {
+		if err := deleteIfThere(ctx, b.client, own); err != nil {
+			return err
+		}
+		if err := waitGone(ctx, b.client, join(b.path, b.first)); err != nil {
+			return err
+		}
+	}
 	for {
 		r, names, err := b.inside(ctx)
 		if err != nil {
@@ -269,16 +332,14 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 }
 
 // inside lists who is left of this process' round. r is ready if that is still
-// the round's.
+// the round's; it is not looked at when nobody is left.
 func (b *DoubleBarrier) inside(ctx context.Context) (r readyNode, names []string, err error) {
-	if names, err = b.processes(ctx); err != nil {
+	if names, err = b.processes(ctx); err != nil || len(names) == 0 {
 		return r, nil, err
 	}
-	r, w, err := b.ready(ctx)
-	if err != nil {
+	if r, err = b.present(ctx); err != nil {
 		return r, nil, err
 	}
-	forget(ctx, w)
 	if r.exists = r.exists && r.round == b.round; r.exists {
 		b.limit = r.limit
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // await returns when a watch has fired or its session is over; whoever waits looks
@@ -36,7 +37,7 @@ func awaitAny(ctx context.Context, watches map[string]*client.Watch) (string, er
 	return names[i-1], nil
 }
 
-// waitGone returns when a znode does not exist.
+// waitGone returns when a znode does not exist, or has been deleted since.
 func waitGone(ctx context.Context, c Client, path string) error {
 	for {
 		var exists bool
@@ -52,8 +53,14 @@ func waitGone(ctx context.Context, c Client, path string) error {
 			forget(ctx, w)
 			return nil
 		}
-		if err := await(ctx, w); err != nil {
-			return err
+		select {
+		case e := <-w.Events():
+			if e.Type == zk.EventNodeDeleted {
+				return nil
+			}
+		case <-ctx.Done():
+			forget(ctx, w)
+			return context.Cause(ctx)
 		}
 	}
 }
