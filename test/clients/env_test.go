@@ -65,7 +65,7 @@ func (l *line) cut(hold bool) {
 func (e *Env) Ensemble() bool { return len(e.s.members) > 1 }
 
 // Apache reports whether the servers are Apache's.
-func (e *Env) Apache() bool { return e.s.members[0].Kind() == cluster.Apache }
+func (e *Env) Apache() bool { return e.s.members[0].Kind().IsApache() }
 
 // Client returns a client with a session of its own, below the chroot. It is
 // closed when the scenario ends.

@@ -128,7 +128,7 @@ func programs(t *testing.T, specs []cluster.Spec) cluster.Programs {
 	for _, s := range specs {
 		_, missing := os.Stat("/usr/share/java/zookeeper.jar")
 		_, noJava := exec.LookPath("java")
-		if s.Kind == cluster.Apache && (missing != nil || noJava != nil) {
+		if s.Kind.IsApache() && (missing != nil || noJava != nil) {
 			t.Skip("no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
 		}
 	}

@@ -36,16 +36,16 @@ type Member struct {
 // Programs says how servers are started.
 type Programs struct {
 	Pinfold  string // the binary
-	Apache   string // a script that becomes the server, given a zoo.cfg
+	Apache   string // a script that becomes the server, given a zoo.cfg and RELEASE in the environment
 	JVMFlags string // for Apache
 }
 
 // command is a server of the kind with the configuration cfg.
 func (p Programs) command(kind Kind, cfg string) (*exec.Cmd, error) {
 	switch {
-	case kind == Apache:
+	case kind.IsApache():
 		cmd := exec.Command(p.Apache, cfg)
-		cmd.Env = append(os.Environ(), "JVMFLAGS="+p.JVMFlags)
+		cmd.Env = append(os.Environ(), "JVMFLAGS="+p.JVMFlags, "RELEASE="+kind.release())
 		return cmd, nil
 	case p.Pinfold == "":
 		return nil, fmt.Errorf("cluster: a member is %s and there is no binary", kind)

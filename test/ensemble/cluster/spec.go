@@ -8,15 +8,33 @@ import (
 // A Kind is the program that a member runs.
 type Kind string
 
-// The kinds of members.
+// The kinds of members. Apache is the release that is installed; the others are
+// those that scripts/apache-release has fetched.
 const (
-	Apache  Kind = "apache"
-	Pinfold Kind = "pinfold"
+	Apache   Kind = "apache"
+	Apache34 Kind = "apache-3.4"
+	Apache39 Kind = "apache-3.9"
+	Pinfold  Kind = "pinfold"
 )
+
+// IsApache reports whether the kind is a release of Apache's.
+func (k Kind) IsApache() bool { return k == Apache || k.release() != "" }
+
+// release is the release of Apache's that scripts/apache-release fetches; empty for
+// the installed one, and for Pinfold.
+func (k Kind) release() string {
+	switch k {
+	case Apache34:
+		return "3.4"
+	case Apache39:
+		return "3.9"
+	}
+	return ""
+}
 
 // Other is the kind that a member of kind k can be replaced by.
 func (k Kind) Other() Kind {
-	if k == Apache {
+	if k.IsApache() {
 		return Pinfold
 	}
 	return Apache
@@ -42,8 +60,8 @@ func ParseSpecs(list string) ([]Spec, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		kind, role, _ := strings.Cut(strings.TrimSpace(word), ":")
 		s := Spec{Kind: Kind(kind), Observer: role == "observer"}
-		if s.Kind != Apache && s.Kind != Pinfold {
-			return nil, fmt.Errorf("cluster: members %q: %q is neither %s nor %s", list, kind, Apache, Pinfold)
+		if !s.Kind.IsApache() && s.Kind != Pinfold {
+			return nil, fmt.Errorf("cluster: members %q: %q is none of %s, %s, %s and %s", list, kind, Pinfold, Apache, Apache34, Apache39)
 		}
 		if role != "" && role != "observer" && role != "participant" {
 			return nil, fmt.Errorf("cluster: members %q: %q is neither observer nor participant", list, role)
