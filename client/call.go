@@ -32,7 +32,7 @@ type completion interface{ complete(r *result) }
 // result is what an answer says; which fields count depends on the operation.
 type result struct {
 	err   error  // an *Error
-	data  []byte // owned by the receiver
+	data  []byte // lent to a callback; of who waits
 	text  string
 	stat  zk.Stat
 	count int

@@ -16,6 +16,7 @@
 // [NoWait] for asynchronous ones. An operation that waits is woken as soon as its
 // answer is here, which may be before the callbacks of earlier operations have
 // run. What cannot be sent at all, such as a bad path, is called back out of turn.
+// The data that a callback is given is lent: see [Client.GetAsync].
 //
 // A context bounds the wait, never the order. When the context of a waiting
 // operation ends, the operation returns with the context's error, and its request
@@ -86,8 +87,8 @@ type Client struct {
 	window  window
 	watches watchTable
 
-	done     dispatcher
-	recycled recycled
+	done dispatcher
+	lent lent
 }
 
 // session is what re-attaches a connection to its session.

@@ -127,6 +127,7 @@ func (c *Client) dispatch() {
 			return
 		}
 		c.callBack(list)
+		c.lent.giveBack(list)
 	}
 }
 

@@ -11,15 +11,17 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Get returns the data of a znode, which the caller owns and may give back by
-// Recycle, and its Stat. Data that was created as null is nil.
+// Get returns the data of a znode, which the caller owns, and its Stat. Data that
+// was created as null is nil.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, zk.Stat, error) {
 	k, body := c.pathWatch(wire.OpGetData, "get", path, decodeData)
 	r := c.do(ctx, k, body.Append)
 	return r.data, r.stat, r.err
 }
 
-// GetAsync is Get with a callback.
+// GetAsync is Get with a callback, to which the data is lent: it is overwritten when
+// the callback has returned. Who keeps it keeps a copy (bytes.Clone). Under the race
+// detector it is spoiled at once, so that tests find out.
 func (c *Client) GetAsync(ctx context.Context, path string, done func(data []byte, stat zk.Stat, err error)) {
 	k, body := c.pathWatch(wire.OpGetData, "get", path, decodeData)
 	c.begin(ctx, k, body.Append, dataDone(done))
@@ -34,7 +36,7 @@ func (c *Client) GetW(ctx context.Context, path string) ([]byte, zk.Stat, *Watch
 	return r.data, r.stat, r.watch, r.err
 }
 
-// GetWAsync is GetW with a callback.
+// GetWAsync is GetW with a callback, to which the data is lent, as by GetAsync.
 func (c *Client) GetWAsync(ctx context.Context, path string, done func(data []byte, stat zk.Stat, w *Watch, err error)) {
 	k, body := c.pathWatch(wire.OpGetData, "get", path, decodeData)
 	body.Watch, k.watch = true, c.newWatch(dataWatch, path)
@@ -188,7 +190,8 @@ func (c *Client) Config(ctx context.Context) ([]byte, zk.Stat, error) {
 	return r.data, r.stat, r.err
 }
 
-// ConfigAsync is Config with a callback.
+// ConfigAsync is Config with a callback, to which the text is lent, as the data by
+// GetAsync.
 func (c *Client) ConfigAsync(ctx context.Context, done func(text []byte, stat zk.Stat, err error)) {
 	k := call{op: wire.OpGetData, name: "config", path: configPath, decode: decodeData}
 	body := wire.PathWatch{Path: configPath}
@@ -246,7 +249,7 @@ func (k *call) read(c *Client, d *jute.Decoder, r *result) {
 	switch k.decode {
 	case decodeNothing:
 	case decodeData:
-		parseData(c, d, r)
+		k.readData(c, d, r)
 	case decodeStat:
 		r.stat = wire.DecodeStat(d)
 	case decodeChildren:
@@ -276,8 +279,14 @@ func (k *call) read(c *Client, d *jute.Decoder, r *result) {
 // own makes the rest of the input the result's: what is decoded aliases it.
 func own(d *jute.Decoder) { *d = jute.NewDecoder(bytes.Clone(d.Rest())) }
 
-func parseData(c *Client, d *jute.Decoder, r *result) {
-	r.data = c.recycled.clone(d.Buffer())
+// readData copies the data: to memory of its own for who waits, and to memory that
+// is lent to a callback.
+func (k *call) readData(c *Client, d *jute.Decoder, r *result) {
+	if b := d.Buffer(); k.async {
+		r.data = c.lent.clone(b)
+	} else {
+		r.data = bytes.Clone(b)
+	}
 	r.stat = wire.DecodeStat(d)
 }
 

@@ -127,7 +127,7 @@ func (c *Client) read(l *link) error {
 func (c *Client) take(l *link, b []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recycled.restock()
+	c.lent.restock()
 	var err error
 	for {
 		if err = c.handle(l, b); err != nil || !l.frames.buffered() {
@@ -164,7 +164,7 @@ func (c *Client) handle(l *link, b []byte) error {
 		l.useful = true
 		l.shrink()
 		c.done.shrink()
-		c.recycled.forget()
+		c.lent.forget()
 		return nil
 	case wire.XidSetWatches:
 		if head.Err != zk.OK {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"sync"
@@ -31,22 +32,23 @@ func BenchmarkServer(b *testing.B) {
 		}
 		clients = append(clients, c)
 	}
-	run := func(b *testing.B, start func(c *Client, path string, left *sync.WaitGroup, n int)) {
+	run := func(b *testing.B, start func(i int, path string, left *sync.WaitGroup, n int)) {
 		b.ReportAllocs()
 		var left sync.WaitGroup
 		left.Add(b.N)
-		for i, c := range clients {
+		for i := range clients {
 			n := b.N / connections
 			if i == 0 {
 				n += b.N % connections
 			}
-			go start(c, fmt.Sprintf("/speed-%d", i), &left, n)
+			go start(i, fmt.Sprintf("/speed-%d", i), &left, n)
 		}
 		left.Wait()
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 	}
+	kept := make([][]byte, connections) // what each connection has got last, in get-keep
 	b.Run("get", func(b *testing.B) {
-		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
+		run(b, func(i int, path string, left *sync.WaitGroup, n int) {
 			done := func(got []byte, _ zk.Stat, err error) {
 				if err != nil || len(got) != len(data) {
 					b.Errorf("%d bytes, %v", len(got), err)
@@ -54,26 +56,26 @@ func BenchmarkServer(b *testing.B) {
 				left.Done()
 			}
 			for range n {
-				c.GetAsync(b.Context(), path, done)
+				clients[i].GetAsync(b.Context(), path, done)
 			}
 		})
 	})
-	b.Run("get-recycle", func(b *testing.B) {
-		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
+	b.Run("get-keep", func(b *testing.B) {
+		run(b, func(i int, path string, left *sync.WaitGroup, n int) {
 			done := func(got []byte, _ zk.Stat, err error) {
 				if err != nil || len(got) != len(data) {
 					b.Errorf("%d bytes, %v", len(got), err)
 				}
-				c.Recycle(got)
+				kept[i] = bytes.Clone(got)
 				left.Done()
 			}
 			for range n {
-				c.GetAsync(b.Context(), path, done)
+				clients[i].GetAsync(b.Context(), path, done)
 			}
 		})
 	})
 	b.Run("set", func(b *testing.B) {
-		run(b, func(c *Client, path string, left *sync.WaitGroup, n int) {
+		run(b, func(i int, path string, left *sync.WaitGroup, n int) {
 			done := func(_ zk.Stat, err error) {
 				if err != nil {
 					b.Error(err)
@@ -81,7 +83,7 @@ func BenchmarkServer(b *testing.B) {
 				left.Done()
 			}
 			for range n {
-				c.SetAsync(b.Context(), path, data, -1, done)
+				clients[i].SetAsync(b.Context(), path, data, -1, done)
 			}
 		})
 	})

@@ -248,7 +248,8 @@ func decodePart(c *Client, asked, op wire.OpCode, d *jute.Decoder, p *result) {
 	case op == wire.OpSetData:
 		p.stat = wire.DecodeStat(d)
 	case op == wire.OpGetData:
-		parseData(c, d, p)
+		p.data = d.Buffer()
+		p.stat = wire.DecodeStat(d)
 	case op == wire.OpGetChildren:
 		p.many = d.Strings()
 	}

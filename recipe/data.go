@@ -182,7 +182,7 @@ func deletePresent(ctx context.Context, c Client, path string) error {
 }
 
 // AsyncClient is a Client with the operations that recipes pipeline;
-// *client.Client is one.
+// *client.Client is one. Data is done's only while that runs.
 type AsyncClient interface {
 	Client
 	GetAsync(ctx context.Context, path string, done func(data []byte, stat zk.Stat, err error))
@@ -202,7 +202,7 @@ func getAll(ctx context.Context, c AsyncClient, base string, names []string) ([]
 	answers := make(chan struct{}, len(names))
 	for i, n := range names {
 		c.GetAsync(ctx, join(base, n), func(data []byte, stat zk.Stat, err error) {
-			list[i] = got{data, stat, err}
+			list[i] = got{bytes.Clone(data), stat, err}
 			answers <- struct{}{}
 		})
 	}

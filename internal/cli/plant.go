@@ -209,7 +209,7 @@ func (p *planter) read(j *job) {
 	j.step = stepRead
 	p.sent(j)
 	p.c.GetAsync(p.ctx, j.path, func(data []byte, stat zk.Stat, err error) {
-		p.done.put(planted{j: j, what: askData, data: data, stat: stat, err: err})
+		p.done.put(planted{j: j, what: askData, data: bytes.Clone(data), stat: stat, err: err})
 	})
 	if j.planting.acl != nil {
 		p.sent(j)

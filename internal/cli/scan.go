@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -210,7 +211,7 @@ func (sc *scanner) start(e *entry, ask what) {
 	switch ask {
 	case askData:
 		sc.c.GetAsync(sc.ctx, e.path, func(data []byte, stat zk.Stat, err error) {
-			a.data, a.stat, a.err = data, stat, err
+			a.data, a.stat, a.err = bytes.Clone(data), stat, err
 			sc.done.put(a)
 		})
 	case askChildren:

@@ -1,0 +1,6 @@
+//go:build race
+
+package client
+
+// spoilLent: see spoil.go.
+const spoilLent = true
