@@ -130,7 +130,7 @@ func (o *cacheOptions) check() error {
 // ends with Close, or with the Client.
 //
 // The error is that of a path or an option that cannot be, the context's,
-// ErrCacheFull, or that which ended the session.
+// ErrCacheFull, [ErrReplyTooLarge], or that which ended the session.
 func NewCache(ctx context.Context, c *Client, path string, opts ...CacheOption) (*Cache, error) {
 	k := &Cache{client: c, root: path, loaded: make(chan struct{}), done: make(chan struct{}), feeds: map[*feed]struct{}{}}
 	k.opts = cacheOptions{znodes: 1_000_000, bytes: 1 << 30, depth: unlimitedDepth, window: 256}

@@ -52,6 +52,10 @@ import (
 // ErrClosed is the error of operations on a Client that has been closed.
 var ErrClosed = errors.New("client is closed")
 
+// ErrReplyTooLarge is the error of an operation whose answer is larger than
+// [MaxReply]. The connection and all other operations go on.
+var ErrReplyTooLarge = errors.New("the reply is too large")
+
 // A Client is a session with an ensemble. Its methods may be called from any
 // number of goroutines.
 type Client struct {

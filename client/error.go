@@ -3,11 +3,12 @@ package client
 import "strings"
 
 // Error is the error of every operation. Use errors.Is with a zk.Code
-// (zk.ErrNoNode), a context's error, or ErrClosed to tell what happened.
+// (zk.ErrNoNode), a context's error, ErrClosed or ErrReplyTooLarge to tell what
+// happened.
 type Error struct {
 	Op   string // "get", "create", …
 	Path string // as the caller gave it; "" if the operation has none
-	Err  error  // a zk.Code, a *TxnError, a context's error, or ErrClosed
+	Err  error  // a zk.Code, a *TxnError, a context's error, ErrClosed or ErrReplyTooLarge
 
 	// Maybe says that the request may have been carried out although no answer
 	// came: the connection broke, or the wait ended, after it had left. When it

@@ -80,18 +80,48 @@ func TestBufferGrowsWithWhatWaits(t *testing.T) {
 	}
 }
 
-// A length beyond the limit is refused; one within it is not believed before the
-// bytes are there.
+// No length is believed before the bytes are there.
 func TestAnnouncedLengths(t *testing.T) {
 	for _, x := range []struct {
 		length uint32
 		want   error
-	}{{1<<20 + 1, nil}, {1 << 31, nil}, {1<<32 - 1, nil}, {1 << 20, io.ErrUnexpectedEOF}} {
+	}{{1<<20 + 1, io.ErrUnexpectedEOF}, {1<<31 - 1, io.ErrUnexpectedEOF}, {1 << 31, nil}, {1<<32 - 1, nil}, {1 << 20, io.ErrUnexpectedEOF}} {
 		var f frameReader
 		head := binary.BigEndian.AppendUint32(nil, x.length)
 		f.init(bytes.NewReader(append(head, 1, 2, 3)), 1<<20)
 		if _, err := f.next(); err == nil || x.want != nil && !errors.Is(err, x.want) || len(f.buf) > 2*firstBuffer {
 			t.Errorf("length %#x: error %v, a buffer of %d bytes", x.length, err, len(f.buf))
+		}
+	}
+}
+
+// Of a frame beyond the limit there is the beginning; it takes no memory, and the next
+// one is behind it.
+func TestFramesBeyondTheLimit(t *testing.T) {
+	const limit = 100
+	var in []byte
+	sizes := []int{20, 101, 100, 1 << 20, 7, 115, 116, 0}
+	for i, n := range sizes {
+		in = binary.BigEndian.AppendUint32(in, uint32(n))
+		in = append(in, bytes.Repeat([]byte{byte(i)}, n)...)
+	}
+	for name, r := range map[string]io.Reader{
+		"whole": bytes.NewReader(in), "halves": iotest.HalfReader(bytes.NewReader(in)), "bytes": iotest.OneByteReader(bytes.NewReader(in)),
+	} {
+		var f frameReader
+		f.init(r, limit)
+		for i, n := range sizes {
+			want, cut := n, 0
+			if n > limit {
+				want, cut = cutFrame, n
+			}
+			b, err := f.next()
+			if err != nil || f.cut != cut || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, want)) {
+				t.Fatalf("%s: frame %d of %d bytes: %v, cut %d, %v", name, i, n, b, f.cut, err)
+			}
+		}
+		if _, err := f.next(); err != io.EOF || len(f.buf) > usualBuffer {
+			t.Errorf("%s: at the end %v, a buffer of %d bytes", name, err, len(f.buf))
 		}
 	}
 }

@@ -40,7 +40,7 @@ func defaults() options {
 	return options{
 		timeout:     10 * time.Second,
 		outstanding: 1000,
-		maxRequest:  1 << 20,
+		maxRequest:  1<<20 - 1,
 		maxReply:    16 << 20,
 		watchQueue:  10_000,
 		resolver:    net.DefaultResolver,
@@ -95,11 +95,12 @@ func MaxOutstanding(n int) Option { return func(o *options) { o.outstanding = n 
 
 // MaxRequest bounds a request in bytes; a larger one is refused before it is sent.
 // Servers drop the connection over what is larger than their jute.maxbuffer.
-// Without it, 1 MiB.
+// Without it, 1,048,575: their jute.maxbuffer, unless they are told otherwise.
 func MaxRequest(n int) Option { return func(o *options) { o.maxRequest = n } }
 
-// MaxReply bounds a reply in bytes. A server that sends a larger one loses the
-// connection. Without it, 16 MiB: a list of children may be larger than any znode.
+// MaxReply bounds a reply in bytes. An operation whose answer is larger has the error
+// [ErrReplyTooLarge]. Without it, 16 MiB: a list of children may be larger than any
+// znode.
 func MaxReply(n int) Option { return func(o *options) { o.maxReply = n } }
 
 // WatchQueue bounds the events that a persistent watch keeps for a slow reader;

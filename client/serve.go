@@ -2,9 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -151,6 +149,9 @@ func (c *Client) handle(l *link, b []byte) error {
 	if d.Err() != nil {
 		return fmt.Errorf("reply: %w", d.Err())
 	}
+	if cut := l.frames.cut; cut > 0 && head.Xid < 0 {
+		return fmt.Errorf("a frame of %d bytes that answers no operation; the limit is %d", cut, c.opts.maxReply)
+	}
 	switch head.Xid {
 	case wire.XidNotification:
 		var e wire.WatcherEvent
@@ -187,7 +188,13 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 	if k.async {
 		r = l.batch.add(k.done)
 	}
-	if head.Err == zk.OK {
+	switch {
+	case head.Err != zk.OK:
+		r.err = &Error{Op: k.name, Path: k.path, Err: head.Err}
+	case l.frames.cut > 0:
+		r.err = &Error{Op: k.name, Path: k.path, Err: ErrReplyTooLarge, Maybe: k.op.IsWrite(),
+			Reason: fmt.Errorf("it has %d bytes, MaxReply is %d", l.frames.cut, c.opts.maxReply)}
+	default:
 		k.read(c, d, r)
 		if d.Err() != nil {
 			if *r = (result{}); k.async {
@@ -195,14 +202,16 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 			}
 			return fmt.Errorf("reply to %s: %w", k.name, d.Err())
 		}
-	} else {
-		r.err = &Error{Op: k.name, Path: k.path, Err: head.Err}
 	}
 	if head.Zxid > c.lastZxid {
 		c.lastZxid = head.Zxid
 	}
-	if k.watch != nil && c.watches.register(k.watch, head.Err) {
-		r.watch = k.watch
+	if k.watch != nil {
+		if l.frames.cut > 0 {
+			k.watch.finish() // what fires it at the server tells nobody
+		} else if c.watches.register(k.watch, head.Err) {
+			r.watch = k.watch
+		}
 	}
 	c.complete(k, r)
 	c.pending.pop()
@@ -219,95 +228,5 @@ func (c *Client) complete(k *call, r *result) {
 	if !k.async {
 		k.done.complete(r)
 		*r = result{}
-	}
-}
-
-// frameReader reads frames, several at a time, into one buffer that grows with
-// what comes, not with what is announced.
-type frameReader struct {
-	conn  io.Reader
-	limit int
-	buf   []byte
-	r, w  int  // buf[r:w] has been read and not been returned
-	full  bool // the last read has filled buf: there may be more
-}
-
-const (
-	firstBuffer = 4 << 10
-	usualBuffer = 128 << 10
-)
-
-func (f *frameReader) init(conn io.Reader, limit int) {
-	f.conn, f.limit, f.buf = conn, limit, make([]byte, firstBuffer)
-}
-
-// announced is the length of the frame at the front; ok is false while less than
-// a length has come.
-func (f *frameReader) announced() (n int, ok bool) {
-	if f.w-f.r < 4 {
-		return 0, false
-	}
-	return int(int32(binary.BigEndian.Uint32(f.buf[f.r:]))), true
-}
-
-// buffered reports whether next returns without reading.
-func (f *frameReader) buffered() bool {
-	n, ok := f.announced()
-	return ok && (n < 0 || n > f.limit || f.w-f.r-4 >= n)
-}
-
-// next returns the body of the next frame, which is valid until the call after.
-func (f *frameReader) next() ([]byte, error) {
-	for {
-		n, ok := f.announced()
-		if ok {
-			if n < 0 || n > f.limit {
-				return nil, fmt.Errorf("a frame of %d bytes; the limit is %d", n, f.limit)
-			}
-			if f.w-f.r-4 >= n {
-				b := f.buf[f.r+4 : f.r+4+n : f.r+4+n]
-				f.r += 4 + n
-				return b, nil
-			}
-		}
-		if err := f.fill(4 + n); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// fill reads once. want is the length of the frame that is being read. The buffer
-// doubles when that frame has filled it, and up to usualBuffer when a read has.
-func (f *frameReader) fill(want int) error {
-	begun, size := f.buf[f.r:f.w], len(f.buf)
-	switch {
-	case len(begun) == size, f.full && size < usualBuffer:
-		size *= 2
-	case len(begun) == 0 && size > usualBuffer && want <= usualBuffer:
-		size = usualBuffer
-	}
-	if size != len(f.buf) {
-		f.buf = make([]byte, size)
-	}
-	f.r, f.w = 0, copy(f.buf, begun)
-	n, err := f.conn.Read(f.buf[f.w:])
-	f.w += n
-	f.full = f.w == len(f.buf)
-	if n > 0 {
-		return nil
-	}
-	if err == nil {
-		err = io.ErrNoProgress
-	}
-	if err == io.EOF && f.w > f.r {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// shrink gives back the memory of answers, if none has begun to come.
-func (f *frameReader) shrink() {
-	if f.r == f.w && len(f.buf) > firstBuffer {
-		f.buf, f.r, f.w = make([]byte, firstBuffer), 0, 0
 	}
 }
