@@ -187,26 +187,22 @@ func (s *shell) setACLBelow(ctx context.Context, c *client.Client, root string, 
 	p := s.progress("ACLs set")
 	defer p.stop()
 	answers := newOrdered[zk.Stat](ctx, 500)
-	err := walkBoth(ctx, c, root, func(v visited) error {
-		if v.path == "/zookeeper" && c.Chroot() == "" && root == "/" {
-			return errSkipBelow
-		}
-		return v.err
-	}, func(v visited) error {
-		if v.path == "/zookeeper" && c.Chroot() == "" && root == "/" {
-			return nil
+	sc := subtree{c: c, root: root}.scanner(ctx, scanOptions{depth: -1}, false)
+	err := sc.eachUp(func(z *znode) error {
+		if z.err != nil {
+			return z.err
 		}
 		p.add(1)
 		return answers.begin(func(done func(zk.Stat, error)) {
-			c.SetACLAsync(ctx, v.path, acl, version, done)
+			c.SetACLAsync(ctx, z.path, acl, version, done)
 		}, func(st zk.Stat, err error) error {
-			if errors.Is(err, zk.ErrNoNode) && v.depth > 0 {
+			if errors.Is(err, zk.ErrNoNode) && z.depth > 0 {
 				return nil // deleted meanwhile
 			}
 			if err != nil || !withStat {
 				return err
 			}
-			return s.printStat(v.path, st)
+			return s.printStat(z.path, st)
 		})
 	})
 	return errors.Join(err, answers.finish())

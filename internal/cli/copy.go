@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/pflag"
 
@@ -75,17 +74,10 @@ func (s *shell) copy(ctx context.Context, from, to subtree, opt transferOptions,
 // read are told of.
 func (t *transfer) copy(ctx context.Context, from subtree, copied func(z *znode) error) error {
 	sc := from.scanner(ctx, scanOptions{data: true, acl: true, depth: -1}, false)
-	for {
-		z, err := sc.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	return sc.each(func(z *znode) error {
 		if z.err != nil {
 			t.bad.add(z.err)
-			continue
+			return nil
 		}
 		x := planting{path: place(t.to.root, relative(from.root, z.path)), data: z.data, acl: z.acl, kind: kindOf(z.stat)}
 		if copied != nil {
@@ -97,11 +89,10 @@ func (t *transfer) copy(ctx context.Context, from subtree, copied func(z *znode)
 			return err
 		}
 		if z.depth == 0 && !t.opt.dryRun && isBelow(from.absolute(), t.to.absolute()) {
-			if err := t.notWithin(ctx, from); err != nil {
-				return err
-			}
+			return t.notWithin(ctx, from)
 		}
-	}
+		return nil
+	})
 }
 
 // notWithin ends a copy that would never end, as it copies what it makes: when an

@@ -78,19 +78,17 @@ func (s *shell) deleteAll(ctx context.Context, root string, batch int) error {
 	p := s.progress("nodes deleted")
 	defer p.stop()
 	d := deletion{ctx: ctx, c: c, places: make(chan struct{}, batch)}
-	walked := walkBoth(ctx, c, root, func(v visited) error {
-		if v.path == "/zookeeper" && c.Chroot() == "" {
-			return errSkipBelow
-		}
-		return nil
-	}, func(v visited) error {
-		if v.path == "/" || v.path == "/zookeeper" && c.Chroot() == "" {
+	sc := newScanner(ctx, c, root, scanOptions{depth: -1, leaveOut: func(path string) bool {
+		return path == serversOwn && c.Chroot() == ""
+	}})
+	scanned := sc.eachUp(func(z *znode) error {
+		if z.path == "/" {
 			return nil
 		}
 		p.add(1)
-		return d.begin(v.path)
+		return d.begin(z.path)
 	})
-	return errors.Join(walked, d.finish())
+	return errors.Join(scanned, d.finish())
 }
 
 // A deletion is what deleteall has under way.

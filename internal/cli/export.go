@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,27 +85,21 @@ func (s *shell) exportTo(ctx context.Context, path string, to io.Writer) (n int,
 	sc := t.scanner(ctx, scanOptions{data: true, acl: true, depth: -1, visited: p.add}, false)
 	out := bufio.NewWriterSize(to, 256<<10)
 	bad := complaints{s: s}
-	for {
-		z, err := sc.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return n, errors.Join(err, out.Flush())
-		}
+	err = sc.each(func(z *znode) error {
 		if z.depth == 0 {
 			if err := writeLine(out, t.header()); err != nil {
-				return n, err
+				return err
 			}
 		}
 		if z.err != nil {
 			bad.add(z.err)
-			continue
-		}
-		if err := writeLine(out, exportOf(z)); err != nil {
-			return n, err
+			return nil
 		}
 		n++
+		return writeLine(out, exportOf(z))
+	})
+	if err != nil {
+		return n, cmp.Or(err, out.Flush()) // what has been read is kept
 	}
 	if err := errors.Join(writeLine(out, exportTrailer{Nodes: &n, Failed: bad.n}), out.Flush()); err != nil {
 		return n, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/pflag"
 
@@ -89,26 +88,23 @@ func (s *shell) moved(n int) error {
 func (s *shell) collect(ctx context.Context, from, to subtree) (nodes []*znode, err error) {
 	bytes := 0
 	sc := from.scanner(ctx, scanOptions{data: true, acl: true, depth: -1}, true)
-	for {
-		z, err := sc.next()
+	err = sc.each(func(z *znode) error {
 		switch {
-		case errors.Is(err, io.EOF):
-			return nodes, nil
-		case err != nil:
-			return nil, err
 		case z.err != nil:
-			return nil, z.err
+			return z.err
 		case kindOf(z.stat) == ephemeral:
-			return nil, fmt.Errorf("%s is ephemeral, and cannot be moved: it lives with its session", z.path)
+			return fmt.Errorf("%s is ephemeral, and cannot be moved: it lives with its session", z.path)
 		}
 		bytes += 2*len(z.path) + len(to.root) + len(z.data) + movedOverhead
 		for _, a := range z.acl {
 			bytes += len(a.ID.Scheme) + len(a.ID.ID) + 12
 		}
 		if nodes = append(nodes, z); len(nodes) > maxMoved || bytes > maxMovedBytes {
-			return nil, errLarge
+			return errLarge
 		}
-	}
+		return nil
+	})
+	return nodes, err
 }
 
 // original is a znode that has been copied.

@@ -2,7 +2,7 @@ package cli
 
 import "cmp"
 
-// comparePaths orders paths as a walk meets them: a znode, then all below it,
+// comparePaths orders paths as a scan meets them: a znode, then all below it,
 // siblings by the bytes of their names.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {

@@ -169,9 +169,9 @@ func checkAbove(ctx context.Context, c *client.Client, path string) error {
 // checkBelow refuses a quota above another.
 func checkBelow(ctx context.Context, c *client.Client, path string) error {
 	below := ""
-	err := walk(ctx, c, quotaRoot+path, func(v visited) error {
-		if v.depth > 1 && strings.HasSuffix(v.path, quotaLimits) {
-			below = strings.TrimSuffix(strings.TrimPrefix(v.path, quotaRoot), quotaLimits)
+	err := newScanner(ctx, c, quotaRoot+path, scanOptions{depth: -1}).each(func(z *znode) error {
+		if z.depth > 1 && strings.HasSuffix(z.path, quotaLimits) {
+			below = strings.TrimSuffix(strings.TrimPrefix(z.path, quotaRoot), quotaLimits)
 			return fmt.Errorf("%s has a child %s which has a quota", path, below)
 		}
 		return nil

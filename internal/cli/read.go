@@ -111,17 +111,17 @@ func (s *shell) listBelow(ctx context.Context, path string) error {
 	add := func(path string) error {
 		return r.add(row{plain: path, cells: []string{path}})
 	}
-	return walk(ctx, c, path, func(v visited) error {
-		if v.err != nil {
-			return v.err
+	return newScanner(ctx, c, path, scanOptions{depth: -1}).each(func(z *znode) error {
+		if z.err != nil {
+			return z.err
 		}
-		if v.depth == 0 {
-			if err := add(v.path); err != nil {
+		if z.depth == 0 {
+			if err := add(z.path); err != nil {
 				return err
 			}
 		}
-		for _, name := range v.names {
-			if err := add(childPath(v.path, name)); err != nil {
+		for _, name := range z.children {
+			if err := add(childPath(z.path, name)); err != nil {
 				return err
 			}
 		}

@@ -129,6 +129,47 @@ func newScanner(ctx context.Context, c *client.Client, root string, opt scanOpti
 	return sc
 }
 
+// each calls visit for all the znodes that next returns, until visit returns an
+// error, or next one that is not io.EOF; that is the error of each.
+func (sc *scanner) each(visit func(z *znode) error) error {
+	for {
+		z, err := sc.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = visit(z)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// eachUp is each, but visits a znode behind all that is below it.
+func (sc *scanner) eachUp(visit func(z *znode) error) error {
+	var above []*znode // those whose turn is to come, each below the one before
+	leave := func(depth int) error {
+		for n := len(above); n > depth; n = len(above) {
+			z := above[n-1]
+			above = above[:n-1]
+			if err := visit(z); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := sc.each(func(z *znode) error {
+		err := leave(z.depth)
+		above = append(above, z)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return leave(0)
+}
+
 // next returns the next znode, which the caller owns; io.EOF after the last. A
 // root that does not exist is zk.ErrNoNode. Other errors end the scan: those of
 // the session and of the context.
@@ -317,6 +358,15 @@ func (sc *scanner) finish(e *entry) {
 	if len(e.children) > 0 && !e.gone {
 		sc.todo.push(&family{parent: e.path, names: e.children, next: childPath(e.path, e.children[0]), depth: e.depth + 1})
 	}
+}
+
+// childPath is the path of a child. A parent of "" makes it the name itself,
+// for the root of a scan.
+func childPath(parent, name string) string {
+	if parent == "" {
+		return name
+	}
+	return strings.TrimSuffix(parent, "/") + "/" + name
 }
 
 // relative is the path from root down to path, which is root or below it: "" or

@@ -42,20 +42,18 @@ func put(t testing.TB, c *client.Client, path string, data []byte) {
 	}
 }
 
-// scanAll visits all below root, and returns "path data" of each.
-func scanAll(t testing.TB, c *client.Client, root string, opt scanOptions) (visited []string, sc *scanner) {
+// scannedAll visits all below root, and returns "path data" of each.
+func scannedAll(t testing.TB, c *client.Client, root string, opt scanOptions) (visited []string, sc *scanner) {
 	t.Helper()
 	sc = newScanner(t.Context(), c, root, opt)
-	for {
-		z, err := sc.next()
-		if err == io.EOF {
-			return visited, sc
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	err := sc.each(func(z *znode) error {
 		visited = append(visited, strings.TrimSpace(z.path+" "+string(z.data)))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return visited, sc
 }
 
 // bubble runs a test in virtual time with a server and a client.
@@ -69,12 +67,12 @@ func bubble(t *testing.T, f func(t *testing.T, s *inproc.Server, c *client.Clien
 func TestScanOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *inproc.Server, c *client.Client) {
 		plantAll(t, c, "/a/b/c", "/a/b-", "/a/b.x", "/a/b/a/z", "/b")
-		got, _ := scanAll(t, c, "/a", scanOptions{data: true, acl: true, depth: -1})
+		got, _ := scannedAll(t, c, "/a", scanOptions{data: true, acl: true, depth: -1})
 		want := []string{"/a /a", "/a/b /a/b", "/a/b/a /a/b/a", "/a/b/a/z /a/b/a/z", "/a/b/c /a/b/c", "/a/b- /a/b-", "/a/b.x /a/b.x"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		got, _ = scanAll(t, c, "/", scanOptions{depth: 1, leaveOut: func(p string) bool { return p == "/zookeeper" }})
+		got, _ = scannedAll(t, c, "/", scanOptions{depth: 1, leaveOut: func(p string) bool { return p == "/zookeeper" }})
 		if diff := cmp.Diff([]string{"/", "/a", "/b"}, got); diff != "" {
 			t.Error(diff)
 		}
@@ -110,7 +108,7 @@ func TestScanShapes(t *testing.T) {
 		}
 		want := slices.SortedFunc(slices.Values(paths), comparePaths)
 		for _, opt := range []scanOptions{{depth: -1}, {depth: -1, acl: true}} {
-			got, _ := scanAll(t, c, "/r", opt)
+			got, _ := scannedAll(t, c, "/r", opt)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("seed %d: %s", seed, diff)
 			}
@@ -124,7 +122,7 @@ func TestScanVanishing(t *testing.T) {
 		paths := numbered("/a", 1000)
 		plantAll(t, c, append(paths, "/a/z/below")...)
 		visited := 0
-		got, sc := scanAll(t, c, "/a", scanOptions{depth: -1, visited: func(int) {
+		got, sc := scannedAll(t, c, "/a", scanOptions{depth: -1, visited: func(int) {
 			if visited++; visited > 1 {
 				return
 			}
@@ -160,7 +158,7 @@ func TestScanSurvivesLostConnections(t *testing.T) {
 				s.Cut()
 			}
 		}}
-		got, _ := scanAll(t, c, "/a", opt)
+		got, _ := scannedAll(t, c, "/a", opt)
 		if lost := s.Lost(); lost != 1 {
 			t.Fatalf("%d answers lost", lost)
 		}

@@ -3,9 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -82,24 +80,18 @@ func (s *shell) scan(ctx context.Context, path string, opt scanOptions, visit fu
 	p := s.progress("nodes read")
 	defer p.stop()
 	opt.visited = p.add
-	sc := t.scanner(ctx, opt, true)
 	bad := complaints{s: s}
-	for {
-		z, err := sc.next()
-		if errors.Is(err, io.EOF) {
-			return bad.end()
-		}
-		if err != nil {
-			return err
-		}
+	err = t.scanner(ctx, opt, true).each(func(z *znode) error {
 		if z.err != nil {
 			p.stop()
 			bad.add(z.err)
 		}
-		if err := visit(z); err != nil {
-			return err
-		}
+		return visit(z)
+	})
+	if err != nil {
+		return err
 	}
+	return bad.end()
 }
 
 // complaints are errors of single znodes, in work that goes on without them. The

@@ -43,102 +43,54 @@ func grow(t *testing.T, c *client.Client, root string, n int, seed uint64) []str
 	return paths
 }
 
-// inOrder sorts paths as a walk visits them.
-func inOrder(paths []string) []string {
-	return slices.SortedFunc(slices.Values(paths), func(a, b string) int {
-		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
-	})
-}
-
-func TestWalkVisitsAllInOrder(t *testing.T) {
+func TestScanUp(t *testing.T) {
 	for seed := range uint64(3) {
-		synctest.Test(t, func(t *testing.T) {
-			c := inproc.Start(t).Client(t)
+		bubble(t, func(t *testing.T, _ *inproc.Server, c *client.Client) {
 			paths := grow(t, c, "/top", 1500, seed)
-			var seen, left []string
-			err := walkBoth(t.Context(), c, "/top", func(v visited) error {
-				if strings.Count(v.path, "/") != v.depth+1 || int(v.stat.NumChildren) != len(v.names) {
-					t.Errorf("visited %+v", v)
-				}
-				seen = append(seen, v.path)
-				return nil
-			}, func(v visited) error {
-				left = append(left, v.path)
+			position := map[string]int{}
+			err := newScanner(t.Context(), c, "/top", scanOptions{depth: -1}).eachUp(func(z *znode) error {
+				position[z.path] = len(position)
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := inOrder(paths); !slices.Equal(seen, want) {
-				t.Errorf("seed %d: visited %d znodes, not %d in their order", seed, len(seen), len(want))
-			}
-			// Behind all that is below it: each comes after its descendants.
-			position := map[string]int{}
-			for i, p := range left {
-				position[p] = i
+			if err != nil || len(position) != len(paths) {
+				t.Fatalf("seed %d: visited %d of %d znodes: %v", seed, len(position), len(paths), err)
 			}
 			for _, p := range paths[1:] {
-				if up := p[:strings.LastIndexByte(p, '/')]; position[up] < position[p] || len(position) != len(paths) {
-					t.Fatalf("seed %d: left %s before %s", seed, up, p)
+				if up := p[:strings.LastIndexByte(p, '/')]; position[up] < position[p] {
+					t.Fatalf("seed %d: visited %s before %s", seed, up, p)
 				}
 			}
 		})
 	}
 }
 
-func TestWalkLeavesOutWhatItIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := inproc.Start(t).Client(t)
-		paths := grow(t, c, "/top", 1500, 7)
-		skip := func(p string) bool { return strings.HasSuffix(p, "1") }
-		var want, seen []string
-		for _, p := range inOrder(paths) {
-			above := strings.Split(p, "/")
-			if !slices.ContainsFunc(above[:len(above)-1], skip) {
-				want = append(want, p)
-			}
-		}
-		err := walk(t.Context(), c, "/top", func(v visited) error {
-			seen = append(seen, v.path)
-			if skip(v.path) {
-				return errSkipBelow
+// A visit that fails ends a scan with its error, and so does the context.
+func TestScanEnds(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *inproc.Server, c *client.Client) {
+		grow(t, c, "/top", 500, 7)
+		stop := errors.New("enough")
+		visits := 0
+		visit := func(*znode) error {
+			if visits++; visits == 100 {
+				return stop
 			}
 			return nil
-		})
-		if err != nil || !slices.Equal(seen, want) {
-			t.Errorf("visited %d znodes, want %d: %v", len(seen), len(want), err)
 		}
-		stop := errors.New("enough")
-		if err := walk(t.Context(), c, "/top", func(visited) error { return stop }); err != stop {
-			t.Errorf("walk = %v", err)
+		opt := scanOptions{depth: -1}
+		if err := newScanner(t.Context(), c, "/top", opt).each(visit); err != stop || visits != 100 {
+			t.Errorf("each = %v after %d visits", err, visits)
 		}
-		if err := walk(t.Context(), c, "/nope", func(visited) error { return nil }); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("walk = %v", err)
+		visits = 0
+		if err := newScanner(t.Context(), c, "/top", opt).eachUp(visit); err != stop || visits != 100 {
+			t.Errorf("eachUp = %v after %d visits", err, visits)
+		}
+		if err := newScanner(t.Context(), c, "/nope", opt).eachUp(visit); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("eachUp = %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := walk(ctx, c, "/top", func(visited) error { return nil }); !errors.Is(err, context.Canceled) {
-			t.Errorf("walk = %v", err)
-		}
-	})
-}
-
-// The memory of a walk is bounded: it has no more lists than it may, although
-// nobody takes them.
-func TestWalkDoesNotRunAhead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := inproc.Start(t).Client(t)
-		grow(t, c, "/top", 1500, 1)
-		w := &walker{ctx: client.NoWait(t.Context()), c: c, limit: 100}
-		top := &siblings{names: []string{"/top"}}
-		if n, ok := w.next(top); !ok || n.path != "/top" {
-			t.Fatal(n, ok)
-		}
-		synctest.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.mu.lists != 100 || w.mu.requests != 0 {
-			t.Errorf("%d lists, %d requests, want 100 and 0", w.mu.lists, w.mu.requests)
+		if err := newScanner(ctx, c, "/top", opt).each(visit); !errors.Is(err, context.Canceled) {
+			t.Errorf("each = %v", err)
 		}
 	})
 }
