@@ -72,11 +72,18 @@ type benchWorkload interface {
 	Run(ctx context.Context) (*bench.Result, error)
 }
 
+// untilStopped is a context that ends when the command is interrupted, told to end,
+// or has lost who reads what it prints: the servers that it has started are ended
+// then, as always.
+func untilStopped(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+}
+
 // run applies a workload that is made after the flags are read. An interrupt
 // ends it early, and what was measured is printed all the same.
 func (f *benchFlags) run(workload func(o bench.Options) benchWorkload) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := untilStopped(c.Context())
 		defer stop()
 		context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
 		if !f.quiet {
@@ -218,7 +225,7 @@ fixed buffer. Load it with "pinfold bench mix" to see what connections and syste
 calls cost on this machine, and what the generator can do.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilStopped(c.Context())
 			defer stop()
 			ln, err := net.Listen("tcp", listen)
 			if err != nil {
@@ -248,7 +255,7 @@ With --members 3 each system is an ensemble of three servers on this machine. Ro
 ` + strings.Join(bench.Rows(3), ", ") + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilStopped(c.Context())
 			defer stop()
 			var err error
 			if w.Systems, err = parseSystems(systems); err != nil {
@@ -315,7 +322,7 @@ more members), the leader. It records what was answered in each tenth of a secon
 COMMAND is as for compare.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilStopped(c.Context())
 			defer stop()
 			var err error
 			if w.Systems, err = parseSystems(systems); err != nil {

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +44,7 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
   pinfold bench paper --hosts zk1:2181,zk2:2181,zk3:2181 --sizes 3`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilStopped(c.Context())
 			defer stop()
 			var err error
 			if w.Systems, err = paperSystems(against, systems, hosts); err != nil {
