@@ -179,17 +179,20 @@ func appendResult(b []byte, op wire.OpCode, r *znode.Result) []byte {
 	return b
 }
 
-// appendOutcome appends the result of one operation of a multi.
+// appendOutcome appends the result of one operation of a multi. Containers and TTL
+// znodes are create2's: Java's clients know no other result with a Stat.
 func appendOutcome(b []byte, o *znode.Outcome) []byte {
-	if o.Type == wire.OpError {
+	switch o.Type {
+	case wire.OpError:
 		return wire.AppendMultiError(b, o.Err)
+	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		b = wire.MultiHeader{Type: wire.OpCreate2}.Append(b)
+		return wire.AppendStat(jute.AppendString(b, o.Path), &o.Stat)
 	}
 	b = wire.MultiHeader{Type: o.Type}.Append(b)
 	switch o.Type {
 	case wire.OpCreate:
 		return jute.AppendString(b, o.Path)
-	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
-		return wire.AppendStat(jute.AppendString(b, o.Path), &o.Stat)
 	case wire.OpSetData:
 		return wire.AppendStat(b, &o.Stat)
 	}
