@@ -335,7 +335,7 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 	d := jute.NewDecoder(req.Body)
 	p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
 	defer p.forgetMulti()
-	if d.Err() != nil || !validTTLs(p.multi) {
+	if d.Err() != nil || !resolveModes(p.multi) {
 		return zk.ErrMarshalling
 	}
 	digest := p.digest
@@ -391,20 +391,29 @@ func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) (code zk.Code, failed 
 	return zk.OK, failed
 }
 
-// validTTLs reports whether the operations of a multi could be read at all:
-// Apache refuses a wrong combination of flag and TTL while decoding.
-func validTTLs(ops []wire.MultiOp) bool {
+// resolveModes sets the types of a multi's creates, which follow from their
+// modes: a container is one whatever operation asks for it, and a createTTL
+// without a TTL mode is a create. It reports whether the operations could be read
+// at all: Apache, since 3.9, refuses while decoding a create whose mode is none,
+// or has a TTL.
+func resolveModes(ops []wire.MultiOp) bool {
 	for i := range ops {
 		m := &ops[i]
 		switch m.Type {
 		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-			if m.Flags.IsTTL() {
+			if m.Flags.IsTTL() || !m.Flags.Valid() {
 				return false
 			}
 		case wire.OpCreateTTL:
-			if m.Flags.IsTTL() != (m.TTL > 0 && m.TTL <= znode.MaxTTL) {
-				return false
+			if m.Flags.IsTTL() {
+				continue
 			}
+			m.Type, m.TTL = wire.OpCreate, -1
+		default:
+			continue
+		}
+		if m.Flags == zk.Container {
+			m.Type = wire.OpCreateContainer
 		}
 	}
 	return true
