@@ -18,16 +18,20 @@ const timeTolerance = 5000
 // A world is the pair of servers and everything that the run knows.
 type world struct {
 	a, b *side
-	// sameRelease tells that both servers are of one release: then nothing is
-	// allowed that only a release explains, and nothing is left unasked.
-	sameRelease bool
-	table       []allowance
-	used        map[string]int
-	seen        map[string]map[zk.Code]int // what A answered: operation, code, how often
+	// pairing decides what is allowed and what is asked.
+	pairing pair
+	table   []allowance
+	used    map[string]int
+	seen    map[string]map[zk.Code]int // what A answered: operation, code, how often
 }
 
-func newWorld(a, b *side, sameRelease bool) *world {
-	return &world{a: a, b: b, sameRelease: sameRelease, table: allowances(), used: map[string]int{}, seen: map[string]map[zk.Code]int{}}
+func newWorld(a, b *side, p pair) *world {
+	return &world{a: a, b: b, pairing: p, table: allowances(), used: map[string]int{}, seen: map[string]map[zk.Code]int{}}
+}
+
+// allows tells whether the named allowance holds for the two servers.
+func (w *world) allows(name string) bool {
+	return slices.ContainsFunc(w.table, func(l allowance) bool { return l.name == name && l.of&w.pairing != 0 })
 }
 
 // A difference is where the servers disagree.
@@ -91,6 +95,7 @@ func (w *world) step(t *step) (map[string][]item, *difference) {
 	if d := w.levelWatches(t, ga, gb); d != nil {
 		return ga, d
 	}
+	w.levelZxids(t, ga, gb)
 	if za, zb := w.a.last-w.a.base, w.b.last-w.b.base; za != zb {
 		return ga, &difference{where: "last zxid after the step", what: fmt.Sprintf("A start%+d, B start%+d", za, zb)}
 	}
@@ -139,7 +144,7 @@ func coverage(seen map[string]map[zk.Code]int) string {
 // levelWatches takes back the watch that exists left on A alone because B
 // refused it (allowance exists-needs-read), so that both hold the same again.
 func (w *world) levelWatches(t *step, ga, gb map[string][]item) *difference {
-	if w.sameRelease || t.Kind != kindRequest || len(t.Reqs) != 1 || t.Reqs[0].Op != wire.OpExists {
+	if !w.allows(allowExists) || t.Kind != kindRequest || len(t.Reqs) != 1 || t.Reqs[0].Op != wire.OpExists {
 		return nil
 	}
 	a, b := only(ga[t.Client], itemReply), only(gb[t.Client], itemReply)
@@ -160,13 +165,27 @@ func (w *world) levelWatches(t *step, ga, gb map[string][]item) *difference {
 	return nil
 }
 
+// levelZxids has A use a zxid where B alone has used one for a write that
+// cannot be read (allowance malformed-takes-zxid).
+func (w *world) levelZxids(t *step, ga, gb map[string][]item) {
+	if !w.allows(allowMalformed) || len(t.Reqs) != 1 || w.b.last-w.b.base != w.a.last-w.a.base+1 {
+		return
+	}
+	a, b := only(ga[t.Client], itemReply), only(gb[t.Client], itemReply)
+	if len(a) == 1 && len(b) == 1 && a[0].malformedWrite() && b[0].malformedWrite() {
+		missing := wire.PathVersion{Path: "/no-such-parent/child", Version: -1}
+		w.a.ask(&request{Xid: 1, Op: wire.OpDelete, Body: missing.Append(nil)})
+		w.a.barrier(map[string][]item{})
+	}
+}
+
 // sequences compares what came on one connection; "" is equal.
 func (w *world) sequences(t *step, a, b []item) string {
 	what := w.pairs(t, a, b)
 	if what == "" {
 		return ""
 	}
-	if !w.sameRelease && w.oneOfAKind(t, a, b) {
+	if w.oneOfAKind(t, a, b) {
 		return ""
 	}
 	if t.closesSession() && slices.Equal(bag(a), bag(b)) && w.pairs(t, without(a, itemEvent), without(b, itemEvent)) == "" &&
@@ -185,11 +204,11 @@ func (w *world) sequences(t *step, a, b []item) string {
 // oneOfAKind applies the allowances where A has an item that B has not.
 func (w *world) oneOfAKind(t *step, a, b []item) bool {
 	switch {
-	case t.Kind == kindAttach && t.Pass != "right" && len(a) == 2 && len(b) == 1 && a[1].Kind == itemClosed && w.pair(t, &a[0], &b[0]) == "":
+	case w.allows(allowSpared) && t.Kind == kindAttach && t.Pass != "right" && len(a) == 2 && len(b) == 1 && a[1].Kind == itemClosed && w.pair(t, &a[0], &b[0]) == "":
 		w.b.clients[t.Client].drop() // so that both go on without
 		w.used[allowSpared]++
 		return true
-	case len(t.Reqs) == 1 && (t.Reqs[0].Op == wire.OpSetWatches || t.Reqs[0].Op == wire.OpSetWatches2) && len(a) > len(b):
+	case w.allows(allowUnreadable) && len(t.Reqs) == 1 && (t.Reqs[0].Op == wire.OpSetWatches || t.Reqs[0].Op == wire.OpSetWatches2) && len(a) > len(b):
 		c := w.b.clients[t.Client]
 		if c == nil || c.conn == nil {
 			return false
@@ -235,7 +254,7 @@ func (w *world) pair(t *step, a, b *item) string {
 	}
 	for i := range w.table {
 		l := &w.table[i]
-		if l.item != nil && !(l.versions && w.sameRelease) && l.item(w, t, a, b) {
+		if l.item != nil && l.of&w.pairing != 0 && l.item(w, t, a, b) {
 			w.used[l.name]++
 			return ""
 		}

@@ -46,7 +46,7 @@ type modelClient struct {
 // does not know what is right; it keeps just enough to ask good questions.
 type generator struct {
 	r        *rand.Rand
-	same     bool // both servers are of one release
+	pairing  pair // decides what is left unasked
 	quota    bool // limits are enforced: ask more below /q
 	clients  []*modelClient
 	made     int // clients so far
@@ -57,10 +57,10 @@ type generator struct {
 	users    []string
 }
 
-func newGenerator(seed uint64, sameRelease bool) *generator {
+func newGenerator(seed uint64, p pair) *generator {
 	g := &generator{
 		r:        rand.New(rand.NewPCG(seed, 0x70696e666f6c64)),
-		same:     sameRelease,
+		pairing:  p,
 		versions: map[string]zk.Stat{},
 		users:    []string{"ann:a", "ben:b"},
 	}
@@ -188,7 +188,7 @@ func (g *generator) acl() []zk.ACL {
 	}
 	if g.chance(25) {
 		acl := pick(g, badACLs())
-		if len(acl) == 1 && acl[0].ID.ID == ipv6 && !g.same {
+		if len(acl) == 1 && acl[0].ID.ID == ipv6 && g.pairing != alike {
 			return nil
 		}
 		return acl

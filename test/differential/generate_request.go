@@ -69,13 +69,13 @@ func (g *generator) request(c *modelClient, batched bool) request {
 	switch {
 	case (op == wire.OpAuth || op == wire.OpSASL) && batched:
 		op = wire.OpWhoAmI
-	case batched && !g.same && (op == wire.OpCheckWatches || op == wire.OpSetWatches || op == wire.OpSetWatches2):
+	case batched && (g.pairing == against38 && op == wire.OpCheckWatches || g.pairing != alike && (op == wire.OpSetWatches || op == wire.OpSetWatches2)):
 		op = wire.OpExists // to judge their differences B is asked more, which needs the state of just then
-	case op == wire.OpDeleteContainer && !g.same:
-		op = wire.OpDelete // its body differs between releases
+	case op == wire.OpDeleteContainer && g.pairing != alike:
+		op = wire.OpDelete // its body differs between releases, and B asks for the right to delete
 	}
 	q := g.make(c, op, g.body(c, op, batched))
-	if g.chance(3) {
+	if g.chance(3) && !(batched && g.pairing == against39 && op.IsWrite()) { // it shifts the zxids of what follows
 		g.damage(&q)
 	}
 	return q
@@ -91,7 +91,7 @@ func (g *generator) body(c *modelClient, op wire.OpCode, batched bool) []byte {
 		r := wire.PathVersion{Path: p, Version: g.version(p, false)}
 		return r.Append(nil)
 	case wire.OpExists:
-		r := wire.PathWatch{Path: p, Watch: !(batched && !g.same) && g.chance(45) && g.watchable(c, p, watchStandard)}
+		r := wire.PathWatch{Path: p, Watch: !(batched && !g.pairing.oneRelease()) && g.chance(45) && g.watchable(c, p, watchStandard)}
 		return r.Append(nil)
 	case wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
 		r := wire.PathWatch{Path: p, Watch: g.chance(45) && g.watchable(c, p, watchStandard)}
@@ -107,7 +107,10 @@ func (g *generator) body(c *modelClient, op wire.OpCode, batched bool) []byte {
 	case wire.OpGetEphemerals:
 		return pathBody(pick(g, []string{"", "/", " ", "/a", "/a/", "/b/c", p, "x"}))
 	case wire.OpDeleteContainer:
-		return []byte(p)
+		if g.chance(50) {
+			return []byte(p) // as before 3.9
+		}
+		return jute.AppendBuffer(nil, []byte(p))
 	case wire.OpMulti:
 		return g.multi()
 	case wire.OpMultiRead:
@@ -145,7 +148,7 @@ func (g *generator) watchable(c *modelClient, path string, k watchKind) bool {
 	if c.watches[path] == watchNone {
 		c.watches[path] = k
 	}
-	return g.same || c.watches[path] == k
+	return g.pairing.oneRelease() || c.watches[path] == k
 }
 
 func (g *generator) addWatch(c *modelClient, p string) []byte {
@@ -170,7 +173,7 @@ func (g *generator) watcherType(c *modelClient, p string) []byte {
 	if g.chance(15) {
 		t = pick(g, []int32{0, -1, 4, 5, 6, 1 << 20})
 	}
-	if !g.same {
+	if !g.pairing.oneRelease() {
 		if p == "" {
 			p = "/" // Apache finds no watch on ""
 		}
@@ -219,14 +222,22 @@ func (g *generator) multi() []byte {
 		switch m.Type {
 		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
 			m.CreateRequest = g.create(m.Type, true)
-			if m.Type == wire.OpCreateContainer && !g.same {
+			if m.Type == wire.OpCreateContainer && !g.pairing.oneRelease() {
 				m.Flags = zk.Container // 3.8.0 goes by the flag, 3.9 by the operation
+			}
+			if m.ACL == nil && g.pairing == against39 {
+				m.ACL = []zk.ACL{} // 3.9.3 cannot read null, and logs that under the zxid before
 			}
 			if tame {
 				m.ACL, m.Path = zk.OpenACLUnsafe(), pick(g, g.paths)+pick(g, []string{"", "", "/x", "/y", "/z", "/z1", "/z2"})
 			}
-			if m.Type != wire.OpCreateContainer && m.Type != wire.OpCreateTTL && g.chance(3) {
-				m.Flags = pick(g, []zk.CreateMode{-1, 9})
+			switch {
+			case m.Type == wire.OpCreateTTL && g.chance(5):
+				m.Flags, m.TTL = pick(g, []zk.CreateMode{0, 1, 2, 3, 4, 5, 6, 9, -1}), pick(g, []int64{0, 1, 1 << 40})
+			case m.Type == wire.OpCreateTTL && m.Flags.IsTTL() && g.chance(5):
+				m.TTL = pick(g, []int64{-1, -1 << 62})
+			case m.Type != wire.OpCreateTTL && g.pairing.oneRelease() && g.chance(3):
+				m.Flags = pick(g, []zk.CreateMode{-1, 9}) // refused by 3.8.0 alone, by 3.9 with the whole multi
 			}
 		default:
 			m.Path = g.path()

@@ -1,6 +1,6 @@
 // Command differential sends the same random requests to two ZooKeeper servers
 // and compares every answer, Stat and event. The first is the oracle, Apache
-// ZooKeeper 3.8.0. See README.md in this directory.
+// ZooKeeper 3.8.0 or 3.9.3. See README.md in this directory.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 type options struct {
 	a, b    string // addresses of running servers
 	apache  bool
+	release string
 	pinfold string
 	config  string
 	seed    uint64
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&o.a, "a", "", "`address` of a running server A, the oracle; must be fresh")
 	flag.StringVar(&o.b, "b", "", "`address` of a running server B")
 	flag.BoolVar(&o.apache, "apache", false, "start Apache ZooKeeper as A; without -pinfold as B too")
+	flag.StringVar(&o.release, "release", release38, "the oracle's release: 3.8, the installed one, or 3.9, which scripts/apache-release fetches")
 	flag.StringVar(&o.pinfold, "pinfold", "", "`path` of the pinfold binary to start as B")
 	flag.StringVar(&o.config, "config", "", "only this configuration: extended, plain or quota (default: each in turn)")
 	flag.Uint64Var(&o.seed, "seed", 1, "first seed")
@@ -73,6 +75,9 @@ var errDiffers = errors.New("the servers differ")
 func (o *options) run() error {
 	if o.apache == (o.a != "") || o.a != "" && o.b == "" || o.a == "" && o.b != "" {
 		return errors.New("give either -a and -b, or -apache")
+	}
+	if o.release != release38 && o.release != release39 {
+		return fmt.Errorf("-release %s: neither %s nor %s", o.release, release38, release39)
 	}
 	if o.dir == "" {
 		d, err := os.MkdirTemp("", "differential")
@@ -148,8 +153,16 @@ func (p *processes) killAll() {
 	p.list = nil
 }
 
-// sameRelease reports whether both servers are Apache's.
-func (o *options) sameRelease() bool { return o.apache && o.pinfold == "" && !o.different }
+// pair tells what the two servers are to each other.
+func (o *options) pair() pair {
+	switch {
+	case o.apache && o.pinfold == "" && !o.different:
+		return alike
+	case o.release == release39:
+		return against39
+	}
+	return against38
+}
 
 // world starts or finds the two servers and connects to them. Started servers
 // begin with empty directories unless keep is set.
@@ -171,12 +184,12 @@ func (o *options) world(p *processes, c configuration, keep bool) (*world, error
 		var a, b *server
 		var errA, errB error
 		var wg sync.WaitGroup
-		wg.Go(func() { a, errA = startApache(dirA, o.port, c) })
+		wg.Go(func() { a, errA = startApache(o.release, dirA, o.port, c) })
 		wg.Go(func() {
 			if o.pinfold != "" {
 				b, errB = startPinfold(o.pinfold, dirB, o.port+1, c)
 			} else {
-				b, errB = startApache(dirB, o.port+1, c)
+				b, errB = startApache(o.release, dirB, o.port+1, c)
 			}
 		})
 		wg.Wait()
@@ -199,7 +212,7 @@ func (o *options) world(p *processes, c configuration, keep bool) (*world, error
 		a.close()
 		return nil, err
 	}
-	return newWorld(a, b, o.sameRelease()), nil
+	return newWorld(a, b, o.pair()), nil
 }
 
 // one runs a seed.
@@ -211,7 +224,7 @@ func (o *options) one(p *processes, seed uint64, c configuration, used map[strin
 	}
 	w.used, w.seen = used, seen
 	started := time.Now()
-	g := newGenerator(seed, w.sameRelease)
+	g := newGenerator(seed, w.pairing)
 	g.quota = c.name == "quota"
 	var steps []step
 	var diff *difference
@@ -307,13 +320,14 @@ func (o *options) differs(p *processes, seed uint64, c configuration, steps []st
 
 // servers is the part of the command line that says which servers.
 func (o *options) servers() string {
+	release := "-release " + o.release
 	if !o.apache {
-		return fmt.Sprintf("-a %s -b %s", o.a, o.b)
+		return fmt.Sprintf("%s -a %s -b %s", release, o.a, o.b)
 	}
 	if o.pinfold != "" {
-		return "-apache -pinfold " + o.pinfold
+		return release + " -apache -pinfold " + o.pinfold
 	}
-	return "-apache"
+	return release + " -apache"
 }
 
 // replayFile runs the steps of a file.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -59,45 +58,30 @@ func zooCfg(dir string, port int, c configuration) (string, error) {
 	return path, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
-// startApache starts Debian's Apache ZooKeeper in dir.
-func startApache(dir string, port int, c configuration) (*server, error) {
+// Releases of Apache ZooKeeper that can be the oracle.
+const (
+	release38 = "3.8" // 3.8.0, as Debian packages it: the installed one
+	release39 = "3.9" // 3.9.3, as scripts/apache-release fetches it
+)
+
+// apacheServer runs a release of Apache's in the foreground.
+const apacheServer = "scripts/apache-server"
+
+// startApache starts a release of Apache ZooKeeper in dir.
+func startApache(release, dir string, port int, c configuration) (*server, error) {
 	cfg, err := zooCfg(dir, port, c)
 	if err != nil {
 		return nil, err
 	}
-	classPath, err := apacheClassPath()
-	if err != nil {
-		return nil, err
+	if _, err := os.Stat(apacheServer); err != nil {
+		return nil, fmt.Errorf("run it at the root of the repository: %w", err)
 	}
-	cmd := exec.Command("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Dzookeeper.jmx.log4j.disable=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		keepContainers,
-		"-cp", classPath, "org.apache.zookeeper.server.quorum.QuorumPeerMain", cfg)
-	return start("apache", dir, port, cmd)
-}
-
-// apacheClassPath finds the jars of Debian's zookeeper package and of what it
-// needs to run.
-func apacheClassPath() (string, error) {
-	const jars = "/usr/share/java"
-	need := []string{"zookeeper", "zookeeper-jute", "netty-handler", "netty-all", "slf4j-api", "slf4j-simple", "jackson-core",
-		"jackson-databind", "jackson-annotations", "jetty9-server", "jetty9-servlet", "jetty9-util", "jetty9-io", "jetty9-http",
-		"jetty9-security", "jetty9-util-ajax", "servlet-api", "metrics-core", "snappy-java", "commons-cli", "audience-annotations"}
-	var have []string
-	for _, n := range need {
-		if p := filepath.Join(jars, n+".jar"); fileExists(p) {
-			have = append(have, p)
-		}
+	cmd := exec.Command(apacheServer, cfg)
+	cmd.Env = append(os.Environ(), "JVMFLAGS=-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "+keepContainers, "RELEASE=")
+	if release != release38 {
+		cmd.Env = append(cmd.Env, "RELEASE="+release)
 	}
-	if len(have) == 0 || !fileExists(filepath.Join(jars, "zookeeper.jar")) {
-		return "", errors.New("no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
-	}
-	return strings.Join(have, ":"), nil
-}
-
-func fileExists(p string) bool {
-	_, err := os.Stat(p)
-	return err == nil
+	return start("apache "+release, dir, port, cmd)
 }
 
 // startPinfold starts the binary at path.
