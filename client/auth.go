@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -12,7 +13,8 @@ import (
 type authInfo struct {
 	scheme string
 	auth   []byte
-	waiter *waiter // who waits for its first acceptance; nil for nobody
+	done   completion // of its first acceptance; nil if nobody is to be told
+	async  bool       // done is a callback
 }
 
 // AddAuth authenticates the session by a scheme: AddAuth(ctx, "digest",
@@ -21,24 +23,46 @@ type authInfo struct {
 // the error is zk.ErrAuthFailed, of this operation and of all later ones.
 func (c *Client) AddAuth(ctx context.Context, scheme string, auth []byte) error {
 	w := c.newWaiter()
-	info := authInfo{scheme, append([]byte(nil), auth...), w}
-	c.mu.Lock()
-	if c.dead != nil || c.closing {
-		defer c.mu.Unlock()
+	if err := c.addAuth(authInfo{scheme, bytes.Clone(auth), w, false}); err != nil {
 		c.spare.Put(w)
+		return err
+	}
+	return c.wait(ctx, w, &call{name: "addauth", op: wire.OpAuth}).err
+}
+
+// AddAuthAsync is AddAuth with a callback. It takes no place among the outstanding
+// operations.
+func (c *Client) AddAuthAsync(scheme string, auth []byte, done func(err error)) {
+	if err := c.addAuth(authInfo{scheme, bytes.Clone(auth), errDone(done), true}); err != nil {
+		c.callBackNow(errDone(done), err)
+	}
+}
+
+func (c *Client) addAuth(info authInfo) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead != nil || c.closing {
 		return &Error{Op: "addauth", Err: c.end()}
 	}
 	c.auth = append(c.auth, info)
-	l := c.link
-	if l != nil {
+	if c.link != nil {
 		c.out = info.append(c.out)
 		c.sentAuth = append(c.sentAuth, len(c.auth)-1)
+		c.link.poke()
 	}
-	c.mu.Unlock()
-	if l != nil {
-		l.poke()
+	return nil
+}
+
+// tell says what became of a credential, once; c.mu is held.
+func (a *authInfo) tell(c *Client, err error) {
+	switch {
+	case a.done == nil:
+	case a.async:
+		c.callBackNow(a.done, err)
+	default:
+		a.done.complete(&result{err: err})
 	}
-	return c.wait(ctx, w, &call{name: "addauth", op: wire.OpAuth}).err
+	a.done = nil
 }
 
 func (a *authInfo) append(b []byte) []byte {
@@ -68,10 +92,7 @@ func (c *Client) authAnswered(code zk.Code) error {
 	if code != zk.OK {
 		return zk.ErrAuthFailed
 	}
-	if a.waiter != nil {
-		a.waiter.complete(&result{})
-		a.waiter = nil
-	}
+	a.tell(c, nil)
 	if len(c.sentAuth) == 0 {
 		c.tell(nil)
 	}
@@ -81,9 +102,6 @@ func (c *Client) authAnswered(code zk.Code) error {
 // failAuth tells those who wait that no credential will be accepted any more.
 func (c *Client) failAuth(err error) {
 	for i := range c.auth {
-		if w := c.auth[i].waiter; w != nil {
-			w.complete(&result{err: &Error{Op: "addauth", Err: err}})
-			c.auth[i].waiter = nil
-		}
+		c.auth[i].tell(c, &Error{Op: "addauth", Err: err})
 	}
 }

@@ -122,8 +122,14 @@ func (c *Client) doLocked(ctx context.Context, k call, encode func(b []byte) []b
 func (c *Client) begin(ctx context.Context, k call, encode func(b []byte) []byte, done completion) {
 	k.done, k.async = done, true
 	if err := c.submit(ctx, &k, encode); err != nil {
-		c.done.put(completions{{done: done, result: result{err: err}}})
+		c.callBackNow(done, err)
 	}
+}
+
+// callBackNow has an asynchronous operation end that sends nothing, and has no place
+// in the window. c.mu may be held.
+func (c *Client) callBackNow(done completion, err error) {
+	c.done.put(completions{{done: done, result: result{err: err}}})
 }
 
 // submit queues a request for the writer. The error is that of a Client that is

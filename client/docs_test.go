@@ -1,9 +1,13 @@
 package client_test
 
 import (
+	"context"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/pinfold-zk/pinfold/client"
 )
 
 // The guide's code is that of the examples, which are compiled.
@@ -29,5 +33,25 @@ func TestGuideShowsExamples(t *testing.T) {
 	}
 	if shown < 10 {
 		t.Errorf("the guide shows %d lines of code", shown)
+	}
+}
+
+// Whatever waits for a server has a form that calls back.
+func TestEveryOperationHasBothForms(t *testing.T) {
+	ctx := reflect.TypeFor[context.Context]()
+	for _, typ := range []reflect.Type{reflect.TypeFor[*client.Client](), reflect.TypeFor[*client.Watch](), reflect.TypeFor[*client.Txn](), reflect.TypeFor[*client.ReadTxn]()} {
+		operations := 0
+		for m := range typ.Methods() {
+			if strings.HasSuffix(m.Name, "Async") || m.Type.NumIn() < 2 || m.Type.In(1) != ctx {
+				continue
+			}
+			operations++
+			if _, ok := typ.MethodByName(m.Name + "Async"); !ok {
+				t.Errorf("%v.%s has no form that calls back", typ, m.Name)
+			}
+		}
+		if operations == 0 {
+			t.Errorf("%v has no operations", typ)
+		}
 	}
 }

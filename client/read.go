@@ -200,11 +200,21 @@ func (c *Client) ConfigAsync(ctx context.Context, done func(text []byte, stat zk
 
 // ConfigW is Config, and leaves a watch for the next change.
 func (c *Client) ConfigW(ctx context.Context) ([]byte, zk.Stat, *Watch, error) {
-	k := call{op: wire.OpGetData, name: "config", path: configPath, decode: decodeData}
-	k.watch = &Watch{client: c, kind: dataWatch, path: configPath, one: make(chan zk.Event, 1)}
-	body := wire.PathWatch{Path: configPath, Watch: true}
+	k, body := c.configWatch()
 	r := c.do(ctx, k, body.Append)
 	return r.data, r.stat, r.watch, r.err
+}
+
+// ConfigWAsync is ConfigW with a callback, to which the text is lent.
+func (c *Client) ConfigWAsync(ctx context.Context, done func(text []byte, stat zk.Stat, w *Watch, err error)) {
+	k, body := c.configWatch()
+	c.begin(ctx, k, body.Append, dataWatchDone(done))
+}
+
+func (c *Client) configWatch() (call, wire.PathWatch) {
+	k := call{op: wire.OpGetData, name: "config", path: configPath, decode: decodeData}
+	k.watch = &Watch{client: c, kind: dataWatch, path: configPath, one: make(chan zk.Event, 1)}
+	return k, wire.PathWatch{Path: configPath, Watch: true}
 }
 
 // pathWatch makes a request whose body is a path and a watch.

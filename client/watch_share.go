@@ -1,12 +1,9 @@
 package client
 
 import (
-	"context"
-	"errors"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
-	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -66,54 +63,6 @@ func (c *Client) tellParent(path string, e zk.Event) {
 	t.told = strings.Clone(parent)
 }
 
-// Remove takes the watch back and closes its channel; events that have not been
-// read are gone. The server forgets the watch too, unless that would take another
-// watch of this Client on the same znode with it; then events that come are
-// discarded. A watch that has fired, or was removed, is left alone. An error says
-// that the server may still hold the watch: the context's, or zk.ErrUnimplemented
-// of servers before 3.5.
-func (w *Watch) Remove(ctx context.Context) error {
-	c := w.client
-	c.mu.Lock()
-	if w.over {
-		c.mu.Unlock()
-		return nil
-	}
-	w.finish()
-	c.watches.remove(w)
-	return c.unwatch(ctx, w.path, w.kind)
-}
-
-// removal is the request that tells the server that a watch of a kind has been
-// removed; ask is false if there is none to send. c.mu is held.
-func (c *Client) removal(path string, kind watchKind) (k call, body wire.PathInt, ask bool) {
-	k = call{op: wire.OpRemoveWatches, name: "removewatches", path: c.inner(path)}
-	body = wire.PathInt{Path: path, Value: int32(kind.remover())}
-	switch {
-	case c.link == nil || c.closing: // watches end with the connection
-		return k, body, false
-	case kind == recursiveWatch && c.watched(persistentWatch, path) && !c.watched(recursiveWatch, path):
-		// The server's is recursive for both: give the other one its own.
-		k.op, body.Value = wire.OpAddWatch, int32(zk.AddWatchPersistent)
-		return k, body, true
-	}
-	return k, body, !c.shared(path, kind)
-}
-
-// unwatch sends a removal and waits for the answer. c.mu is held, and released.
-func (c *Client) unwatch(ctx context.Context, path string, kind watchKind) error {
-	k, body, ask := c.removal(path, kind)
-	if !ask {
-		c.mu.Unlock()
-		return nil
-	}
-	err := c.doLocked(ctx, k, body.Append).err
-	if errors.Is(err, zk.ErrNoWatcher) || errors.Is(err, zk.ErrConnectionLoss) {
-		return nil // it has just fired, or ended with the connection
-	}
-	return err
-}
-
 // remover is how removeWatches names the watches of a kind. Before 3.9 servers
 // forget a whole persistent watch only when asked to forget all.
 func (k watchKind) remover() zk.WatcherType {
@@ -147,87 +96,4 @@ func (c *Client) shared(path string, kind watchKind) bool {
 // and exist watches are one list, and persistent ones are in both.
 func (k watchKind) overlaps(o watchKind) bool {
 	return k >= persistentWatch || o >= persistentWatch || (k == childWatch) == (o == childWatch)
-}
-
-// RemoveAllWatches takes back all watches of this Client on a znode: those of data
-// and existence (zk.WatcherData), of children (zk.WatcherChildren), those of
-// AddWatch by their mode (zk.WatcherPersistent, zk.WatcherPersistentRecursive), or
-// all (zk.WatcherAny). Each channel is closed behind an event that says so, of type
-// zk.EventDataWatchRemoved, zk.EventChildWatchRemoved or
-// zk.EventPersistentWatchRemoved. Without any such watch the error is
-// zk.ErrNoWatcher; others are those of [Watch.Remove].
-func (c *Client) RemoveAllWatches(ctx context.Context, path string, which zk.WatcherType) error {
-	c.mu.Lock()
-	kinds, err := c.dropWatches(path, which)
-	c.mu.Unlock()
-	for _, kind := range kinds {
-		c.mu.Lock()
-		if e := c.unwatch(ctx, c.outer(path), kind); err == nil {
-			err = e
-		}
-	}
-	return err
-}
-
-// ForgetWatches is RemoveAllWatches without a word to the server, which may go on
-// to send events: they are discarded.
-func (c *Client) ForgetWatches(path string, which zk.WatcherType) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, err := c.dropWatches(path, which)
-	return err
-}
-
-// dropWatches ends watches and returns the kinds of those that there were, so that
-// asking the server for each takes nothing else. c.mu is held.
-func (c *Client) dropWatches(path string, which zk.WatcherType) (kinds []watchKind, err error) {
-	for _, kind := range []watchKind{recursiveWatch, persistentWatch, dataWatch, existWatch, childWatch} {
-		told := kind.removed(which)
-		if told == zk.EventNone {
-			continue
-		}
-		at := c.outer(path)
-		var rest []*Watch // a cache's, which nobody but it may take
-		for _, w := range c.watches.byPath[kind][at] {
-			if w.sink != nil {
-				rest = append(rest, w)
-				continue
-			}
-			w.last(zk.Event{Type: told, State: zk.StateSyncConnected, Path: path, Zxid: -1})
-			if len(kinds) == 0 || kinds[len(kinds)-1] != kind {
-				kinds = append(kinds, kind)
-			}
-		}
-		if c.watches.byPath[kind][at] = rest; len(rest) == 0 {
-			delete(c.watches.byPath[kind], at)
-		}
-	}
-	if len(kinds) == 0 {
-		return nil, &Error{Op: "removewatches", Path: path, Err: zk.ErrNoWatcher}
-	}
-	return kinds, nil
-}
-
-// removed is the event of a kind's removal; zk.EventNone if which has no place for
-// the kind.
-func (k watchKind) removed(which zk.WatcherType) zk.EventType {
-	switch {
-	case k <= existWatch && (which == zk.WatcherData || which == zk.WatcherAny):
-		return zk.EventDataWatchRemoved
-	case k == childWatch && (which == zk.WatcherChildren || which == zk.WatcherAny):
-		return zk.EventChildWatchRemoved
-	case k == persistentWatch && (which == zk.WatcherPersistent || which == zk.WatcherAny),
-		k == recursiveWatch && (which == zk.WatcherPersistentRecursive || which == zk.WatcherAny):
-		return zk.EventPersistentWatchRemoved
-	}
-	return zk.EventNone
-}
-
-// CheckWatches asks the server whether this connection has a watch of a type on a
-// znode; if not, the error is zk.ErrNoWatcher. Servers know it from 3.5 on; before
-// 3.9, 3.8.0 among them, they answer for the watches of all connections.
-func (c *Client) CheckWatches(ctx context.Context, path string, which zk.WatcherType) error {
-	k := call{op: wire.OpCheckWatches, name: "checkwatches", path: path, invalid: CheckPath(path)}
-	body := wire.PathInt{Path: c.outer(path), Value: int32(which)}
-	return c.do(ctx, k, body.Append).err
 }
