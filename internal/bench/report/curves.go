@@ -42,7 +42,10 @@ const (
 func drawCurves(curves []curve, a axes) ([]byte, error) {
 	p := newPlot()
 	p.X.Label.Text, p.Y.Label.Text = a.x, a.y
-	p.Legend.Top, p.Legend.Left = true, false
+	p.Legend.Top = true
+	if rises(curves) {
+		p.Legend.Left, p.Legend.XOffs = true, vg.Points(8)
+	}
 	setFont(&p.Legend.TextStyle)
 	p.Legend.Padding = vg.Points(2)
 	top, bottom := 0.0, math.Inf(1)
@@ -68,6 +71,18 @@ func drawCurves(curves []curve, a axes) ([]byte, error) {
 	canvas := vgsvg.New(plotWidth, plotHeight)
 	p.Draw(draw.Crop(draw.New(canvas), gapBetween, -gapBetween, gapBetween, -gapBetween))
 	return svg(canvas)
+}
+
+// rises reports whether the highest of the curves' ends is on the right: the legend
+// is on the left then, out of the way.
+func rises(curves []curve) bool {
+	left, right := 0.0, 0.0
+	for _, c := range curves {
+		if n := len(c.points); n > 0 {
+			left, right = max(left, c.points[0].high), max(right, c.points[n-1].high)
+		}
+	}
+	return right > left
 }
 
 func addCurve(p *plot.Plot, c curve) error {
