@@ -130,3 +130,40 @@ func TestLogSaysWhatItFollows(t *testing.T) {
 		t.Errorf("a log that may begin anywhere follows %v", got)
 	}
 }
+
+// A file that begins with an error without a zxid of its own joins the one before
+// as its first transaction does.
+func TestJoinsBehindError(t *testing.T) {
+	e1, e2 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0)
+	tests := []struct {
+		name      string
+		snapshots []zk.Zxid
+		failed    zk.Zxid // the next file's error
+		next      zk.Zxid // its first transaction
+		missing   zk.Zxid // up to where, none if nothing is
+	}{
+		{"under the last zxid", []zk.Zxid{0}, 2, 3, -1},
+		{"under the last zxid, with a gap behind", []zk.Zxid{0}, 2, 4, 3},
+		{"under counter 0", []zk.Zxid{0}, e2, e2 + 1, -1},
+		{"under counter 0, over a snapshot in between", []zk.Zxid{0, e1 + 7}, e2, e2 + 1, e1 + 7},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			next := logBytes(failedEntry(tt.failed), testEntries(50, tt.next)[0])
+			files := map[string][]byte{"log.1": logBytes(testEntries(50, 1, 2)...), "log." + tt.failed.Hex(): next}
+			for _, z := range tt.snapshots {
+				files["snapshot."+z.Hex()] = []byte("not read")
+			}
+			got, _, err := readAll(putLogs(t, files), 0)
+			if tt.missing == -1 {
+				if err != nil || len(got) != 3 || got[2].zxid != tt.next {
+					t.Errorf("read %d, %v", len(got), err)
+				}
+				return
+			}
+			if !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), fmt.Sprint(tt.missing)) {
+				t.Errorf("error %v, want a gap up to %v", err, tt.missing)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -112,7 +113,8 @@ func filesAfter(logs []numbered, after zk.Zxid) []numbered {
 // Apache may leave it, which Gaps counts: a file does not lose entries from its
 // middle. Between files, and behind the zxid that the reader was opened after, it
 // is ErrGap: so it looks when a file is lost. An entry that is there again, byte
-// for byte, as Apache may write it, is skipped and counted by Duplicates.
+// for byte, as Apache may write it, is skipped and counted by Duplicates, and so is
+// an error under the zxid of the entry before, as Apache 3.9 may write it.
 //
 // The first of a newer epoch does not tell whether anything is missing before it.
 // Where a file begins with one, its header does, or else a snapshot in between
@@ -165,6 +167,9 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 		r.prev = zxid
 		r.found = r.found || zxid == r.after
 		return nil, nil
+	case r.unnumbered(zxid, payload):
+		r.dups++
+		return nil, nil
 	case zxid <= r.last:
 		if *seen != id {
 			return nil, &Error{r.name, offset,
@@ -193,6 +198,17 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 	*seen = id
 	r.last, r.prev = zxid, zxid
 	return payload, nil
+}
+
+// unnumbered reports whether an entry is an error without a zxid of its own. Apache
+// 3.9 logs it for a write that it cannot read, under the zxid that was given last:
+// that of the entry before, or the counter 0 of an epoch that has no other yet.
+func (r *LogReader) unnumbered(zxid zk.Zxid, payload []byte) bool {
+	const errorType = math.MaxUint32 // -1
+	if binary.BigEndian.Uint32(payload[txnTypeOffset:]) != errorType {
+		return false
+	}
+	return zxid == r.last || zxid > r.last && zxid.Counter() == 0
 }
 
 // entry returns the payload of the entry at the window, and false if there is
@@ -304,7 +320,8 @@ func (r *LogReader) LastZxid() zk.Zxid { return r.last }
 // Tail returns the end of the log once Next has returned io.EOF.
 func (r *LogReader) Tail() Tail { return r.tail }
 
-// Duplicates returns how many entries were there again.
+// Duplicates returns how many entries were skipped because they were there again,
+// or are errors without a zxid of their own.
 func (r *LogReader) Duplicates() int { return r.dups }
 
 // Gaps returns at how many places zxids are missing that Next went over, and the

@@ -33,6 +33,13 @@ func testEntries(n int, zxids ...zk.Zxid) (es []entry) {
 	return es
 }
 
+// failedEntry is what Apache 3.9 logs of a write that it cannot read.
+func failedEntry(z zk.Zxid) entry {
+	p := testPayload(z, 36)
+	binary.BigEndian.PutUint32(p[txnTypeOffset:], 0xFFFFFFFF)
+	return entry{z, p}
+}
+
 // putLogs makes a directory of log files and opens it.
 func putLogs(t testing.TB, files map[string][]byte) *Dir {
 	t.Helper()
@@ -221,6 +228,12 @@ func TestContiguity(t *testing.T) {
 		{"again, then a gap", 0, []entry{e(1), e(2), e(2), e(4)}, []zk.Zxid{1, 2, 4}, 1, 3, -1},
 		{"an older one again, then a gap", 0, []entry{e(1), e(2), e(1), e(4)}, []zk.Zxid{1, 2}, 1, 0, 3},
 		{"two again", 0, []entry{e(1), e(2), e(1), e(2), e(3)}, []zk.Zxid{1, 2, 3}, 2, 0, -1},
+		{"error under the zxid before", 0, []entry{e(1), failedEntry(1), e(2), failedEntry(2), failedEntry(2), e(3)}, []zk.Zxid{1, 2, 3}, 3, 0, -1},
+		{"error first in the file", 1, []entry{failedEntry(1), failedEntry(1), e(2)}, []zk.Zxid{2}, 0, 0, -1},
+		{"error under an older zxid", 0, []entry{e(1), e(2), failedEntry(1)}, []zk.Zxid{1, 2}, 0, 0, 2},
+		{"error under a new epoch's zero", 0, []entry{e(1), failedEntry(e2), e(e2 + 1)}, []zk.Zxid{1, e2 + 1}, 1, 0, -1},
+		{"error with a zxid of its own", 0, []entry{e(1), failedEntry(2), e(3)}, []zk.Zxid{1, 2, 3}, 0, 0, -1},
+		{"error under a zxid, then a gap", 0, []entry{e(1), failedEntry(1), e(3)}, []zk.Zxid{1, 3}, 1, 2, -1},
 		{"again but different", 0, []entry{e(1), e(2), other}, []zk.Zxid{1, 2}, 0, 0, 2},
 	}
 	for _, tt := range tests {

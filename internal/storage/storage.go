@@ -96,6 +96,7 @@ const (
 	entryEnd      = 'B'
 	txnHeadBytes  = 32
 	txnZxidOffset = 12
+	txnTypeOffset = 28
 )
 
 // appendFileHeader appends the 16 bytes that a file begins with.
