@@ -86,6 +86,9 @@ func (g *generator) body(c *modelClient, op wire.OpCode, batched bool) []byte {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
 		r := g.create(op, false)
+		if batched {
+			r.Flags = tameContainer(op, r.Flags)
+		}
 		return r.Append(nil, op)
 	case wire.OpDelete:
 		r := wire.PathVersion{Path: p, Version: g.version(p, false)}
@@ -222,6 +225,7 @@ func (g *generator) multi() []byte {
 		switch m.Type {
 		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
 			m.CreateRequest = g.create(m.Type, true)
+			m.Flags = tameContainer(m.Type, m.Flags)
 			if m.Type == wire.OpCreateContainer && !g.pairing.oneRelease() {
 				m.Flags = zk.Container // 3.8.0 goes by the flag, 3.9 by the operation
 			}
@@ -263,6 +267,15 @@ func (g *generator) multi() []byte {
 		return b
 	}
 	return wire.AppendMultiEnd(b)
+}
+
+// tameContainer is the flags of a create that something else may meet before it is
+// applied: Apache takes a container with an ephemeral flag for an ephemeral until then.
+func tameContainer(op wire.OpCode, flags zk.CreateMode) zk.CreateMode {
+	if op == wire.OpCreateContainer && flags.IsEphemeral() {
+		return flags &^ zk.Ephemeral
+	}
+	return flags
 }
 
 func (g *generator) multiRead() []byte {
