@@ -447,7 +447,11 @@ func (g *generator) handshake() []byte {
 func (g *generator) expire() step {
 	c := g.newClient()
 	s := step{Kind: kindExpire, Client: c.name, Timeout: shortTimeout}
-	for range 1 + g.r.IntN(4) {
+	n := 1 + g.r.IntN(4)
+	if g.quota {
+		n = 1 // as in a batch
+	}
+	for range n {
 		r := wire.CreateRequest{Path: g.path(), ACL: zk.OpenACLUnsafe(), Flags: pick(g, []zk.CreateMode{1, 1, 3}), TTL: -1}
 		r.Data = g.dataFor(r.Path)
 		s.Reqs = append(s.Reqs, g.make(c, wire.OpCreate, r.Append(nil, wire.OpCreate)))

@@ -39,6 +39,7 @@ type Server struct {
 
 	mu   sync.Mutex // guards what follows
 	run  *run       // nil while it is stopped
+	rep  replica.Report
 	taps map[*tap]struct{}
 	host uint16 // of the last client's address
 	loss loss
@@ -49,17 +50,34 @@ type Server struct {
 
 // run is a server from a start to a stop.
 type run struct {
-	srv *server.Server
-	rep *replica.Replica
-	dir *storage.Dir
-	in  *listener
+	srv    *server.Server
+	rep    *replica.Replica
+	dir    *storage.Dir
+	in     *listener
+	loaded replica.Report
+}
+
+// Loaded tells what the last start has found in the data directory.
+func (s *Server) Loaded() replica.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rep
 }
 
 // Start starts a server with an empty tree. It is stopped when the test ends;
 // clients of Client are closed before that.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, fs: vfs.NewMem(), taps: map[*tap]struct{}{}}
+	return StartOn(t, vfs.NewMem())
+}
+
+// DataDir is the data directory of every server.
+const DataDir = "/data"
+
+// StartOn is Start with a file system, which may have a data directory already.
+func StartOn(t testing.TB, fs vfs.FS) *Server {
+	t.Helper()
+	s := &Server{t: t, fs: fs, taps: map[*tap]struct{}{}}
 	s.Start()
 	t.Cleanup(func() {
 		s.Stop()
@@ -76,7 +94,7 @@ func (s *Server) Start() {
 		s.t.Fatal("inproc:", err)
 	}
 	s.mu.Lock()
-	s.run = r
+	s.run, s.rep = r, r.loaded
 	s.mu.Unlock()
 	s.group.Go(func() {
 		if err := r.srv.Serve(r.in); err != nil {
@@ -94,13 +112,13 @@ func (s *Server) open() (*run, error) {
 		return nil, err
 	}
 	dir, err := storage.Open(s.fs, storage.Options{
-		DataDir: "/data", AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
+		DataDir: DataDir, AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
 	})
 	if err != nil {
 		return nil, err
 	}
 	r := &run{srv: server.New(server.Options{Config: cfg, Auth: authority}), dir: dir, in: newListener()}
-	r.rep, _, err = replica.Start(replica.Options{
+	r.rep, r.loaded, err = replica.Start(replica.Options{
 		Dir: dir, Auth: authority, Clients: r.srv, Tick: tick, ServerID: 1,
 		Tree:      znode.Options{ExtendedTypes: true},
 		Prep:      prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true},
