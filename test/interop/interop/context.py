@@ -16,12 +16,19 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 @dataclass(frozen=True)
 class Target:
-    """Which server: kind is apache or pinfold, binary the path of the latter."""
+    """Which server: kind is apache or pinfold, binary the path of the latter.
+
+    release is another one of Apache's than the installed, which
+    scripts/apache-release has fetched.
+    """
     kind: str
     binary: str = None
+    release: str = ""
 
 
 APACHE = Target("apache")
+APACHE_34 = Target("apache", release="3.4")
+APACHE_39 = Target("apache", release="3.9")
 
 
 def end_group(process):

@@ -25,6 +25,7 @@ def environment(target, run, flags=()):
     """Returns the environment in which `launch` starts a server of this target."""
     env = dict(os.environ)
     env.update(INTEROP_TARGET=target.kind, INTEROP_BINARY=target.binary or "",
+               INTEROP_RELEASE=target.release,
                INTEROP_PIDS=run.pids_path, INTEROP_LAUNCH=LAUNCH,
                SERVER_JVMFLAGS=" ".join(flags), LC_ALL="C.UTF-8", TZ="UTC")
     return env

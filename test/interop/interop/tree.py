@@ -84,16 +84,19 @@ def call(client, request):
     return result.get()
 
 
-def load(server):
+def load(server, modern=True):
     """Fills an empty server. Returns the clients whose sessions stay open.
 
-    Every write is acknowledged, hence durable, on return.
+    Every write is acknowledged, hence durable, on return. modern is false for a
+    release before 3.5: no containers and TTL nodes, no networks in ACLs.
     """
     first = connect(server, auth=[("digest", "alice:secret"), ("digest", "bob:secret")])
     second = connect(server, timeout=20.0)
     _kinds(first)
+    if modern:
+        _lived(first)
     _sessions(server, first, second)
-    _acls(first)
+    _acls(first, modern)
     _quotas(first)
     _multi(first)
     _shapes(first)
@@ -111,6 +114,10 @@ def _kinds(client):
     for path in made[3:7]:
         client.delete(path)
     client.create("/kinds/seq/plain", b"counts as well")
+
+
+def _lived(client):
+    """Nodes whose lives the server ends."""
     for name in ("used", "unused", "emptied"):
         call(client, CreateContainer(f"/kinds/container-{name}", b"c", OPEN_ACL_UNSAFE,
                                      CONTAINER_FLAG))
@@ -145,16 +152,19 @@ def _sessions(server, first, second):
     close(third)
 
 
-def _acls(client):
+def _acls(client, modern):
+    def network(address, bits):
+        return ACL(1, Id("ip", f"{address}/{bits}" if modern else address))
+
     client.create("/acl", b"")
     lists = {
         "read-only": [ACL(1, Id("world", "anyone"))],
         "digest": [make_digest_acl("alice", "secret", all=True)],
         "auth": [ACL(31, Id("auth", "ignored"))],
-        "ip": [ACL(31, Id("ip", "127.0.0.1")), ACL(1, Id("ip", "10.0.0.0/8"))],
+        "ip": [ACL(31, Id("ip", "127.0.0.1")), network("10.0.0.0", 8)],
         "several": [ACL(1, Id("world", "anyone")), make_digest_acl("bob", "secret", write=True),
                     make_digest_acl("alice", "secret", all=True),
-                    ACL(4, Id("ip", "192.168.1.0/24"))],
+                    network("192.168.1.0", 24)],
     }
     for name, acl in lists.items():
         client.create(f"/acl/{name}", name.encode(), acl=acl)

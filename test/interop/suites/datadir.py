@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from interop import tree
-from interop.context import APACHE
+from interop.context import APACHE, APACHE_34, APACHE_39
 from interop.results import Result
 from interop.server import SUPER_FLAG, Server, four_letters
 
@@ -47,9 +47,10 @@ def run(run):
     for case, (settings, second, suffix) in CASES.items():
         for origin, other, way in ((APACHE, run.target, "apache to target"),
                                    (run.target, APACHE, "target to apache")):
-            names = [f"{case}: {way}{leg}" for leg in LEGS]
-            if any(run.wants(n) for n in names):
-                trips.append(_Trip(run, names, origin, other, settings, second, suffix))
+            trips.append(_Trip(run, f"{case}: {way}", origin, other, settings, second, suffix))
+    for origin, other, way in RELEASES:
+        trips.append(_Trip(run, f"releases: {way}", origin or run.target, other or run.target, OFTEN, {}, ""))
+    trips = [t for t in trips if any(run.wants(n) for n in t.names)]
     pool = ThreadPoolExecutor(max_workers=2)
     try:
         found = [r for results in pool.map(_Trip.results, trips) for r in results]
@@ -60,12 +61,23 @@ def run(run):
 
 LEGS = ("", ", sessions go on", ", sequence goes on", ", and back", ", and sweep")
 
+# Between other releases and the target, which is None: writer, reader. What 3.4 has
+# written goes no way back: it knows neither containers nor TTLs (docs/formats.md).
+RELEASES = (
+    (APACHE_39, None, "3.9 to target"),
+    (None, APACHE_39, "target to 3.9"),
+    (APACHE_34, None, "3.4 to target"),
+)
+
 
 class _Trip:
     """One directory's way through four servers, and what was found on it."""
 
-    def __init__(self, run, names, origin, other, settings, second, suffix):
-        directory = run.directory("".join(c if c.isalnum() else "-" for c in names[0]))
+    def __init__(self, run, name, origin, other, settings, second, suffix):
+        self._old = origin == APACHE_34
+        self._legs = LEGS[:3] if self._old else LEGS
+        self.names = [name + leg for leg in self._legs]
+        directory = run.directory("".join(c if c.isalnum() else "-" for c in name))
         settings = {k: v.format(directory=directory) for k, v in settings.items()}
         self._servers = [
             Server(run, origin, directory, settings, FLAGS + PATIENT),
@@ -73,7 +85,7 @@ class _Trip:
             Server(run, origin, directory, settings, FLAGS + PATIENT),
             Server(run, other, directory, settings, FLAGS + EAGER),
         ]
-        self._names, self._suffix = names, suffix
+        self._suffix = suffix
         self._clients, self._found = [], {}
 
     def results(self):
@@ -86,7 +98,7 @@ class _Trip:
         finally:
             self._end()
         found = {leg: self._found.get(leg, ("fail", trouble)) for leg in LEGS}
-        return [Result(n, *found[leg]) for n, leg in zip(self._names, LEGS)]
+        return [Result(n, *found[leg]) for n, leg in zip(self.names, self._legs)]
 
     def _end(self):
         for server in self._servers:
@@ -97,7 +109,7 @@ class _Trip:
     def _go(self):
         first, second, third, fourth = self._servers
         first.start()
-        self._clients = tree.load(first)
+        self._clients = tree.load(first, modern=not self._old)
         sessions = [c.client_id for c in self._clients]
         written = _state(first)
         first.kill()
@@ -105,9 +117,14 @@ class _Trip:
 
         second.start()
         opened_at = _zxid(second)
-        self._found[LEGS[0]] = _equal(written, opened_at + tree.dump(second))
+        opened = opened_at + tree.dump(second)
+        if self._old:
+            written, opened = _without_config(written), _without_config(opened)
+        self._found[LEGS[0]] = _equal(written, opened)
         self._found[LEGS[1]] = self._sessions_go_on(sessions)
         self._found[LEGS[2]] = self._sequence_goes_on()
+        if self._old:
+            return
         tree.change(self._clients[0], self._clients[1])
         written = _state(second)
         second.kill()
@@ -183,6 +200,11 @@ def _state(server):
     """Returns the dump under the zxid at which it holds."""
     text = tree.dump(server)
     return _zxid(server) + text
+
+
+def _without_config(text):
+    """Leaves out /zookeeper/config, which 3.4 does not have, and its parent."""
+    return re.sub(r"^/zookeeper(/config)? .*\n", "", text, flags=re.M)
 
 
 def _zxid(server):
