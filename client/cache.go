@@ -37,8 +37,8 @@ import (
 // changed is read again. After a reconnection, of which the servers tell nothing,
 // every znode is compared by its Stat, and what differs is read. Servers before
 // 3.6 are watched by a watch for the data and one for the children of each
-// znode. They answer the attempt to leave another with the end of the connection,
-// so that operations under way are lost; CacheOneShot spares that.
+// znode. Those of 3.5 answer the attempt to leave another with the end of the
+// connection, so that operations under way are lost; CacheOneShot spares that.
 //
 // Without a connection the Cache shows what it had. When the session ends it ends
 // too, unless the Client has NewSession: then it shows what it had until it is

@@ -246,7 +246,8 @@ func (r *keeper) send() error {
 }
 
 // start sends a request. Its answer goes to the box in its place among all that
-// comes over the connection, not to the callbacks.
+// comes over the connection, not to the callbacks. A server that is known not to
+// have recursive watches is not asked, and taken to have answered so.
 func (r *keeper) start(n *cacheRead) error {
 	c := r.client
 	var k call
@@ -257,7 +258,14 @@ func (r *keeper) start(n *cacheRead) error {
 		k := call{op: wire.OpAddWatch, name: "addwatch", path: n.path, done: n}
 		body := wire.PathInt{Path: c.outer(n.path), Value: int32(zk.AddWatchPersistentRecursive)}
 		k.watch = &Watch{client: c, kind: recursiveWatch, path: body.Path, sink: cacheSink{&r.box, r.gen}}
-		return c.submit(context.Background(), &k, body.Append)
+		err := c.submit(r.stop, &k, body.Append)
+		if errors.Is(err, zk.ErrUnimplemented) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			n.complete(&result{err: err})
+			return nil
+		}
+		return err
 	case readSync:
 		k, body := c.named(wire.OpSync, "sync", n.path, decodeNothing)
 		k.done = n

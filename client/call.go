@@ -15,6 +15,7 @@ type call struct {
 	xid     int32
 	op      wire.OpCode
 	async   bool     // holds a place in the window until done has run
+	refused bool     // the server does not know it, and has said so out of turn
 	name    string   // Error.Op
 	path    string   // as the caller gave it
 	watch   *Watch   // registered when the answer comes
@@ -133,7 +134,8 @@ func (c *Client) callBackNow(done completion, err error) {
 }
 
 // submit queues a request for the writer. The error is that of a Client that is
-// at its end, of a request that is too large, or the context's.
+// at its end, of a request that is too large or that the member does not know, or
+// the context's.
 func (c *Client) submit(ctx context.Context, k *call, encode func(b []byte) []byte) (err error) {
 	defer func() {
 		if err != nil && k.watch != nil {
@@ -156,7 +158,14 @@ func (c *Client) submit(ctx context.Context, k *call, encode func(b []byte) []by
 			return &Error{Op: k.name, Path: k.path, Err: err}
 		}
 	}
-	err = c.queue(k, encode)
+	if since(k.op) > 0 {
+		if e := c.certain(ctx); e != nil {
+			err = &Error{Op: k.name, Path: k.path, Err: e}
+		}
+	}
+	if err == nil {
+		err = c.queue(k, encode)
+	}
 	if err != nil && k.async {
 		c.window.leave(1)
 	}
@@ -172,6 +181,9 @@ func (c *Client) submit(ctx context.Context, k *call, encode func(b []byte) []by
 func (c *Client) queue(k *call, encode func(b []byte) []byte) error {
 	if c.dead != nil || c.closing {
 		return &Error{Op: k.name, Path: k.path, Err: c.end()}
+	}
+	if !c.knows(k.op) {
+		return k.unimplemented()
 	}
 	start := len(c.out)
 	xid := c.xid + 1

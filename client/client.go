@@ -15,7 +15,7 @@
 // should be short, as those behind it wait for it. It may start operations; see
 // [NoWait] for asynchronous ones. An operation that waits is woken as soon as its
 // answer is here, which may be before the callbacks of earlier operations have
-// run. What cannot be sent at all, such as a bad path, is called back out of turn.
+// run. What is not sent at all, such as a bad path, is called back out of turn.
 // The data that a callback is given is lent: see [Client.GetAsync].
 //
 // A context bounds the wait, never the order. When the context of a waiting
@@ -35,6 +35,16 @@
 // its timeout. When the servers have let it end, every operation fails with
 // zk.ErrSessionExpired and the Client is of no more use, unless [NewSession] was
 // asked for. States tells of each change.
+//
+// # Releases
+//
+// What Apache ZooKeeper 3.4 has works on it. Whatever came later says since when
+// servers know it, and fails on older ones with zk.ErrUnimplemented and that release.
+// Nothing is sent then: such a server would close the connection. To know, a Client
+// waits for an answer or two before the first operation of that kind, also in its
+// asynchronous form, and until it has seen a server that is later than 3.4 again
+// after each reconnection. Of what came after 3.5 a server of an earlier release is
+// asked once: it closes the connection, and what was under way is lost.
 package client
 
 import (
@@ -77,10 +87,13 @@ type Client struct {
 	lastZxid    zk.Zxid                   // newest that any answer has shown (P7)
 	dead        error                     // set once: why no operation can succeed any more
 	closing     bool
-	told        bool  // ready has been told
-	link        *link // nil while there is none that is ready
-	preferred   Host  // to try next, before those of hosts
-	lastFailure error // of the last attempt to connect; nil once connected
+	told        bool          // ready has been told
+	link        *link         // nil while there is none that is ready
+	preferred   Host          // to try next, before those of hosts
+	lastFailure error         // of the last attempt to connect; nil once connected
+	newer       bool          // than 3.4: a member has shown that the servers are
+	question    chan struct{} // closed with the answer of what certain has asked; nil when nothing is
+	refused     release       // whose operations members do not know, as one has said; 0 for none
 	auth        []authInfo
 	sentAuth    []int // of auth: those that the server has not answered, in order
 

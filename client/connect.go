@@ -27,6 +27,8 @@ type link struct {
 	frames   frameReader // the reader's, as the next
 	useful   bool        // a request was answered
 	readOnly bool
+	stage    stage // guarded by the Client's mu, as refused
+	refused  bool  // the member is about to close it over a request that it does not know
 
 	result result      // of an operation that waits, while its answer is read
 	batch  completions // of asynchronous ones, whose answers have come together
@@ -266,6 +268,9 @@ func (c *Client) attach(l *link) {
 func (c *Client) suspend(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.link != nil && !c.link.refused {
+		c.refused = 0
+	}
 	c.link = nil
 	switch {
 	case c.closing:
@@ -311,6 +316,9 @@ func (c *Client) fail(err, reason error) {
 			r = list.add(k.done)
 		}
 		r.err = &Error{Op: k.name, Path: k.path, Err: err, Reason: reason, Maybe: i < c.taken && k.op.IsWrite()}
+		if k.refused {
+			r.err = k.unimplemented()
+		}
 		if k.watch != nil {
 			k.watch.finish()
 		}

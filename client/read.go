@@ -182,7 +182,8 @@ func (c *Client) WhoAmIAsync(ctx context.Context, done func(ids []zk.ID, err err
 const configPath = "/zookeeper/config"
 
 // Config returns the membership of the ensemble as its servers hold it: a line a
-// member, and the version. Servers know it from 3.5 on.
+// member, and the version. Servers have it from 3.5 on; without it the error is
+// zk.ErrNoNode.
 func (c *Client) Config(ctx context.Context) ([]byte, zk.Stat, error) {
 	k := call{op: wire.OpGetData, name: "config", path: configPath, decode: decodeData}
 	body := wire.PathWatch{Path: configPath}

@@ -265,7 +265,8 @@ func (e *ensemble) client(servers string, opts ...Option) (*Client, *peer) {
 	return c, p
 }
 
-// dialTo dials while play runs. The Client is abandoned when the test ends.
+// dialTo dials while play runs. The Client takes the servers for later ones than 3.4,
+// and is abandoned when the test ends.
 func (e *ensemble) dialTo(servers string, opts []Option, play func()) *Client {
 	e.t.Helper()
 	var c *Client
@@ -280,6 +281,9 @@ func (e *ensemble) dialTo(servers string, opts []Option, play func()) *Client {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(c.abandon)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newer = true
 	return c
 }
 

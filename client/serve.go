@@ -181,6 +181,11 @@ func (c *Client) handle(l *link, b []byte) error {
 
 // answer completes the oldest call, which the answer must be for. c.mu is held.
 func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error {
+	if unknown(head) && c.refuse(l, head.Xid) {
+		c.passRefused(l)
+		return nil
+	}
+	c.passRefused(l)
 	if c.pending.n == 0 || c.pending.first().xid != head.Xid || c.taken == 0 {
 		return fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
 	}
@@ -190,7 +195,7 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 	}
 	switch {
 	case head.Err != zk.OK:
-		r.err = &Error{Op: k.name, Path: k.path, Err: head.Err}
+		r.err = k.refusal(head.Err)
 	case l.frames.cut > 0:
 		r.err = &Error{Op: k.name, Path: k.path, Err: ErrReplyTooLarge, Maybe: k.op.IsWrite(),
 			Reason: fmt.Errorf("it has %d bytes, MaxReply is %d", l.frames.cut, c.opts.maxReply)}

@@ -37,8 +37,8 @@ type slot struct {
 	children *ReadChildren
 }
 
-// Created is the result of a create in a Txn. Servers before 3.8.2 leave Stat
-// empty.
+// Created is the result of a create in a Txn. Stat is that of Create2 and CreateTTL,
+// and of containers; servers before 3.8.2 leave it empty.
 type Created struct {
 	Path string
 	Stat zk.Stat
@@ -66,11 +66,13 @@ func (c *Client) Txn() *Txn { return &Txn{client: c, op: wire.OpMulti} }
 
 // Create adds a create; see [Client.Create].
 func (t *Txn) Create(path string, data []byte, mode zk.CreateMode, acl []zk.ACL) *Created {
-	op := wire.OpCreate2
-	if mode == zk.Container {
-		op = wire.OpCreateContainer
-	}
-	return t.create(op, path, data, mode, acl, 0)
+	return t.create(wire.OpCreate, path, data, mode, acl, 0)
+}
+
+// Create2 adds a create whose result has the Stat of the new znode too; see
+// [Client.Create2]. Servers know it from 3.5 on, and answer the Stat from 3.8.2 on.
+func (t *Txn) Create2(path string, data []byte, mode zk.CreateMode, acl []zk.ACL) *Created {
+	return t.create(wire.OpCreate2, path, data, mode, acl, 0)
 }
 
 // CreateTTL adds a create with a time to live; see [Client.CreateTTL].
@@ -79,6 +81,9 @@ func (t *Txn) CreateTTL(path string, data []byte, mode zk.CreateMode, acl []zk.A
 }
 
 func (t *Txn) create(op wire.OpCode, path string, data []byte, mode zk.CreateMode, acl []zk.ACL, ttl time.Duration) *Created {
+	if mode == zk.Container {
+		op = wire.OpCreateContainer
+	}
 	if acl == nil {
 		acl = openACL
 	}
@@ -139,7 +144,9 @@ func opName(op wire.OpCode) string {
 
 // Commit carries the transaction out and fills the results. When an operation
 // fails, nothing is carried out; errors.As with a *TxnError says which. With an
-// error the results stay empty, also when the wait was given up.
+// error the results stay empty, also when the wait was given up. A server that does
+// not know an operation carries out nothing either: the error is
+// zk.ErrUnimplemented.
 func (t *Txn) Commit(ctx context.Context) error {
 	r := t.client.do(ctx, t.call(), t.append)
 	t.fill(&r)

@@ -46,11 +46,12 @@ func TestTxn(t *testing.T) {
 			c, _, p := connected(t, "a/top")
 			x := c.Txn()
 			x.Check("/c", 3)
-			a := x.Create("/a-", []byte("x"), zk.PersistentSequential, nil)
+			a := x.Create2("/a-", []byte("x"), zk.PersistentSequential, nil)
 			b := x.Create("/b", nil, zk.Container, nil)
 			l := x.CreateTTL("/l", nil, zk.PersistentWithTTL, nil, time.Minute)
 			s := x.Set("/s", nil, -1)
 			x.Delete("/d", 2)
+			o := x.Create("/o", nil, zk.Ephemeral, nil)
 			done := after(func() error { return x.Commit(t.Context()) })
 			q := p.expect(wire.OpMulti)
 			d := jute.NewDecoder(q.body)
@@ -59,7 +60,7 @@ func TestTxn(t *testing.T) {
 			for _, o := range ops {
 				said += fmt.Sprintf("%d %s %d %d;", o.Type, o.Path, o.Version, o.TTL)
 			}
-			if want := "13 /top/c 3 0;15 /top/a- 0 -1;19 /top/b 0 -1;21 /top/l 0 60000;5 /top/s -1 0;2 /top/d 2 0;"; said != want || x.Len() != 6 {
+			if want := "13 /top/c 3 0;15 /top/a- 0 -1;19 /top/b 0 -1;21 /top/l 0 60000;5 /top/s -1 0;2 /top/d 2 0;1 /top/o 0 -1;"; said != want || x.Len() != 7 {
 				t.Errorf("multi %q, want %q", said, want)
 			}
 			made := is(wire.OpCreate2, text("/top/a-7"), statOf(1))
@@ -67,9 +68,9 @@ func TestTxn(t *testing.T) {
 				made = is(wire.OpCreate, text("/top/a-7"))
 			}
 			p.reply(q.xid, 5, zk.OK, results(is(wire.OpCheck), made, is(wire.OpCreate2, text("/top/b"), statOf(2)),
-				is(wire.OpCreateTTL, text("/top/l"), statOf(3)), is(wire.OpSetData, statOf(4)), is(wire.OpDelete)))
+				is(wire.OpCreateTTL, text("/top/l"), statOf(3)), is(wire.OpSetData, statOf(4)), is(wire.OpDelete), is(wire.OpCreate, text("/top/o"))))
 			check(t, "commit", <-done, nil, false)
-			if a.Path != "/a-7" || quirk == (a.Stat.Version == 1) || b.Path != "/b" || l.Path != "/l" || l.Stat.Version != 3 || s.Version != 4 {
+			if a.Path != "/a-7" || quirk == (a.Stat.Version == 1) || b.Path != "/b" || l.Path != "/l" || l.Stat.Version != 3 || s.Version != 4 || o.Path != "/o" {
 				t.Errorf("results %+v %+v %+v %+v", a, b, l, s)
 			}
 		}

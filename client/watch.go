@@ -313,7 +313,7 @@ func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
 // zk.AddWatchPersistent tells of changes of its data and its list of children, and
 // of its creation and deletion; zk.AddWatchPersistentRecursive of the creation,
 // deletion and changes of data of it and of all below it. Servers know it from 3.6
-// on; an older one answers zk.ErrUnimplemented.
+// on; with an older one the error is zk.ErrUnimplemented.
 func (c *Client) AddWatch(ctx context.Context, path string, mode zk.AddWatchMode) (*Watch, error) {
 	k, body := c.addWatch(path, mode)
 	r := c.do(ctx, k, body.Append)

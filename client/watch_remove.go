@@ -12,8 +12,8 @@ import (
 // read are gone. The server forgets the watch too, unless that would take another
 // watch of this Client on the same znode with it; then events that come are
 // discarded. A watch that has fired, or was removed, is left alone. An error says
-// that the server may still hold the watch: the context's, or zk.ErrUnimplemented
-// of servers before 3.5.
+// that the server may still hold the watch: the context's, and if that had ended
+// before, the server was not asked; or zk.ErrUnimplemented of servers before 3.5.
 func (w *Watch) Remove(ctx context.Context) error {
 	c := w.client
 	c.mu.Lock()
@@ -32,7 +32,7 @@ func (w *Watch) RemoveAsync(ctx context.Context, done func(err error)) {
 	c := w.client
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.enterWindow(ctx); err != nil {
+	if err := c.enterRemoval(ctx); err != nil {
 		c.callBackNow(errDone(done), &Error{Op: "removewatches", Path: c.inner(w.path), Err: err})
 		return
 	}
@@ -65,6 +65,17 @@ func (c *Client) removal(path string, kind watchKind) (k call, body wire.PathInt
 // unwatch sends a removal and waits for the answer. c.mu is held, and released.
 func (c *Client) unwatch(ctx context.Context, path string, kind watchKind) error {
 	k, body, ask := c.removal(path, kind)
+	if ask {
+		err := c.certain(ctx)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			c.mu.Unlock()
+			return &Error{Op: k.name, Path: k.path, Err: err}
+		}
+		k, body, ask = c.removal(path, kind) // it may have waited
+	}
 	if !ask {
 		c.mu.Unlock()
 		return nil
@@ -77,12 +88,30 @@ func (c *Client) unwatch(ctx context.Context, path string, kind watchKind) error
 func (c *Client) unwatchAsync(path string, kind watchKind, done completion) {
 	k, body, ask := c.removal(path, kind)
 	k.done, k.async = done, true
-	if ask && c.queue(&k, body.Append) == nil {
-		c.link.poke()
-		return
+	var err error
+	if ask {
+		if err = c.queue(&k, body.Append); err == nil {
+			c.link.poke()
+			return
+		}
+	}
+	if !errors.Is(err, zk.ErrUnimplemented) {
+		err = nil
 	}
 	c.window.leave(1) // there is nothing to send, or nobody to send it to
-	c.callBackNow(done, nil)
+	c.callBackNow(done, err)
+}
+
+// enterRemoval takes a place in the window for a removal, and waits until it is
+// known what the server knows, if there is one. c.mu is held, but not while it waits.
+func (c *Client) enterRemoval(ctx context.Context) error {
+	err := c.enterWindow(ctx)
+	if err == nil && c.link != nil {
+		if err = c.certain(ctx); err != nil {
+			c.window.leave(1)
+		}
+	}
+	return err
 }
 
 // removed is the error of a removal, for which a watch that has just fired, or ended
@@ -123,7 +152,7 @@ func (c *Client) RemoveAllWatches(ctx context.Context, path string, which zk.Wat
 func (c *Client) RemoveAllWatchesAsync(ctx context.Context, path string, which zk.WatcherType, done func(err error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.enterWindow(ctx)
+	err := c.enterRemoval(ctx)
 	if err != nil {
 		c.callBackNow(errDone(done), &Error{Op: "removewatches", Path: path, Err: err})
 		return

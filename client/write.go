@@ -10,7 +10,8 @@ import (
 
 // Create makes a znode and returns its path, which for a sequential mode ends
 // with the number that the server chose. A nil ACL is open to everybody. Modes
-// with a time to live need CreateTTL.
+// with a time to live need CreateTTL. Servers know containers (zk.Container) from
+// 3.5 on.
 func (c *Client) Create(ctx context.Context, path string, data []byte, mode zk.CreateMode, acl []zk.ACL) (string, error) {
 	k, body := c.create(wire.OpCreate, path, data, mode, acl, 0)
 	r := c.do(ctx, k, body.append)
@@ -107,7 +108,8 @@ type Reconfig struct {
 }
 
 // Reconfig changes the membership and returns it as Config does. It needs
-// reconfigEnabled on the servers, and rights on /zookeeper/config.
+// reconfigEnabled on the servers, and rights on /zookeeper/config. Servers know it
+// from 3.5 on.
 func (c *Client) Reconfig(ctx context.Context, change Reconfig) ([]byte, zk.Stat, error) {
 	k, body := change.call()
 	r := c.do(ctx, k, body.Append)

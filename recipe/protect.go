@@ -67,7 +67,7 @@ func maybe(err error) bool {
 }
 
 // A maker creates znodes. It remembers that the servers are older than 3.5, which
-// know no create2, and break the connection of who asks for it.
+// know no create2.
 type maker struct{ old bool }
 
 // create is Create2 of the client. The error of a lost connection says whether

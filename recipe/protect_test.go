@@ -78,7 +78,7 @@ func TestCreateFindableIsTakenBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := inproc.Start(t)
 				c := s.Client(t)
-				if _, err := c.Create(context.Background(), "/q", nil, zk.Persistent, nil); err != nil {
+				if _, _, err := c.Create2(context.Background(), "/q", nil, zk.Persistent, nil); err != nil { // the release is known then
 					t.Fatal(err)
 				}
 				if stopped {
