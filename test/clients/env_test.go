@@ -28,6 +28,7 @@ type Env struct {
 type line struct {
 	mu    sync.Mutex
 	held  bool
+	dials int
 	conns map[net.Conn]struct{}
 }
 
@@ -46,8 +47,16 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	nc, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err == nil {
 		l.conns[nc] = struct{}{}
+		l.dials++
 	}
 	return nc, err
+}
+
+// dialled is how many connections there have been.
+func (l *line) dialled() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dials
 }
 
 // cut breaks the connections, and has none made until hold is false.

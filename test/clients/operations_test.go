@@ -19,6 +19,7 @@ type operation struct {
 	want  string
 	sync  func(ctx context.Context, c *client.Client) string
 	async func(ctx context.Context, c *client.Client, done func(string))
+	needs feature // none for what every release has
 }
 
 // say is an answer in words: the error's code, or the values.
@@ -48,26 +49,39 @@ func brief(s zk.Stat) string {
 }
 
 func create(path string, mode zk.CreateMode, want string) operation {
+	return createWith(path, []byte("data"), mode, want)
+}
+
+func createWith(path string, data []byte, mode zk.CreateMode, want string) operation {
 	return operation{
-		"create " + path, want,
-		func(ctx context.Context, c *client.Client) string {
-			p, err := c.Create(ctx, path, []byte("data"), mode, nil)
+		name: "create " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string {
+			p, err := c.Create(ctx, path, data, mode, nil)
 			return say(err, p)
 		},
-		func(ctx context.Context, c *client.Client, done func(string)) {
-			c.CreateAsync(ctx, path, []byte("data"), mode, nil, func(p string, err error) { done(say(err, p)) })
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
+			c.CreateAsync(ctx, path, data, mode, nil, func(p string, err error) { done(say(err, p)) })
 		},
 	}
 }
 
-func create2(path string, data []byte, mode zk.CreateMode, want string) operation {
+// createStat is create2, which on servers that do not have it is a create; its
+// answer is the path, and the Stat behind it.
+func createStat(e *Env, path string, data []byte, mode zk.CreateMode, made, stat string) operation {
+	if !e.Has(create2) {
+		return createWith(path, data, mode, made)
+	}
+	return withStat(path, data, mode, made+" "+stat)
+}
+
+func withStat(path string, data []byte, mode zk.CreateMode, want string) operation {
 	return operation{
-		"create2 " + path, want,
-		func(ctx context.Context, c *client.Client) string {
+		name: "create2 " + path, want: want, needs: create2,
+		sync: func(ctx context.Context, c *client.Client) string {
 			p, stat, err := c.Create2(ctx, path, data, mode, nil)
 			return say(err, p, brief(stat))
 		},
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.Create2Async(ctx, path, data, mode, nil, func(p string, stat zk.Stat, err error) { done(say(err, p, brief(stat))) })
 		},
 	}
@@ -78,9 +92,9 @@ func get(path, want string) operation {
 		return say(err, fmt.Sprintf("%q %v", data, data == nil), brief(stat))
 	}
 	return operation{
-		"get " + path, want,
-		func(ctx context.Context, c *client.Client) string { return words(c.Get(ctx, path)) },
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		name: "get " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string { return words(c.Get(ctx, path)) },
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.GetAsync(ctx, path, func(data []byte, stat zk.Stat, err error) { done(words(data, stat, err)) })
 		},
 	}
@@ -89,11 +103,11 @@ func get(path, want string) operation {
 func set(path, data string, version int32, want string) operation {
 	words := func(stat zk.Stat, err error) string { return say(err, brief(stat)) }
 	return operation{
-		"set " + path, want,
-		func(ctx context.Context, c *client.Client) string {
+		name: "set " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string {
 			return words(c.Set(ctx, path, []byte(data), version))
 		},
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.SetAsync(ctx, path, []byte(data), version, func(stat zk.Stat, err error) { done(words(stat, err)) })
 		},
 	}
@@ -101,9 +115,9 @@ func set(path, data string, version int32, want string) operation {
 
 func remove(path string, version int32, want string) operation {
 	return operation{
-		"delete " + path, want,
-		func(ctx context.Context, c *client.Client) string { return say(c.Delete(ctx, path, version)) },
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		name: "delete " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string { return say(c.Delete(ctx, path, version)) },
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.DeleteAsync(ctx, path, version, func(err error) { done(say(err)) })
 		},
 	}
@@ -112,9 +126,9 @@ func remove(path string, version int32, want string) operation {
 func exists(path, want string) operation {
 	words := func(stat zk.Stat, there bool, err error) string { return say(err, there, brief(stat)) }
 	return operation{
-		"exists " + path, want,
-		func(ctx context.Context, c *client.Client) string { return words(c.Exists(ctx, path)) },
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		name: "exists " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string { return words(c.Exists(ctx, path)) },
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.ExistsAsync(ctx, path, func(stat zk.Stat, there bool, err error) { done(words(stat, there, err)) })
 		},
 	}
@@ -123,9 +137,9 @@ func exists(path, want string) operation {
 func children(path, want string) operation {
 	words := func(names []string, stat zk.Stat, err error) string { return say(err, sorted(names), brief(stat)) }
 	return operation{
-		"children " + path, want,
-		func(ctx context.Context, c *client.Client) string { return words(c.Children(ctx, path)) },
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		name: "children " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string { return words(c.Children(ctx, path)) },
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.ChildrenAsync(ctx, path, func(names []string, stat zk.Stat, err error) { done(words(names, stat, err)) })
 		},
 	}
@@ -134,9 +148,9 @@ func children(path, want string) operation {
 func getACL(path, want string) operation {
 	words := func(acl []zk.ACL, stat zk.Stat, err error) string { return say(err, acl, brief(stat)) }
 	return operation{
-		"getacl " + path, want,
-		func(ctx context.Context, c *client.Client) string { return words(c.GetACL(ctx, path)) },
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		name: "getacl " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string { return words(c.GetACL(ctx, path)) },
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.GetACLAsync(ctx, path, func(acl []zk.ACL, stat zk.Stat, err error) { done(words(acl, stat, err)) })
 		},
 	}
@@ -145,9 +159,9 @@ func getACL(path, want string) operation {
 func setACL(path string, version int32, acl []zk.ACL, want string) operation {
 	words := func(stat zk.Stat, err error) string { return say(err, brief(stat)) }
 	return operation{
-		"setacl " + path, want,
-		func(ctx context.Context, c *client.Client) string { return words(c.SetACL(ctx, path, acl, version)) },
-		func(ctx context.Context, c *client.Client, done func(string)) {
+		name: "setacl " + path, want: want,
+		sync: func(ctx context.Context, c *client.Client) string { return words(c.SetACL(ctx, path, acl, version)) },
+		async: func(ctx context.Context, c *client.Client, done func(string)) {
 			c.SetACLAsync(ctx, path, acl, version, func(stat zk.Stat, err error) { done(words(stat, err)) })
 		},
 	}
@@ -157,49 +171,49 @@ func setACL(path string, version int32, acl []zk.ACL, want string) operation {
 func plain() []operation {
 	return []operation{
 		{
-			"sync", "",
-			func(ctx context.Context, c *client.Client) string { return say(c.Sync(ctx, "/")) },
-			func(ctx context.Context, c *client.Client, done func(string)) {
+			name: "sync", want: "",
+			sync: func(ctx context.Context, c *client.Client) string { return say(c.Sync(ctx, "/")) },
+			async: func(ctx context.Context, c *client.Client, done func(string)) {
 				c.SyncAsync(ctx, "/", func(err error) { done(say(err)) })
 			},
 		},
 		{
-			"ephemerals", "[/p/e]",
-			func(ctx context.Context, c *client.Client) string {
+			name: "ephemerals", want: "[/p/e]", needs: ephemerals,
+			sync: func(ctx context.Context, c *client.Client) string {
 				paths, err := c.Ephemerals(ctx, "/")
 				return say(err, paths)
 			},
-			func(ctx context.Context, c *client.Client, done func(string)) {
+			async: func(ctx context.Context, c *client.Client, done func(string)) {
 				c.EphemeralsAsync(ctx, "/", func(paths []string, err error) { done(say(err, paths)) })
 			},
 		},
 		{
-			"all children", "4",
-			func(ctx context.Context, c *client.Client) string {
+			name: "all children", want: "4", needs: counting,
+			sync: func(ctx context.Context, c *client.Client) string {
 				n, err := c.AllChildrenNumber(ctx, "/p")
 				return say(err, n)
 			},
-			func(ctx context.Context, c *client.Client, done func(string)) {
+			async: func(ctx context.Context, c *client.Client, done func(string)) {
 				c.AllChildrenNumberAsync(ctx, "/p", func(n int, err error) { done(say(err, n)) })
 			},
 		},
 		{
-			"who am I", "[{ip 127.0.0.1}]",
-			func(ctx context.Context, c *client.Client) string {
+			name: "who am I", want: "[{ip 127.0.0.1}]", needs: identity,
+			sync: func(ctx context.Context, c *client.Client) string {
 				ids, err := c.WhoAmI(ctx)
 				return say(err, plainIDs(ids))
 			},
-			func(ctx context.Context, c *client.Client, done func(string)) {
+			async: func(ctx context.Context, c *client.Client, done func(string)) {
 				c.WhoAmIAsync(ctx, func(ids []zk.ID, err error) { done(say(err, plainIDs(ids))) })
 			},
 		},
 		{
-			"reconfig", zk.ErrReconfigDisabled.Error(),
-			func(ctx context.Context, c *client.Client) string {
+			name: "reconfig", want: zk.ErrReconfigDisabled.Error(), needs: reconfigure,
+			sync: func(ctx context.Context, c *client.Client) string {
 				_, _, err := c.Reconfig(ctx, client.Reconfig{Leaving: "9", From: -1})
 				return say(err)
 			},
-			func(ctx context.Context, c *client.Client, done func(string)) {
+			async: func(ctx context.Context, c *client.Client, done func(string)) {
 				c.ReconfigAsync(ctx, client.Reconfig{Leaving: "9", From: -1}, func(_ []byte, _ zk.Stat, err error) { done(say(err)) })
 			},
 		},
@@ -215,8 +229,8 @@ func plainIDs(ids []zk.ID) (list []struct{ Scheme, ID string }) {
 }
 
 // table is a list of operations, to be carried out in order below a new chroot,
-// with what each must answer.
-func table() []operation {
+// with what each must answer. What the servers do not have is not in it.
+func table(e *Env) []operation {
 	noNode, bad := zk.ErrNoNode.Error(), zk.ErrBadVersion.Error()
 	list := []operation{
 		create("/p", zk.Persistent, "/p"),
@@ -227,8 +241,8 @@ func table() []operation {
 		create("/p/e/x", zk.Persistent, zk.ErrNoChildrenForEphemerals.Error()),
 		create("/p/s-", zk.PersistentSequential, "/p/s-0000000001"),
 		create("/p/s-", zk.EphemeralSequential, "/p/s-0000000002"),
-		create2("/p/null", nil, zk.Persistent, "/p/null v0 c0 a0 0B 0 below, ephemeral false, same"),
-		create2("/p/q-", []byte("12345"), zk.EphemeralSequential, "/p/q-0000000004 v0 c0 a0 5B 0 below, ephemeral true, same"),
+		createStat(e, "/p/null", nil, zk.Persistent, "/p/null", "v0 c0 a0 0B 0 below, ephemeral false, same"),
+		createStat(e, "/p/q-", []byte("12345"), zk.EphemeralSequential, "/p/q-0000000004", "v0 c0 a0 5B 0 below, ephemeral true, same"),
 		get("/p", `"data" false v0 c5 a0 4B 5 below, ephemeral false, same`),
 		get("/p/null", `"" true v0 c0 a0 0B 0 below, ephemeral false, same`),
 		get("/no", noNode),
@@ -255,18 +269,52 @@ func table() []operation {
 		remove("/p/s-0000000002", -1, ""),
 		create("/p/t", zk.Persistent, "/p/t"),
 	}
-	return append(list, plain()...)
+	return append(list, slices.DeleteFunc(plain(), e.missing)...)
 }
+
+// missing reports whether the servers do not have an operation.
+func (e *Env) missing(o operation) bool { return o.needs != "" && !e.Has(o.needs) }
 
 // operations carries out the list, each after the answer to the one before.
 func operations(t *testing.T, e *Env) {
 	c, ctx := e.Client(), e.Context()
-	for i, o := range table() {
+	for i, o := range table(e) {
 		if got := o.sync(ctx, c); got != o.want {
 			t.Errorf("%d. %s: %q, want %q", i, o.name, got, o.want)
 		}
 	}
 	errorsHaveWords(t, ctx, c)
+	missing(t, e)
+}
+
+// missing tries what the servers do not have, among what they have: it fails, and
+// harms nothing.
+func missing(t *testing.T, e *Env) {
+	list := slices.DeleteFunc(append(plain(), withStat("/never", nil, zk.Persistent, "")), func(o operation) bool { return !e.missing(o) })
+	c, ctx := e.Client(), e.Context()
+	answers := make(chan string, 2*len(list))
+	for _, o := range list {
+		c.SetAsync(ctx, "/p", nil, -1, func(_ zk.Stat, err error) { answers <- say(err, "set") })
+		o.async(ctx, c, func(answer string) { answers <- answer })
+		if got := o.sync(ctx, c); got != zk.ErrUnimplemented.Error() {
+			t.Errorf("%s: %q on servers that do not have it", o.name, got)
+		}
+	}
+	got := map[string]int{}
+	for range 2 * len(list) {
+		select {
+		case answer := <-answers:
+			got[answer]++
+		case <-ctx.Done():
+			t.Fatalf("not all is answered: %v", got)
+		}
+	}
+	if got["set"] != len(list) || got[zk.ErrUnimplemented.Error()] != len(list) {
+		t.Errorf("%d operations that the servers do not have, and as many that they have: %v", len(list), got)
+	}
+	if n := e.line(c).dialled(); n != 1 {
+		t.Errorf("%d connections, of which what the servers do not have has cost all but one", n)
+	}
 }
 
 // errorsHaveWords demands operation and path in the error, and that nothing is
@@ -293,7 +341,7 @@ func errorsHaveWords(t *testing.T, ctx context.Context, c *client.Client) {
 func operationsAsync(t *testing.T, e *Env) {
 	c, ctx := e.Client(), e.Context()
 	// What is refused before it is sent has no turn.
-	list := slices.DeleteFunc(table(), func(o operation) bool { return o.want == zk.ErrBadArguments.Error() })
+	list := slices.DeleteFunc(table(e), func(o operation) bool { return o.want == zk.ErrBadArguments.Error() })
 	answers := make(chan string, len(list))
 	for i, o := range list {
 		o.async(ctx, c, func(answer string) { answers <- fmt.Sprint(i, " ", answer) })
