@@ -62,8 +62,8 @@ class Run:
 
     def child(self, argv, **options):
         """Starts a process in a group of its own, which ends with the run at the latest."""
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True,
-                                   **options)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen(argv, start_new_session=True, **options)
         self._children.append(process)
         return process
 

@@ -11,17 +11,17 @@ SETTLE_SECONDS = 10
 
 
 class Ensemble:
-    """Voters, then observers, each a Server in a directory of its own."""
+    """Voters, then observers, each a Server in a directory of its own below `directory`."""
 
-    def __init__(self, run, voters, observers=0, settings=None):
+    def __init__(self, run, voters, observers=0, settings=None, flags=(), directory="."):
         lines = {}
         for i in range(1, voters + observers + 1):
             role = "participant" if i <= voters else "observer"
             lines[f"server.{i}"] = f"127.0.0.1:{run.ports.next()}:{run.ports.next()}:{role}"
         self.servers = []
         for i in range(1, voters + observers + 1):
-            server = Server(run, run.target, run.directory(f"member{i}"),
-                            {"initLimit": "10", "syncLimit": "5", **lines, **(settings or {})})
+            server = Server(run, run.target, run.directory(directory, f"member{i}"),
+                            {"initLimit": "10", "syncLimit": "5", **lines, **(settings or {})}, flags)
             if i > voters:
                 server.settings["peerType"] = "observer"
             os.makedirs(server.data_dir, exist_ok=True)

@@ -15,6 +15,9 @@ NEEDED = {
     "zkcli": APACHE,
     "datadir": ("python3-kazoo", *APACHE),
     "gozk": APACHE,
+    # The compiler is what Debian's jetty, which ZooKeeper needs, has for JSPs.
+    "curator": ("libcurator-recipes-java", "libguava-java", "libjackson2-databind-java",
+                "libeclipse-jdt-core-java", *APACHE),
     "kazoo": ("python3-kazoo", "python3-pytest", "python3-mock", "python3-objgraph",
               "python3-pure-sasl", "python3-gevent", "python3-eventlet", *APACHE),
 }
