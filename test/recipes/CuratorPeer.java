@@ -21,9 +21,12 @@ import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 
 /**
- * Curator's locks on the other side of a pipe, by the commands of kazoo_peer.py. Its
- * kinds of locks are Mutex, Read and Write, those of elections Latch and Selector.
- * Curator's locks belong to threads, so each has one of its own.
+ * Curator's locks on the other side of a pipe, by the commands of kazoo_peer.py and
+ *
+ *     die NAME    dead NAME; its session ends, whatever it holds or waits for
+ *
+ * Its kinds of locks are Mutex, Read and Write, those of elections Latch and Selector.
+ * Curator's locks belong to threads, so each has one of its own, and a client.
  */
 public class CuratorPeer {
     private static synchronized void say(String line) {
@@ -46,12 +49,77 @@ public class CuratorPeer {
         });
     }
 
-    private static InterProcessLock make(CuratorFramework client, String kind, String path) {
-        switch (kind) {
-            case "Mutex": return new InterProcessMutex(client, path);
-            case "Read": return new InterProcessReadWriteLock(client, path).readLock();
-            case "Write": return new InterProcessReadWriteLock(client, path).writeLock();
-            default: throw new IllegalArgumentException(kind);
+    /** A lock, whose client is its own, and whose znodes have its name as data. */
+    private static class Lock {
+        private final String name;
+        private final CuratorFramework client;
+        private final InterProcessMutex lock;
+        private volatile boolean dead;
+
+        Lock(String servers, String kind, String name, String path) {
+            this.name = name;
+            client = connect(servers);
+            byte[] data = name.getBytes();
+            switch (kind) {
+                case "Mutex":
+                    lock = new InterProcessMutex(client, path) {
+                        @Override
+                        protected byte[] getLockNodeBytes() {
+                            return data;
+                        }
+                    };
+                    break;
+                case "Read":
+                    lock = new InterProcessReadWriteLock(client, path, data).readLock();
+                    break;
+                case "Write":
+                    lock = new InterProcessReadWriteLock(client, path, data).writeLock();
+                    break;
+                default:
+                    throw new IllegalArgumentException(kind);
+            }
+        }
+
+        /** Ends the session, and leaves what it had as it is. */
+        void die() {
+            dead = true;
+            say("dead " + name); // before somebody says that it is next
+            client.close();
+        }
+
+        void contenders() throws Exception {
+            StringBuilder line = new StringBuilder("contenders " + name);
+            for (String p : lock.getParticipantNodes()) {
+                line.append(" ").append(new String(client.getData().forPath(p)));
+            }
+            say(line.toString());
+        }
+
+        void obey(String[] word) throws Exception {
+            try {
+                switch (word[0]) {
+                    case "try":
+                        say((lock.acquire(0, TimeUnit.MILLISECONDS) ? "acquired " : "refused ") + name);
+                        break;
+                    case "acquire":
+                        lock.acquire();
+                        say("acquired " + name);
+                        break;
+                    case "release":
+                        lock.release();
+                        say("released " + name);
+                        break;
+                    case "loop":
+                        say("looped " + name + " " + loop(client, lock, Integer.parseInt(word[2]), word[3]));
+                        break;
+                    default:
+                        say("what is " + word[0]);
+                }
+            } catch (Exception e) {
+                if (!dead) {
+                    throw e;
+                }
+            }
         }
     }
 
@@ -61,9 +129,11 @@ public class CuratorPeer {
         private final LeaderLatch latch;
         private final LeaderSelector selector;
         private final CountDownLatch over = new CountDownLatch(1);
+        private final CuratorFramework client;
 
-        Candidate(CuratorFramework client, String kind, String name, String path) {
+        Candidate(String servers, String kind, String name, String path) {
             this.name = name;
+            client = connect(servers);
             if (kind.equals("Latch")) {
                 latch = new LeaderLatch(client, path, name);
                 selector = null;
@@ -96,6 +166,12 @@ public class CuratorPeer {
                 latch.close();
             }
             say("resigned " + name);
+        }
+
+        /** Ends the session, and leaves what it had as it is. */
+        void die() {
+            say("dead " + name);
+            client.close();
         }
 
         void contenders() throws Exception {
@@ -133,55 +209,57 @@ public class CuratorPeer {
         return clashes;
     }
 
-    public static void main(String[] args) throws Exception {
-        CuratorFramework client = CuratorFrameworkFactory.newClient(args[0], new RetryForever(100));
+    private static CuratorFramework connect(String servers) {
+        CuratorFramework client = CuratorFrameworkFactory.newClient(servers, new RetryForever(100));
         client.start();
-        Map<String, InterProcessLock> locks = new HashMap<>();
+        return client;
+    }
+
+    public static void main(String[] args) throws Exception {
+        Map<String, Lock> locks = new HashMap<>();
         Map<String, Candidate> candidates = new HashMap<>();
         Map<String, ExecutorService> threads = new HashMap<>();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String[] word = line.trim().split(" +");
             String name = word[1];
-            if (word[0].equals("new") && (word[2].equals("Latch") || word[2].equals("Selector"))) {
-                candidates.put(name, new Candidate(client, word[2], name, word[3]));
-                threads.put(name, Executors.newSingleThreadExecutor());
-                say("made " + name);
-                continue;
+            Lock lock = locks.get(name);
+            Candidate candidate = candidates.get(name);
+            switch (word[0]) {
+                case "new":
+                    locks.remove(name);
+                    candidates.remove(name);
+                    if (word[2].equals("Latch") || word[2].equals("Selector")) {
+                        candidates.put(name, new Candidate(args[0], word[2], name, word[3]));
+                    } else {
+                        locks.put(name, new Lock(args[0], word[2], name, word[3]));
+                    }
+                    threads.put(name, Executors.newSingleThreadExecutor());
+                    say("made " + name);
+                    break;
+                case "die":
+                    if (lock != null) {
+                        lock.die();
+                    } else {
+                        candidate.die();
+                    }
+                    break;
+                case "contenders":
+                    if (lock != null) {
+                        lock.contenders();
+                        break;
+                    }
+                    // a candidate's own thread tells, behind what it has been asked before
+                default:
+                    in(threads.get(name), () -> {
+                        if (lock != null) {
+                            lock.obey(word);
+                        } else {
+                            candidate.obey(word[0]);
+                        }
+                    });
             }
-            if (candidates.containsKey(name)) {
-                in(threads.get(name), () -> candidates.get(name).obey(word[0]));
-                continue;
-            }
-            if (word[0].equals("new")) {
-                locks.put(name, make(client, word[2], word[3]));
-                threads.put(name, Executors.newSingleThreadExecutor());
-                say("made " + name);
-                continue;
-            }
-            InterProcessLock lock = locks.get(name);
-            in(threads.get(name), () -> {
-                switch (word[0]) {
-                    case "try":
-                        say((lock.acquire(0, TimeUnit.MILLISECONDS) ? "acquired " : "refused ") + name);
-                        break;
-                    case "acquire":
-                        lock.acquire();
-                        say("acquired " + name);
-                        break;
-                    case "release":
-                        lock.release();
-                        say("released " + name);
-                        break;
-                    case "loop":
-                        say("looped " + name + " " + loop(client, lock, Integer.parseInt(word[2]), word[3]));
-                        break;
-                    default:
-                        say("what is " + word[0]);
-                }
-            });
         }
-        client.close();
         System.exit(0);
     }
 }

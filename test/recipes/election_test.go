@@ -17,6 +17,39 @@ func TestCuratorElection(t *testing.T) {
 	t.Run("LeaderSelector", func(t *testing.T) { meetCurator(t).elects(recipe.SelectorNames, "Selector") })
 }
 
+// A leader that dies, theirs or ours, is followed by the next in line.
+func TestCuratorLeadersDie(t *testing.T) {
+	for kind, names := range map[string]recipe.NodeNames{"Latch": recipe.CuratorNames, "Selector": recipe.SelectorNames} {
+		t.Run(kind, func(t *testing.T) {
+			l := lineOf(meetCurator(t))
+			for _, name := range []string{"a", "b"} {
+				l.peer.ask("made "+name, "new", name, kind, l.path)
+			}
+			l.peer.ask("leads a", "campaign", "a")
+			c, won := l.dial(), make(chan *recipe.Leadership, 1)
+			go func() {
+				e := recipe.NewElection(c, l.path, recipe.UseNames(names), recipe.HolderData([]byte("we")))
+				leads, err := e.Campaign(l.ctx)
+				if err != nil {
+					t.Error(err)
+				}
+				won <- leads
+			}()
+			l.stands("a", "we")
+			l.peer.tell("campaign", "b")
+			l.stands("a", "we", "b")
+			l.peer.ask("dead a", "die", "a")
+			if <-won == nil {
+				t.FailNow()
+			}
+			l.stands("we", "b")
+			c.Close() // ends the session
+			l.peer.expect("leads b")
+			l.peer.ask("resigned b", "resign", "b")
+		})
+	}
+}
+
 // elects demands that candidates of ours and of theirs follow each other in the
 // order in which they came, and that an observer of ours sees each once.
 func (m *meeting) elects(names recipe.NodeNames, kind string) {

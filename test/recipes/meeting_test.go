@@ -142,6 +142,7 @@ func (p *peer) ask(answer string, words ...any) {
 // meeting is a server with another library and us.
 type meeting struct {
 	t    *testing.T
+	addr string
 	c    *client.Client
 	peer *peer
 	made int
@@ -156,15 +157,22 @@ func meetKazoo(t *testing.T) *meeting {
 
 // meet starts the program with the server's address as its last argument.
 func meet(t *testing.T, words ...string) *meeting {
-	addr := serve(t)
+	m := &meeting{t: t, addr: serve(t)}
+	m.c = m.dial()
+	m.peer = startPeer(t, append(words, m.addr)...)
+	return m
+}
+
+// dial returns one more client of ours.
+func (m *meeting) dial() *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := client.Dial(ctx, addr)
+	c, err := client.Dial(ctx, m.addr)
 	if err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() }) // of the session of a test that is over
-	return &meeting{t: t, c: c, peer: startPeer(t, append(words, addr)...)}
+	m.t.Cleanup(func() { c.Close() }) // of the session of a test that is over
+	return c
 }
 
 // path is a path that no other lock of the run has.
