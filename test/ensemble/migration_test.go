@@ -18,8 +18,8 @@ import (
 )
 
 // TestMigration has scripts/migrate-ensemble turn a live ensemble under load into
-// one of the other program, member by member, and back. No acknowledged write and
-// no session may be lost.
+// one of Pinfold, member by member, and back to the release of Apache's that it was.
+// No acknowledged write and no session may be lost.
 func TestMigration(t *testing.T) {
 	all := mixtures(t, "apache,apache,apache", "apache,apache,apache,apache:observer")
 	for _, members := range all {
@@ -31,12 +31,13 @@ func TestMigration(t *testing.T) {
 				Addrs: r.e.Clients(), Clients: 3, Batch: 1, Pause: time.Millisecond, Znodes: 3, Bytes: 100,
 			})
 			r.must(err)
+			old := r.specs[0].Kind
 			if *pinfold == "" {
 				// The script restarts every member with the program that it had.
-				r.migrate(c, w, cluster.Apache, "any")
+				r.migrate(c, w, old, "any")
 			} else {
 				r.migrate(c, w, cluster.Pinfold, "pinfold")
-				r.migrate(c, w, cluster.Apache, "apache")
+				r.migrate(c, w, old, "apache")
 			}
 			r.must(w.Stop())
 			r.finish()

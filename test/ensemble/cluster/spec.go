@@ -32,14 +32,6 @@ func (k Kind) release() string {
 	return ""
 }
 
-// Other is the kind that a member of kind k can be replaced by.
-func (k Kind) Other() Kind {
-	if k.IsApache() {
-		return Pinfold
-	}
-	return Apache
-}
-
 // A Spec says what one member is.
 type Spec struct {
 	Kind     Kind
