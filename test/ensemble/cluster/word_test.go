@@ -30,7 +30,7 @@ func TestParseSpecs(t *testing.T) {
 	if err != nil || FormatSpecs(specs) != "apache,pinfold,apache:observer" {
 		t.Errorf("%v, %v", specs, err)
 	}
-	for list, want := range map[string]string{"": "neither", "zoo": "neither apache", "apache:leader": "neither observer"} {
+	for list, want := range map[string]string{"": "none of", "zoo": "none of pinfold, apache", "apache:leader": "neither observer"} {
 		if _, err := ParseSpecs(list); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", list, err)
 		}
