@@ -157,10 +157,14 @@ func (g *generator) data() []byte {
 // dataFor is data for path. Limits and statistics of quotas are always texts
 // that parse: others end Apache 3.8.0 at the next change below the path.
 func (g *generator) dataFor(path string) []byte {
-	if strings.HasSuffix(path, "zookeeper_limits") || strings.HasSuffix(path, "zookeeper_stats") {
+	if isQuotaText(path) {
 		return g.limits()
 	}
 	return g.data()
+}
+
+func isQuotaText(path string) bool {
+	return strings.HasSuffix(path, "zookeeper_limits") || strings.HasSuffix(path, "zookeeper_stats")
 }
 
 // limits is the text of a quota node as zkCli writes it.
@@ -248,6 +252,10 @@ func (g *generator) create(op wire.OpCode, inMulti bool) wire.CreateRequest {
 	}
 	if !inMulti && g.chance(4) {
 		r.Flags = pick(g, []zk.CreateMode{-1, 5, 6, 7, 255, 1 << 30})
+	}
+	if isQuotaText(r.Path) && r.Flags.IsEphemeral() {
+		// When a session ends, whether its ephemerals count would hang on their order.
+		r.Flags &^= zk.Ephemeral
 	}
 	if !inMulti && op == wire.OpCreateTTL && g.chance(20) {
 		r.TTL = pick(g, []int64{0, -1, 1 << 40, -1 << 62, 1<<62 + 5})
@@ -453,6 +461,9 @@ func (g *generator) expire() step {
 	}
 	for range n {
 		r := wire.CreateRequest{Path: g.path(), ACL: zk.OpenACLUnsafe(), Flags: pick(g, []zk.CreateMode{1, 1, 3}), TTL: -1}
+		if isQuotaText(r.Path) {
+			r.Path = "/a/b"
+		}
 		r.Data = g.dataFor(r.Path)
 		s.Reqs = append(s.Reqs, g.make(c, wire.OpCreate, r.Append(nil, wire.OpCreate)))
 	}
