@@ -38,19 +38,22 @@ func steps(seed uint64, n int, p pair) []step {
 // cannot be compared, are never made.
 func TestGeneratorSparesTheOracle(t *testing.T) {
 	for seed := range uint64(20) {
-		for _, s := range steps(seed, 3000, []pair{against38, against39, alike}[seed%3]) {
+		p := []pair{against38, against39, alike}[seed%3]
+		for _, s := range steps(seed, 3000, p) {
 			for i := range s.Reqs {
-				checkHarmless(t, &s.Reqs[i])
+				checkHarmless(t, p, &s.Reqs[i])
 			}
 		}
 	}
 }
 
-func checkHarmless(t *testing.T, q *request) {
+func checkHarmless(t *testing.T, p pair, q *request) {
 	t.Helper()
 	switch q.Op {
 	case wire.OpCheck, wire.OpCreateSession:
-		t.Fatalf("made %v", q)
+		if p != against39 || q.Op != wire.OpCheck {
+			t.Fatalf("made %v", q)
+		}
 	case wire.OpMulti:
 		d := jute.NewDecoder(q.Body)
 		for _, m := range wire.DecodeMulti(&d, q.Op, nil) {

@@ -340,7 +340,11 @@ func (g *generator) closing(c *modelClient) request {
 		return q
 	}
 	if g.chance(50) {
-		return g.make(c, pick(g, []wire.OpCode{0, 10, 23, 24, 99, 108, -1, -2, -12, 1000, -1 << 31}), g.data())
+		unknown := []wire.OpCode{0, 10, 23, 24, 99, 108, -1, -2, -12, 1000, -1 << 31}
+		if g.pairing == against39 {
+			unknown = append(unknown, wire.OpCheck) // one that only a multi may have
+		}
+		return g.make(c, pick(g, unknown), g.data())
 	}
 	return g.make(c, wire.OpAuth, g.badAuth())
 }
