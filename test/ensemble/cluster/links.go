@@ -181,13 +181,19 @@ var errAnnouncement = errors.New("cluster: no announcement of a server on the el
 
 // announcement reads what p.from says of itself on an election link, and returns
 // it with the address replaced by the one under which p.to may know it: p.to
-// dials it when its id is the larger.
+// dials it when its id is the larger. A server of 3.4 says its id, and no address.
 func (l *Links) announcement(c net.Conn, p pair) ([]byte, error) {
 	var head [20]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
+	if _, err := io.ReadFull(c, head[:8]); err != nil {
 		return nil, err
 	}
 	version := int64(binary.BigEndian.Uint64(head[:]))
+	if version == int64(p.from) {
+		return head[:8], nil
+	}
+	if _, err := io.ReadFull(c, head[8:]); err != nil {
+		return nil, err
+	}
 	n := binary.BigEndian.Uint32(head[16:])
 	if version != announceV1 && version != announceV2 || n > maxAnnouncement {
 		return nil, errAnnouncement
