@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -26,7 +25,8 @@ and that data is set; until it is interrupted. An event says that a node has cha
 not how often: changes that follow each other fast are told as one. When the
 connection was lost, "Unknown" says that nobody knows what happened meanwhile.
 
-Servers know this kind of watch from 3.6 on.`,
+Servers know this kind of watch from 3.6 on. With older ones, all nodes are read
+and kept in memory, a watch is left on each, and what was missed is found out.`,
 		examples: `watch /app
 watch --data /app/config          # with the data as it is when the event has come
 watch -n 1 /app/ready             # wait for one change, in a script
@@ -70,7 +70,7 @@ func (s *shell) watchChanges(ctx context.Context, path string, o watchOptions) e
 	}
 	w, err := c.AddWatch(ctx, path, mode)
 	if errors.Is(err, zk.ErrUnimplemented) {
-		return fmt.Errorf("watch: the server is older than 3.6, which brought such watches: use get -w, ls -w or stat -w")
+		return s.watchByCache(ctx, c, path, o)
 	}
 	if err != nil {
 		return err

@@ -116,6 +116,9 @@ func explain(err error) string {
 	if text == "" {
 		return err.Error()
 	}
+	if opErr != nil && opErr.Reason != nil && (code == zk.ErrUnimplemented || code == zk.ErrNoNode) {
+		advice = opErr.Reason.Error() // the release that it needs
+	}
 	if txnErr != nil {
 		text = fmt.Sprintf("Operation %d, %s: %s", txnErr.Index+1, txnErr.Op, text)
 	}

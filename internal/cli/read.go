@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -288,7 +289,7 @@ func (s *shell) printStat(path string, stat zk.Stat) error {
 func countCommand() command {
 	return command{
 		name: "getAllChildrenNumber", synopsis: "path", short: "Count the nodes below a node",
-		long:     "Counts all nodes below a node, at all depths, without it. The server counts.",
+		long:     "Counts all nodes below a node, at all depths, without it. The server counts; one\nbefore 3.6 cannot, and all are read.",
 		examples: "getAllChildrenNumber /app",
 		min:      1, max: 1, complete: []argKind{argPath},
 		run: func(ctx context.Context, s *shell, args []string) error {
@@ -297,6 +298,14 @@ func countCommand() command {
 				return err
 			}
 			n, err := c.AllChildrenNumber(ctx, args[0])
+			if errors.Is(err, zk.ErrUnimplemented) {
+				err = s.scan(ctx, args[0], scanOptions{depth: -1}, func(z *znode) error {
+					if z.depth > 0 {
+						n++
+					}
+					return nil
+				})
+			}
 			if err != nil {
 				return err
 			}

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // sessionCommands are those about the connection and the session.
@@ -73,7 +77,9 @@ read afterwards is as new as that.`,
 func ephemeralsCommand() command {
 	return command{
 		name: "getEphemerals", synopsis: "path", short: "List the ephemeral nodes of this session",
-		long: "Lists the ephemeral nodes that this session has made, those whose paths begin with\na text, or all.",
+		long: `Lists the ephemeral nodes that this session has made, those whose paths begin with
+a text, or all. The server knows them; one before 3.6 does not tell, and all nodes
+are read.`,
 		examples: `getEphemerals
 getEphemerals /app/members`,
 		max: 1, complete: []argKind{argPath},
@@ -87,24 +93,43 @@ getEphemerals /app/members`,
 				return err
 			}
 			paths, err := c.Ephemerals(ctx, prefix)
-			if err != nil {
+			if errors.Is(err, zk.ErrUnimplemented) {
+				paths, err = s.scanEphemerals(ctx, int64(c.SessionID()), prefix)
+			}
+			if err != nil && !Told(err) {
 				return err
 			}
 			slices.Sort(paths)
-			if s.format != table {
-				if paths == nil {
-					paths = []string{}
-				}
-				return s.print(nil, row{plain: "[" + strings.Join(paths, ", ") + "]", value: paths})
-			}
-			r := s.rows("path")
-			defer r.end()
-			for _, p := range paths {
-				if err := r.add(row{cells: []string{p}}); err != nil {
-					return err
-				}
-			}
-			return nil
+			return cmp.Or(s.printPaths(paths), err)
 		},
 	}
+}
+
+// scanEphemerals finds the ephemerals of a session among all nodes. What could not be
+// read has been told.
+func (s *shell) scanEphemerals(ctx context.Context, session int64, prefix string) (paths []string, err error) {
+	err = s.scan(ctx, "/", scanOptions{depth: -1}, func(z *znode) error {
+		if z.stat.EphemeralOwner == session && strings.HasPrefix(z.path, prefix) {
+			paths = append(paths, z.path)
+		}
+		return nil
+	})
+	return paths, err
+}
+
+func (s *shell) printPaths(paths []string) error {
+	if s.format != table {
+		if paths == nil {
+			paths = []string{}
+		}
+		return s.print(nil, row{plain: "[" + strings.Join(paths, ", ") + "]", value: paths})
+	}
+	r := s.rows("path")
+	defer r.end()
+	for _, p := range paths {
+		if err := r.add(row{cells: []string{p}}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

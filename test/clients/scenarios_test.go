@@ -17,6 +17,7 @@ func clientScenarios() []scenario {
 		{name: "session expires", run: sessionExpires},
 		{name: "fifo", run: fifo, restart: true},
 		{name: "cache", run: caches, restart: true},
+		{name: "command line", run: commandLine},
 	}
 }
 
