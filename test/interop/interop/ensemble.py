@@ -13,7 +13,7 @@ SETTLE_SECONDS = 10
 class Ensemble:
     """Voters, then observers, each a Server in a directory of its own below `directory`."""
 
-    def __init__(self, run, voters, observers=0, settings=None, flags=(), directory="."):
+    def __init__(self, run, voters, observers=0, settings=None, flags=(), directory=""):
         lines = {}
         for i in range(1, voters + observers + 1):
             role = "participant" if i <= voters else "observer"
