@@ -41,12 +41,15 @@ def end_group(process):
 class Run:
     """One suite's run: its scratch directory, ports and processes.
 
+    pending has the names of tests that are not expected to pass.
+
     Leave it through `with`, so that its servers end and its scratch goes.
     """
 
-    def __init__(self, target, *, size=1, only=None, record=False, keep=False):
+    def __init__(self, target, *, size=1, only=None, record=False, keep=False, pending=()):
         self.target, self.size, self.record = target, size, record
         self.only = re.compile(only) if only else None
+        self.pending = frozenset(pending)
         self.ports = Ports()
         self.scratch = tempfile.mkdtemp(prefix="pinfold-interop-")
         self.pids_path = os.path.join(self.scratch, "pids")

@@ -1,7 +1,9 @@
 """pytest plugin for suites of others: a time limit per test, and selection.
 
 INTEROP_ONLY is a regular expression on `module.Class.test`; INTEROP_ENSEMBLE a
-comma-separated list of such names to skip with the reason `ensemble`.
+comma-separated list of such names to skip with the reason `ensemble`, INTEROP_PENDING
+one of those that are not expected to pass, which get less time: kazoo waits for
+ever for some answers that it does not understand.
 """
 
 import os
@@ -10,7 +12,7 @@ import signal
 
 import pytest
 
-TEST_SECONDS = 90
+TEST_SECONDS, PENDING_SECONDS = 90, 8
 
 
 def _name(item):
@@ -31,11 +33,14 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
+    pending = _name(item) in os.environ.get("INTEROP_PENDING", "").split(",")
+    seconds = PENDING_SECONDS if pending else TEST_SECONDS
+
     def overdue(signum, frame):
-        raise TimeoutError(f"{_name(item)} took more than {TEST_SECONDS} s")
+        raise TimeoutError(f"{_name(item)} took more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, overdue)
-    signal.alarm(TEST_SECONDS)
+    signal.alarm(seconds)
     try:
         yield
     finally:

@@ -68,6 +68,7 @@ def _start(run, index, names):
         ZOOKEEPER_CLUSTER_SIZE=str(run.size))
     if run.only:
         env["INTEROP_ONLY"] = run.only.pattern
+    env["INTEROP_PENDING"] = ",".join(run.pending)
     if run.size == 1:
         env["INTEROP_ENSEMBLE"] = ",".join(ENSEMBLE)
     report, log = os.path.join(directory, "junit.xml"), os.path.join(directory, "pytest.log")
