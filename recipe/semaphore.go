@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -27,6 +28,7 @@ type Semaphore struct {
 	path   string
 	leases int
 	opts   SemaphoreOptions
+	old    atomic.Bool // the servers know no create2 in a transaction
 }
 
 // SemaphoreOptions are what NewSemaphore may be told.
@@ -40,7 +42,7 @@ var ErrLeases = errors.New("recipe: the semaphore has another number of leases")
 // NewSemaphore returns the semaphore at path, which has a number of leases, the
 // same for everybody. It touches nothing.
 func NewSemaphore(c Client, path string, leases int, opts SemaphoreOptions) *Semaphore {
-	return &Semaphore{c, path, leases, opts}
+	return &Semaphore{c: c, path: path, leases: leases, opts: opts}
 }
 
 // SemaphoreLease is a place in a Semaphore. It ends with the session.
@@ -302,9 +304,16 @@ func (s *Semaphore) create(ctx context.Context, place, guid string, data []byte)
 	for {
 		t := s.c.Txn()
 		t.Check(place, -1)
-		made := t.Create(path, data, zk.Ephemeral, s.opts.ACL)
+		create, old := t.Create2, s.old.Load()
+		if old {
+			create = t.Create
+		}
+		made := create(path, data, zk.Ephemeral, s.opts.ACL)
 		err := t.Commit(ctx)
 		switch {
+		case errors.Is(err, zk.ErrUnimplemented) && !old:
+			s.old.Store(true)
+			continue
 		case err != nil && (!errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil):
 			return zk.Stat{}, err
 		case err == nil && made.Stat.Czxid != 0: // older servers do not say it
