@@ -245,11 +245,15 @@ func watchKind(m zk.AddWatchMode) (watch.Kind, bool) {
 }
 
 func (c *conn) checkOrRemoveWatches(q *request, d *jute.Decoder) zk.Code {
+	path := *d
 	var r wire.PathInt
 	r.Decode(d)
 	kind := zk.WatcherType(r.Value)
 	if d.Err() != nil || kind < zk.WatcherChildren || kind > zk.WatcherPersistentRecursive {
 		return zk.ErrMarshalling
+	}
+	if _ = path.Path(); path.Err() != nil {
+		return zk.ErrNoWatcher // null is the path of no watch
 	}
 	found := false
 	c.s.replica.Watches(func(t *watch.Tables) {

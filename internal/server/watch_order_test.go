@@ -169,3 +169,22 @@ func TestP4ReadAfterEvent(t *testing.T) {
 		}
 	}
 }
+
+// A null path is not the path "", on which exists may leave a watch.
+func TestCheckWatchesOfNull(t *testing.T) {
+	c := newRig(t).open()
+	c.mustCall(wire.OpExists, readBody("", true))
+	empty, null := wire.PathInt{Value: int32(zk.WatcherData)}, []byte{0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, byte(zk.WatcherData)}
+	for _, op := range []wire.OpCode{wire.OpCheckWatches, wire.OpRemoveWatches} {
+		if code := c.call(op, null).Err; code != zk.ErrNoWatcher {
+			t.Errorf("%d of null: %v", op, code)
+		}
+		if code := c.call(op, empty.Append(nil)).Err; code != zk.OK {
+			t.Errorf("%d of the empty path: %v", op, code)
+		}
+	}
+	null[3] = 0xFE
+	if code := c.call(wire.OpCheckWatches, null).Err; code != zk.ErrMarshalling {
+		t.Errorf("an impossible length: %v", code)
+	}
+}
