@@ -155,7 +155,7 @@ func (q *question) complete(r *result) {
 		c.newer = true
 	case !errors.As(r.err, &code):
 		c.link.stage = moot
-	case q.last && code == zk.ErrMarshalling:
+	case q.last && (code == zk.ErrMarshalling || code == zk.ErrNotReadOnly): // it is of an ensemble, those of which have the znode
 		c.link.stage = old
 	case !q.last && code == zk.ErrNoNode:
 		c.link.stage = likely

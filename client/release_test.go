@@ -84,7 +84,7 @@ func TestOldServer(t *testing.T) {
 
 // A server that was upgraded from 3.4 may have no /zookeeper/config.
 func TestUpgradedServer(t *testing.T) {
-	for _, answer := range []zk.Code{zk.OK, zk.ErrNotReadOnly} {
+	for _, answer := range []zk.Code{zk.OK, zk.ErrNoAuth} {
 		synctest.Test(t, func(t *testing.T) {
 			c, _, p := connected(t, "a")
 			unsure(c)
@@ -98,6 +98,40 @@ func TestUpgradedServer(t *testing.T) {
 			check(t, "ephemerals", <-done, nil, false)
 		})
 	}
+}
+
+// A member without a quorum cannot say more than that it has no /zookeeper/config, as
+// no standalone server is one.
+func TestOldServerReadOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, p := connected(t, "a")
+		unsure(c)
+		done := after(func() error {
+			_, err := c.WhoAmI(t.Context())
+			return err
+		})
+		p.reply(p.expect(wire.OpExists).xid, 1, zk.ErrNoNode)
+		p.reply(p.expect(wire.OpMulti).xid, 1, zk.ErrNotReadOnly)
+		wantRelease(t, "whoami", <-done, "3.7")
+		p.silent()
+	})
+}
+
+// A callback may start what has to wait until the release is known.
+func TestReleaseAskedInCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, p := connected(t, "a", MaxOutstanding(1))
+		unsure(c)
+		var j journal
+		c.SetAsync(t.Context(), "/a", nil, -1, func(zk.Stat, error) {
+			c.WhoAmIAsync(NoWait(t.Context()), func(_ []zk.ID, err error) { j.add("whoami %v", err) })
+			j.add("started")
+		})
+		p.reply(p.expect(wire.OpSetData).xid, 1, zk.OK, statOf(1))
+		p.reply(p.expect(wire.OpExists).xid, 1, zk.OK, statOf(0))
+		p.reply(p.expect(wire.OpWhoAmI).xid, 1, zk.OK, func(b []byte) []byte { return append(b, 0, 0, 0, 0) })
+		j.want(t, "started", "whoami <nil>")
+	})
 }
 
 // Who waits to learn the release waits for a connection too, and can give up.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -218,10 +219,28 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 			r.watch = k.watch
 		}
 	}
+	moved := r.err != nil && k.moved(r)
 	c.complete(k, r)
 	c.pending.pop()
 	c.taken--
+	if moved {
+		return errMoved
+	}
 	return nil
+}
+
+var errMoved = errors.New("the servers take the session for another member's")
+
+// moved reports whether a call was refused because the servers believe the session to
+// be at another member. They may err (ZOOKEEPER-710), and close the connection over it,
+// so that the session is taken there anew; but 3.4 answers so to a multi, and leaves it
+// to the Client. The error becomes that of a lost connection: nothing was carried out.
+func (k *call) moved(r *result) bool {
+	if !errors.Is(r.err, zk.ErrSessionMoved) {
+		return false
+	}
+	r.err = &Error{Op: k.name, Path: k.path, Err: zk.ErrConnectionLoss, Reason: zk.ErrSessionMoved}
+	return true
 }
 
 // complete gives a waiting operation its result, and forgets it, as r serves many.

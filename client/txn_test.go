@@ -108,6 +108,35 @@ func TestTxnError(t *testing.T) {
 	})
 }
 
+// A server of 3.4 takes a session for another member's, and says so of an operation of
+// a multi. The connection is left, and the session taken anew.
+func TestTxnOfSessionThatMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, e, p := connected(t, "a")
+		x := c.Txn()
+		x.Set("/a", nil, -1)
+		x.Set("/b", nil, -1)
+		done := after(func() error { return x.Commit(t.Context()) })
+		q := p.expect(wire.OpMulti)
+		read := after(func() error {
+			_, _, err := c.Get(t.Context(), "/a")
+			return err
+		})
+		p.expect(wire.OpGetData)
+		p.reply(q.xid, 5, zk.OK, results(fails(zk.ErrSessionMoved), fails(zk.ErrRuntimeInconsistency)))
+		err := <-done
+		check(t, "commit", err, zk.ErrConnectionLoss, false)
+		if !errors.Is(err, zk.ErrSessionMoved) {
+			t.Errorf("why it is lost: %v", err)
+		}
+		check(t, "get", <-read, zk.ErrConnectionLoss, false)
+		p.ended()
+		if ask := e.accept().greet(9 * time.Second); ask.SessionID != testSession {
+			t.Errorf("session %v after it moved", ask.SessionID)
+		}
+	})
+}
+
 // Who gives up a Commit may look at the results while the answer comes.
 func TestTxnOfOneWhoIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

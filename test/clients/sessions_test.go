@@ -173,6 +173,9 @@ func readOnly(t *testing.T, e *Env) {
 		if _, err := c.Set(ctx, "/x", []byte("2"), -1); !errors.Is(err, zk.ErrNotReadOnly) {
 			t.Errorf("a write: %v", err)
 		}
+		if _, err := c.WhoAmI(ctx); !e.Lacks(identity, err) {
+			must(t, err)
+		}
 	}
 	for _, m := range e.s.members[1:] {
 		must(t, m.Start())
