@@ -49,7 +49,7 @@ func (k *call) unimplemented() error {
 	return e
 }
 
-var errNoConfig = errors.New("the server has no such znode: those before 3.5 have none")
+var errNoConfig = errors.New("servers before 3.5 have none, nor have standalone ones that were upgraded from them")
 
 // refusal is the error of a call that was answered with code.
 func (k *call) refusal(code zk.Code) error {
