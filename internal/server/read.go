@@ -71,7 +71,8 @@ func (c *conn) read(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	case wire.OpCloseSession: // of a local session; others go through the log
 		c.s.replica.EndLocal(c.mu.session)
 		return zk.OK
-	case wire.OpReconfig:
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData,
+		wire.OpSetACL, wire.OpReconfig:
 		return zk.ErrMarshalling // one that can be read goes through the log
 	}
 	return zk.ErrUnimplemented

@@ -26,6 +26,43 @@ func DecodeACL(d *jute.Decoder) []zk.ACL {
 	return acl
 }
 
+// Readable reports whether the body of a single write holds its record: every field
+// is there, whatever is in it. What is no such write is readable.
+func Readable(op OpCode, body []byte) bool {
+	d := jute.NewDecoder(body)
+	switch op {
+	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
+		_, _ = d.String(), d.Buffer()
+		skipACL(&d)
+		d.Int()
+		if op == OpCreateTTL {
+			d.Long()
+		}
+	case OpDelete:
+		_ = d.String()
+		d.Int()
+	case OpSetData:
+		_, _ = d.String(), d.Buffer()
+		d.Int()
+	case OpSetACL:
+		_ = d.String()
+		skipACL(&d)
+		d.Int()
+	case OpReconfig:
+		var r ReconfigRequest
+		r.Decode(&d)
+	}
+	return d.Err() == nil
+}
+
+// skipACL reads over what DecodeACL reads.
+func skipACL(d *jute.Decoder) {
+	for range d.Count(minACLBytes) {
+		d.Int()
+		_, _ = d.String(), d.String()
+	}
+}
+
 // AppendACL writes a vector of ACLs; nil is written as null.
 func AppendACL(b []byte, acl []zk.ACL) []byte {
 	if acl == nil {

@@ -165,17 +165,17 @@ func (w *world) levelWatches(t *step, ga, gb map[string][]item) *difference {
 	return nil
 }
 
-// levelZxids has A use a zxid where B alone has used one for a write that
+// levelZxids has B use a zxid where A alone has used one for a write that
 // cannot be read (allowance malformed-takes-zxid).
 func (w *world) levelZxids(t *step, ga, gb map[string][]item) {
-	if !w.allows(allowMalformed) || len(t.Reqs) != 1 || w.b.last-w.b.base != w.a.last-w.a.base+1 {
+	if !w.allows(allowMalformed) || len(t.Reqs) != 1 || w.a.last-w.a.base != w.b.last-w.b.base+1 {
 		return
 	}
 	a, b := only(ga[t.Client], itemReply), only(gb[t.Client], itemReply)
 	if len(a) == 1 && len(b) == 1 && a[0].malformedWrite() && b[0].malformedWrite() {
 		missing := wire.PathVersion{Path: "/no-such-parent/child", Version: -1}
-		w.a.ask(&request{Xid: 1, Op: wire.OpDelete, Body: missing.Append(nil)})
-		w.a.barrier(map[string][]item{})
+		w.b.ask(&request{Xid: 1, Op: wire.OpDelete, Body: missing.Append(nil)})
+		w.b.barrier(map[string][]item{})
 	}
 }
 
