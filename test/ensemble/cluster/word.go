@@ -49,11 +49,17 @@ type Status struct {
 // Query asks a member for its status. The error is ErrNotServing for one that
 // looks for a leader, another for one that does not answer within the patience.
 func Query(addr string, patience time.Duration) (Status, error) {
-	text, err := Ask(addr, "srvr", patience)
-	if err != nil {
-		return Status{}, err
+	// Apache 3.4.13 on a recent JVM mostly closes the connection before it has answered.
+	for range 50 {
+		text, err := Ask(addr, "srvr", patience)
+		if err != nil {
+			return Status{}, err
+		}
+		if text != "" {
+			return parseStatus(text)
+		}
 	}
-	return parseStatus(text)
+	return parseStatus("")
 }
 
 func parseStatus(text string) (Status, error) {

@@ -50,6 +50,9 @@ func (l *Load) checkFinal(ctx context.Context) (findings []string, err error) {
 	}
 	findings = append(findings, found...)
 	for i := range pairs {
+		if l.cfg.Old {
+			break
+		}
 		p := pairPath(i)
 		replies, err := s.Do(client.MultiGet(p+"/a", p+"/b", p+"/c"))
 		if err != nil {

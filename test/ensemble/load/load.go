@@ -30,6 +30,7 @@ type Config struct {
 	Short    time.Duration // of the sessions of every fourth client, which fall silent at times
 	Patience time.Duration // for an answer
 	Think    time.Duration // between two actions at most
+	Old      bool          // a member may be of 3.4, so nothing is asked that it does not know
 }
 
 // Slack is what the checks of session lives forgive: how much earlier than its

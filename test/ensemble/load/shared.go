@@ -134,6 +134,7 @@ func (w *worker) pair() {
 	case n < 6:
 		w.multi(client.Multi(client.SetOp(a, []byte(poison), -1), client.SetOp(b, []byte(poison), -1),
 			client.CreateOp(p+"/c", []byte(poison), zk.Persistent), client.CheckOp(b, 1<<30)), zk.ErrBadVersion)
+	case w.l.cfg.Old: // which cannot read both at once
 	default:
 		replies, err := w.s.Do(client.MultiGet(a, b, p+"/c"))
 		if err != nil {
