@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -146,6 +147,11 @@ func coverage(seen map[string]map[zk.Code]int) string {
 func (w *world) levelWatches(t *step, ga, gb map[string][]item) *difference {
 	if !w.allows(allowExists) || t.Kind != kindRequest || len(t.Reqs) != 1 || t.Reqs[0].Op != wire.OpExists {
 		return nil
+	}
+	var asked wire.PathWatch
+	d := jute.NewDecoder(t.Reqs[0].Body)
+	if asked.Decode(&d); !asked.Watch {
+		return nil // and there may be a persistent one, of which 3.8.0 would take a half
 	}
 	a, b := only(ga[t.Client], itemReply), only(gb[t.Client], itemReply)
 	if len(a) != 1 || len(b) != 1 || a[0].Err != zk.OK || b[0].Err != zk.ErrNoAuth {
