@@ -2,6 +2,7 @@ package replica
 
 import (
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -61,6 +62,22 @@ func (q *logQueue) done() {
 	if len(q.mu.jobs) > 0 || q.mu.closed {
 		q.mu.Broadcast()
 	}
+	q.mu.Unlock()
+}
+
+// full reports whether put would wait.
+func (q *logQueue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.mu.jobs) >= q.room
+}
+
+// giveUp ends own without done: j, which was to be written, goes before all that wait.
+func (q *logQueue) giveUp(j job) {
+	q.mu.Lock()
+	q.mu.jobs = slices.Insert(q.mu.jobs, 0, j)
+	q.mu.busy = false
+	q.mu.Broadcast()
 	q.mu.Unlock()
 }
 

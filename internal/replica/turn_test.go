@@ -140,6 +140,67 @@ func TestLogQueue(t *testing.T) {
 	})
 }
 
+// Who has been made the writer, and finds more to write than there is room for before
+// it gets to it, does not wait for itself: it gives that up.
+func TestOwnerDoesNotWaitForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := mustBoot(t, vfs.NewMem(), nil)
+		defer m.halt()
+		synctest.Wait()
+		r := m.rep
+		r.turn.Lock() // as helpAs
+		r.mayWrite = true
+		const jobs = 3 * stageBatches
+		for range jobs {
+			if !r.toWriter(job{synced: []Request{}}) {
+				t.Fatal("the disk has failed")
+			}
+		}
+		r.mayWrite = false
+		if len(r.lone) > 0 {
+			t.Errorf("%d are left to who waited for room", len(r.lone))
+		}
+		r.turn.Unlock()
+		synctest.Wait()
+		if n := r.unlogged.Load(); n != 0 {
+			t.Errorf("%d of %d are not written", n, jobs)
+		}
+		if !r.toLog.own() {
+			t.Error("somebody writes still")
+		}
+		r.toLog.done()
+	})
+}
+
+// What was owned is taken before what has come meanwhile.
+func TestLogQueueGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q logQueue
+		q.init(2)
+		failed := make(chan struct{})
+		var group []job
+		go func() { group = q.take(nil) }()
+		synctest.Wait()
+		if !q.own() {
+			t.Fatal("an idle queue is not owned")
+		}
+		for i := range 2 {
+			if q.full() {
+				t.Fatalf("full with %d", i)
+			}
+			q.put(job{term: uint64(i + 1)}, true, failed)
+		}
+		if !q.full() {
+			t.Fatal("not full")
+		}
+		q.giveUp(job{term: 0})
+		synctest.Wait()
+		if len(group) != 3 || group[0].term != 0 || group[1].term != 1 || group[2].term != 2 {
+			t.Fatalf("taken: %v", group)
+		}
+	})
+}
+
 // A failure of the disk wakes who waits for room.
 func TestLogQueueFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

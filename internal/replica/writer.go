@@ -36,6 +36,12 @@ func (r *Replica) toWriter(j job) bool {
 		r.lone, r.mayWrite = append(r.lone, j), false
 		return true
 	}
+	if len(r.lone) > 0 && r.toLog.full() {
+		// Nobody makes room as long as we own the queue, and we write at the end of the turn.
+		r.toLog.giveUp(r.lone[0])
+		clear(r.lone)
+		r.lone = r.lone[:0]
+	}
 	return r.toLog.put(j, !r.writing, r.failed)
 }
 
