@@ -14,7 +14,6 @@ type authInfo struct {
 	scheme string
 	auth   []byte
 	done   completion // of its first acceptance; nil if nobody is to be told
-	async  bool       // done is a callback
 }
 
 // AddAuth authenticates the session by a scheme: AddAuth(ctx, "digest",
@@ -23,7 +22,7 @@ type authInfo struct {
 // the error is zk.ErrAuthFailed, of this operation and of all later ones.
 func (c *Client) AddAuth(ctx context.Context, scheme string, auth []byte) error {
 	w := c.newWaiter()
-	if err := c.addAuth(authInfo{scheme, bytes.Clone(auth), w, false}); err != nil {
+	if err := c.addAuth(authInfo{scheme, bytes.Clone(auth), w}); err != nil {
 		c.spare.Put(w)
 		return err
 	}
@@ -33,7 +32,7 @@ func (c *Client) AddAuth(ctx context.Context, scheme string, auth []byte) error 
 // AddAuthAsync is AddAuth with a callback. It takes no place among the outstanding
 // operations.
 func (c *Client) AddAuthAsync(scheme string, auth []byte, done func(err error)) {
-	if err := c.addAuth(authInfo{scheme, bytes.Clone(auth), errDone(done), true}); err != nil {
+	if err := c.addAuth(authInfo{scheme, bytes.Clone(auth), errDone(done)}); err != nil {
 		c.callBackNow(errDone(done), err)
 	}
 }
@@ -55,12 +54,12 @@ func (c *Client) addAuth(info authInfo) error {
 
 // tell says what became of a credential, once; c.mu is held.
 func (a *authInfo) tell(c *Client, err error) {
-	switch {
-	case a.done == nil:
-	case a.async:
-		c.callBackNow(a.done, err)
+	switch done := a.done.(type) {
+	case nil:
+	case *waiter:
+		done.complete(&result{err: err})
 	default:
-		a.done.complete(&result{err: err})
+		c.callBackNow(done, err)
 	}
 	a.done = nil
 }

@@ -33,7 +33,7 @@ type completion interface{ complete(r *result) }
 // result is what an answer says; which fields count depends on the operation.
 type result struct {
 	err   error  // an *Error
-	data  []byte // lent to a callback; of who waits
+	data  []byte // lent to a callback, or owned by who waits
 	text  string
 	stat  zk.Stat
 	count int

@@ -170,6 +170,9 @@ func checkAbove(ctx context.Context, c *client.Client, path string) error {
 func checkBelow(ctx context.Context, c *client.Client, path string) error {
 	below := ""
 	err := newScanner(ctx, c, quotaRoot+path, scanOptions{depth: -1}).each(func(z *znode) error {
+		if z.err != nil && !errors.Is(z.err, zk.ErrNoAuth) {
+			return z.err
+		}
 		if z.depth > 1 && strings.HasSuffix(z.path, quotaLimits) {
 			below = strings.TrimSuffix(strings.TrimPrefix(z.path, quotaRoot), quotaLimits)
 			return fmt.Errorf("%s has a child %s which has a quota", path, below)
