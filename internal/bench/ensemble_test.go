@@ -321,7 +321,9 @@ func TestRevivalEndsWithTheRun(t *testing.T) {
 	if err := r.stop(); err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if r.total() > before+3 {
+	// An answer of each session may be in its socket still, and one more be read
+	// and not counted yet.
+	if r.total() > before+2*3 {
 		t.Errorf("%d answers from a server that is gone", r.total()-before)
 	}
 }

@@ -26,6 +26,9 @@ type revival struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // a goroutine for every session that is down
+
+	mu    sync.Mutex
+	ended bool // no goroutine is begun any more: end waits for those that there are
 }
 
 // survive makes a lost connection of a session not end the run. Between connect
@@ -40,7 +43,13 @@ func (r *run) survive() {
 }
 
 // begin is called by the session's loop, which has forgotten the connection.
+// After end it does nothing: the session stays down.
 func (v *revival) begin(s *session) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ended {
+		return
+	}
 	request := newSessionRequest(v.run.o.SessionTimeout)
 	request.SessionID, request.Password, request.LastZxidSeen = s.id, s.password, s.zxid
 	v.wg.Go(func() { v.reconnect(s, request) })
@@ -48,6 +57,9 @@ func (v *revival) begin(s *session) {
 
 // end lets go of the sessions that are down, and waits until nobody dials.
 func (v *revival) end() {
+	v.mu.Lock()
+	v.ended = true
+	v.mu.Unlock()
 	v.cancel()
 	v.wg.Wait()
 }
