@@ -287,8 +287,8 @@ func TestRevival(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, func() bool { return r.total() > 10 })
-		before := r.total()
 		first.end()
+		before := r.total()
 		await(t, func() bool { return r.total() > before+10 })
 		if err := r.stop(); err != nil {
 			t.Fatal(err)

@@ -217,7 +217,8 @@ func TestLargerIDConnects(t *testing.T) {
 		if a.count("peer 2 up") != 1 || b.count("peer 1 up") != 1 || a.count("peer 2 down")+b.count("peer 1 down") > 0 {
 			t.Errorf("a: %q, b: %q", a.take(), b.take())
 		}
-		if fromA, fromB := m.dialed(electionAddr(2)), 1; len(fromA) != fromB {
+		// None if b, which has the larger id, was there before a looked.
+		if fromA := m.dialed(electionAddr(2)); len(fromA) > 1 {
 			t.Errorf("a has connected %d times", len(fromA))
 		}
 		for i := range 100 {
