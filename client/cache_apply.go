@@ -232,14 +232,16 @@ func (r *keeper) wantNow(kind readKind, path string) *cacheRead {
 	return n
 }
 
-// missed compares everything, after events that did not come.
+// missed compares everything, after events that did not come. A comparison that
+// is under way may have been answered before them: it begins again.
 func (r *keeper) missed() {
 	if r.oneShot { // and the watches that told of them are gone
 		r.restart(false)
 		return
 	}
 	if r.recursive != nil { // otherwise all is going to be read
-		r.wantNow(readCheck, r.root)
+		n := r.wantNow(readCheck, r.root)
+		n.again = n.sent
 	}
 }
 

@@ -60,6 +60,8 @@ type cacheRead struct {
 	deep   bool // check the children that are held, too
 	full   bool // and list all of them, whatever the Pzxid
 	fresh  bool // counted in keeper.fresh
+	sent   bool // under way
+	again  bool // its answer may be too old: it is asked for once more
 }
 
 // complete puts the answer into the Cache's box. The Client's mu is held.
@@ -240,6 +242,7 @@ func (r *keeper) send() error {
 		if err := r.start(n); err != nil {
 			return err
 		}
+		n.sent = true
 		r.flying++
 	}
 	return nil
@@ -349,11 +352,12 @@ func (r *keeper) answered(n *cacheRead, i *boxItem) error {
 		return nil
 	}
 	switch {
-	case errors.Is(a.err, zk.ErrConnectionLoss):
-		r.queue = append(r.queue, n)
-		return nil
 	case errors.Is(a.err, zk.ErrSessionExpired):
 		return r.sessionEnded()
+	case n.again, errors.Is(a.err, zk.ErrConnectionLoss):
+		n.sent, n.again = false, false
+		r.queue = append(r.queue, n)
+		return nil
 	}
 	delete(r.reads, n.readKey)
 	if n.fresh {

@@ -104,7 +104,7 @@ func MaxRequest(n int) Option { return func(o *options) { o.maxRequest = n } }
 func MaxReply(n int) Option { return func(o *options) { o.maxReply = n } }
 
 // WatchQueue bounds the events that a persistent watch keeps for a slow reader;
-// see [Watch]. Without it, 10,000.
+// see [Watch]. 2 or more; without it, 10,000.
 func WatchQueue(n int) Option { return func(o *options) { o.watchQueue = n } }
 
 // Hosts replaces the connect string's members by those of p; it may name none then.
