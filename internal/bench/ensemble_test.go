@@ -395,6 +395,7 @@ func newReviveServer(t *testing.T, id zk.SessionID, accept func(wire.ConnectRequ
 		_ = f.serve(ctx, ln) // ends without an error
 	}()
 	s.end = func() {
+		ln.Close() // before the connections: nobody comes back
 		cancel()
 		<-done
 	}
