@@ -145,15 +145,16 @@ func (c *Client) try() (*link, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s: %w", host.Addr, err)
 	}
+	c.attach(l) // not before it is sure that the answer was in time: nobody detaches it
+	c.opts.log.Info("connected", "server", l.addr, "session", c.SessionID(), "timeout", c.SessionTimeout(), "read-only", l.readOnly)
 	return l, nil
 }
 
-// greet makes a connection a link: the session, authentication.
+// greet makes a connection a link that can be attached: the session, authentication.
 func (c *Client) greet(ctx context.Context, conn net.Conn, host Host) (*link, error) {
 	l := &link{conn: conn, addr: host.Addr, member: host.member, wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	l.frames.init(conn, c.opts.maxReply)
-	answer, err := c.openSession(l)
-	if err != nil {
+	if err := c.openSession(l); err != nil {
 		return nil, err
 	}
 	if m := c.opts.mechanism; m != nil {
@@ -161,14 +162,11 @@ func (c *Client) greet(ctx context.Context, conn net.Conn, host Host) (*link, er
 			return nil, err
 		}
 	}
-	c.attach(l)
-	c.opts.log.Info("connected", "server", l.addr, "session", answer.SessionID,
-		"timeout", millis(answer.TimeoutMillis), "read-only", answer.ReadOnly)
 	return l, nil
 }
 
 // openSession asks for the session, or for a new one.
-func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
+func (c *Client) openSession(l *link) error {
 	c.mu.Lock()
 	ask := wire.ConnectRequest{
 		LastZxidSeen: c.lastZxid, TimeoutMillis: int32(c.opts.timeout.Milliseconds()),
@@ -179,34 +177,34 @@ func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
 		ask.SessionID = 0
 	}
 	c.mu.Unlock()
-	var answer wire.ConnectResponse
 	if _, err := l.conn.Write(frame(ask.Append)); err != nil {
-		return answer, err
+		return err
 	}
 	b, err := l.frames.next()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the server closed the connection instead of answering the handshake: it may not serve yet, or be behind what this client has seen")
 		}
-		return answer, err
+		return err
 	}
+	var answer wire.ConnectResponse
 	d := jute.NewDecoder(b)
 	answer.Decode(&d)
 	switch {
 	case d.Err() != nil:
-		return answer, fmt.Errorf("handshake: %w", d.Err())
+		return fmt.Errorf("handshake: %w", d.Err())
 	case answer.TimeoutMillis <= 0 && ask.SessionID == 0:
-		return answer, errors.New("the server refuses a new session")
+		return errors.New("the server refuses a new session")
 	case answer.TimeoutMillis <= 0:
-		return answer, zk.ErrSessionExpired
+		return zk.ErrSessionExpired
 	case answer.SessionID == 0:
-		return answer, errors.New("handshake: a session without an id")
+		return errors.New("handshake: a session without an id")
 	case ask.SessionID != 0 && answer.SessionID != ask.SessionID:
-		return answer, fmt.Errorf("handshake: the server answers for session %v, not %v", answer.SessionID, ask.SessionID)
+		return fmt.Errorf("handshake: the server answers for session %v, not %v", answer.SessionID, ask.SessionID)
 	case len(answer.Password) != wire.PasswordLen:
-		return answer, fmt.Errorf("handshake: a password of %d bytes", len(answer.Password))
+		return fmt.Errorf("handshake: a password of %d bytes", len(answer.Password))
 	case answer.ReadOnly && !c.opts.readOnly:
-		return answer, errors.New("the server is read-only")
+		return errors.New("the server is read-only")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +214,7 @@ func (c *Client) openSession(l *link) (wire.ConnectResponse, error) {
 		local:   answer.ReadOnly && ask.SessionID == 0,
 	}
 	l.readOnly = answer.ReadOnly
-	return answer, nil
+	return nil
 }
 
 func millis(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
