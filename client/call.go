@@ -194,7 +194,7 @@ func (c *Client) queue(k *call, encode func(b []byte) []byte) error {
 	b = wire.RequestHeader{Xid: xid, Op: k.op}.Append(b)
 	b = encode(b)
 	if k.watch != nil {
-		c.shareWatches(k.watch, b)
+		c.shareWatches(k.watch, b, c.pending.n)
 	}
 	if n := len(b) - start - 4; n > c.opts.maxRequest {
 		c.out = b[:start]

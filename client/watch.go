@@ -39,6 +39,7 @@ type Watch struct {
 	many   *pump[zk.Event] // nil for a one-shot watch
 	sink   eventSink       // takes the events instead of a channel, if there is one
 	over   bool            // guarded by the Client's mu: fired, removed or ended
+	deep   bool            // guarded by it, too: the server is asked for a recursive watch
 }
 
 // An eventSink takes events in their place among the answers: it is called under
@@ -95,13 +96,15 @@ func (w *Watch) Path() string { return w.client.inner(w.path) }
 // Client's mu guards it.
 type watchTable struct {
 	byPath [watchKinds]map[string][]*Watch
-	told   string // whose watches tellParent has told with the event before
+	deep   map[string]struct{} // where the server has a recursive watch, whoever holds it
+	told   string              // whose watches tellParent has told with the event before
 }
 
 func (t *watchTable) init() {
 	for i := range t.byPath {
 		t.byPath[i] = map[string][]*Watch{}
 	}
+	t.deep = map[string]struct{}{}
 }
 
 func (c *Client) newWatch(kind watchKind, path string) *Watch {
@@ -137,6 +140,9 @@ const joinWithin = 64
 // register adds the watch of a read that was answered with code. A read that
 // found no znode leaves a watch only if it was exists.
 func (t *watchTable) register(w *Watch, code zk.Code) bool {
+	if w.deep && code == zk.OK {
+		t.deep[w.path] = struct{}{}
+	}
 	switch {
 	case w.over: // its caller is gone
 		return false
@@ -177,6 +183,8 @@ func (c *Client) event(e zk.Event) {
 	}
 	if e.Type != zk.EventNodeChildrenChanged && len(t.byPath[recursiveWatch]) > 0 {
 		t.fireRecursive(path, e)
+	}
+	if len(t.deep) > 0 {
 		c.tellParent(path, e)
 	}
 }
@@ -268,6 +276,10 @@ const maxSetWatches = 128 << 10
 // appendSetWatches tells a new connection of all watches. What changed since zxid
 // fires at once. Persistent watches, which servers do not tell, are told here.
 func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
+	clear(t.deep)
+	for path := range t.byPath[recursiveWatch] {
+		t.deep[path] = struct{}{}
+	}
 	var batch wire.SetWatches
 	size := 0
 	lists := [watchKinds]*[]string{&batch.Data, &batch.Exist, &batch.Child, &batch.Persistent, &batch.PersistentRecursive}

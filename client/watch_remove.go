@@ -62,6 +62,13 @@ func (c *Client) removal(path string, kind watchKind) (k call, body wire.PathInt
 	return k, body, !c.shared(path, kind)
 }
 
+// undo notes that a removal takes all that the server has on a path.
+func (t *watchTable) undo(k *call, path string) {
+	if k.op == wire.OpRemoveWatches {
+		delete(t.deep, path)
+	}
+}
+
 // unwatch sends a removal and waits for the answer. c.mu is held, and released.
 func (c *Client) unwatch(ctx context.Context, path string, kind watchKind) error {
 	k, body, ask := c.removal(path, kind)
@@ -80,6 +87,7 @@ func (c *Client) unwatch(ctx context.Context, path string, kind watchKind) error
 		c.mu.Unlock()
 		return nil
 	}
+	c.watches.undo(&k, path)
 	return removed(c.doLocked(ctx, k, body.Append).err)
 }
 
@@ -91,6 +99,7 @@ func (c *Client) unwatchAsync(path string, kind watchKind, done completion) {
 	var err error
 	if ask {
 		if err = c.queue(&k, body.Append); err == nil {
+			c.watches.undo(&k, path)
 			c.link.poke()
 			return
 		}

@@ -18,26 +18,38 @@ import (
 //     seen from what happens to the children.
 
 // shareWatches changes the end of b, the request that leaves w, accordingly: the
-// flag of a read, or the mode of addWatch. c.mu is held.
-func (c *Client) shareWatches(w *Watch, b []byte) {
-	switch {
-	case w.kind == persistentWatch:
-		if c.watched(recursiveWatch, w.path) {
-			jute.PutInt(b[len(b)-4:], int32(zk.AddWatchPersistentRecursive))
+// flag of a read, or the mode of addWatch. earlier calls are under way. c.mu is held.
+func (c *Client) shareWatches(w *Watch, b []byte, earlier int) {
+	recursive := func() bool { return c.watchedBefore(recursiveWatch, w.path, earlier) }
+	switch w.kind {
+	case recursiveWatch:
+		w.deep = true
+	case persistentWatch:
+		mode := zk.AddWatchPersistent
+		if w.deep = recursive(); w.deep {
+			mode = zk.AddWatchPersistentRecursive
 		}
-	case w.kind == recursiveWatch:
-	case c.watched(persistentWatch, w.path), w.kind != childWatch && c.watched(recursiveWatch, w.path):
-		b[len(b)-1] = 0
+		jute.PutInt(b[len(b)-4:], int32(mode))
+	default:
+		b[len(b)-1] = 1
+		if c.watchedBefore(persistentWatch, w.path, earlier) || w.kind != childWatch && recursive() {
+			b[len(b)-1] = 0
+		}
 	}
 }
 
 // watched reports whether there is a persistent watch of a kind on a path, or will
 // be when the calls that are under way have been answered. c.mu is held.
 func (c *Client) watched(kind watchKind, path string) bool {
+	return c.watchedBefore(kind, path, c.pending.n)
+}
+
+// watchedBefore is watched when the first n calls have been answered.
+func (c *Client) watchedBefore(kind watchKind, path string, n int) bool {
 	if len(c.watches.byPath[kind][path]) > 0 {
 		return true
 	}
-	for i := 0; c.pending.adding > 0 && i < c.pending.n; i++ {
+	for i := 0; c.pending.adding > 0 && i < n; i++ {
 		if w := c.pending.at(i).watch; w != nil && !w.over && w.kind == kind && w.path == path {
 			return true
 		}
@@ -45,8 +57,8 @@ func (c *Client) watched(kind watchKind, path string) bool {
 	return false
 }
 
-// tellParent tells the watches of a znode's children what its recursive watch means
-// for them. A server that has them all sends the event of the parent next, and
+// tellParent tells the watches of a znode's children what the server's recursive watch
+// means for them, which it may have for them alone. A server that has them all sends the event of the parent next, and
 // persistent watches must not be told twice.
 func (c *Client) tellParent(path string, e zk.Event) {
 	if e.Type != zk.EventNodeCreated && e.Type != zk.EventNodeDeleted || path == "/" {
@@ -54,7 +66,7 @@ func (c *Client) tellParent(path string, e zk.Event) {
 	}
 	t := &c.watches
 	parent := path[:max(strings.LastIndexByte(path, '/'), 1)]
-	if len(t.byPath[recursiveWatch][parent]) == 0 {
+	if _, ok := t.deep[parent]; !ok {
 		return
 	}
 	e.Type, e.Path = zk.EventNodeChildrenChanged, c.inner(strings.Clone(parent))
