@@ -247,6 +247,7 @@ func (c *Client) attach(l *link) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastFailure = nil
+	c.shareAgain()
 	first := c.appendAuth(nil)
 	first = c.watches.appendSetWatches(first, c.lastZxid)
 	c.out = append(first, c.out...)

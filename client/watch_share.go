@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/binary"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -35,6 +36,20 @@ func (c *Client) shareWatches(w *Watch, b []byte, earlier int) {
 		if c.watchedBefore(persistentWatch, w.path, earlier) || w.kind != childWatch && recursive() {
 			b[len(b)-1] = 0
 		}
+	}
+}
+
+// shareAgain decides anew what requests ask for that have waited for a connection:
+// what they relied on may have been removed meanwhile, without a word to any server.
+// c.mu is held, and c.out has the requests of all calls.
+func (c *Client) shareAgain() {
+	b := c.out
+	for i := range c.pending.n {
+		n := 4 + int(binary.BigEndian.Uint32(b))
+		if w := c.pending.at(i).watch; w != nil {
+			c.shareWatches(w, b[:n], i)
+		}
+		b = b[n:]
 	}
 }
 

@@ -10,6 +10,33 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
+// What a request relies on that waits for a connection may be taken back meanwhile.
+func TestWatchReliedOnIsRemovedWithoutConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const plain, deep = zk.AddWatchPersistent, zk.AddWatchPersistentRecursive
+		c, e, p := connected(t, "a")
+		many, all := p.addWatch(c, "/a", plain, plain), p.addWatch(c, "/b", deep, deep)
+		p.cut()
+		p = e.accept()
+		p.asked()
+		c.GetWAsync(t.Context(), "/a", func([]byte, zk.Stat, *Watch, error) {})
+		c.AddWatchAsync(t.Context(), "/b", plain, func(*Watch, error) {})
+		c.GetWAsync(t.Context(), "/b", func([]byte, zk.Stat, *Watch, error) {})
+		check(t, "remove", many.Remove(t.Context()), nil, false)
+		check(t, "remove", all.Remove(t.Context()), nil, false)
+		p.welcome(testSession, 9*time.Second, false)
+		if !p.expect(wire.OpGetData).watches() {
+			t.Error("a read asks for no watch, and none is there")
+		}
+		if _, mode := p.expect(wire.OpAddWatch).pathInt(); mode != int32(plain) {
+			t.Errorf("the persistent watch gets mode %d", mode)
+		}
+		if p.expect(wire.OpGetData).watches() {
+			t.Error("a read asks for a watch behind one that tells of it")
+		}
+	})
+}
+
 // A persistent watch hears of children from a recursive one that the server has for
 // it, also when nobody holds that any more.
 func TestPersistentWatchAloneOnARecursiveOne(t *testing.T) {
