@@ -366,5 +366,5 @@ func lookAgain(ctx context.Context, err error) error {
 		errors.Is(err, zk.ErrConnectionLoss) && ctx.Err() == nil:
 		return nil
 	}
-	return err
+	return ended(ctx, err)
 }

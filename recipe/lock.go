@@ -301,7 +301,7 @@ func (q *queue) await(ctx context.Context, cl *claim, blocker string) error {
 		case errors.Is(err, zk.ErrConnectionLoss) && ctx.Err() == nil:
 			continue
 		case err != nil:
-			return err
+			return ended(ctx, err)
 		}
 		return cl.wait(ctx, w.Events(), func() { discard(w) })
 	}

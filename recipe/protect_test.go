@@ -163,3 +163,74 @@ func TestCreateFindableOnAnOldServer(t *testing.T) {
 		})
 	}
 }
+
+// cutOff is a client whose operations of a kind lose their answers, when the
+// context has just ended.
+type cutOff struct {
+	*client.Client
+	server *inproc.Server
+	op     wire.OpCode
+	cancel context.CancelFunc
+}
+
+// lose has the next answer lost, if it is of the kind, and the context end.
+func (c cutOff) lose(op wire.OpCode, f func(ctx context.Context)) {
+	if op == c.op {
+		c.server.LoseAnswer(op, 0)
+	}
+	f(context.Background())
+	if op == c.op {
+		c.cancel()
+	}
+}
+
+func (c cutOff) Create2(ctx context.Context, path string, data []byte, mode zk.CreateMode, acl []zk.ACL) (made string, stat zk.Stat, err error) {
+	c.lose(wire.OpCreate2, func(ctx context.Context) { made, stat, err = c.Client.Create2(ctx, path, data, mode, acl) })
+	return made, stat, err
+}
+
+func (c cutOff) GetW(ctx context.Context, path string) (data []byte, stat zk.Stat, w *client.Watch, err error) {
+	c.lose(wire.OpGetData, func(ctx context.Context) { data, stat, w, err = c.Client.GetW(ctx, path) })
+	return data, stat, w, err
+}
+
+func (c cutOff) ExistsW(ctx context.Context, path string) (stat zk.Stat, exists bool, w *client.Watch, err error) {
+	c.lose(wire.OpExists, func(ctx context.Context) { stat, exists, w, err = c.Client.ExistsW(ctx, path) })
+	return stat, exists, w, err
+}
+
+// When the context ends together with the connection, the error is the context's.
+func TestContextAndConnectionEndTogether(t *testing.T) {
+	for name, x := range map[string]struct {
+		op wire.OpCode
+		do func(ctx context.Context, c AsyncClient) error
+	}{
+		"simple lock": {wire.OpCreate2, func(ctx context.Context, c AsyncClient) error {
+			_, err := NewSimpleLock(c, "/held").Lock(ctx)
+			return err
+		}},
+		"ready": {wire.OpExists, func(ctx context.Context, c AsyncClient) error {
+			_, err := NewReadyConfig(c, "/ready", ReadyOptions{}).Get(ctx)
+			return err
+		}},
+		"lock": {wire.OpGetData, func(ctx context.Context, c AsyncClient) error {
+			l := NewLock(c, "/lock")
+			return l.queue.await(ctx, &claim{}, "there")
+		}},
+		"revoke": {wire.OpGetData, func(ctx context.Context, c AsyncClient) error {
+			return NewRevocableLock(c, "/lock").awaitOrDelete(ctx, "/lock/there", time.Hour)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := inproc.Start(t)
+				c := s.Client(t)
+				must(t, makePath(context.Background(), c, "/lock/there", nil))
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				wantErr(t, x.do(ctx, cutOff{c, s, x.op, cancel}), context.Canceled)
+				settle()
+			})
+		})
+	}
+}

@@ -119,7 +119,7 @@ func (r *ReadyConfig) read(ctx context.Context) (ReadyValues, *client.Watch, err
 			}
 		}
 		if !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil {
-			return ReadyValues{}, nil, err
+			return ReadyValues{}, nil, ended(ctx, err)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (r *ReadyConfig) Set(ctx context.Context, values map[string][]byte, fence z
 		}
 		err := s.send(ctx)
 		if err == nil || ctx.Err() != nil {
-			return err
+			return ended(ctx, err)
 		}
 		w, lookErr := s.look(ctx)
 		switch {
@@ -288,7 +288,7 @@ func (s *setting) begin(ctx context.Context) error {
 			return nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode): // another was first
 		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
-			return err
+			return ended(ctx, err)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (l *RevocableLock) awaitOrDelete(ctx context.Context, path string, grace ti
 		case errors.Is(err, zk.ErrConnectionLoss) && ctx.Err() == nil:
 			continue
 		case err != nil:
-			return err
+			return ended(ctx, err)
 		}
 		select {
 		case <-w.Events(): // look again; at the session's end that fails

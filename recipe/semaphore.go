@@ -315,7 +315,7 @@ func (s *Semaphore) create(ctx context.Context, place, guid string, data []byte)
 			s.old.Store(true)
 			continue
 		case err != nil && (!errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil):
-			return zk.Stat{}, err
+			return zk.Stat{}, ended(ctx, err)
 		case err == nil && made.Stat.Czxid != 0: // older servers do not say it
 			return made.Stat, nil
 		}

@@ -110,7 +110,7 @@ func (l *SimpleLock) create(ctx context.Context, guid string, wait bool) (cl *cl
 			open = open || maybe(err)
 		default:
 			open = open || maybe(err)
-			return nil, err
+			return nil, ended(ctx, err)
 		}
 		stat, w, err := l.read(ctx, guid)
 		switch {
