@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/inproc"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -153,5 +154,61 @@ func TestConfigWatchEnds(t *testing.T) {
 		wantErr(t, <-wa.end, zk.ErrSessionExpired)
 		cancel()
 		wantErr(t, <-wb.end, context.Canceled)
+	})
+}
+
+// unsent is a Client whose first write never leaves it, as the connection breaks;
+// others write meanwhile.
+type unsent struct {
+	AsyncClient
+	before func()
+	once   sync.Once
+}
+
+func (u *unsent) fails() (err error) {
+	u.once.Do(func() {
+		u.before()
+		err = &client.Error{Op: "write", Err: zk.ErrConnectionLoss}
+	})
+	return err
+}
+
+func (u *unsent) Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error) {
+	if err := u.fails(); err != nil {
+		return zk.Stat{}, err
+	}
+	return u.AsyncClient.Set(ctx, path, data, version)
+}
+
+func (u *unsent) Create2(ctx context.Context, path string, data []byte, mode zk.CreateMode, acl []zk.ACL) (string, zk.Stat, error) {
+	if err := u.fails(); err != nil {
+		return "", zk.Stat{}, err
+	}
+	return u.AsyncClient.Create2(ctx, path, data, mode, acl)
+}
+
+// What has never been sent was not carried out, whatever others have done since.
+func TestWritesThatWereNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		a, b := s.Client(t), s.Client(t)
+		others := NewConfig(b, "/config", ConfigOptions{})
+		set := func(data string) {
+			_, err := others.Set(ctx, []byte(data))
+			must(t, err)
+		}
+		set("0")
+		v, err := others.Get(ctx)
+		must(t, err)
+		u := &unsent{AsyncClient: a, before: func() { set("1"); set("2") }}
+		_, err = NewConfig(u, "/config", ConfigOptions{}).Set(ctx, []byte("mine"))
+		must(t, err)
+		u = &unsent{AsyncClient: a, before: func() { set("3"); set("4") }}
+		_, err = NewConfig(u, "/config", ConfigOptions{}).Update(ctx, []byte("mine, too"), v.Stat)
+		wantErr(t, err, zk.ErrBadVersion)
+
+		u = &unsent{AsyncClient: a, before: func() { must(t, NewNames(b, "/names", NamesOptions{}).Bind(ctx, "x", []byte("same"))) }}
+		wantErr(t, NewNames(u, "/names", NamesOptions{}).Bind(ctx, "x", []byte("same")), zk.ErrNodeExists)
 	})
 }

@@ -84,8 +84,11 @@ func watchData(ctx context.Context, c Client, path string, f func(v Value)) erro
 func setVersion(ctx context.Context, c Client, path string, data []byte, version int32) (zk.Stat, error) {
 	for {
 		stat, err := c.Set(ctx, path, data, version)
-		if !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil {
+		switch {
+		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
 			return stat, ended(ctx, err)
+		case !maybe(err): // it was never sent
+			continue
 		}
 		v, lookErr := readNow(ctx, c, path)
 		switch {
@@ -122,6 +125,8 @@ func createNamed(ctx context.Context, c Client, path string, data []byte, mode z
 			continue
 		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
 			return stat, ended(ctx, err)
+		case !maybe(err): // it was never sent
+			continue
 		}
 		v, lookErr := readNow(ctx, c, path)
 		switch {
