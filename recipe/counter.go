@@ -209,8 +209,11 @@ func (l *ledger) write(ctx context.Context, c Client, path string, data []byte, 
 			return ended(ctx, err)
 		}
 		v, lookErr := readNow(ctx, c, l.path)
+		if lookErr == nil && !v.Exists {
+			lookErr = zk.ErrSessionExpired // and the Client has begun another
+		}
 		switch {
-		case lookErr != nil || !v.Exists:
+		case lookErr != nil:
 			l.doubt(ctx, c, err)
 			return &client.Error{Op: "multi", Path: path, Err: errors.Join(err, lookErr), Maybe: true}
 		case v.Stat.Version == l.version+1:

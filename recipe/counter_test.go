@@ -226,3 +226,28 @@ func TestCounterWatch(t *testing.T) {
 		wantErr(t, <-w.end, context.Canceled)
 	})
 }
+
+// When the session ends, and another begins, before a lost answer can be looked for,
+// the error says so.
+func TestCounterOfASessionThatWasRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		c := s.Client(t, client.NewSession())
+		m := &between{AsyncClient: c, before: func() {
+			s.Expire(c.SessionID())
+			settle()
+		}}
+		m.once.Do(func() {}) // not yet
+		n := NewCounter(m, "/n", CounterOptions{})
+		_, err := n.Add(ctx, 1)
+		must(t, err)
+		m.once = sync.Once{}
+		s.LoseAnswer(wire.OpMulti, 0)
+		_, err = n.Add(ctx, 1)
+		wantErr(t, err, zk.ErrSessionExpired)
+		if e := (*client.Error)(nil); !errors.As(err, &e) || !e.Maybe {
+			t.Errorf("the error does not say that it may have been added: %v", err)
+		}
+	})
+}
