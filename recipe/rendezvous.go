@@ -72,7 +72,7 @@ func (r *Rendezvous) Fill(ctx context.Context, data []byte) error {
 		switch {
 		case lookErr != nil:
 			return lookErr
-		case !v.Exists:
+		case !v.Exists, v.Stat.Version <= 1: // it was gone, or setVersion would know; this is another run's
 			return ErrGone
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/inproc"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -87,5 +88,32 @@ func TestRendezvousOfEmptyData(t *testing.T) {
 		if got := <-waitAt(context.Background(), r); got.data != "" || got.err != nil {
 			t.Errorf("got %q, %v", got.data, got.err)
 		}
+	})
+}
+
+// reopened is a Client that opens a rendezvous anew between two looks at it.
+type reopened struct {
+	AsyncClient
+	syncs int
+	open  func()
+}
+
+func (r *reopened) Sync(ctx context.Context, path string) error {
+	if r.syncs++; r.syncs == 2 {
+		r.open()
+	}
+	return r.AsyncClient.Sync(ctx, path)
+}
+
+// One that was gone when its Fill was looked for is over, also when there is another.
+func TestRendezvousIsOpenedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		other := NewRendezvous(s.Client(t), "/run", RendezvousOptions{})
+		r := &reopened{AsyncClient: s.Client(t), open: func() { must(t, other.Open(ctx)) }}
+		s.LoseAnswer(wire.OpSetData, 0)
+		wantErr(t, NewRendezvous(r, "/run", RendezvousOptions{}).Fill(ctx, []byte("host")), ErrGone)
+		must(t, other.Fill(ctx, []byte("another")))
 	})
 }
