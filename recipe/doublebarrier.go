@@ -75,23 +75,29 @@ func (b *DoubleBarrier) Enter(ctx context.Context) error {
 		return ErrEntered
 	}
 	guid := newGUID()
-	name, _, err := createFindable(ctx, b.client, b.path, processName(guid), guid, nil, zk.EphemeralSequential, b.opts.ACL)
+	name, stat, err := createFindable(ctx, b.client, b.path, processName(guid), guid, nil, zk.EphemeralSequential, b.opts.ACL)
 	if err != nil {
 		return err
 	}
 	b.name, b.own = name, numberOf(name)
-	if err = b.enter(ctx); err != nil {
+	if err = b.enter(ctx, zk.SessionID(stat.EphemeralOwner)); err != nil {
 		b.name = ""
 		takeBack(ctx, b.client, b.path, guid)
 	}
 	return err
 }
 
-func (b *DoubleBarrier) enter(ctx context.Context) error {
+// enter waits until the barrier is open to the process that session has registered.
+// The Client may begin another session, of which nobody is registered.
+func (b *DoubleBarrier) enter(ctx context.Context, session zk.SessionID) error {
 	for woken := false; ; woken = true {
 		r, w, err := b.ready(ctx, woken)
 		if err != nil {
 			return err
+		}
+		if b.client.SessionID() != session {
+			forget(ctx, w)
+			return fmt.Errorf("recipe: %s: %w", join(b.path, b.name), zk.ErrSessionExpired)
 		}
 		if r.exists && !after(b.own, r.limit) {
 			b.round, b.limit, b.first = r.round, r.limit, r.first
@@ -100,6 +106,9 @@ func (b *DoubleBarrier) enter(ctx context.Context) error {
 		}
 		names, err := b.enough(ctx)
 		switch {
+		case errors.Is(err, zk.ErrNoNode) && b.client.SessionID() != session:
+			forget(ctx, w)
+			continue
 		case err != nil:
 			forget(ctx, w)
 			return err

@@ -328,3 +328,28 @@ func TestDoubleBarrierOrder(t *testing.T) {
 		t.Error("after is wrong")
 	}
 }
+
+// One whose session has ended while it waited to enter is told, although the client
+// has another: it is not registered any more.
+func TestDoubleBarrierEnterAfterExpiry(t *testing.T) {
+	for _, others := range []int{0, 1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := inproc.Start(t)
+			c := s.Client(t, client.NewSession())
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- NewDoubleBarrier(c, "/double", 2, DoubleBarrierOptions{}).Enter(ctx) }()
+			synctest.Wait()
+			s.Cut()
+			s.Expire(c.SessionID())
+			for range others {
+				o := NewDoubleBarrier(s.Client(t), "/double", 2, DoubleBarrierOptions{})
+				go o.Enter(ctx)
+			}
+			wantErr(t, <-ended, zk.ErrSessionExpired)
+			cancel()
+			settle()
+		})
+	}
+}
