@@ -156,7 +156,6 @@ type meetings struct {
 }
 
 type meeting struct {
-	opened int
 	filled string          // by who has succeeded
 	maybe  map[string]bool // by those who do not know
 	read   map[string]bool
@@ -218,11 +217,6 @@ func (k *meetings) meet(ctx context.Context, l *life) error {
 	switch l.roll(3) {
 	case 0:
 		err := r.Open(ctx)
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if err == nil {
-			m.opened++
-		}
 		if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrConnectionLoss) && ctx.Err() == nil && maybeDone(err) {
 			return nil
 		}
@@ -309,10 +303,7 @@ func (k *meetings) quiet(ctx context.Context, c *client.Client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for n, m := range k.all {
-		switch {
-		case m.opened > 1:
-			k.w.errorf("rendezvous %d was opened %d times", n, m.opened)
-		case len(m.read) > 1:
+		if len(m.read) > 1 {
 			k.w.errorf("rendezvous %d: %v were read", n, m.read)
 		}
 		for data := range m.read {

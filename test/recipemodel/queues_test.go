@@ -48,6 +48,7 @@ type queues struct {
 
 	mu    sync.Mutex // guards what follows
 	items []*item
+	puts  int64 // that may have been carried out
 	count int64
 	lose  int // so many items may be lost, with those who have taken them
 }
@@ -163,10 +164,16 @@ func (k *queues) putOne(ctx context.Context, l *life, v *view) error {
 	x := &item{maker: l, priority: l.roll(4)}
 	k.mu.Lock()
 	n := len(k.items)
-	if int64(n) > k.count+40 {
+	if k.puts > k.count+40 {
 		k.mu.Unlock()
-		wait(ctx, 300*time.Millisecond) // the queue is long enough
-		return nil
+		wait(ctx, 300*time.Millisecond) // the queue may be long enough
+		n, err := v.Size(ctx)
+		k.mu.Lock()
+		if err == nil {
+			k.puts = k.count + int64(n)
+		}
+		k.mu.Unlock()
+		return err
 	}
 	k.items = append(k.items, x)
 	k.mu.Unlock()
@@ -179,7 +186,9 @@ func (k *queues) putOne(ctx context.Context, l *life, v *view) error {
 	}
 	k.mu.Lock()
 	x.put = err == nil
-	x.unput = errors.Is(err, recipe.ErrFull)
+	if x.unput = errors.Is(err, recipe.ErrFull); !x.unput {
+		k.puts++
+	}
 	k.mu.Unlock()
 	if err == nil && k.bound > 0 && l.roll(3) == 0 {
 		n, err := v.Size(ctx)
