@@ -44,7 +44,7 @@ const importOrder = `
 	server, bench/report, transport, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
-	NONE < lint, test/crash, test/clientmodel, test/recipes, test/chaos, test/datadir, test/gozk; # tests alone
+	NONE < lint, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients;
 
 	# A whole server within a test.
