@@ -101,6 +101,8 @@ type Client struct {
 	out     []byte // requests that no writer has taken, as they go to the wire
 	pending callQueue
 	taken   int // how many of pending a writer has taken
+	probe   probe
+	heard   time.Time // see Heard
 	window  window
 	watches watchTable
 

@@ -177,6 +177,7 @@ func (c *Client) openSession(l *link) error {
 		ask.SessionID = 0
 	}
 	c.mu.Unlock()
+	sent := time.Now()
 	if _, err := l.conn.Write(frame(ask.Append)); err != nil {
 		return err
 	}
@@ -213,6 +214,7 @@ func (c *Client) openSession(l *link) error {
 		timeout: millis(answer.TimeoutMillis),
 		local:   answer.ReadOnly && ask.SessionID == 0,
 	}
+	c.heard = sent
 	l.readOnly = answer.ReadOnly
 	return nil
 }
@@ -251,7 +253,7 @@ func (c *Client) attach(l *link) {
 	first := c.appendAuth(nil)
 	first = c.watches.appendSetWatches(first, c.lastZxid)
 	c.out = append(first, c.out...)
-	c.link, c.taken = l, 0
+	c.link, c.taken, c.probe = l, 0, probe{}
 	state := Connected
 	if l.readOnly {
 		state = ConnectedReadOnly

@@ -54,6 +54,7 @@ func (c *Client) write(l *link) {
 				b = c.takeOut(b)
 			case <-timer.C:
 				c.shrink()
+				c.sends(wire.XidPing)
 				b = append([]byte(nil), ping...)
 			case <-l.gone:
 				return
@@ -82,6 +83,9 @@ func (c *Client) takeOut(spare []byte) []byte {
 	defer c.mu.Unlock()
 	b := c.out
 	c.out = spare[:0]
+	if c.taken < c.pending.n && c.probe.at.IsZero() {
+		c.probe = probe{time.Now(), c.pending.at(c.taken).xid}
+	}
 	c.taken = c.pending.n
 	return b
 }
@@ -164,6 +168,9 @@ func (c *Client) handle(l *link, b []byte) error {
 		return nil
 	case wire.XidPing:
 		l.useful = true
+		if c.probe.xid == wire.XidPing {
+			c.proven()
+		}
 		l.shrink()
 		c.done.shrink()
 		c.lent.forget()
@@ -189,6 +196,9 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 	c.passRefused(l)
 	if c.pending.n == 0 || c.pending.first().xid != head.Xid || c.taken == 0 {
 		return fmt.Errorf("the server answers request %d, which is not the oldest", head.Xid)
+	}
+	if c.probe.xid > 0 && head.Xid-c.probe.xid >= 0 {
+		c.proven()
 	}
 	k, r := c.pending.first(), &l.result
 	if k.async {

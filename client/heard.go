@@ -1,0 +1,37 @@
+package client
+
+import (
+	"time"
+)
+
+// A probe is a request whose answer is awaited to learn until when servers have
+// heard of the session. There is one at a time; at is zero without one.
+type probe struct {
+	at  time.Time // not after it was sent
+	xid int32
+}
+
+// sends makes the request that is about to be sent the probe, if there is none.
+func (c *Client) sends(xid int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.probe.at.IsZero() {
+		c.probe = probe{time.Now(), xid}
+	}
+}
+
+// proven notes that the probe was answered. c.mu is held.
+func (c *Client) proven() {
+	c.heard, c.probe = c.probe.at, probe{}
+}
+
+// Heard returns a moment at which, or after which, a server has heard of the session:
+// that at which a request was sent that has been answered since. Servers keep the
+// session for SessionTimeout from then on, as their clocks run. When more has passed
+// since, nobody here knows whether it lives, though events or late answers may still
+// come: what was sent may not have arrived. It is zero before the first session.
+func (c *Client) Heard() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard
+}
