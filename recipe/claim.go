@@ -35,6 +35,7 @@ type claim struct {
 var (
 	errDeleted   = errors.New("its znode was deleted by another")
 	errSuspended = errors.New("the connection has been away for too long")
+	errUnheard   = errors.New("no server has heard of the session for too long")
 )
 
 // start begins to follow the znode. The context lends its values only.
@@ -205,7 +206,7 @@ func newVigil(ctx context.Context, c Client, patience time.Duration, cl *claim) 
 				stopped := make(chan struct{})
 				var once sync.Once
 				v := &vigil{stop: func() { once.Do(func() { close(stopped); cancel() }) }}
-				go v.keep(states, stopped, patience)
+				go v.keep(c, states, stopped, patience)
 				return v, nil
 			case !ok, s >= client.Expired:
 				cancel()
@@ -232,12 +233,17 @@ func endOf(s client.State) error {
 	return zk.ErrSessionExpired
 }
 
-// keep follows the states until stop is called, or it gives up.
-func (v *vigil) keep(states <-chan client.State, stopped chan struct{}, patience time.Duration) {
+// keep follows the states until stop is called, or it gives up. A connection on which
+// something comes may still be one on which nothing arrives, so that the session ends:
+// it gives up, too, when its timeout has passed since a server has heard of it.
+func (v *vigil) keep(c Client, states <-chan client.State, stopped chan struct{}, patience time.Duration) {
 	defer v.stop()
 	timer := time.NewTimer(patience)
 	timer.Stop()
 	defer timer.Stop()
+	sure := func() time.Duration { return time.Until(c.Heard().Add(c.SessionTimeout())) }
+	unheard := time.NewTimer(sure())
+	defer unheard.Stop()
 	alone := false // the timer runs
 	for {
 		select {
@@ -256,6 +262,13 @@ func (v *vigil) keep(states <-chan client.State, stopped chan struct{}, patience
 		case <-timer.C:
 			v.giveUp(errSuspended)
 			return
+		case <-unheard.C:
+			d := sure()
+			if d <= 0 {
+				v.giveUp(errUnheard)
+				return
+			}
+			unheard.Reset(d)
 		case <-stopped:
 			return
 		}

@@ -52,7 +52,9 @@ func (h *Held) Session() zk.SessionID { return zk.SessionID(h.claim.stat.Ephemer
 // for as long as the session is certain to live without it. That is a third of the
 // session's timeout after client.Suspended, because a silent connection is given
 // up after two thirds; with LoseWhenSuspended it is no time at all. A read-only
-// server counts as no connection.
+// server counts as no connection. It is closed, too, when the session's timeout has
+// passed since something was sent that a server has answered (client.Client.Heard):
+// events may come on a connection on which nothing arrives any more.
 //
 // It may be closed late, when the process was stopped meanwhile, and what the holder
 // has under way does not stop by itself: see Token. It is not closed by Unlock, and

@@ -755,9 +755,17 @@ func TestLockHeedsOthersNames(t *testing.T) {
 type told struct {
 	*client.Client
 	states chan client.State
+	heard  int64 // when, in milliseconds; 0 is now
 }
 
 func (c told) States() (<-chan client.State, func()) { return c.states, func() {} }
+func (c told) SessionTimeout() time.Duration         { return 10 * time.Second }
+func (c told) Heard() time.Time {
+	if c.heard != 0 {
+		return time.UnixMilli(c.heard)
+	}
+	return time.Now()
+}
 
 // A vigil begins when a server with a quorum answers, and counts the time since
 // none does.
@@ -766,18 +774,23 @@ func TestVigil(t *testing.T) {
 		states []client.State // one a second, after Suspended and Connected
 		gone   int            // the second at which it is given up
 		why    error
+		heard  int // the second at which servers have heard of the session last; 0 if they do all the time
 	}{
-		{[]client.State{client.Suspended}, 5, errSuspended},
-		{[]client.State{client.Suspended, client.ConnectedReadOnly, client.Suspended}, 5, errSuspended},
-		{[]client.State{client.Suspended, client.Connected, client.ConnectedReadOnly}, 7, errSuspended},
-		{[]client.State{client.Suspended, client.Connected}, 0, nil},
-		{[]client.State{client.Suspended, client.Expired}, 3, zk.ErrSessionExpired},
-		{[]client.State{client.Closed}, 2, client.ErrClosed},
-		{[]client.State{client.AuthFailed}, 2, zk.ErrAuthFailed},
+		{[]client.State{client.Suspended, client.Connected}, 14, errUnheard, 4},
+		{[]client.State{client.Suspended}, 5, errSuspended, 0},
+		{[]client.State{client.Suspended, client.ConnectedReadOnly, client.Suspended}, 5, errSuspended, 0},
+		{[]client.State{client.Suspended, client.Connected, client.ConnectedReadOnly}, 7, errSuspended, 0},
+		{[]client.State{client.Suspended, client.Connected}, 0, nil, 0},
+		{[]client.State{client.Suspended, client.Expired}, 3, zk.ErrSessionExpired, 0},
+		{[]client.State{client.Closed}, 2, client.ErrClosed, 0},
+		{[]client.State{client.AuthFailed}, 2, zk.ErrAuthFailed, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			c := told{states: make(chan client.State)}
+			if test.heard != 0 {
+				c.heard = began.Add(time.Duration(test.heard) * time.Second).UnixMilli()
+			}
 			all := append([]client.State{client.ConnectedReadOnly, client.Connected}, test.states...)
 			go func() {
 				for _, s := range all {
@@ -817,5 +830,58 @@ func TestSimpleLockHolder(t *testing.T) {
 			t.Errorf("%+v, %v, %v", who, held, err)
 		}
 		mustUnlock(t, h)
+	})
+}
+
+// deafServer is a way to the server on which nothing arrives any more, though events
+// still come back.
+type deafServer struct {
+	net.Conn
+	shut *atomic.Bool
+}
+
+func (d deafServer) Write(p []byte) (int, error) {
+	if d.shut.Load() {
+		return len(p), nil
+	}
+	return d.Conn.Write(p)
+}
+
+// Who is not heard of any more knows that the lock is lost before another can have
+// it, though it hears of others.
+func TestLockIsLostWhenNothingArrives(t *testing.T) {
+	eachLock(t, func(t *testing.T, newLock func(c Client, opts ...LockOption) exclusive) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		var shut atomic.Bool
+		a := s.Client(t, client.SessionTimeout(6*time.Second), client.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := s.Dial(ctx, network, addr)
+			return deafServer{conn, &shut}, err
+		}))
+		b := s.Client(t)
+		must(t, makePath(ctx, b, "/noise", nil))
+		_, err := a.AddWatch(ctx, "/noise", zk.AddWatchPersistent)
+		must(t, err)
+		first := mustLock(t, newLock(a))
+		second := begin(ctx, newLock(b).Lock)
+		shut.Store(true)
+		for !closed(second.done) {
+			if _, err := b.Set(ctx, "/noise", nil, -1); err != nil {
+				t.Fatal(err)
+			}
+			pause(500 * time.Millisecond)
+		}
+		if second.err != nil || second.held.Token() <= first.Token() {
+			t.Fatalf("the second: %v", second.err)
+		}
+		if !closed(first.Lost()) {
+			t.Error("another has the lock, and it is not lost")
+		}
+		shut.Store(false)
+		s.Cut()
+		if err := first.Unlock(ctx); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+		mustUnlock(t, second.held)
 	})
 }

@@ -55,6 +55,7 @@ type Client interface {
 	Txn() *client.Txn
 	SessionID() zk.SessionID
 	SessionTimeout() time.Duration
+	Heard() time.Time
 	States() (states <-chan client.State, cancel func())
 }
 
