@@ -45,7 +45,7 @@ const importOrder = `
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
-	NONE < test/clients;
+	NONE < test/clients, test/clidiff;
 
 	# A whole server within a test.
 	client, server, server/memconn < test/inproc;
