@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,30 +183,37 @@ setAcl -R /app world:anyone:r,sasl:admin:cdrwa`,
 }
 
 // setACLBelow sets an ACL on root and all below, each after all below it: who
-// takes the right to read from themselves can still do it.
+// takes the right to read from themselves can still do it. Nodes that refuse it do
+// not keep the others from it; the error says which they are.
 func (s *shell) setACLBelow(ctx context.Context, c *client.Client, root string, acl []zk.ACL, version int32, withStat bool) error {
+	if err := client.CheckPath(root); err != nil {
+		return &client.Error{Op: "setACL", Path: root, Err: zk.ErrBadArguments, Reason: err}
+	}
 	p := s.progress("ACLs set")
 	defer p.stop()
+	failed := failures{what: "Failed to set the ACL of some node(s) in the subtree!"}
 	answers := newOrdered[zk.Stat](ctx, 500)
 	sc := subtree{c: c, root: root}.scanner(ctx, scanOptions{depth: -1}, false)
 	err := sc.eachUp(func(z *znode) error {
-		if z.err != nil {
-			return z.err
-		}
 		p.add(1)
 		return answers.begin(func(done func(zk.Stat, error)) {
 			c.SetACLAsync(ctx, z.path, acl, version, done)
 		}, func(st zk.Stat, err error) error {
-			if errors.Is(err, zk.ErrNoNode) && z.depth > 0 {
+			switch {
+			case errors.Is(err, zk.ErrNoNode) && z.depth > 0:
 				return nil // deleted meanwhile
+			case err != nil && (isFatal(err) || errors.Is(err, zk.ErrConnectionLoss) || errors.Is(err, zk.ErrInvalidACL)):
+				return err // of the others it would be the same
+			case err != nil || z.err != nil:
+				failed.add(cmp.Or(err, z.err))
 			}
 			if err != nil || !withStat {
-				return err
+				return nil
 			}
 			return s.printStat(z.path, st)
 		})
 	})
-	return errors.Join(err, answers.finish())
+	return errors.Join(err, answers.finish(), failed.err())
 }
 
 func addAuthCommand() command {
@@ -216,6 +224,9 @@ server that refuses ends the session.`,
 		examples: "addauth digest me:secret",
 		min:      1, max: 2,
 		run: func(ctx context.Context, s *shell, args []string) error {
+			if args[0] == "digest" && len(args) == 1 {
+				return usageError{"addauth digest needs user:password"}
+			}
 			c, err := s.client(ctx)
 			if err != nil {
 				return err

@@ -130,7 +130,14 @@ func optionWords(name string, err error) string {
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
 	var invalid *pflag.InvalidValueError
+	var noLetters unknownLetters
 	switch {
+	case errors.As(err, &noLetters):
+		word := string(noLetters)
+		if slices.Contains([]string{"-server", "-timeout", "-waitforconnection", "-client-configuration"}, word) {
+			word += "; it stands before the command"
+		}
+		return name + " has no option " + word
 	case errors.As(err, &unknown):
 		dashes := "-"
 		if unknown.GetSpecifiedShortnames() == "" {
@@ -179,7 +186,10 @@ func parse(f *pflag.FlagSet, words []string, mixed bool) (args []string, err err
 			args, words = append(args, w), words[1:]
 			continue
 		}
-		w, wantsValue := longOption(f, w)
+		w, wantsValue, ok := longOption(f, w)
+		if !ok {
+			return nil, unknownLetters(w)
+		}
 		options, words = append(options, w), words[1:]
 		if wantsValue && len(words) > 0 {
 			options, words = append(options, words[0]), words[1:]
@@ -196,24 +206,31 @@ func isOption(f *pflag.FlagSet, word string) bool {
 	return err != nil || f.ShorthandLookup(word[1:2]) != nil
 }
 
-// longOption returns an option in pflag's form, and whether its value is the
-// next word.
-func longOption(f *pflag.FlagSet, word string) (long string, wantsValue bool) {
+// unknownLetters is a word with one dash of which not all letters are options, and
+// that is no long option either. It is an error with the word as it was typed, where
+// pflag names what is left of it.
+type unknownLetters string
+
+func (e unknownLetters) Error() string { return "no such option: " + string(e) }
+
+// longOption returns an option in pflag's form, and whether its value is the next
+// word; ok is false if it is neither a long one nor letters that are all options.
+func longOption(f *pflag.FlagSet, word string) (long string, wantsValue, ok bool) {
 	name, _, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 	if flag := f.Lookup(name); flag != nil && (len(name) > 1 || strings.HasPrefix(word, "--")) {
-		return "--" + strings.TrimLeft(word, "-"), flag.NoOptDefVal == "" && !hasValue
+		return "--" + strings.TrimLeft(word, "-"), flag.NoOptDefVal == "" && !hasValue, true
 	}
 	if strings.HasPrefix(word, "--") {
-		return word, false
+		return word, false, true
 	}
-	for i, letter := range name {
-		flag := f.ShorthandLookup(string(letter))
+	for i := range len(name) {
+		flag := f.ShorthandLookup(name[i : i+1])
 		if flag == nil {
-			break
+			return word, false, false
 		}
 		if flag.NoOptDefVal == "" {
-			return word, i == len(name)-1 && !hasValue
+			return word, i == len(name)-1 && !hasValue, true
 		}
 	}
-	return word, false
+	return word, false, true
 }

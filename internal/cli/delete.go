@@ -40,6 +40,9 @@ delete -v 3 /app/old`,
 				if err != nil {
 					return err
 				}
+				if args[0] == "/" { // with a chroot, the client would delete that
+					return &client.Error{Op: "delete", Path: "/", Err: zk.ErrBadArguments}
+				}
 				return c.Delete(ctx, args[0], *version)
 			}
 		},
@@ -71,13 +74,19 @@ deleteall -b 100 /app/old   # no more than 100 requests at a time, to spare the 
 // their order: the deletion of a znode need not wait for the answers to those of
 // its children.
 func (s *shell) deleteAll(ctx context.Context, root string, batch int) error {
+	if err := client.CheckPath(root); err != nil {
+		return &client.Error{Op: "deleteall", Path: root, Err: zk.ErrBadArguments, Reason: err}
+	}
 	c, err := s.client(ctx)
 	if err != nil {
 		return err
 	}
 	p := s.progress("nodes deleted")
 	defer p.stop()
-	d := deletion{ctx: ctx, c: c, places: make(chan struct{}, batch)}
+	d := deletion{
+		ctx: ctx, c: c, places: make(chan struct{}, batch),
+		failed: failures{what: "Failed to delete some node(s) in the subtree!"},
+	}
 	sc := newScanner(ctx, c, root, scanOptions{depth: -1, leaveOut: func(path string) bool {
 		return path == serversOwn && c.Chroot() == ""
 	}})
@@ -98,12 +107,8 @@ type deletion struct {
 	places chan struct{} // one is taken by each request
 
 	mu     sync.Mutex
-	failed []error // the first few
-	more   int     // how many beside
+	failed failures
 }
-
-// toldFailures is how many failures of many are told one by one.
-const toldFailures = 5
 
 // begin asks for the deletion of a znode, and waits for a place before that.
 func (d *deletion) begin(path string) error {
@@ -119,11 +124,7 @@ func (d *deletion) begin(path string) error {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if len(d.failed) < toldFailures {
-			d.failed = append(d.failed, err)
-		} else {
-			d.more++
-		}
+		d.failed.add(err)
 	})
 	return nil
 }
@@ -140,22 +141,42 @@ func (d *deletion) finish() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.failed) == 0 {
+	return d.failed.err()
+}
+
+// failures are those of many operations. The zero value, with what, is none.
+type failures struct {
+	what  string  // a line that says what has failed
+	first []error // the first few
+	more  int     // how many beside
+}
+
+// toldFailures is how many failures of many are told one by one.
+const toldFailures = 5
+
+func (f *failures) add(err error) {
+	if len(f.first) < toldFailures {
+		f.first = append(f.first, err)
+	} else {
+		f.more++
+	}
+}
+
+// err is nil if there were none.
+func (f *failures) err() error {
+	if len(f.first) == 0 {
 		return nil
 	}
-	return subtreeError{d.failed, d.more}
+	return subtreeError{*f}
 }
 
 // subtreeError says that some of many operations failed.
-type subtreeError struct {
-	failed []error
-	more   int
-}
+type subtreeError struct{ failures }
 
 func (e subtreeError) Error() string {
 	var b strings.Builder
-	b.WriteString("Failed to delete some node(s) in the subtree!")
-	for _, err := range e.failed {
+	b.WriteString(e.what)
+	for _, err := range e.first {
 		first, _, _ := strings.Cut(explain(err), "\n")
 		b.WriteString("\n  " + first)
 	}

@@ -80,6 +80,10 @@ func (s *shell) printCommands() error {
 
 // unknown says that there is no such command, and which may be meant.
 func (s *shell) unknown(name string) string {
+	old := map[string]string{"rmr": "deleteall", "ls2": "ls -s"} // of zkCli.sh before 3.6
+	if now, ok := old[name]; ok {
+		return "Command not found: " + name + "\n(" + now + " does that)"
+	}
 	var near []string
 	for _, c := range s.commands {
 		if strings.EqualFold(c.name, name) || distance(strings.ToLower(c.name), strings.ToLower(name)) <= 2 ||

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -96,7 +97,7 @@ setquota -N 2000 -B 1000000 /app`,
 				if err := checkLimits(f, &q); err != nil {
 					return err
 				}
-				c, err := s.client(ctx)
+				c, err := s.quotaClient(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -104,6 +105,22 @@ setquota -N 2000 -B 1000000 /app`,
 			}
 		},
 	}
+}
+
+// quotaClient is client for what concerns the quota of path. Quotas are kept at the
+// root of an ensemble, which a client with a chroot does not see: that is a
+// usageError.
+func (s *shell) quotaClient(ctx context.Context, path string) (*client.Client, error) {
+	c, err := s.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if chroot := c.Chroot(); chroot != "" {
+		servers := strings.TrimSuffix(s.servers, chroot)
+		return nil, usageError{fmt.Sprintf("Quotas are in %s of the ensemble, outside of %s\n(connect to %s, and name the node %s)",
+			quotaRoot, chroot, servers, chroot+strings.TrimSuffix(path, "/"))}
+	}
+	return c, nil
 }
 
 func checkLimits(f *pflag.FlagSet, q *quota) error {
@@ -114,8 +131,14 @@ func checkLimits(f *pflag.FlagSet, q *quota) error {
 			continue
 		}
 		given = true
-		if *value <= 0 {
-			return usageError{"the " + words[letter] + " quota must be greater than zero"}
+		bytes := words[letter] == "bytes"
+		switch {
+		case bytes && *value < 0:
+			return usageError{"the bytes quota must be greater than or equal to zero"}
+		case !bytes && *value <= 0:
+			return usageError{"the num quota must be greater than zero"}
+		case !bytes && *value > math.MaxInt32: // servers before 3.5 fail at what they cannot read
+			return usageError{fmt.Sprintf("the num quota cannot be larger than %d", math.MaxInt32)}
 		}
 	}
 	if !given {
@@ -125,8 +148,11 @@ func checkLimits(f *pflag.FlagSet, q *quota) error {
 }
 
 func (s *shell) setQuota(ctx context.Context, c *client.Client, path string, q quota) error {
-	if path == "/" {
+	switch {
+	case path == "/":
 		return usageError{"the root cannot have a quota"}
+	case strings.HasPrefix(path, quotaRoot):
+		return usageError{"cannot set a quota under the path: " + quotaRoot}
 	}
 	_, exists, err := c.Exists(ctx, path)
 	if err != nil {
@@ -258,7 +284,7 @@ func listQuotaCommand() command {
 		examples: "listquota /app",
 		min:      1, max: 1, complete: []argKind{argPath},
 		run: func(ctx context.Context, s *shell, args []string) error {
-			c, err := s.client(ctx)
+			c, err := s.quotaClient(ctx, args[0])
 			if err != nil {
 				return err
 			}
@@ -314,7 +340,7 @@ delquota /app`,
 			f.BoolP("hard-count", "N", false, "the hard limit of the number of nodes")
 			f.BoolP("hard-bytes", "B", false, "the hard limit of bytes")
 			return func(ctx context.Context, s *shell, args []string) error {
-				c, err := s.client(ctx)
+				c, err := s.quotaClient(ctx, args[0])
 				if err != nil {
 					return err
 				}

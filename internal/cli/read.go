@@ -27,7 +27,8 @@ func lsCommand() command {
 		name: "ls", synopsis: "[-s] [-w] [-R] path", short: "List the children of a node",
 		long: `Lists the children of a node by name. With -R, the node and all below it, a path
 a line: the children of a node together, then what is below each. What is listed
-need not have been there at any one moment: the tree may change meanwhile.`,
+need not have been there at any one moment: the tree may change meanwhile. With
+-R and -w, each list has its watch.`,
 		examples: `ls /
 ls -s /app              # and what is known of /app itself
 ls -w /app              # tell once when a child comes or goes
@@ -40,7 +41,7 @@ ls -R / | grep config   # (from a script: pinfold cli ls -R / | grep config)`,
 			return func(ctx context.Context, s *shell, args []string) error {
 				s.oldWatch(args, "ls [-w] path", watch)
 				if *recursive {
-					return s.listBelow(ctx, args[0])
+					return s.listBelow(ctx, args[0], *watch)
 				}
 				return s.list(ctx, args[0], *stat, *watch)
 			}
@@ -102,7 +103,7 @@ func (s *shell) nameTable(names []string, stat zk.Stat, withStat bool) error {
 	return nil
 }
 
-func (s *shell) listBelow(ctx context.Context, path string) error {
+func (s *shell) listBelow(ctx context.Context, path string, withWatch bool) error {
 	c, err := s.client(ctx)
 	if err != nil {
 		return err
@@ -112,7 +113,14 @@ func (s *shell) listBelow(ctx context.Context, path string) error {
 	add := func(path string) error {
 		return r.add(row{plain: path, cells: []string{path}})
 	}
-	return newScanner(ctx, c, path, scanOptions{depth: -1}).each(func(z *znode) error {
+	var watches []*client.Watch
+	defer func() {
+		for _, w := range watches {
+			s.follow(watchChildren, w)
+		}
+	}()
+	return newScanner(ctx, c, path, scanOptions{depth: -1, watch: withWatch}).each(func(z *znode) error {
+		watches = append(watches, z.watch)
 		if z.err != nil {
 			return z.err
 		}

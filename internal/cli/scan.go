@@ -18,9 +18,10 @@ type znode struct {
 	path     string
 	depth    int // 0 for the root of the scan
 	stat     zk.Stat
-	data     []byte   // with scanOptions.data; nil if the znode has null
-	acl      []zk.ACL // with scanOptions.acl
-	children []string // sorted; none at the greatest depth
+	data     []byte        // with scanOptions.data; nil if the znode has null
+	acl      []zk.ACL      // with scanOptions.acl
+	children []string      // sorted; none at the greatest depth
+	watch    *client.Watch // on the list of children, with scanOptions.watch
 
 	// err is why something could not be read, usually zk.ErrNoAuth. What could
 	// not is empty, the Stat too: servers refuse it with the data.
@@ -30,6 +31,7 @@ type znode struct {
 // scanOptions say what a scan reads, and how far it goes.
 type scanOptions struct {
 	data, acl bool
+	watch     bool                   // leave a watch on each list of children; those of a scan that ends early may be lost
 	depth     int                    // greatest, from 0 for the root alone; negative for no limit
 	leaveOut  func(path string) bool // a znode not to visit, nor all below it
 	visited   func(n int)            // told of n more visited; may be nil
@@ -118,6 +120,7 @@ type scanned struct {
 	stat     zk.Stat
 	data     []byte
 	children []string
+	watch    *client.Watch
 	acl      []zk.ACL
 	err      error
 }
@@ -256,6 +259,13 @@ func (sc *scanner) start(e *entry, ask what) {
 			sc.done.put(a)
 		})
 	case askChildren:
+		if sc.opt.watch {
+			sc.c.ChildrenWAsync(sc.ctx, e.path, func(names []string, stat zk.Stat, w *client.Watch, err error) {
+				a.children, a.stat, a.watch, a.err = names, stat, w, err
+				sc.done.put(a)
+			})
+			return
+		}
 		sc.c.ChildrenAsync(sc.ctx, e.path, func(names []string, stat zk.Stat, err error) {
 			a.children, a.stat, a.err = names, stat, err
 			sc.done.put(a)
@@ -341,7 +351,7 @@ func (sc *scanner) note(a *scanned) error {
 			}
 		}
 		slices.Sort(a.children)
-		e.children = a.children
+		e.children, e.watch = a.children, a.watch
 	case askACL:
 		e.acl = a.acl
 	case askStat:

@@ -66,7 +66,7 @@ func redoCommand() command {
 				return err
 			}
 			if isRedo(words) {
-				return usageError{"This is a redo itself: " + s.history[n]}
+				return usageError{"No redoing redos: " + s.history[n]}
 			}
 			s.history[len(s.history)-1] = s.history[n] // so that it is no redo of a redo
 			return s.call(ctx, words)

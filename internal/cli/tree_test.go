@@ -230,3 +230,47 @@ func TestProgress(t *testing.T) {
 		}
 	})
 }
+
+// setAcl -R says which nodes refuse it, and sets the others.
+func TestSetACLBelowGoesOn(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		for _, line := range []string{"create /top", "create /top/a", "create /top/b", "create /top/b/below", "create /top/c", "setAcl /top/b world:anyone:cdw"} {
+			r.must(line)
+		}
+		_, errs, status := r.do("setAcl -R /top world:anyone:cdra")
+		want := "Failed to set the ACL of some node(s) in the subtree!\n  Insufficient permission : /top/b\n"
+		if status != statusFailed || errs != want {
+			t.Errorf("status %d, %q; want %q", status, errs, want)
+		}
+		for _, path := range []string{"/top", "/top/a", "/top/c"} {
+			if acl := r.must("getAcl " + path); acl != "'world,'anyone\n: cdra\n" {
+				t.Errorf("%s: %q", path, acl)
+			}
+		}
+		if _, errs, _ := r.do("setAcl -R /top nope:x:r"); !strings.HasPrefix(errs, "Acl is not valid : /top/a\n") {
+			t.Errorf("an ACL that none can have: %q", errs)
+		}
+	})
+}
+
+// Below a chroot, "/" is not a node to delete, and quotas cannot be had.
+func TestTheRootOfAChroot(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.must("create /app")
+		r.must("connect 10.0.0.1:2181/app")
+		r.must("create /a")
+		r.must("deleteall /")
+		if _, errs, status := r.do("delete /"); status != statusFailed || !strings.HasPrefix(errs, "Arguments are not valid : /") {
+			t.Errorf("delete /: status %d, %q", status, errs)
+		}
+		if out := r.must("ls /"); out != "[]\n" {
+			t.Errorf("ls / prints %q", out)
+		}
+		for _, line := range []string{"setquota -n 3 /a", "listquota /a", "delquota /a"} {
+			_, errs, status := r.do(line)
+			if status != statusUsage || !strings.Contains(errs, "connect to 10.0.0.1:2181, and name the node /app/a") {
+				t.Errorf("%s: status %d, %q", line, status, errs)
+			}
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -22,19 +23,54 @@ const (
 // watchList holds the watches of the connection that have not ended. It is
 // shared by the shell and the goroutines that print events.
 type watchList struct {
-	mu   sync.Mutex
-	list []heldWatch
+	mu     sync.Mutex
+	list   []heldWatch
+	number int         // of watches so far
+	told   []toldEvent // the latest, the oldest first
 }
 
 type heldWatch struct {
-	kind  watchKind
-	watch *client.Watch
+	kind   watchKind
+	watch  *client.Watch
+	number int // watches are numbered as they are left
 }
 
-func (l *watchList) add(kind watchKind, w *client.Watch) {
+// A toldEvent is one that has been printed. A server tells a client once of a
+// change, which the client tells all watches that are for it: to people it is one
+// event, as zkCli.sh has it.
+type toldEvent struct {
+	event   zk.Event
+	at      time.Time
+	watch   int   // the number of the latest watch then; later ones have not seen this change
+	tellers []int // the numbers of the watches that have told of it
+}
+
+// sameChange is how long the watches of a change take to tell of it, at most.
+const sameChange = 100 * time.Millisecond
+
+func (l *watchList) add(kind watchKind, w *client.Watch) (number int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list = append(l.list, heldWatch{kind, w})
+	l.number++
+	l.list = append(l.list, heldWatch{kind, w, l.number})
+	return l.number
+}
+
+// first reports whether a watch is the first one that tells of a change.
+func (l *watchList) first(e zk.Event, number int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.told = slices.DeleteFunc(l.told, func(t toldEvent) bool { return now.Sub(t.at) > sameChange })
+	for i := range l.told {
+		t := &l.told[i]
+		if t.event == e && number <= t.watch && !slices.Contains(t.tellers, number) {
+			t.tellers = append(t.tellers, number)
+			return false
+		}
+	}
+	l.told = append(l.told, toldEvent{event: e, at: now, watch: l.number, tellers: []int{number}})
+	return true
 }
 
 func (l *watchList) remove(w *client.Watch) {
@@ -59,18 +95,19 @@ func (l *watchList) on(path string, kinds ...watchKind) []heldWatch {
 func (l *watchList) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list = nil
+	l.list, l.told = nil, nil
 }
 
-// follow prints the events of a watch that a command has left, until it ends.
+// follow prints the events of a watch that a command has left, until it ends: those
+// that no other watch has told of.
 func (s *shell) follow(kind watchKind, w *client.Watch) {
 	if w == nil {
 		return
 	}
-	s.watches.add(kind, w)
+	number := s.watches.add(kind, w)
 	s.followers.Go(func() {
 		for e := range w.Events() {
-			if e.Type != zk.EventNone || e.State == zk.StateSyncConnected {
+			if (e.Type != zk.EventNone || e.State == zk.StateSyncConnected) && s.watches.first(e, number) {
 				s.printEvent(e)
 			}
 		}

@@ -27,8 +27,10 @@ const maxTTL = 1<<40 - 1
 // mode is the create mode; its errors are usage errors.
 func (o createOptions) mode(timed bool) (zk.CreateMode, error) {
 	switch {
-	case o.container && (o.sequential || o.ephemeral || timed):
+	case o.container && (o.sequential || o.ephemeral):
 		return 0, usageError{"-c cannot be combined with -s or -e. Containers cannot be ephemeral or sequential."}
+	case o.container && timed:
+		return 0, usageError{"TTLs cannot be used with Container znodes"}
 	case timed && o.ephemeral:
 		return 0, usageError{"TTLs cannot be used with Ephemeral znodes"}
 	case timed && (o.ttl <= 0 || o.ttl > maxTTL):
