@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"math/big"
 	"strings"
 	"testing"
@@ -78,6 +79,33 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("session %v, watch ended", c.SessionID())
 		}
 		p.silent()
+	})
+}
+
+// A Client that loses a read-only member does not wait for the one that it was asking.
+func TestReadOnlyMemberIsLostWhileAnotherIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		var p *peer
+		c := e.dialTo("a,b", []Option{AllowReadOnly()}, func() {
+			p = e.accept()
+			p.asked()
+			p.welcome(testSession, 9*time.Second, true)
+		})
+		asked := e.accept() // it does not answer
+		p.cut()
+		synctest.Wait()
+		if s := c.State(); s != Suspended {
+			t.Errorf("without a connection the client is %v", s)
+		}
+		begun := time.Now()
+		e.accept().greet(9 * time.Second)
+		if d := time.Since(begun); d > firstPause {
+			t.Errorf("it connects after %v", d)
+		}
+		if b, _ := io.ReadAll(asked.conn); string(b) != "isro" {
+			t.Errorf("asked %q", b)
+		}
 	})
 }
 

@@ -25,6 +25,7 @@ var errQuorumFound = errors.New("a member with a quorum was found")
 type seeker struct {
 	client *Client
 	link   *link
+	ctx    context.Context // ends with the link
 }
 
 func (s *seeker) seek() {
@@ -32,7 +33,7 @@ func (s *seeker) seek() {
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:
-		case <-s.link.gone:
+		case <-s.ctx.Done():
 			t.Stop()
 			return
 		}
@@ -50,7 +51,7 @@ func (s *seeker) seek() {
 // purpose. The error says why it is of no use.
 func (s *seeker) ask() (Host, error) {
 	c := s.client
-	ctx, cancel := context.WithTimeout(c.stop, c.patience())
+	ctx, cancel := context.WithTimeout(s.ctx, c.patience())
 	defer cancel()
 	host, err := c.hosts.Next(ctx)
 	if err != nil {

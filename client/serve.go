@@ -20,13 +20,16 @@ func (c *Client) serve(l *link) error {
 	defer stop()
 	var beside sync.WaitGroup
 	beside.Go(func() { c.write(l) })
+	lasting, over := context.WithCancel(c.stop)
+	defer over()
 	if l.readOnly {
-		s := &seeker{c, l}
+		s := &seeker{c, l, lasting}
 		beside.Go(s.seek)
 	}
 	err := c.read(l)
 	l.conn.Close()
 	close(l.gone)
+	over()
 	beside.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
