@@ -90,8 +90,8 @@ const (
 // is held, but not while it waits. The error is the context's.
 func (c *Client) certain(ctx context.Context) error {
 	for !c.newer && (c.link == nil || c.link.stage <= likely) && c.dead == nil && !c.closing {
-		if c.question == nil {
-			c.ask()
+		if c.question == nil && !c.ask() {
+			return nil // it is at its end, or must not send as much: whoever asks may try
 		}
 		answered, l := c.question, c.link
 		c.mu.Unlock()
@@ -112,8 +112,8 @@ func (c *Client) certain(ctx context.Context) error {
 
 // ask sends the next question: whether there is /zookeeper/config, which 3.5 brought,
 // and if not, as a standalone server that was upgraded from 3.4 may have none,
-// whether a multi with a create2 is malformed, which fails in any case. c.mu is held.
-func (c *Client) ask() {
+// whether a multi with a create2 is malformed, which fails in any case. It reports whether it could. c.mu is held.
+func (c *Client) ask() bool {
 	q := &question{client: c, answered: make(chan struct{})}
 	k := call{op: wire.OpExists, name: "exists", path: configPath, done: q}
 	body := wire.PathWatch{Path: configPath}
@@ -128,10 +128,11 @@ func (c *Client) ask() {
 			return wire.AppendMultiEnd(create.Append(check.Append(b)))
 		}
 	}
-	c.question = q.answered
-	if c.queue(&k, encode) != nil { // it is at its end
-		close(q.answered)
+	if c.queue(&k, encode) != nil {
+		return false
 	}
+	c.question = q.answered
+	return true
 }
 
 // question is the completion of ask's request.

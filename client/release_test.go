@@ -28,6 +28,17 @@ func wantRelease(t *testing.T, what string, err error, release string) {
 	}
 }
 
+// A Client that may not send the question tries.
+func TestReleaseCannotBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, p := connected(t, "a", MaxRequest(29))
+		unsure(c)
+		done := after(func() error { _, err := c.WhoAmI(t.Context()); return err })
+		p.reply(p.expect(wire.OpWhoAmI).xid, 1, zk.OK, func(b []byte) []byte { return append(b, 0, 0, 0, 0) })
+		check(t, "whoami", <-done, nil, false)
+	})
+}
+
 // A server of release 3.4 is not sent what it would close the connection over.
 func TestOldServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
