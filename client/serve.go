@@ -232,6 +232,9 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 			r.watch = k.watch
 		}
 	}
+	if k.op == wire.OpAddWatch {
+		c.watches.told = "" // the server may send the events of another watch from here on
+	}
 	moved := r.err != nil && k.moved(r)
 	c.complete(k, r)
 	c.pending.pop()

@@ -277,6 +277,7 @@ const maxSetWatches = 128 << 10
 // fires at once. Persistent watches, which servers do not tell, are told here.
 func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
 	clear(t.deep)
+	t.told = ""
 	for path := range t.byPath[recursiveWatch] {
 		t.deep[path] = struct{}{}
 	}

@@ -89,6 +89,49 @@ func TestPersistentWatchAloneOnARecursiveOne(t *testing.T) {
 	}
 }
 
+// The event of a parent follows that of its child at once, on the same connection, from
+// a server that sends both; one that comes later is of another change.
+func TestEventOfTheParentOfAnotherChange(t *testing.T) {
+	const plain, deep = zk.AddWatchPersistent, zk.AddWatchPersistentRecursive
+	for name, replace := range map[string]func(c *Client, e *ensemble, p *peer, all *Watch) *peer{
+		"on another connection": func(c *Client, e *ensemble, p *peer, all *Watch) *peer {
+			p.cut()
+			p = e.accept()
+			check(p.t, "remove", all.Remove(p.t.Context()), nil, false)
+			p.greet(9 * time.Second)
+			p.reply(p.expect(wire.OpSetWatches2).xid, 1, zk.OK)
+			return p
+		},
+		"of a watch that replaces another": func(c *Client, e *ensemble, p *peer, all *Watch) *peer {
+			done := after(func() error { return all.Remove(p.t.Context()) })
+			p.reply(p.expect(wire.OpAddWatch).xid, 1, zk.OK)
+			check(p.t, "remove", <-done, nil, false)
+			return p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, e, p := connected(t, "a")
+				all := p.addWatch(c, "/a", deep, deep)
+				w := p.addWatch(c, "/a", plain, deep)
+				p.event(zk.EventNodeCreated, "/a/x")
+				synctest.Wait()
+				if got := unread(w); got != "NodeChildrenChanged:/a" {
+					t.Errorf("the persistent watch has %q", got)
+				}
+				p = replace(c, e, p, all)
+				synctest.Wait()
+				unread(w) // perhaps to read again
+				p.event(zk.EventNodeChildrenChanged, "/a")
+				synctest.Wait()
+				if got := unread(w); got != "NodeChildrenChanged:/a" {
+					t.Errorf("of another change it has %q", got)
+				}
+			})
+		})
+	}
+}
+
 // The Client forgets what recursive watches a server has with the watches that they
 // are for.
 func TestRecursiveWatchesOfTheServerAreForgotten(t *testing.T) {
