@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,7 +28,8 @@ var (
 // TestModel runs seeds. A seed determines what each thread of each client does, what
 // becomes of each connection, and the faults. It does not determine how the threads
 // interleave, nor which member a client tries first: so a failure may need several
-// runs to come again, and another GOMAXPROCS.
+// runs to come again, and another GOMAXPROCS. (After a panic in a goroutine of a
+// Client, only -v says which seed it was.)
 func TestModel(t *testing.T) {
 	for i := range *seedsFlag {
 		seed := *fromFlag + uint64(i)
@@ -35,7 +37,7 @@ func TestModel(t *testing.T) {
 			ended := false
 			defer func() {
 				if t.Failed() || !ended {
-					t.Errorf("replay: go test ./test/clientmodel -run TestModel -count 20 -from %d -seeds 1 -ops %d", seed, *opsFlag)
+					t.Error(replay(seed))
 				}
 			}()
 			synctest.Test(t, func(t *testing.T) { newRun(t, seed).play() })
@@ -47,6 +49,11 @@ func TestModel(t *testing.T) {
 			fmt.Printf("%d seeds, to %d\n", n, seed)
 		}
 	}
+}
+
+// replay says how to run a seed again.
+func replay(seed uint64) string {
+	return fmt.Sprintf("replay: go test ./test/clientmodel -run TestModel -count 20 -from %d -seeds 1 -ops %d", seed, *opsFlag)
 }
 
 // firstID is the least id of an operation; no version or length looks like it.
@@ -89,6 +96,7 @@ type actor struct {
 
 	mu       sync.Mutex // guards what follows
 	dials    int
+	conns    []*conn // that are open, and perhaps some that were
 	ops      []*op
 	watches  []*watch
 	sessions map[zk.SessionID]bool
@@ -202,6 +210,8 @@ func (r *run) play() {
 	for _, a := range r.actors {
 		a.end()
 	}
+	<-time.After(time.Second)
+	synctest.Wait() // callbacks of what was begun after Close have run
 	r.server.Stop()
 	r.check()
 }
@@ -223,12 +233,13 @@ func (r *run) await(done <-chan struct{}, what string) {
 		a.mu.Lock()
 		for _, o := range a.ops {
 			if o.done == 0 {
-				a.fail("%v has not come to an end; the client is %v", o, a.c.State())
+				fmt.Printf("client %d, which is %v: %v has not come to an end\n", a.index, a.c.State(), o)
 			}
 		}
 		a.mu.Unlock()
 	}
-	panic(what + " wait for ever")
+	fmt.Println(replay(r.seed))
+	panic(what + " wait for ever") // the bubble cannot be left otherwise
 }
 
 func (r *run) heal() {
@@ -242,7 +253,7 @@ func (r *run) heal() {
 // most of them asynchronously, and may close the Client.
 func (a *actor) thread(i int) {
 	rng := rand.New(rand.NewPCG(a.run.seed, uint64(1+a.index)<<16|uint64(i)))
-	closes := -1
+	closes, last := -1, "/a"
 	if i == 0 && rng.IntN(4) == 0 {
 		closes = rng.IntN(2 * *opsFlag)
 	}
@@ -254,7 +265,10 @@ func (a *actor) thread(i int) {
 		if a.closing.Load() > 0 && n%8 > 0 {
 			continue
 		}
-		o := a.next(rng)
+		if rng.IntN(30) == 0 {
+			a.twist(rng, &last)
+		}
+		o := a.next(rng, &last)
 		o.async = rng.IntN(4) > 0 == (i == 0)
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if rng.IntN(6) == 0 {
@@ -272,13 +286,54 @@ func (a *actor) thread(i int) {
 	}
 }
 
+// twist leaves a watch, has the connection break, and does what has to do with the
+// watch while there may be no other yet.
+func (a *actor) twist(rng *rand.Rand, last *string) {
+	var path, name string
+	for i, k := range []kind{addWatch, addWatch, get, children, unwatch, unwatch, addWatch, set} {
+		o := a.next(rng, last)
+		if i > 0 {
+			o.path, o.name = path, name
+		}
+		path, name = o.path, o.name
+		o.kind, o.parts, o.mode, o.watch = k, nil, 0, k == get || k == children
+		o.async = i > 0 && rng.IntN(3) > 0
+		if i == 2 {
+			a.cut()
+			<-time.After(time.Microsecond)
+		}
+		if i > 0 && rng.IntN(3) == 0 {
+			continue
+		}
+		o.bounded = true
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+rng.IntN(20))*time.Millisecond)
+		a.begin(ctx, o)
+		cancel()
+	}
+}
+
+// cut breaks the connections of the client.
+func (a *actor) cut() {
+	a.mu.Lock()
+	list := a.conns
+	a.conns = nil
+	a.mu.Unlock()
+	for _, c := range list {
+		c.Close()
+	}
+}
+
 // called is the callback of an operation; it may begin another.
 func (a *actor) called(o *op) {
-	a.leave(o)
+	defer a.leave(o)
 	a.over(o)
 	rng := rand.New(rand.NewPCG(a.run.seed, uint64(o.id)))
+	if rng.IntN(40) == 0 {
+		<-time.After(time.Millisecond) // it is slow
+	}
 	if rng.IntN(10) == 0 && !o.noWait && a.closing.Load() == 0 {
-		p := a.next(rng)
+		last := strings.TrimPrefix(o.path, base)
+		p := a.next(rng, &last)
 		if p.kind == forget || p.kind == addAuth {
 			p.kind = get
 		}
@@ -347,9 +402,37 @@ func (a *actor) last() {
 		}
 	}()
 	a.run.await(done, "the last reads")
+	if a.c.State() == client.Connected {
+		full := make(chan struct{})
+		go func() { defer close(full); a.fill() }()
+		a.run.await(full, "as many operations as may be outstanding")
+	}
 	synctest.Wait()
 	<-time.After(time.Minute) // slow readers
 	a.drain(true)
+}
+
+// fill demands that there are as many places for asynchronous operations as there
+// should be, when none is outstanding.
+func (a *actor) fill() {
+	<-time.After(time.Second) // places are given back for several callbacks at a time
+	var calls sync.WaitGroup
+	release := make(chan struct{})
+	for range a.outstanding {
+		calls.Add(1)
+		a.c.SyncAsync(context.Background(), "/", func(error) { <-release; calls.Done() })
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	calls.Add(1)
+	a.c.SyncAsync(ctx, "/", func(err error) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			a.fail("one operation more than may be outstanding: %v", err)
+		}
+		calls.Done()
+	})
+	close(release)
+	calls.Wait()
 }
 
 // end closes the Client.
@@ -366,7 +449,7 @@ func (a *actor) end() {
 	a.run.await(done, "Close")
 	a.mu.Lock()
 	for _, o := range a.ops {
-		if o.async && o.queued > 0 && o.calls == 0 {
+		if o.async && o.queued > 0 && o.queued < a.closing.Load() && o.calls == 0 {
 			a.fail("%v is not completed when Close returns", o)
 		}
 	}

@@ -42,7 +42,7 @@ var kindNames = [kinds]string{"create", "create2", "createTTL", "set", "delete",
 	"sync", "multi", "multiRead", "addWatch", "watch.remove", "removeAllWatches", "forgetWatches", "ask", "addAuth"}
 
 // weights says how often each kind is done.
-var weights = [kinds]int{10, 5, 1, 16, 8, 14, 8, 8, 2, 3, 2, 6, 4, 6, 4, 2, 1, 2, 1}
+var weights = [kinds]int{10, 5, 1, 16, 8, 14, 8, 8, 2, 3, 2, 6, 4, 8, 6, 2, 1, 2, 1}
 
 // op is an operation of an actor, with what became of it.
 type op struct {
@@ -114,8 +114,8 @@ var names = []string{"/a", "/b", "/c", "/a/x", "/a/y", "/b/x", "/a/x/z"}
 // base is the znode that all happens below.
 const base = "/m"
 
-// next chooses an operation.
-func (a *actor) next(rng *rand.Rand) *op {
+// next chooses an operation, as often as not on the znode of the last one.
+func (a *actor) next(rng *rand.Rand, last *string) *op {
 	o := &op{n: rng.IntN(12), asked: -1}
 	total := 0
 	for _, w := range weights {
@@ -124,7 +124,7 @@ func (a *actor) next(rng *rand.Rand) *op {
 	for at := rng.IntN(total); at >= weights[o.kind]; o.kind++ {
 		at -= weights[o.kind]
 	}
-	a.place(o, rng)
+	a.place(o, rng, last)
 	switch o.kind {
 	case create, create2, createTTL:
 		modes := []zk.CreateMode{zk.Persistent, zk.Persistent, zk.Persistent, zk.Ephemeral, zk.PersistentSequential, zk.EphemeralSequential, zk.Container}
@@ -144,11 +144,21 @@ func (a *actor) next(rng *rand.Rand) *op {
 }
 
 // place chooses the znode and its version.
-func (a *actor) place(o *op, rng *rand.Rand) {
+func (a *actor) place(o *op, rng *rand.Rand, last *string) {
 	o.name = names[rng.IntN(len(names))]
-	if o.kind == children && rng.IntN(3) == 0 || o.kind == addWatch && rng.IntN(3) == 0 {
-		o.name = ""
+	switch again := rng.IntN(2) == 0; o.kind {
+	case children, addWatch:
+		if !again && rng.IntN(3) == 0 {
+			o.name = "" // the base
+			break
+		}
+		fallthrough
+	default:
+		if again && (*last != "" || o.kind >= get && o.kind != multi) {
+			o.name = *last
+		}
 	}
+	*last = o.name
 	o.path = base + o.name
 	if a.c.Chroot() == "" {
 		o.name = o.path
@@ -167,7 +177,7 @@ func (a *actor) part(o *op, i int, rng *rand.Rand) {
 	if o.kind == multiRead {
 		p.kind = []kind{get, children}[rng.IntN(2)]
 	}
-	a.place(p, rng)
+	a.place(p, rng, new(names[rng.IntN(len(names))]))
 	p.id = int(a.run.ids.Add(1))
 	o.parts = append(o.parts, p)
 }

@@ -154,10 +154,8 @@ func (w *watch) removal(a *actor) (from, by int64) {
 func (a *actor) checkWatches(h *history) {
 	for _, w := range a.watches {
 		_, by := w.removal(a)
-		for _, e := range w.events {
-			if e.at > by && w.over == 0 {
-				a.fail("%v: %v after it was removed", w.op, e)
-			}
+		if by < never && !w.lazy && !w.overran && (w.over == 0 || w.over > by) {
+			a.fail("%v: the channel is not closed though it was removed, at %d: %v", w.op, by, w.events)
 		}
 		if w.over == 0 {
 			a.fail("%v: the channel is not closed after Close, or the session's end", w.op)
@@ -296,7 +294,7 @@ func (a *actor) checkPersistent(h *history, w *watch) {
 			continue
 		}
 		if e.Type >= zk.EventDataWatchRemoved || e.Zxid < 0 { // what another watch missed is told to all
-			if e.Zxid < 0 && e.Type < zk.EventDataWatchRemoved && nones == 0 {
+			if e.Zxid < 0 && e.Type < zk.EventDataWatchRemoved && nones == 0 && !w.overran {
 				a.fail("%v: %v on one connection", w.op, e)
 			}
 			before = append(before, e.Event)
@@ -355,7 +353,8 @@ func (a *actor) missing(w *watch, c *change, reread int64, before []zk.Event, ne
 	case slow && next > w.drained: // dropped for the event that ends it
 	case next == never && (slow || a.shownBefore(w, c.zxid, min(from, w.over)) == nil): // nobody knows of it
 	default:
-		a.fail("%v: %v is not told by %v; connections showed %v", w.op, *c, w.around(next), a.spans)
+		o := a.shownBefore(w, c.zxid, never)
+		a.fail("%v: %v is not told by %v; connections showed %v; %v showed it; closed at %d, perhaps removed at %d", w.op, *c, w.around(next), a.spans, o, w.over, from)
 	}
 }
 

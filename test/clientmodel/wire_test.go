@@ -142,6 +142,9 @@ func (a *actor) dial(ctx context.Context, network, addr string) (net.Conn, error
 	default:
 		c.plan = newPlan(rng)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conns = append(a.conns[max(0, len(a.conns)-2):], c)
 	return c, nil
 }
 
