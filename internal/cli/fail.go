@@ -41,7 +41,7 @@ func (e connectError) Error() string {
 	var refused *net.OpError
 	switch { // the rest of the text is of waiting in vain
 	case errors.Is(e.err, zk.ErrAuthFailed):
-		reason = errors.New("the server refuses the credentials of --auth")
+		reason = errors.New("the server refuses the credentials of --auth or --login")
 	case errors.As(e.err, &unknown):
 		reason = unknown
 	case errors.As(e.err, &refused):

@@ -36,6 +36,8 @@ type Options struct {
 	Out, Err io.Writer
 
 	auths       []credential
+	login       string // file that says who to log in as by SASL; "" for nobody
+	properties  string // file of -client-configuration; "" for none
 	tls         tlsOptions
 	dialOptions []client.Option // for tests
 }
@@ -85,6 +87,11 @@ func newShell(o Options) (*shell, error) {
 	if o.Format != "" {
 		if err := s.format.Set(o.Format); err != nil {
 			return nil, usageError{"--output: " + err.Error()}
+		}
+	}
+	if o.properties != "" {
+		if err := s.opts.tls.readProperties(o.properties); err != nil {
+			return nil, err
 		}
 	}
 	return s, nil
@@ -152,6 +159,8 @@ func (o *Options) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.ca, "tls-ca", "", "file with the certificates that vouch for the servers, in PEM (the system's)")
 	f.StringVar(&o.tls.cert, "tls-cert", "", "file with a certificate of one's own, in PEM")
 	f.StringVar(&o.tls.key, "tls-key", "", "file with its key, in PEM")
+	f.StringVar(&o.login, "login", "", "log in by SASL as the section Client of this file says, in the form of Java's JAAS")
+	f.StringVar(&o.properties, "client-configuration", "", "zkCli.sh's file of properties; what it says of TLS is done, with stores in PEM")
 }
 
 // millis is a duration that may be given as a number of milliseconds.

@@ -100,7 +100,7 @@ func TestWhyThereIsNoConnection(t *testing.T) {
 	}{
 		{fmt.Errorf("waited: %w", &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}), "dial tcp: refused\n(is a server running there?"},
 		{fmt.Errorf("waited: %w", &net.DNSError{Err: "no such host", Name: "zk9"}), "lookup zk9: no such host\n(is a server"},
-		{fmt.Errorf("x: %w", zk.ErrAuthFailed), "the server refuses the credentials of --auth"},
+		{fmt.Errorf("x: %w", zk.ErrAuthFailed), "the server refuses the credentials of --auth or --login"},
 		{errors.New("other"), "other\n(is a server"},
 	} {
 		got := explain(connectError{"zk9:2181", c.err})

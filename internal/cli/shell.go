@@ -81,6 +81,13 @@ func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error
 	for _, a := range s.opts.auths {
 		opts = append(opts, client.Auth(a.scheme, []byte(a.secret)))
 	}
+	if s.opts.login != "" {
+		m, err := digestLogin(s.opts.login)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, client.SASL(m))
+	}
 	encryption, err := s.opts.tls.config()
 	if err != nil {
 		return nil, err

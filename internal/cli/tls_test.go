@@ -51,6 +51,27 @@ func certify(t *testing.T) (cert, key string) {
 	return cert, key
 }
 
+// encrypted makes connections to a server that wants TLS. It counts the certificates
+// that a client has shown.
+func encrypted(r *rig, config *tls.Config, shown *atomic.Int32) []client.Option {
+	return []client.Option{client.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		inner, err := r.server.Dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		near, far := memconn.New(32<<10, netip.MustParseAddrPort("10.9.0.1:40000"))
+		outer := tls.Server(far, config)
+		for _, c := range [][2]net.Conn{{inner, outer}, {outer, inner}} {
+			go func() {
+				io.Copy(c[0], c[1])
+				shown.Store(int32(len(outer.ConnectionState().PeerCertificates)))
+				c[0].Close()
+			}()
+		}
+		return near, nil
+	})}
+}
+
 func TestTLS(t *testing.T) {
 	cert, key := certify(t)
 	var shown atomic.Int32 // certificates that a client has shown
@@ -67,22 +88,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		config := &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAnyClientCert}
-		r.opts.dialOptions = []client.Option{client.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-			inner, err := r.server.Dial(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			near, far := memconn.New(32<<10, netip.MustParseAddrPort("10.9.0.1:40000"))
-			outer := tls.Server(far, config)
-			for _, c := range [][2]net.Conn{{inner, outer}, {outer, inner}} {
-				go func() {
-					io.Copy(c[0], c[1])
-					shown.Store(int32(len(outer.ConnectionState().PeerCertificates)))
-					c[0].Close()
-				}()
-			}
-			return near, nil
-		})}
+		r.opts.dialOptions = encrypted(r, config, &shown)
 		if got := r.must("ls /"); got != "[zookeeper]\n" {
 			t.Errorf("ls / = %q", got)
 		}
@@ -106,5 +112,92 @@ func TestTLSOptionsThatAreWrong(t *testing.T) {
 	}
 	if c, err := (tlsOptions{}).config(); c != nil || err != nil {
 		t.Errorf("without options: %v, %v", c, err)
+	}
+}
+
+// The file that zkCli.sh is given by -client-configuration means the same here, with
+// stores in PEM. The server's certificate is for 10.0.0.1.
+func TestClientConfiguration(t *testing.T) {
+	cert, key := certify(t)
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	var both strings.Builder
+	for _, file := range []string{key, cert} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both.Write(text)
+	}
+	store := write("store.pem", both.String())
+	secure := "# of a test\nzookeeper.client.secure=true\nzookeeper.clientCnxnSocket = org.apache.zookeeper.ClientCnxnSocketNetty\n" +
+		"zookeeper.ssl.trustStore.location=\\\n  " + cert + "\nzookeeper.ssl.trustStore.type PEM\n" +
+		"zookeeper.ssl.keyStore.location: " + store + "\nzookeeper.ssl.keyStore.password=\n"
+	for _, c := range []struct{ name, text, server, want string }{
+		{"all", secure, "10.0.0.1:2181", ""},
+		{"another host", secure, "10.0.0.2:2181", "certificate"},
+		{"any host", secure + "zookeeper.ssl.hostnameVerification=false\n", "10.0.0.2:2181", ""},
+		{"nobody vouches", "zookeeper.client.secure=true\nzookeeper.ssl.hostnameVerification=false\n", "10.0.0.2:2181", "certificate"},
+		{"not secure", strings.Replace(secure, "secure=true", "secure=false", 1), "10.0.0.1:2181", "Cannot connect"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(o *Options) { o.properties, o.Servers = write("client.properties", c.text), c.server }, func(r *rig) {
+				own, err := tls.LoadX509KeyPair(cert, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.opts.dialOptions = encrypted(r, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert}, new(atomic.Int32))
+				_, errs, status := r.do("ls /")
+				if c.want == "" && status != statusOK || c.want != "" && (status != statusNoConnection || !strings.Contains(errs, c.want)) {
+					t.Errorf("status %d: %s; want %q", status, errs, c.want)
+				}
+			})
+		})
+	}
+	for _, text := range []string{
+		"zookeeper.ssl.keyStore.location=/x/store.jks", "zookeeper.ssl.trustStore.type=JKS", "zookeeper.ssl.trustStore.location=x.P12",
+		"zookeeper.ssl.crl=true",
+	} {
+		o := tlsOptions{}
+		err := o.readProperties(write("client.properties", "zookeeper.client.secure=true\n"+text))
+		name, _, _ := strings.Cut(text, "=")
+		if ExitStatus(err) != statusUsage || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := newShell(Options{properties: "no/such/file"}); ExitStatus(err) != statusUsage {
+		t.Error(err)
+	}
+}
+
+func TestLoginFilesThatAreWrong(t *testing.T) {
+	const module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+	for text, want := range map[string]string{
+		"Client { " + module + ` username="bob" password="s3cret"; };`:                                        "",
+		"Client { " + module + ` username="bob"; };`:                                                          "has no section",
+		"Server { " + module + ` username="bob" password="s3cret"; };`:                                        "has no section",
+		`Client { com.sun.security.auth.module.Krb5LoginModule required username="bob" password="s3cret"; };`: "has no section",
+		"Client { " + module + ` username="bob" password="s3cret" };`:                                         "line 1",
+	} {
+		file := filepath.Join(t.TempDir(), "jaas.conf")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := digestLogin(file)
+		if want == "" && (m == nil || err != nil) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if want != "" && (ExitStatus(err) != statusUsage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret")) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+	}
+	if _, err := digestLogin("no/such/file"); ExitStatus(err) != statusUsage {
+		t.Error(err)
 	}
 }

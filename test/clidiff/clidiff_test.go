@@ -61,12 +61,14 @@ func binary(t *testing.T) string {
 // address.
 func startServer(t *testing.T, binary string) string {
 	t.Helper()
-	const properties = "-Dzookeeper.extendedTypesEnabled=true -Dzookeeper.DigestAuthenticationProvider.superDigest=" + superDigest
+	properties := "-Dzookeeper.extendedTypesEnabled=true -Dzookeeper.DigestAuthenticationProvider.superDigest=" + superDigest +
+		" -Djava.security.auth.login.config=" + writeLogin(t)
 	t.Setenv("SERVER_JVMFLAGS", properties)
 	specs, err := cluster.ParseSpecs(*kind)
 	must(t, err)
 	e, err := cluster.New(cluster.Options{
-		Dir: t.TempDir(), Specs: specs, Lines: []string{"preAllocSize=1024"},
+		Dir: t.TempDir(), Specs: specs,
+		Lines: []string{"preAllocSize=1024", "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
 		Programs: cluster.Programs{
 			Pinfold: binary, Apache: filepath.Join(root, "scripts/apache-server"),
 			JVMFlags: "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 " + properties,

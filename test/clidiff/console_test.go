@@ -27,12 +27,13 @@ func pinfoldCLI(binary string) program {
 	return program{name: "pinfold cli", argv: []string{binary, "cli"}}
 }
 
-// zkCLI is zkCli.sh of a release; "" is the installed one.
-func zkCLI(release string) program {
+// zkCLI is zkCli.sh of a release, "" is the installed one, with more properties of its
+// JVM.
+func zkCLI(release string, more ...string) program {
 	const flags = "-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC -Dorg.slf4j.simpleLogger.defaultLogLevel=off"
 	return program{
 		name: "zkCli.sh", argv: []string{filepath.Join(root, "scripts/apache-server")},
-		env: []string{"RELEASE=" + release, "CLASS=org.apache.zookeeper.ZooKeeperMain", "JVMFLAGS=" + flags},
+		env: []string{"RELEASE=" + release, "CLASS=org.apache.zookeeper.ZooKeeperMain", "JVMFLAGS=" + flags + " " + strings.Join(more, " ")},
 	}
 }
 

@@ -1,13 +1,14 @@
 // Package clidiff types the same commands into zkCli.sh and into `pinfold cli`,
 // at random, and demands that the same comes of it: the same tree, the same
 // commands carried out and refused for the same reasons, and the same printed,
-// but for the prompt and for what is in the table of differences (allow), which
+// but for the prompt and for what is in the table of differences (judge), which
 // docs/cli.md explains.
 //
 // A session is some 150 commands of all that zkCli.sh knows, with options in any
 // order, quotes, missing and wrong arguments and old spellings, on a small tree,
 // so that paths meet. Both programs get it on their standard input, one after the
-// other, on the same server, which is emptied in between.
+// other, on the same server, which is emptied in between. A few commands more are
+// given as arguments (TestOneShot).
 //
 //	go build -o build/pinfold ./cmd/pinfold
 //	go test ./test/clidiff -count 1 -pinfold build/pinfold -seeds 20
