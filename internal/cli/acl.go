@@ -31,6 +31,9 @@ func parseACL(text string) ([]zk.ACL, error) {
 			continue
 		}
 		entry, err := parseEntry(part)
+		if err == nil && entry.Perms == 0 {
+			err = badACL(part, "has no permissions")
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -42,6 +45,8 @@ func parseACL(text string) ([]zk.ACL, error) {
 	return acl, nil
 }
 
+// parseEntry reads one entry, which may have no permissions: such are in exports.
+// REQUIRES: text has two colons.
 func parseEntry(text string) (zk.ACL, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	last := strings.LastIndexByte(rest, ':')
@@ -55,9 +60,6 @@ func parseEntry(text string) (zk.ACL, error) {
 			return zk.ACL{}, badACL(text, fmt.Sprintf("has the unknown permission %q", letter))
 		}
 		entry.Perms |= 1 << i
-	}
-	if entry.Perms == 0 {
-		return zk.ACL{}, badACL(text, "has no permissions")
 	}
 	return entry, nil
 }

@@ -280,3 +280,20 @@ func TestWatchEnds(t *testing.T) {
 		}
 	})
 }
+
+// An ACL may have an entry that gives nothing.
+func TestAnExportKeepsEntriesWithoutPermissions(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.must("create /a")
+		acl := []zk.ACL{{Perms: zk.PermAll, ID: zk.AnyoneUnsafe}, {ID: zk.ID{Scheme: "digest", ID: "u:h"}}}
+		if _, err := r.conn.SetACL(context.Background(), "/a", acl, -1); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "export.json")
+		r.must("export /a " + file)
+		r.must("import " + file + " /b")
+		if got, _, err := r.conn.GetACL(context.Background(), "/b"); err != nil || !cmp.Equal(got, acl) {
+			t.Errorf("%v, %v; want %v", got, err, acl)
+		}
+	})
+}

@@ -199,7 +199,11 @@ func (c *console) end(ctx context.Context) error {
 func runSession(ctx context.Context, t *testing.T, p program, server string, commands []string, stop map[int]bool, atEnd func()) []printed {
 	t.Helper()
 	var list []printed
-	for len(list) < len(commands) {
+	for ends := 0; len(list) < len(commands); ends++ {
+		if ends > maxEnds {
+			last := list[len(list)-1]
+			t.Fatalf("%s ends again and again, the last time with %q, %q", p.name, last.out, last.errs)
+		}
 		until := len(commands)
 		for i := len(list); i < until; i++ {
 			if stop[i] {
@@ -223,6 +227,10 @@ func runSession(ctx context.Context, t *testing.T, p program, server string, com
 	}
 	return list
 }
+
+// maxEnds is how often a program may end within a session: more often than commands
+// that end zkCli.sh are in one, redone commands included.
+const maxEnds = 20
 
 // patience is how long a session may take.
 const patience = 90 * time.Second
