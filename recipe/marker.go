@@ -82,11 +82,15 @@ func (m *markers) commit(ctx context.Context, build func(t *client.Txn, marker s
 	}
 }
 
-// findOut calls late if the transaction was carried out that k was used for last.
+// findOut calls late if the transaction was carried out that k was used for last. It
+// may be on its way still, or not be known yet to the server that is asked now.
 func (m *markers) findOut(ctx context.Context, k marker, late func(ctx context.Context)) {
 	var stat zk.Stat
 	var exists bool
 	err := retry(ctx, func() (err error) {
+		if err := m.client.Sync(ctx, k.path); err != nil {
+			return err
+		}
 		stat, exists, err = m.client.Exists(ctx, k.path)
 		return err
 	})

@@ -410,3 +410,50 @@ func TestPriorityQueue(t *testing.T) {
 		}
 	})
 }
+
+// lagging is a client that has moved to a server which has not yet applied its last
+// change, until there is a sync.
+type lagging struct {
+	*client.Client
+	synced atomic.Bool
+}
+
+func (l *lagging) Exists(ctx context.Context, path string) (zk.Stat, bool, error) {
+	stat, exists, err := l.Client.Exists(ctx, path)
+	if !l.synced.Load() {
+		stat.Version--
+	}
+	return stat, exists, err
+}
+
+func (l *lagging) Sync(ctx context.Context, path string) error {
+	err := l.Client.Sync(ctx, path)
+	l.synced.Store(err == nil)
+	return err
+}
+
+// What a Take has removed whose context has ended is found, too, when the connection
+// that comes next is one to a server that lags.
+func TestQueueContextEndsAndTheNextServerLags(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := inproc.Start(t)
+		g := &gate{s: s}
+		c := &lagging{Client: s.Client(t, client.Dialer(g.dial), client.SessionTimeout(20*time.Second))}
+		q := NewQueue(c, "/queue", QueueOptions{})
+		putAll(t, q, "1", "2")
+		s.LoseAnswer(wire.OpMulti, 0)
+		g.shut.Store(true)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if item, err := q.Take(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%s, %v", item, err)
+		}
+		g.shut.Store(false)
+		settle()
+		for _, want := range []string{"1", "2"} {
+			if item, ok, err := q.TryTake(context.Background()); err != nil || string(item) != want {
+				t.Errorf("%q, %v, %v instead of %s", item, ok, err, want)
+			}
+		}
+	})
+}
