@@ -228,8 +228,9 @@ func (p *CoordinatedCommit) Outcome(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// Remove deletes the transaction. It is for when all sites know the outcome, which
-// the recipe does not find out.
+// Remove deletes the transaction, at once: who asks meanwhile is told its outcome, or
+// finds nothing. It is for when all sites know the outcome, which the recipe does not
+// find out.
 func (p *CoordinatedCommit) Remove(ctx context.Context) error {
 	return removeTree(ctx, p.client, p.path)
 }

@@ -269,32 +269,53 @@ func (p *PeerCommit) ballot(ctx context.Context, site string) (o Outcome, w *cli
 	return o, w, err
 }
 
-// Remove deletes the transaction. It is for when all sites know the outcome, which
-// the recipe does not find out.
+// Remove deletes the transaction, at once: who asks meanwhile is told its outcome, or
+// finds nothing. It is for when all sites know the outcome, which the recipe does not
+// find out.
 func (p *PeerCommit) Remove(ctx context.Context) error { return removeTree(ctx, p.client, p.path) }
 
-// removeTree deletes a znode and all below it.
+// removeTree deletes a znode and all below it in one transaction: those that are left
+// of a part would tell another outcome than the whole.
 func removeTree(ctx context.Context, c Client, path string) error {
 	for {
-		err := retry(ctx, func() error { return c.Delete(ctx, path, -1) })
-		if errors.Is(err, zk.ErrNoNode) {
+		paths, err := treeOf(ctx, c, path)
+		if err != nil || len(paths) == 0 {
+			return err
+		}
+		t := c.Txn()
+		for _, p := range paths {
+			t.Delete(p, -1)
+		}
+		err = t.Commit(ctx)
+		switch {
+		case err == nil:
 			return nil
-		}
-		if !errors.Is(err, zk.ErrNotEmpty) {
-			return err
-		}
-		var names []string
-		err = retry(ctx, func() (err error) {
-			names, _, err = c.Children(ctx, path)
-			return err
-		})
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			return err
-		}
-		for _, n := range names {
-			if err := removeTree(ctx, c, join(path, n)); err != nil {
-				return err
-			}
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNotEmpty): // it has changed, or is gone
+		case !errors.Is(err, zk.ErrConnectionLoss) || ctx.Err() != nil:
+			return ended(ctx, err)
 		}
 	}
+}
+
+// treeOf lists a znode and all below it, children first; nothing if it is not there.
+func treeOf(ctx context.Context, c Client, path string) (paths []string, err error) {
+	var names []string
+	err = retry(ctx, func() error {
+		names, _, err = c.Children(ctx, path)
+		return err
+	})
+	if errors.Is(err, zk.ErrNoNode) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		below, err := treeOf(ctx, c, join(path, n))
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, below...)
+	}
+	return append(paths, path), nil
 }

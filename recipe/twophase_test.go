@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/test/inproc"
@@ -295,4 +296,73 @@ func TestCommitLostAnswers(t *testing.T) {
 		r.vote(0, false)
 		r.told.all(t, 3)
 	})
+}
+
+// nosy is a client after each of whose first deletions somebody asks.
+type nosy struct {
+	Client
+	asks func()
+	n    int
+}
+
+func (n *nosy) Delete(ctx context.Context, path string, version int32) error {
+	err := n.Client.Delete(ctx, path, version)
+	if n.n++; n.n < 20 {
+		n.asks()
+	}
+	return err
+}
+
+// removable is a transaction of either form.
+type removable interface {
+	Begin(ctx context.Context, data []byte, sites []string) error
+	Vote(ctx context.Context, site string, commit bool) error
+	Outcome(ctx context.Context) (Outcome, error)
+	Remove(ctx context.Context) error
+}
+
+// Who asks while a transaction is removed is told the outcome, or finds nothing.
+func TestOutcomeDuringRemove(t *testing.T) {
+	for name, of := range map[string]func(c Client) removable{
+		"peers":       func(c Client) removable { return NewPeerCommit(c, "/app/t", TwoPhaseOptions{}) },
+		"coordinated": func(c Client) removable { return NewCoordinatedCommit(c, "/app/t", TwoPhaseOptions{}) },
+	} {
+		for _, commit := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, commit), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					ctx := context.Background()
+					s := inproc.Start(t)
+					c, other := s.Client(t), s.Client(t)
+					x := of(c)
+					must(t, x.Begin(ctx, nil, []string{"a", "b"}))
+					for _, site := range []string{"a", "b"} {
+						if k, ok := x.(*CoordinatedCommit); ok {
+							must(t, k.Join(ctx, site))
+						}
+						if err := x.Vote(ctx, site, commit || site == "b"); !errors.Is(err, ErrVoted) {
+							must(t, err)
+						}
+					}
+					if k, ok := x.(*CoordinatedCommit); ok {
+						_, err := k.Decide(ctx)
+						must(t, err)
+					}
+					want, err := x.Outcome(ctx)
+					must(t, err)
+					asks := func() {
+						short, cancel := context.WithTimeout(ctx, time.Second)
+						defer cancel()
+						if got, err := of(other).Outcome(short); err == nil && got != want {
+							t.Errorf("while it is removed, one is told %v, not %v", got, want)
+						}
+					}
+					must(t, of(&nosy{Client: c, asks: asks}).Remove(ctx))
+					must(t, x.Remove(ctx))
+					if names := childrenOf(t, s, "/app"); len(names) > 0 {
+						t.Errorf("left: %q", names)
+					}
+				})
+			})
+		}
+	}
 }
