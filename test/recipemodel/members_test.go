@@ -469,10 +469,11 @@ type process struct {
 	inside  bool
 	since   time.Time // it is inside
 	leaving bool
+	left    bool // Leave has succeeded
 }
 
 func newDouble(w *world, path string) role {
-	return &doubles{w: w, path: path, number: 2 + w.rng.IntN(2), all: map[*process]struct{}{}}
+	return &doubles{w: w, path: path, number: 2 + w.rng.IntN(w.clients-1), all: map[*process]struct{}{}}
 }
 
 func (k *doubles) name() string { return "double barrier" }
@@ -498,7 +499,7 @@ func (k *doubles) work(ctx context.Context, l *life) error {
 				err = k.out(ctx, l, b, p)
 			}
 		}
-		k.gone(p, err)
+		k.gone(p)
 		err = l.goes(ctx, once, "double barrier", err)
 		cancel()
 		if err != nil {
@@ -557,6 +558,7 @@ func (k *doubles) out(ctx context.Context, l *life, b *recipe.DoubleBarrier, p *
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.rounds++
+	p.left = true
 	for _, q := range inside {
 		if _, there := k.all[q]; there && !q.leaving && !q.l.doubtful(q.session, q.since) && !l.doubtful(p.session, p.since) {
 			k.w.errorf("double barrier: client %d has left when client %d was inside, since %v", l.n, q.l.n, q.since.Sub(k.w.began))
@@ -567,26 +569,19 @@ func (k *doubles) out(ctx context.Context, l *life, b *recipe.DoubleBarrier, p *
 
 // gone forgets a process. One that has ended in another way than by leaving may be
 // registered for a while.
-func (k *doubles) gone(p *process, err error) {
-	forget := func() {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		delete(k.all, p)
-	}
+func (k *doubles) gone(p *process) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	p.leaving = true
-	left := err == nil && p.inside
-	k.mu.Unlock()
-	if left && k.w.ctx.Err() == nil && !p.l.endangered(time.Now()) {
-		k.w.homes.Go(func() { // one whose context has ended deletes its znode in the background
-			wait(context.Background(), time.Second)
-			forget()
-		})
+	if p.left && !p.l.doubtful(p.session, p.since) {
+		delete(k.all, p)
 		return
 	}
 	k.w.homes.Go(func() {
-		wait(context.Background(), time.Minute)
-		forget()
+		wait(context.Background(), 30*time.Second)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.all, p)
 	})
 }
 

@@ -104,11 +104,11 @@ func run(t *testing.T, seed uint64) {
 	}()
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1<<63))
-		w := newWorld(t, seed)
+		w := newWorld(t, seed, 3+rng.IntN(6))
 		for i, m := range choose(rng, seed) {
 			w.roles = append(w.roles, m.make(w, fmt.Sprintf("/base/%d-%s", i, m.name)))
 		}
-		w.run(3+rng.IntN(6), time.Duration(5+rng.IntN(20))*time.Second)
+		w.run(time.Duration(5+rng.IntN(20)) * time.Second)
 		w.s.Stop()
 		wait(t.Context(), time.Hour)
 		if left := bubble(); len(left) > 0 {

@@ -22,11 +22,12 @@ const patience = 5 * time.Minute
 
 // A world is a server, and the clients that use it.
 type world struct {
-	t     *testing.T
-	s     *inproc.Server
-	rng   *rand.Rand // of the one who makes faults
-	seed  uint64
-	began time.Time
+	t       *testing.T
+	s       *inproc.Server
+	rng     *rand.Rand // of the one who makes faults
+	seed    uint64
+	clients int // that live at the same time
+	began   time.Time
 
 	ctx     context.Context // ends the work
 	stop    context.CancelFunc
@@ -61,9 +62,9 @@ type watcher interface {
 	watch(ctx context.Context, l *life) error
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, seed uint64, clients int) *world {
 	w := &world{
-		t: t, s: inproc.Start(t), rng: rand.New(rand.NewPCG(seed, 0)), seed: seed, began: time.Now(),
+		t: t, s: inproc.Start(t), rng: rand.New(rand.NewPCG(seed, 0)), seed: seed, clients: clients, began: time.Now(),
 		closing: make(chan struct{}), lives: map[*life]struct{}{},
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
@@ -97,8 +98,8 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // run is the whole test of a seed.
-func (w *world) run(clients int, lasts time.Duration) {
-	for n := range clients {
+func (w *world) run(lasts time.Duration) {
+	for n := range w.clients {
 		w.homes.Go(func() { w.home(n) })
 	}
 	(&faults{w}).run(lasts)
