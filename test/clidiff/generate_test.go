@@ -34,10 +34,7 @@ func (g *generator) session(n int) []string {
 	for len(g.typed) < n {
 		g.typed = append(g.typed, g.command())
 	}
-	for range 5 { // events are printed on the side: these give them the time
-		g.typed = append(g.typed, "sync /")
-	}
-	return g.typed
+	return append(g.typed, pause()...)
 }
 
 // path is mostly one of few, so that commands meet.
