@@ -84,7 +84,7 @@ type Client struct {
 	session     session
 	state       State
 	listeners   map[*pump[State]]struct{} // of States
-	lastZxid    zk.Zxid                   // newest that any answer has shown (P7)
+	lastZxid    zk.Zxid                   // newest that any answer of the session has shown (P7)
 	dead        error                     // set once: why no operation can succeed any more
 	closing     bool
 	told        bool          // ready has been told
@@ -256,7 +256,8 @@ func (c *Client) SessionTimeout() time.Duration {
 	return c.session.timeout
 }
 
-// LastZxid is the newest transaction that an answer has shown to this Client.
+// LastZxid is the newest transaction that an answer has shown in this session. A new
+// one ([NewSession]) begins with 0, and may be shown an older state.
 func (c *Client) LastZxid() zk.Zxid {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,8 +26,9 @@ import (
 // [WatchQueue] of them are unread all the same, they are replaced by a single one
 // of type zk.EventNone and state zk.StateSyncConnected, which says that anything
 // may have changed: read again. The same event is given after a reconnection,
-// because servers do not tell persistent watches what they missed. When the session
-// ends, unread events may be dropped in favour of the one that says so.
+// because servers do not tell persistent watches what they missed; what one-shot
+// watches of the Client on the same znodes missed, they may be told behind it. When
+// the session ends, unread events may be dropped in favour of the one that says so.
 //
 // A persistent watch that is no longer wanted should be removed, as its events cost
 // the server and the Client memory and time until the session ends.

@@ -31,6 +31,7 @@ var (
 // runs to come again, and another GOMAXPROCS. (After a panic in a goroutine of a
 // Client, only -v says which seed it was.)
 func TestModel(t *testing.T) {
+	all, runs := tally{}, 0
 	for i := range *seedsFlag {
 		seed := *fromFlag + uint64(i)
 		if !t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -40,15 +41,16 @@ func TestModel(t *testing.T) {
 					t.Error(replay(seed))
 				}
 			}()
-			synctest.Test(t, func(t *testing.T) { newRun(t, seed).play() })
+			synctest.Test(t, func(t *testing.T) { newRun(t, seed, all).play() })
 			ended = true
 		}) {
-			break
+			return
 		}
-		if n := i + 1; n%1000 == 0 {
-			fmt.Printf("%d seeds, to %d\n", n, seed)
+		if runs++; runs%1000 == 0 {
+			fmt.Printf("%d seeds, to %d\n", runs, seed)
 		}
 	}
+	all.report(t, runs)
 }
 
 // replay says how to run a seed again.
@@ -65,6 +67,7 @@ const secondAddr = "10.0.0.2:2181"
 type run struct {
 	t      *testing.T
 	seed   uint64
+	all    tally
 	fs     vfs.FS
 	server *inproc.Server
 	actors []*actor
@@ -93,6 +96,7 @@ type actor struct {
 	closeErr    error
 	closing     atomic.Int64 // when Close was called
 	closed      atomic.Int64 // when it returned
+	inTheMiddle bool         // it is called before the end
 
 	mu       sync.Mutex // guards what follows
 	dials    int
@@ -117,8 +121,8 @@ func (a *actor) fail(format string, args ...any) {
 	}
 }
 
-func newRun(t *testing.T, seed uint64) *run {
-	r := &run{t: t, seed: seed, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(seed, 0))}
+func newRun(t *testing.T, seed uint64, all tally) *run {
+	r := &run{t: t, seed: seed, all: all, fs: vfs.NewMem(), rng: rand.New(rand.NewPCG(seed, 0))}
 	r.ids.Store(firstID)
 	r.server = inproc.StartOn(t, r.fs)
 	c := r.server.Client(t)
@@ -259,6 +263,7 @@ func (a *actor) thread(i int) {
 	}
 	for n := range *opsFlag {
 		if n == closes {
+			a.inTheMiddle = true
 			a.end()
 			closes = -1
 		}
@@ -520,6 +525,7 @@ func (r *run) check() {
 		a.checkOps(h)
 		a.checkCrowds()
 		a.checkWatches(h)
+		r.all.add(a, h)
 	}
 	h.checkUnclaimed(r)
 }
