@@ -56,3 +56,35 @@ func TestAnsweredTooLate(t *testing.T) {
 		}
 	})
 }
+
+// A session that was given too late, and is over when it is asked for, was nobody's.
+func TestUnknownSessionIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnsemble(t)
+		dials := 0
+		c, p := e.client("a,b", NewSession(), Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := e.dial(ctx, network, addr)
+			if dials++; dials == 3 {
+				return &lateReader{conn, time.Minute}, err
+			}
+			return conn, err
+		}))
+		var j journal
+		defer j.states(c)()
+		p.cut()
+		e.accept().refuse()
+		late := e.accept()
+		done := after(func() error { return c.Sync(t.Context(), "/") })
+		late.asked()
+		late.welcome(8, 9*time.Second, false)
+		e.accept().refuse()
+		p = e.accept()
+		if ask := p.asked(); ask.SessionID != 0 {
+			t.Errorf("session %v is asked for", ask.SessionID)
+		}
+		p.welcome(9, 9*time.Second, false)
+		p.reply(p.expect(wire.OpSync).xid, 1, zk.OK, text("/"))
+		check(t, "what was begun meanwhile", <-done, nil, false)
+		j.want(t, "connected", "suspended", "expired", "connecting", "connected")
+	})
+}

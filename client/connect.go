@@ -280,8 +280,8 @@ func (c *Client) suspend(err error) bool {
 	case errors.Is(err, zk.ErrAuthFailed):
 		c.die(AuthFailed, zk.ErrAuthFailed)
 		return false
-	case errors.Is(err, zk.ErrSessionExpired) && !c.told && c.opts.session.id == 0:
-		c.session = session{} // Dial has not returned it yet, so nobody knows of it
+	case errors.Is(err, zk.ErrSessionExpired) && c.unknown():
+		c.session = session{}
 	case errors.Is(err, zk.ErrSessionExpired) && !c.opts.newSession:
 		c.die(Expired, zk.ErrSessionExpired)
 		return false
@@ -297,6 +297,15 @@ func (c *Client) suspend(err error) bool {
 		c.setState(Suspended)
 	}
 	return true
+}
+
+// unknown reports whether nobody has been told of the session yet: Dial has not
+// returned it, or no connection of it was in time. c.mu is held.
+func (c *Client) unknown() bool {
+	if !c.told {
+		return c.opts.session.id == 0
+	}
+	return c.state == Connecting
 }
 
 // die makes the Client useless; c.mu is held.
