@@ -211,7 +211,7 @@ func (a *actor) over(o *op) {
 	if o.w != nil {
 		o.w.registered(a, o)
 	}
-	a.drain(o.id%16 == 0)
+	a.drain(o.id%64 == 0)
 	z := a.c.LastZxid()
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -36,6 +36,7 @@ type plan struct {
 	silent         int           // nothing of what the server sends is received from there on; 0: all is
 	latency        time.Duration // of each thing that is received
 	greeting       time.Duration // of the answer to the handshake
+	late           time.Duration // of the return of the read that has the answer
 }
 
 func newPlan(rng *rand.Rand) (p plan) {
@@ -53,8 +54,11 @@ func newPlan(rng *rand.Rand) (p plan) {
 	case n < 45:
 		p.latency = time.Duration(rng.IntN(700)) * time.Millisecond
 	}
-	if rng.IntN(10) == 0 {
-		p.greeting = time.Second // for which a Client of this test is patient, to the nanosecond
+	switch patience := time.Second; rng.IntN(20) { // that of the Clients, when they have a session
+	case 0:
+		p.greeting = patience
+	case 1:
+		p.late = patience + time.Millisecond
 	}
 	return p
 }
@@ -214,9 +218,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			}
 			return n, nil
 		}
-		wait := c.latency
+		wait, late := c.latency, time.Duration(0)
 		if !c.answered {
-			wait = c.greeting
+			wait, late = c.greeting, c.late
 		}
 		if wait > 0 && !c.a.run.calm.Load() {
 			<-time.After(wait)
@@ -227,6 +231,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		c.take(b[:n])
+		if late > 0 && !c.a.run.calm.Load() {
+			<-time.After(late)
+		}
 	}
 }
 
