@@ -18,7 +18,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "TestSeed: the seed to run")
 	againFlag = flag.Int("again", 1, "TestSeed: how often")
-	seedsFlag = flag.Int("seeds", 18, "TestSoak: how many seeds")
+	seedsFlag = flag.Int("seeds", 21, "TestSoak: how many seeds")
 	fromFlag  = flag.Uint64("from", 1, "TestSoak: the first seed")
 	roleFlag  = flag.String("role", "", "TestSoak, TestSeed: the only recipe that is used, by its name")
 	linesFlag = flag.Int("lines", 60, "how many lines of a failing seed's trace are shown; 0 is all")
