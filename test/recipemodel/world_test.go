@@ -334,7 +334,11 @@ func (l *life) bounded(ctx context.Context) (context.Context, context.CancelFunc
 func (l *life) rest(ctx context.Context) {
 	switch l.roll(12) {
 	case 0:
-		wait(ctx, time.Duration(l.roll(5000))*time.Millisecond)
+		most := 5000
+		if l.roll(3) == 0 {
+			most = 20_000 // longer than its session may be
+		}
+		wait(ctx, time.Duration(l.roll(most))*time.Millisecond)
 	case 1, 2, 3:
 	default:
 		wait(ctx, time.Duration(l.roll(30))*time.Millisecond)
