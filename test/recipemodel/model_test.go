@@ -108,7 +108,7 @@ func run(t *testing.T, seed uint64) {
 		for i, m := range choose(rng, seed) {
 			w.roles = append(w.roles, m.make(w, fmt.Sprintf("/base/%d-%s", i, m.name)))
 		}
-		w.run(time.Duration(5+rng.IntN(20)) * time.Second)
+		w.run(time.Duration(4+rng.IntN(14)) * time.Second)
 		w.s.Stop()
 		wait(t.Context(), time.Hour)
 		if left := bubble(); len(left) > 0 {
