@@ -100,6 +100,7 @@ func run(t *testing.T, seed uint64) {
 	defer func() {
 		if t.Failed() {
 			t.Logf("replay: %s", replay(seed))
+			fmt.Printf("seed %d has failed; replay: %s\n", seed, replay(seed)) // at once, while others go on
 		}
 	}()
 	synctest.Test(t, func(t *testing.T) {
