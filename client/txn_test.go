@@ -211,6 +211,7 @@ func TestChroot(t *testing.T) {
 		c.EphemeralsAsync(ctx, "/", func(paths []string, err error) { j.add("ephemerals %v %v", paths, err) })
 		c.ConfigAsync(ctx, func(text []byte, _ zk.Stat, err error) { j.add("config %s %v", text, err) })
 		c.GetAsync(ctx, "/", func(_ []byte, _ zk.Stat, err error) { j.add("%v", err) })
+		c.DeleteAsync(ctx, "/", -1, func(err error) { j.add("%v", err) })
 		for _, x := range []struct {
 			op   wire.OpCode
 			path string
@@ -222,6 +223,7 @@ func TestChroot(t *testing.T) {
 			{wire.OpGetEphemerals, "/zoo", zk.OK, []func([]byte) []byte{vector("/zoo/e", "/zookeeper/e", "/zoo")}},
 			{wire.OpGetData, "/zookeeper/config", zk.OK, []func([]byte) []byte{buffer("server.1"), statOf(0)}},
 			{wire.OpGetData, "/zoo", zk.ErrNoNode, nil},
+			{wire.OpDelete, "/", zk.ErrBadArguments, nil},
 		} {
 			a := p.expect(x.op)
 			if a.path() != x.path {
@@ -229,7 +231,8 @@ func TestChroot(t *testing.T) {
 			}
 			p.reply(a.xid, 1, x.code, x.body...)
 		}
-		j.want(t, "create /s-3 <nil>", "create2 /x <nil>", "ephemerals [/e /] <nil>", "config server.1 <nil>", "get /: zookeeper: no node")
+		j.want(t, "create /s-3 <nil>", "create2 /x <nil>", "ephemerals [/e /] <nil>", "config server.1 <nil>", "get /: zookeeper: no node",
+			"delete /: zookeeper: bad arguments")
 
 		deep := p.addWatch(c, "/", zk.AddWatchPersistentRecursive, zk.AddWatchPersistentRecursive)
 		config := leave(t, p, wire.OpGetData, zk.OK, true, func() (*Watch, error) {

@@ -55,7 +55,8 @@ func (c *Client) CreateTTLAsync(ctx context.Context, path string, data []byte, m
 }
 
 // Delete deletes a znode that has no children. version is that of the data which
-// the caller has seen, -1 for any.
+// the caller has seen, -1 for any. "/" is never deleted, with a chroot neither: the
+// server is asked for its own, and answers zk.ErrBadArguments, as to Apache's client.
 func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 	k, body := c.delete(path, version)
 	return c.do(ctx, k, body.Append).err
@@ -154,8 +155,12 @@ func (c *Client) create(op wire.OpCode, path string, data []byte, mode zk.Create
 var openACL = zk.OpenACLUnsafe()
 
 func (c *Client) delete(path string, version int32) (call, wire.PathVersion) {
+	outer := path
+	if path != "/" {
+		outer = c.outer(path)
+	}
 	return call{op: wire.OpDelete, name: "delete", path: path, invalid: CheckPath(path)},
-		wire.PathVersion{Path: c.outer(path), Version: version}
+		wire.PathVersion{Path: outer, Version: version}
 }
 
 func (c *Client) set(path string, data []byte, version int32) (call, wire.SetDataRequest) {

@@ -40,9 +40,6 @@ delete -v 3 /app/old`,
 				if err != nil {
 					return err
 				}
-				if args[0] == "/" { // with a chroot, the client would delete that
-					return &client.Error{Op: "delete", Path: "/", Err: zk.ErrBadArguments}
-				}
 				return c.Delete(ctx, args[0], *version)
 			}
 		},
