@@ -112,7 +112,8 @@ func (c *Client) certain(ctx context.Context) error {
 
 // ask sends the next question: whether there is /zookeeper/config, which 3.5 brought,
 // and if not, as a standalone server that was upgraded from 3.4 may have none,
-// whether a multi with a create2 is malformed, which fails in any case. It reports whether it could. c.mu is held.
+// whether a multi with a create2 is malformed, which fails in any case. It reports
+// whether it could. c.mu is held.
 func (c *Client) ask() bool {
 	q := &question{client: c, answered: make(chan struct{})}
 	k := call{op: wire.OpExists, name: "exists", path: configPath, done: q}

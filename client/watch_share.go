@@ -73,8 +73,8 @@ func (c *Client) watchedBefore(kind watchKind, path string, n int) bool {
 }
 
 // tellParent tells the watches of a znode's children what the server's recursive watch
-// means for them, which it may have for them alone. A server that has them all sends the event of the parent next, and
-// persistent watches must not be told twice.
+// means for them, which it may have for them alone. A server that has them all sends
+// the event of the parent next, and persistent watches must not be told twice.
 func (c *Client) tellParent(path string, e zk.Event) {
 	if e.Type != zk.EventNodeCreated && e.Type != zk.EventNodeDeleted || path == "/" {
 		return
