@@ -134,7 +134,7 @@ func createNamed(ctx context.Context, c Client, path string, data []byte, mode z
 			return stat, &client.Error{Op: "create", Path: path, Err: lookErr, Maybe: true}
 		case !v.Exists:
 			continue
-		case mode.IsEphemeral() && v.Stat.EphemeralOwner == int64(session):
+		case mode.IsEphemeral() && ours(c, session, v.Stat):
 			return v.Stat, nil
 		case !mode.IsEphemeral() && v.Stat.EphemeralOwner == 0 && v.Stat.Version == 0 && bytes.Equal(v.Data, data):
 			return v.Stat, nil
@@ -143,6 +143,14 @@ func createNamed(ctx context.Context, c Client, path string, data []byte, mode z
 		}
 		return stat, &client.Error{Op: "create", Path: path, Err: zk.ErrNodeExists}
 	}
+}
+
+// ours reports whether an ephemeral znode is of the session in which a request was
+// begun, or of the one that there is now: who begins between two sessions is served
+// in the second.
+func ours(c Client, began zk.SessionID, stat zk.Stat) bool {
+	owner := zk.SessionID(stat.EphemeralOwner)
+	return owner != 0 && (owner == began || owner == c.SessionID())
 }
 
 // put makes data what a persistent znode holds, and creates it if it is missing.

@@ -75,14 +75,14 @@ func (g *Group) joinNamed(ctx context.Context, name string, data []byte) (stat z
 				return stat, err
 			}
 		}
-		session := int64(g.c.SessionID())
+		session := g.c.SessionID()
 		stat, err = g.createOwn(ctx, path, data)
 		switch {
 		case errors.Is(err, zk.ErrNodeExists) && g.opts.WaitForName:
 			continue
 		case err != nil && !errors.Is(err, zk.ErrNodeExists) && maybe(err):
 			background(ctx, func(ctx context.Context) { // fails at the session's end alone
-				if v, err := readNow(ctx, g.c, path); err == nil && v.Stat.EphemeralOwner == session {
+				if v, err := readNow(ctx, g.c, path); err == nil && ours(g.c, session, v.Stat) {
 					deleteMade(ctx, g.c, path, v.Stat.Czxid)
 				}
 			})

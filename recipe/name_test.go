@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/inproc"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -65,5 +67,37 @@ func TestNamesOfASession(t *testing.T) {
 		}
 		s.Expire(c.SessionID())
 		wantErr(t, <-w.end, zk.ErrSessionExpired)
+	})
+}
+
+// firstAsked is a client that is between two sessions when it is asked for its
+// session first.
+type firstAsked struct {
+	*client.Client
+	asked bool
+}
+
+func (f *firstAsked) SessionID() zk.SessionID {
+	if !f.asked {
+		f.asked = true
+		return 0
+	}
+	return f.Client.SessionID()
+}
+
+// Who begins to bind a name between two sessions knows its own binding when the
+// answer is lost.
+func TestBindBetweenSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		c := &firstAsked{Client: s.Client(t, client.NewSession())}
+		n := NewNames(c, "/names", NamesOptions{Ephemeral: true})
+		must(t, makePath(ctx, c, "/names", nil))
+		s.LoseAnswer(wire.OpCreate2, 0)
+		must(t, n.Bind(ctx, "leader", nil))
+		if s.Lost() != 1 {
+			t.Errorf("%d answers were lost", s.Lost())
+		}
 	})
 }
