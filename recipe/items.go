@@ -161,7 +161,7 @@ func (q *items) put(ctx context.Context, prefix string, data []byte, wait bool) 
 				return err
 			}
 		}
-		err := q.marks.commit(ctx, func(t *client.Txn, _ string) {
+		_, err := q.marks.commit(ctx, func(t *client.Txn, _ string) {
 			if q.opts.MaxSize > 0 {
 				t.Set(q.path, nil, version) // nobody has put an item since they were counted
 			}
@@ -296,11 +296,16 @@ func (q *items) take(ctx context.Context, wait bool) (item []byte, ok bool, err 
 		ok, err = q.choose(ctx, wait, q.arrive, func(name string, data []byte) error {
 			item = data
 			path, lease := join(q.path, name), join(q.path, leasePrefix+name)
-			return q.marks.commit(ctx, func(t *client.Txn, _ string) {
+			_, err := q.marks.commit(ctx, func(t *client.Txn, _ string) {
 				t.Create(lease, nil, zk.Persistent, q.opts.ACL)
 				t.Delete(lease, -1)
 				t.Delete(path, -1)
-			}, func(context.Context) { q.keep(data) })
+			}, func(_ context.Context, carriedOut bool) {
+				if carriedOut {
+					q.keep(data)
+				}
+			})
+			return err
 		})
 		if err != nil {
 			return nil, false, err

@@ -39,13 +39,14 @@ type marker struct {
 // A *client.TxnError counts the operations of build from 0.
 //
 // The error says that nothing was carried out, but for two. When the context ends
-// before it is known, the error is the context's, and if it turns out that the
-// transaction was carried out, late is called in the background; it may be nil.
-// After zk.ErrSessionExpired, and the end of the Client, nobody knows.
-func (m *markers) commit(ctx context.Context, build func(t *client.Txn, marker string), late func(ctx context.Context)) error {
+// before it is known, the error is the context's, and open is true: then late, which
+// may be nil, is called once in the background when it is known, or never will be
+// because the session is over, which counts as not carried out. After
+// zk.ErrSessionExpired, and the end of the Client, nobody knows.
+func (m *markers) commit(ctx context.Context, build func(t *client.Txn, marker string), late lateFunc) (open bool, err error) {
 	k, err := m.take(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for lost := false; ; {
 		t := m.client.Txn()
@@ -58,33 +59,37 @@ func (m *markers) commit(ctx context.Context, build func(t *client.Txn, marker s
 		switch {
 		case err == nil, own && failed.Err == zk.ErrBadVersion && lost:
 			m.give(marker{k.path, k.version + 1})
-			return nil
+			return false, nil
 		case ctx.Err() != nil && failed == nil && (lost || maybe(err)):
 			background(ctx, func(ctx context.Context) { m.findOut(ctx, k, late) })
-			return context.Cause(ctx)
+			return true, context.Cause(ctx)
 		case errors.Is(err, zk.ErrConnectionLoss) && ctx.Err() == nil:
 			lost = lost || maybe(err)
 		case own && failed.Err == zk.ErrNoNode && lost:
-			return fmt.Errorf("recipe: %s: %w", k.path, zk.ErrSessionExpired)
+			return false, fmt.Errorf("recipe: %s: %w", k.path, zk.ErrSessionExpired)
 		case own && failed.Err == zk.ErrNoNode: // it has gone with an earlier session
 			if k, err = m.take(ctx); err != nil {
-				return err
+				return false, err
 			}
 		case own:
-			return err
+			return false, err
 		default:
 			if failed != nil {
 				failed.Index--
 			}
 			m.give(k)
-			return err
+			return false, err
 		}
 	}
 }
 
-// findOut calls late if the transaction was carried out that k was used for last. It
-// may be on its way still, or not be known yet to the server that is asked now.
-func (m *markers) findOut(ctx context.Context, k marker, late func(ctx context.Context)) {
+// A lateFunc is told whether a transaction was carried out that was cut off.
+type lateFunc = func(ctx context.Context, carriedOut bool)
+
+// findOut tells late whether the transaction was carried out that k was used for
+// last. It may be on its way still, or not be known yet to the server that is asked
+// now.
+func (m *markers) findOut(ctx context.Context, k marker, late lateFunc) {
 	var stat zk.Stat
 	var exists bool
 	err := retry(ctx, func() (err error) {
@@ -94,13 +99,13 @@ func (m *markers) findOut(ctx context.Context, k marker, late func(ctx context.C
 		stat, exists, err = m.client.Exists(ctx, k.path)
 		return err
 	})
-	if err != nil || !exists { // the session is over: nobody will know
-		return
+	known := err == nil && exists // otherwise the session is over: nobody will know
+	if late != nil {
+		late(ctx, known && stat.Version == k.version+1)
 	}
-	if stat.Version == k.version+1 && late != nil {
-		late(ctx)
+	if known {
+		m.give(marker{k.path, stat.Version})
 	}
-	m.give(marker{k.path, stat.Version})
 }
 
 // take returns a marker that nobody else uses.

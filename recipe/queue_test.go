@@ -457,3 +457,52 @@ func TestQueueContextEndsAndTheNextServerLags(t *testing.T) {
 		}
 	})
 }
+
+// An Ack or a Release that was cut off by its context, and is called again, ends no
+// lease but its own: another may have the item by then.
+func TestLeaseIsEndedOnce(t *testing.T) {
+	type end = func(l *Lease, ctx context.Context) error
+	for _, x := range []struct {
+		name          string
+		first, second end
+		want          error
+	}{
+		{"Release, Release", (*Lease).Release, (*Lease).Release, nil},
+		{"Release, Ack", (*Lease).Release, (*Lease).Ack, ErrLeaseLost},
+		{"Ack, Ack", (*Lease).Ack, (*Lease).Ack, nil},
+		{"Ack, Release", (*Lease).Ack, (*Lease).Release, ErrLeaseLost},
+	} {
+		for _, sent := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, sent %v", x.name, sent), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := inproc.Start(t)
+					g := &gate{s: s}
+					c := s.Client(t, client.Dialer(g.dial), client.SessionTimeout(20*time.Second))
+					q, other := NewQueue(c, "/queue", QueueOptions{}), NewQueue(s.Client(t), "/queue", QueueOptions{})
+					putAll(t, q, "1")
+					l, err := q.Lease(t.Context())
+					must(t, err)
+					g.shut.Store(true)
+					if sent {
+						s.LoseAnswer(wire.OpMulti, 0)
+					} else {
+						s.Cut() // it is sent when there is a connection again
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					wantErr(t, x.first(l, ctx), context.DeadlineExceeded)
+					theirs, err := other.TryLease(t.Context())
+					must(t, err)
+					g.shut.Store(false)
+					if err := x.second(l, t.Context()); !errors.Is(err, x.want) {
+						t.Errorf("the second: %v, want %v", err, x.want)
+					}
+					wantErr(t, x.second(l, t.Context()), ErrLeaseLost)
+					if theirs != nil {
+						must(t, theirs.Ack(t.Context()))
+					}
+				})
+			})
+		}
+	}
+}
