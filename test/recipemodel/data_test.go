@@ -474,6 +474,9 @@ func (k *names) own(ctx, once context.Context, l *life, n *recipe.Names) error {
 		return err
 	}
 	v, err := n.Resolve(ctx, "leader")
+	if renewed := l.c.SessionID(); v.Stat.EphemeralOwner == int64(renewed) {
+		session = renewed // it was bound when there was one again
+	}
 	if err != nil || zk.SessionID(v.Stat.EphemeralOwner) != session {
 		if err == nil && !l.doubtful(session, time.Now()) {
 			k.w.errorf("names: client %d has bound a name that is session %x's", l.n, v.Stat.EphemeralOwner)
@@ -492,7 +495,8 @@ func (k *names) free(l *life, n *recipe.Names, session zk.SessionID, why error) 
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
 	v, err := n.Resolve(ctx, "leader")
-	if err == nil && v.Exists && zk.SessionID(v.Stat.EphemeralOwner) == session {
+	owner := zk.SessionID(v.Stat.EphemeralOwner)
+	if err == nil && v.Exists && (owner == session || owner == l.c.SessionID()) {
 		err = n.Unbind(ctx, "leader")
 	}
 	if err != nil && !l.excused(ctx, err) {

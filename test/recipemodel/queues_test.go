@@ -291,30 +291,38 @@ func (k *queues) lease(all, ctx context.Context, l *life, v *view) error {
 	k.mu.Lock()
 	x.holder = nil
 	k.mu.Unlock()
+	end := lease.Release
+	if l.roll(4) != 0 {
+		end = func(ctx context.Context) error { return k.ack(ctx, lease, x) }
+	}
 	once, cancel := l.bounded(all)
 	defer cancel()
-	if l.roll(4) == 0 {
-		err = lease.Release(once)
-	} else {
-		err = lease.Ack(once)
-		k.mu.Lock()
-		switch {
-		case err == nil:
-			k.count++
-			x.acked++
-			if x.taken+x.acked > 1 {
-				k.w.errorf("%s: %s was taken %d times, and acknowledged %d times", k.name(), lease.Data(), x.taken, x.acked)
-			}
-		case !errors.Is(err, recipe.ErrLeaseLost):
-			x.unsure = true
+	err = end(once)
+	if all.Err() == nil && once.Err() != nil && errors.Is(err, context.Cause(once)) {
+		if err = end(all); errors.Is(err, recipe.ErrLeaseLost) { // it went on, or was ended all the same
+			return nil
 		}
-		k.mu.Unlock()
 	}
 	if errors.Is(err, recipe.ErrLeaseLost) && l.doubtful(h.session, h.since) {
 		return nil
 	}
-	if once.Err() != nil && errors.Is(err, context.Cause(once)) {
-		return nil
+	return err
+}
+
+// ack acknowledges an item.
+func (k *queues) ack(ctx context.Context, lease *recipe.Lease, x *item) error {
+	err := lease.Ack(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case err == nil:
+		k.count++
+		x.acked++
+		if x.taken+x.acked > 1 {
+			k.w.errorf("%s: %s was taken %d times, and acknowledged %d times", k.name(), lease.Data(), x.taken, x.acked)
+		}
+	case !errors.Is(err, recipe.ErrLeaseLost):
+		x.unsure = true
 	}
 	return err
 }
