@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,20 +171,17 @@ func (r *ReadyConfig) Set(ctx context.Context, values map[string][]byte, fence z
 		if err == nil || ctx.Err() != nil {
 			return ended(ctx, err)
 		}
+		// The chain first: when it has gone, the writer says why.
+		chain, chainErr := readNow(ctx, s.c, s.chain(s.guid))
 		w, lookErr := s.look(ctx)
 		switch {
-		case lookErr != nil:
-			return lookErr
+		case chainErr != nil || lookErr != nil:
+			return cmp.Or(chainErr, lookErr)
 		case w.guid != s.guid:
 			return ErrSuperseded
 		case w.whole:
 			return nil
 		case !errors.Is(err, zk.ErrConnectionLoss):
-			return err
-		}
-		chain, err := readNow(ctx, s.c, s.chain(s.guid))
-		switch {
-		case err != nil:
 			return err
 		case !chain.Exists:
 			return zk.ErrSessionExpired // and the Client has begun another

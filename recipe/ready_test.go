@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -387,4 +388,59 @@ func (d *delayed) Read(b []byte) (int, error) {
 func (d *delayed) Close() error {
 	d.once.Do(func() { close(d.gone) })
 	return d.Conn.Close()
+}
+
+// unheard is a Client whose requests behind its first list of children are lost with
+// the connection, and during whose second sync after that something else happens.
+type unheard struct {
+	AsyncClient
+	lose  func()
+	then  func()
+	once  sync.Once
+	lost  bool
+	syncs int
+}
+
+func (u *unheard) Children(ctx context.Context, path string) ([]string, zk.Stat, error) {
+	names, stat, err := u.AsyncClient.Children(ctx, path)
+	u.once.Do(func() {
+		u.lost = true
+		u.lose()
+	})
+	return names, stat, err
+}
+
+func (u *unheard) Sync(ctx context.Context, path string) error {
+	if u.lost {
+		if u.syncs++; u.syncs == 2 {
+			u.then()
+		}
+	}
+	return u.AsyncClient.Sync(ctx, path)
+}
+
+// Who looks for what a lost answer said, while another begins to set the
+// configuration, is told of that, and not that its session is over.
+func TestReadyIsSupersededWhileItLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := context.Background()
+		s := inproc.Start(t)
+		var shut atomic.Bool
+		c := s.Client(t, client.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := s.Dial(ctx, network, addr)
+			return deafServer{conn, &shut}, err
+		}))
+		other := NewReadyConfig(s.Client(t), "/config", ReadyOptions{})
+		u := &unheard{AsyncClient: c}
+		u.lose = func() {
+			shut.Store(true)
+			time.AfterFunc(time.Second, func() {
+				shut.Store(false)
+				s.Cut()
+			})
+		}
+		u.then = func() { must(t, other.Set(ctx, map[string][]byte{"a": []byte("theirs")}, 0)) }
+		r := NewReadyConfig(u, "/config", ReadyOptions{})
+		wantErr(t, r.Set(ctx, map[string][]byte{"a": nil}, 0), ErrSuperseded)
+	})
 }
