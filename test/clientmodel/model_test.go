@@ -112,7 +112,6 @@ type actor struct {
 	crowds   [][]*op      // too many of them, or so it seems
 
 	drainMu sync.Mutex // guards the events of watches
-	wg      sync.WaitGroup
 }
 
 func (a *actor) fail(format string, args ...any) {

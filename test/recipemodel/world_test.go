@@ -241,9 +241,7 @@ func (l *life) live() {
 		}
 	}
 	if l.w.ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		}
+		<-ctx.Done()
 	}
 	if l.ctx.Err() == nil {
 		select {
