@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/config"
 )
 
 // readProperties takes what a file of zkCli.sh's -client-configuration says of TLS
@@ -20,7 +22,10 @@ func (o *tlsOptions) readProperties(file string) error {
 	if err != nil {
 		return usageError{"--client-configuration: " + err.Error()}
 	}
-	settings := parseProperties(string(text))
+	settings, err := config.Properties(text)
+	if err != nil {
+		return usageError{fmt.Sprintf("--client-configuration: %s: %v", file, err)}
+	}
 	if settings["zookeeper.client.secure"] != "true" {
 		return nil
 	}
@@ -72,34 +77,6 @@ func checkStore(file string) error {
 		return errJavaStore
 	}
 	return nil
-}
-
-// parseProperties reads lines name=value as java.util.Properties does, without
-// escapes in Unicode: of the white space around both, "=", ":" or white space
-// between them, comments, and lines that a backslash continues.
-func parseProperties(text string) map[string]string {
-	settings := map[string]string{}
-	line := ""
-	for part := range strings.Lines(text) {
-		part = strings.TrimSpace(part)
-		if line == "" && (part == "" || part[0] == '#' || part[0] == '!') {
-			continue
-		}
-		if before, ok := strings.CutSuffix(part, `\`); ok {
-			line += before
-			continue
-		}
-		line += part
-		end := strings.IndexAny(line, "=: \t")
-		if end < 0 {
-			end = len(line)
-		}
-		value := strings.TrimSpace(line[end:])
-		value = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(value, "="), ":"))
-		settings[line[:end]] = strings.NewReplacer(`\\`, `\`, `\:`, ":", `\=`, "=", `\ `, " ").Replace(value)
-		line = ""
-	}
-	return settings
 }
 
 // verifyChain is what remains of a server's certificate's check when the host's name

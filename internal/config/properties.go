@@ -18,6 +18,22 @@ type entry struct {
 	line  int // of the key, from 1
 }
 
+// Properties reads a file of java.util.Properties, such as Java's clients are given:
+// the last value of each key, without white space around either, as ZooKeeper takes
+// them. The error names the line that Java refuses, or says that the file is larger
+// than a zoo.cfg may be.
+func Properties(text []byte) (map[string]string, error) {
+	entries, err := parseProperties(text)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string, len(entries))
+	for _, e := range entries {
+		values[strings.TrimSpace(e.key)] = strings.TrimSpace(e.value)
+	}
+	return values, nil
+}
+
 // parseProperties reads java.util.Properties syntax in the order of the file,
 // repeated keys included. Input bytes are Latin-1, as Java reads them; results
 // are UTF-8. Any input is accepted but one with a malformed \uXXXX, which Java

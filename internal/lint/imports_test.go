@@ -35,7 +35,8 @@ const importOrder = `
 
 
 	# The client that people use.
-	zk, jute, wire, sasl < client < recipe < cli;
+	zk, jute, wire, sasl < client < recipe;
+	recipe, config < cli;
 
 	# A client that measures; it knows of no server but by the wire.
 	recipe < bench < bench/report;
