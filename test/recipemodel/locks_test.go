@@ -167,13 +167,8 @@ func (k *locks) hold(ctx context.Context, l *life, held *recipe.Held, shared boo
 		return errAbandoned
 	}
 	k.leave(h)
-	once, cancel := l.bounded(ctx)
-	defer cancel()
-	err := held.Unlock(once)
+	err := l.gives(ctx, held.Unlock)
 	if errors.Is(err, recipe.ErrLost) && (h.taken() || l.doubtful(h.session, h.since)) {
-		return nil
-	}
-	if once.Err() != nil && errors.Is(err, context.Cause(once)) {
 		return nil
 	}
 	return err
@@ -295,10 +290,8 @@ func (k *elections) lead(ctx context.Context, l *life, leads *recipe.Leadership)
 	}
 	k.mu.Unlock()
 	k.leave(h)
-	once, cancel := l.bounded(ctx)
-	defer cancel()
-	err := leads.Resign(once)
-	if errors.Is(err, recipe.ErrLost) && l.doubtful(h.session, h.since) || once.Err() != nil && errors.Is(err, context.Cause(once)) {
+	err := l.gives(ctx, leads.Resign)
+	if errors.Is(err, recipe.ErrLost) && l.doubtful(h.session, h.since) {
 		return nil
 	}
 	return err
@@ -417,13 +410,7 @@ func (k *semaphores) hold(ctx context.Context, l *life, s *recipe.Semaphore, lea
 		return errAbandoned
 	}
 	k.leave(h)
-	once, cancel := l.bounded(ctx)
-	defer cancel()
-	err := lease.Release(once)
-	if once.Err() != nil && errors.Is(err, context.Cause(once)) {
-		return nil
-	}
-	return err
+	return l.gives(ctx, lease.Release)
 }
 
 func (k *semaphores) quiet(ctx context.Context, c *client.Client) {

@@ -93,13 +93,7 @@ func (k *groups) stays(ctx context.Context, l *life, m *recipe.Membership, name 
 	if a := k.named[name]; a != nil {
 		a.leave(h)
 	}
-	once, cancel := l.bounded(ctx)
-	defer cancel()
-	err := m.Leave(once)
-	if once.Err() != nil && errors.Is(err, context.Cause(once)) {
-		return nil
-	}
-	return err
+	return l.gives(ctx, m.Leave)
 }
 
 func (k *groups) watch(ctx context.Context, l *life) error {

@@ -328,6 +328,18 @@ func (l *life) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithCancel(ctx)
 }
 
+// gives has something given back, with a context that may end soon: that it has ended
+// is no error, as it is given back in the background then.
+func (l *life) gives(ctx context.Context, back func(ctx context.Context) error) error {
+	once, cancel := l.bounded(ctx)
+	defer cancel()
+	err := back(once)
+	if once.Err() != nil && errors.Is(err, context.Cause(once)) {
+		return nil
+	}
+	return err
+}
+
 // rest is how long somebody keeps what he has.
 func (l *life) rest(ctx context.Context) {
 	switch l.roll(12) {
