@@ -84,7 +84,7 @@ func (l *Lease) end(ctx context.Context, ack bool) error {
 		}
 	}
 	if l.over {
-		return l.lost()
+		return l.errLost()
 	}
 	return l.commit(ctx, ack)
 }
@@ -108,7 +108,7 @@ func (l *Lease) commit(ctx context.Context, ack bool) error {
 	case open:
 		l.open = c
 	case failure(err) == zk.ErrNoNode:
-		l.over, err = true, l.lost()
+		l.over, err = true, l.errLost()
 	case err == nil:
 		l.over = true
 		if l.hold != nil {
@@ -119,7 +119,7 @@ func (l *Lease) commit(ctx context.Context, ack bool) error {
 	return err
 }
 
-func (l *Lease) lost() error { return fmt.Errorf("%w: %s", ErrLeaseLost, l.name) }
+func (l *Lease) errLost() error { return fmt.Errorf("%w: %s", ErrLeaseLost, l.name) }
 
 func (l *Lease) path() string { return join(l.queue.path, leasePrefix+l.name) }
 
@@ -160,7 +160,7 @@ func (l *Lease) watch(ctx context.Context) error {
 		return err
 	})
 	if err == nil && !exists {
-		err = l.lost()
+		err = l.errLost()
 	}
 	if err == nil {
 		l.hold = keep(ctx, l.queue.client, l.path(), stat.Czxid)
