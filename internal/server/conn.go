@@ -30,7 +30,7 @@ type conn struct {
 	id          watch.ID
 	serial      uint64 // never reused: the owner of its session
 	established time.Time
-	heard       atomic.Int64 // when the client last sent anything, by Replica.Now
+	heard       atomic.Int64 // when the client last sent a complete frame, by Replica.Now
 
 	// Owned by serve.
 	in      *[]byte // nil while nothing is buffered
@@ -94,7 +94,8 @@ func (c *conn) init() {
 // owner is how the session tracker knows this connection.
 func (c *conn) owner() session.Owner { return session.Owner(c.serial) }
 
-// LastHeard is when the client last sent anything (replica.Origin).
+// LastHeard is when the client last sent a complete frame, by Replica.Now
+// (replica.Origin). A part of a frame is no sign of life.
 func (c *conn) LastHeard() time.Duration { return time.Duration(c.heard.Load()) }
 
 // serve reads requests until the connection ends.

@@ -100,7 +100,6 @@ func (c *conn) process(b []byte) (n int, err error) {
 	}()
 	for n < len(b) && err == nil && !c.leaving {
 		r.now = c.s.replica.Now()
-		c.heard.Store(int64(r.now))
 		var took int
 		took, err = c.processRun(b[n:], r)
 		n += took
@@ -136,7 +135,9 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 			return n, fmt.Errorf("%w: frame of %d bytes has no header", errProtocol, len(frame))
 		}
 		n += size
-		received++
+		if received++; received == 1 {
+			c.heard.Store(int64(r.now)) // a part of a frame is no sign of life
+		}
 		c.take(frame, r, &view)
 		if len(c.mu.out) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
 			break

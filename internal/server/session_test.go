@@ -245,6 +245,23 @@ func TestPingsKeepASession(t *testing.T) {
 	})
 }
 
+// Only a complete frame is a sign of life. A client that sends one byte a second
+// of a frame that it never completes loses its session.
+func TestUnfinishedFrameDoesNotKeepASession(t *testing.T) {
+	bubble(t, func(t *testing.T, s *rig) {
+		c := newWireClient(t, s.pipe())
+		c.mustConnect(4 * rigTick)
+		frames := encode(nil, 1, wire.OpExists, readBody("/long enough for all bytes of this test", false))
+		for i := range 20 {
+			if c.write(frames[i:i+1]) != nil {
+				return
+			}
+			pass(time.Second)
+		}
+		t.Error("the session of 4 s lives on after 20 s without a frame")
+	})
+}
+
 // Sessions and ephemerals outlive the server; each session has its timeout to
 // come back.
 func TestSessionsOutliveTheServer(t *testing.T) {
