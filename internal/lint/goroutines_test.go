@@ -12,7 +12,8 @@ import (
 // starts one, and the function that runs, or for a literal the function that it
 // stands in. Each has its row in docs/architecture.md, which says who owns what.
 var goroutines = map[string]string{
-	"cmd/pinfold serve":              "accept loop",
+	"internal/node Run":              "accept loop",
+	"cmd/pinfold runServer":          "generator",
 	"internal/server serve":          "connection",
 	"internal/server finishFlush":    "flusher",
 	"internal/replica loop":          "loop",

@@ -41,8 +41,13 @@ const importOrder = `
 	# A client that measures; it knows of no server but by the wire.
 	recipe < bench < bench/report;
 
+	# One node: what the configuration means to each part, and the parts together.
+	replica, config, transport < node/options;
+	server, node/options < node;
+	replica < broadcast;
+
 	# What is run.
-	server, bench/report, transport, cli < cmd/pinfold;
+	node, broadcast, bench/report, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone

@@ -1,0 +1,139 @@
+// Package options translates a configuration into what each part of a server is
+// told: one function a part. It opens nothing and starts nothing. Package node
+// assembles a server of them; tests that need a part alone use them as well.
+package options
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/transport"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+)
+
+// maxEntryBytes is the length of the longest transaction that is written or read,
+// header and digest included.
+func maxEntryBytes(cfg *config.Config) int { return cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes }
+
+// digestBytes is the length of the digest that follows a transaction.
+const digestBytes = 12
+
+// standaloneID is the server id in the session ids of a standalone server, as
+// in Apache's.
+const standaloneID = 1
+
+// Auth returns the access control of the configuration.
+func Auth(cfg *config.Config) auth.Config {
+	a := &cfg.Auth
+	return auth.Config{
+		DigestAlg: a.DigestHash, DigestDisabled: !a.DigestEnabled, SuperDigest: a.SuperDigest,
+		SkipACL: a.SkipACL, EnsembleNames: a.EnsembleNames, Ensemble: len(a.EnsembleNames) > 0,
+		SASL: a.SASL.Provider, AnySASLUser: a.SASL.AnyUser, SuperUsers: a.SASL.SuperUsers,
+	}
+}
+
+// Storage returns the directories of the configuration, and how the log is
+// written. It panics if the configuration names an unknown compression, which
+// config.Load refuses.
+func Storage(cfg *config.Config) storage.Options {
+	compression, err := storage.ParseCompression(cfg.Snapshot.Compression)
+	if err != nil {
+		panic("node: config accepted an unknown compression: " + err.Error())
+	}
+	return storage.Options{
+		DataDir: cfg.Data.Dir, DataLogDir: cfg.Data.LogDir, AutoCreate: cfg.Data.AutoCreate,
+		Compression: compression,
+		Log: storage.LogOptions{
+			PreallocBytes: cfg.Log.PreAllocBytes, MaxFileBytes: cfg.Log.MaxBytes,
+			MaxEntryBytes: maxEntryBytes(cfg), NoSync: !cfg.Log.ForceSync,
+		},
+	}
+}
+
+// Replica returns the options of the replica. The caller adds what is not in the
+// configuration: Dir, Auth, Clients and Logger. The error is about groups and
+// weights that make no quorum.
+func Replica(cfg *config.Config) (replica.Options, error) {
+	o := replica.Options{
+		Tree: znode.Options{
+			ExtendedTypes: cfg.Tree.ExtendedTypes, Emulate353TTL: cfg.Tree.Emulate353TTL, NoDigest: !cfg.Log.DigestEnabled,
+		},
+		Prep: prep.Config{
+			ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota,
+			ReconfigEnabled: cfg.Quorum.ReconfigEnabled && !cfg.Quorum.Distributed(), ListClosedPaths: cfg.Log.CloseSessionTxn,
+			DigestEnabled: cfg.Log.DigestEnabled,
+			MaxTxnBytes:   maxEntryBytes(cfg) - txn.HeaderLen - digestBytes,
+		},
+		ServerID: standaloneID, Tick: cfg.Session.Tick,
+		SnapCount: cfg.Snapshot.Count, SnapBytes: cfg.Snapshot.SizeBytes, LastZxidBlock: cfg.Log.SerializeLastTxn,
+		TrustEmpty: cfg.Snapshot.TrustEmpty, DBAutoCreate: cfg.Data.DBAutoCreate,
+		MaxRecordBytes: maxEntryBytes(cfg), Prefetch: true,
+		SweepInterval: cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute, NeverUsed: cfg.Reaper.NeverUsed,
+		PurgeInterval: cfg.Purge.Interval, PurgeRetain: cfg.Purge.Retain, FsyncWarnAfter: cfg.Log.FsyncWarnAfter,
+		ThrottledOpWait: cfg.Requests.ThrottledOpWait,
+	}
+	if !cfg.Quorum.Distributed() {
+		return o, nil
+	}
+	var err error
+	if o.Ensemble, err = ensemble(cfg); err != nil {
+		return o, err
+	}
+	o.ServerID, o.ConfigText = uint8(cfg.Quorum.MyID), o.Ensemble.ConfigText
+	o.LocalSessions, o.ReadOnly = cfg.Quorum.LocalSessions, cfg.Quorum.ReadOnlyMode
+	return o, nil
+}
+
+// ensemble returns the configuration of the Zab core of a server of an ensemble.
+func ensemble(cfg *config.Config) (*zab.Config, error) {
+	q := &cfg.Quorum
+	system := quorum.Majority(q.Members.Voters()...)
+	if q.Members.Hierarchical() {
+		weights, groups := q.Members.WeightsAndGroups()
+		for _, id := range q.Members.Observers() {
+			delete(groups, id) // an observer has no vote
+		}
+		var err error
+		if system, err = quorum.Weighted(weights, groups); err != nil {
+			return nil, fmt.Errorf("server: groups and weights: %w", err)
+		}
+	}
+	return &zab.Config{
+		ID: q.MyID, System: system, Observer: q.Own().Observer, ConfigText: q.Members.Text(),
+		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
+		Window: cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
+		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
+	}, nil
+}
+
+// Transport returns how a server of an ensemble listens for its peers and reaches
+// them. The caller adds Handler and Logger.
+//
+// REQUIRES: cfg.Quorum.Distributed.
+func Transport(cfg *config.Config) transport.Options {
+	q := &cfg.Quorum
+	peers := map[int64][]transport.Address{}
+	for _, m := range q.Members.Servers {
+		for _, a := range m.Addresses {
+			peers[m.ID] = append(peers[m.ID], transport.Address{
+				Host: a.Host, QuorumPort: a.QuorumPort, ElectionPort: a.ElectionPort,
+			})
+		}
+	}
+	return transport.Options{
+		ID: q.MyID, Peers: peers,
+		QuorumListen: []string{q.QuorumListen()}, ElectionListen: []string{q.ElectionListen()},
+		BindAttempts: q.ElectionBindRetry, ConnectTimeout: q.ConnectTimeout,
+		HandshakeTimeout: time.Duration(q.SyncLimit) * cfg.Session.Tick,
+		DialBudget:       time.Duration(q.InitLimit) * cfg.Session.Tick,
+		TCPKeepAlive:     q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg),
+	}
+}
