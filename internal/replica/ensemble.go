@@ -207,7 +207,7 @@ func (r *Replica) do(rd *zab.Ready) bool {
 	for i := range rd.Deliver {
 		r.deliver(&rd.Deliver[i])
 	}
-	r.release(rd.Commit)
+	r.release(min(rd.Commit, rd.Durable)) // the writer must have a batch before the applier may
 	r.answerSyncs(rd.Synced, rd.SyncedAt)
 	for i := range rd.Writes {
 		if !r.begin(&rd.Writes[i]) {

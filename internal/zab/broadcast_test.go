@@ -61,8 +61,8 @@ func TestAMajorityCommits(t *testing.T) {
 	}
 }
 
-// The leader is one of the quorum like any other: followers can do without its
-// disk, and nothing is applied here before it is durable here.
+// The leader's disk counts like any other: a quorum of followers commits without
+// it, and the leader applies what is committed although its own write is pending.
 func TestTheLeadersDiskIsOneOfMany(t *testing.T) {
 	o, links := leads(t, testConfig(3), State{}, 2, 3)
 	o.propose(1)
@@ -70,9 +70,78 @@ func TestTheLeadersDiskIsOneOfMany(t *testing.T) {
 	want(t, "committed", o.core.committed, 0)
 	o.ack(links[3], zk.MakeZxid(1, 1))
 	want(t, "committed", o.core.committed, zk.MakeZxid(1, 1))
-	want(t, "to be applied", o.core.ready.Commit, 0)
+	want(t, "says", o.says(links[2]), "COMMIT <1,1>")
+	want(t, "to be applied", o.seen.Commit, zk.MakeZxid(1, 1))
+	want(t, "durable here", o.seen.Durable, 0)
 	o.persist()
-	want(t, "to be applied", o.core.ready.Commit, zk.MakeZxid(1, 1))
+	want(t, "durable here", o.seen.Durable, zk.MakeZxid(1, 1))
+}
+
+// A follower that serves applies what is committed although its own write is
+// pending. It acknowledges only what is durable.
+func TestAFollowerAppliesWhatIsCommittedBeforeItsOwnDisk(t *testing.T) {
+	for _, role := range []Role{Following, Observing} {
+		cfg := testConfig(3)
+		cfg.Observer = role == Observing
+		o, l := follows2(t, cfg, State{})
+		o.step(l, diffOf(0), newLeaderOf(1), upToDatePacket())
+		o.persist()
+		want(t, "serves", o.core.ready.Serving, true)
+		if z := zk.MakeZxid(1, 1); role == Observing {
+			o.step(l, Packet{Type: Inform, Zxid: z, Data: []byte("data")})
+		} else {
+			o.step(l, proposalOf(z), commitOf(z))
+		}
+		want(t, "to be applied", o.seen.Commit, zk.MakeZxid(1, 1))
+		want(t, "durable here", o.seen.Durable, 0)
+		want(t, "says", o.says(l), "")
+		o.persist()
+		if role == Following {
+			want(t, "says", o.says(l), "ACK <1,1>")
+		}
+	}
+}
+
+// What was applied before it was durable is durable before the server votes.
+func TestWhatWasAppliedIsDurableBeforeTheVote(t *testing.T) {
+	o, links := leads(t, testConfig(3), State{}, 2, 3)
+	o.propose(2)
+	o.ack(links[2], zk.MakeZxid(1, 1))
+	o.ack(links[3], zk.MakeZxid(1, 1))
+	o.core.StepDown(o.now, "test")
+	o.drive()
+	want(t, "phase", o.core.phase, settling)
+	want(t, "to be applied", o.seen.Commit, zk.MakeZxid(1, 1)) // not <1,2>: nobody has committed it
+	o.persist()
+	want(t, "phase", o.core.phase, electing)
+	want(t, "to be applied", o.seen.Commit, zk.MakeZxid(1, 2))
+	want(t, "vote", o.core.election.Vote().Zxid, zk.MakeZxid(1, 2))
+}
+
+// A learner may have to be sent what the leader's own log does not hold yet: the
+// window keeps it, however small it is.
+func TestTheWindowKeepsWhatIsNotDurable(t *testing.T) {
+	cfg := testConfig(5)
+	cfg.Window = 1
+	o, links := leads(t, cfg, history(4, 3), 2, 3, 4)
+	o.propose(4)
+	for _, id := range []int64{2, 3, 4} {
+		o.ack(links[id], zk.MakeZxid(5, 1))
+		o.ack(links[id], zk.MakeZxid(5, 2))
+		o.ack(links[id], zk.MakeZxid(5, 3))
+		o.ack(links[id], zk.MakeZxid(5, 4))
+	}
+	want(t, "committed", o.core.committed, zk.MakeZxid(5, 4))
+	o.core.Applied(zk.MakeZxid(5, 4))
+	want(t, "kept", len(o.core.window.after(zk.MakeZxid(4, 3))), 4)
+	l := o.accept()
+	o.step(l, infoOf(5, 5), ackEpochOf(-1, zk.MakeZxid(4, 2)))
+	o.core.Located(o.now, o.asked[0].Link, Location{Exact: true, Before: zk.MakeZxid(4, 2), After: zk.MakeZxid(4, 3)}, nil)
+	o.drive()
+	want(t, "says", o.says(l), "DIFF <5,4>, PROPOSAL <5,1>, COMMIT <5,1>, PROPOSAL <5,2>, COMMIT <5,2>, PROPOSAL <5,3>, COMMIT <5,3>, PROPOSAL <5,4>, COMMIT <5,4>, NEWLEADER epoch 5")
+	// The log is sent up to <4,3>, between DIFF and the rest.
+	o.persist()
+	want(t, "kept", o.core.window.len(), 1)
 }
 
 // "changes broadcast by a leader are delivered in the order they were sent" (paper,

@@ -15,6 +15,10 @@ import (
 
 const defaultSeeds = 10000
 
+// stalled is how slow a disk is that stalls: it does nothing until the faults end,
+// or another fault makes it faster.
+const stalled = 1 << 30
+
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the random schedules with this seed only")
 	seedsFlag = flag.Uint64("seeds", defaultSeeds, "how many random schedules are run")
@@ -262,7 +266,7 @@ func (x *chaos) fault() {
 			clear(x.blocked[i])
 		}
 	case 7:
-		x.slowDisk[x.rng.IntN(len(x.slowDisk))] = x.rng.IntN(50)
+		x.slowDisk[x.rng.IntN(len(x.slowDisk))] = []int{x.rng.IntN(50), stalled}[x.rng.IntN(2)]
 	case 8:
 		x.now += time.Duration(x.rng.IntN(int(10 * x.servers[1].cfg.Tick)))
 	case 9:

@@ -250,6 +250,9 @@ func (s *server) do(rd *Ready) {
 	for i := range rd.Deliver {
 		s.deliver(&rd.Deliver[i])
 	}
+	for i := range rd.Writes {
+		s.begin(&rd.Writes[i])
+	}
 	s.commit = rd.Commit
 	if began {
 		s.check.serves(s)
@@ -265,9 +268,6 @@ func (s *server) do(rd *Ready) {
 		s.say("%d: a sync is answered, at %v", s.id, rd.SyncedAt)
 		s.check.synced(s, s.syncs[0], rd.SyncedAt)
 		s.syncs = s.syncs[1:]
-	}
-	for i := range rd.Writes {
-		s.begin(&rd.Writes[i])
 	}
 }
 

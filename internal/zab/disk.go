@@ -2,12 +2,16 @@ package zab
 
 import "github.com/pinfold-zk/pinfold/zk"
 
-// publish makes known what may be applied: what is committed, and durable here.
+// publish raises Ready.Commit to what may be applied. A server that serves applies
+// what is committed: a quorum has it on its disks, whether this server is one of
+// them or not. Before that, committed is only what the log holds or the leader has
+// sent, and the tree may be about to be replaced: there it must be durable here.
 func (c *Core) publish() {
-	c.ready.Commit = max(c.ready.Commit, min(c.committed, c.persistedZxid))
-	if c.ready.Commit > c.persistedZxid {
-		c.broken("%v is to be applied, durable is %v", c.ready.Commit, c.persistedZxid)
+	z := c.committed
+	if c.phase != broadcast {
+		z = min(z, c.persistedZxid)
 	}
+	c.ready.Commit = max(c.ready.Commit, z)
 }
 
 // append adds an entry to the log and to the present write.

@@ -40,8 +40,10 @@ func verify(c *Core) error {
 		return fmt.Errorf("the window counts %d bytes, it has %d", c.window.bytes, bytes)
 	case c.window.len() > 0 && c.window.base >= c.window.at(0).Zxid:
 		return fmt.Errorf("the window begins with %v, behind %v", c.window.at(0).Zxid, c.window.base)
-	case c.ready.Commit > c.committed || c.ready.Commit > c.persistedZxid || c.applied > c.ready.Commit:
+	case c.ready.Commit > c.committed || c.applied > c.ready.Commit || c.ready.Commit > c.persistedZxid && c.phase != broadcast && c.phase != settling:
 		return fmt.Errorf("applied %v, to be applied %v, committed %v, durable %v", c.applied, c.ready.Commit, c.committed, c.persistedZxid)
+	case c.role == Leading && c.window.base > c.persistedZxid:
+		return fmt.Errorf("the window begins after %v, durable is %v", c.window.base, c.persistedZxid)
 	case c.persistedZxid > c.last || c.persisted > c.seq:
 		return fmt.Errorf("durable are %v and write %d, of %v and write %d", c.persistedZxid, c.persisted, c.last, c.seq)
 	case c.currentEpoch > c.acceptedEpoch || c.last.Epoch() > c.currentEpoch:

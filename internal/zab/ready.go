@@ -95,9 +95,10 @@ type Event struct {
 }
 
 // Ready is what is to be done, in this order: events are logged, the role is
-// changed, messages sent, links dialled and closed, deliveries taken, committed
-// transactions applied, and writes begun. Messages do not wait for the writes of
-// the same Ready; what has to is not in it yet.
+// changed, messages sent, links dialled and closed, deliveries taken, writes begun,
+// and committed transactions applied. Messages do not wait for the writes of the
+// same Ready; what has to is not in it yet. Nor does applying: Commit may cover
+// transactions of the same Ready's Writes, and of any that are not durable.
 //
 // What is for the owner of a role (Deliver, Synced, Lookups, Dial) is for the
 // Role and Term of the same Ready: that of a role which has been left since is
@@ -117,6 +118,7 @@ type Ready struct {
 
 	// The present state; unlike the above it is there in every Ready.
 	Commit  zk.Zxid // everything up to it is to be applied
+	Durable zk.Zxid // everything up to it is durable here; a snapshot that shows more must not become visible
 	Role    Role
 	Term    uint64 // counts roles: another Term is another role, even of the same kind
 	Epoch   uint32 // of the role, once agreed on
@@ -189,6 +191,7 @@ func (c *Core) Ready() *Ready {
 	c.ready, c.out = c.out, c.ready
 	out := &c.out
 	out.Notify = append(out.Notify, c.election.Messages()...)
+	out.Durable = c.persistedZxid
 	c.ready.Commit, c.ready.Role, c.ready.Term = out.Commit, out.Role, out.Term
 	c.ready.Epoch, c.ready.Serving = out.Epoch, out.Serving
 	c.readies++

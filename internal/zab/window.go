@@ -8,7 +8,8 @@ import (
 
 // window holds the transactions that were committed last, without a gap, for
 // learners that lack no more than these. Its owner never drops one that is not
-// applied: a snapshot's stream begins at the applied state and goes on from here.
+// applied, or not durable: a snapshot's stream begins at the applied state, the
+// log's ends with what is durable, and both go on from here.
 type window struct {
 	queue[Entry]
 	base  zk.Zxid // before the first
@@ -16,7 +17,7 @@ type window struct {
 }
 
 // maxWindowBytes bounds what the window holds, but for the last transaction and
-// for those that are not applied: a few hundred transactions of a megabyte each
+// for those that are not applied or not durable: a few hundred transactions of a megabyte each
 // would be half a gigabyte. What is older is read from the log.
 const maxWindowBytes = 64 << 20
 
@@ -36,10 +37,10 @@ func (w *window) add(es ...Entry) {
 	}
 }
 
-// trim drops the oldest until size are left, but none after applied.
-func (w *window) trim(size int, applied zk.Zxid) {
+// trim drops the oldest until size are left, but none after upto.
+func (w *window) trim(size int, upto zk.Zxid) {
 	es, n := w.all(), 0
-	for n < len(es) && es[n].Zxid <= applied && (len(es)-n > size || w.bytes > maxWindowBytes && len(es)-n > 1) {
+	for n < len(es) && es[n].Zxid <= upto && (len(es)-n > size || w.bytes > maxWindowBytes && len(es)-n > 1) {
 		w.bytes -= len(es[n].Data)
 		n++
 	}

@@ -37,7 +37,8 @@
 //
 //  1. Transactions are appended without a gap, and once.
 //  2. Nothing is acknowledged, or counted for a quorum, before it is durable here.
-//  3. Nothing is to be applied before it is durable here.
+//  3. A server that serves applies nothing before it is durable on a quorum's
+//     disks; any other applies nothing before it is durable on its own.
 //  4. The accepted epoch and the current epoch never go back, the current one is
 //     not later than the accepted one, and the log never ahead of either.
 //  5. A vote tells of durable history alone.
@@ -374,6 +375,7 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 		n++
 	}
 	c.appends.drop(n)
+	c.trimWindow()
 	switch {
 	case c.phase == settling:
 		c.settle()
@@ -389,9 +391,13 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 // Applied tells that everything up to z is in the tree.
 func (c *Core) Applied(z zk.Zxid) {
 	c.applied = max(c.applied, min(z, c.ready.Commit)) // it may tell of before a truncation
-	c.window.trim(c.cfg.Window, c.applied)
+	c.trimWindow()
 	c.sendAwaited()
 }
+
+// trimWindow drops what the window need not keep: learners that lack it are sent
+// the log or a snapshot, so it must be in both.
+func (c *Core) trimWindow() { c.window.trim(c.cfg.Window, min(c.applied, c.persistedZxid)) }
 
 // StepDown makes the server leave its role, as when its counter is used up.
 func (c *Core) StepDown(now time.Duration, reason string) {
