@@ -84,16 +84,17 @@ func ExampleError() {
 	}
 	defer c.Close()
 
-	_, err = c.Set(ctx, "/counter", []byte("2"), 1)
+	stat, err := c.Set(ctx, "/counter", []byte("2"), 1)
 	var failed *client.Error
 	switch {
 	case err == nil:
+		fmt.Println("version", stat.Version)
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion):
-		fmt.Println("somebody was quicker")
+		fmt.Println("another client was faster")
 	case errors.Is(err, zk.ErrSessionExpired):
 		fmt.Println("begin again, with a new Client")
 	case errors.As(err, &failed) && failed.Maybe:
-		fmt.Println("look whether it was carried out")
+		fmt.Println("read the znode: the write may have been carried out")
 	default:
 		fmt.Println("it was not carried out")
 	}
@@ -114,7 +115,7 @@ func ExampleClient_GetW() {
 		}
 		fmt.Printf("configuration: %s\n", data)
 		if e := <-w.Events(); e.Type == zk.EventNone {
-			return // the session is over
+			break // the session is over
 		}
 	}
 }
@@ -153,9 +154,8 @@ func ExampleTxn() {
 	t.Check("/leader", 7)
 	made := t.Create("/jobs/job-", []byte("x"), zk.PersistentSequential, nil)
 	t.Delete("/inbox/17", -1)
-	err = t.Commit(ctx)
 	var which *client.TxnError
-	switch {
+	switch err := t.Commit(ctx); {
 	case err == nil:
 		fmt.Println("made", made.Path)
 	case errors.As(err, &which):
@@ -184,8 +184,9 @@ func ExampleReadTxn() {
 }
 
 func ExampleTLS() {
+	ctx := context.Background()
 	roots := x509.NewCertPool() // with the authority of the servers' certificates
-	c, err := client.Dial(context.Background(), "zk1.example:2281",
+	c, err := client.Dial(ctx, "zk1.example:2281",
 		client.TLS(&tls.Config{RootCAs: roots}),
 		client.Auth("digest", []byte("bob:secret")))
 	if err != nil {
@@ -195,7 +196,8 @@ func ExampleTLS() {
 }
 
 func ExampleDigestMD5() {
-	c, err := client.Dial(context.Background(), "zk1.example:2181", client.SASL(client.DigestMD5("bob", "secret")))
+	ctx := context.Background()
+	c, err := client.Dial(ctx, "zk1.example:2181", client.SASL(client.DigestMD5("bob", "secret")))
 	if err != nil {
 		log.Fatal(err)
 	}
