@@ -283,3 +283,49 @@ func TestDocumentCheckerFindsWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// unlisted returns the decisions that the table of the first one does not have, or
+// that are out of order there.
+func unlisted(files []string, table string) (findings []string) {
+	at := 0
+	for _, name := range files {
+		base := path.Base(name)
+		if path.Dir(name) != "docs/adr" || !strings.HasSuffix(base, ".md") {
+			continue
+		}
+		number := strings.TrimLeft(base[:min(4, len(base))], "0")
+		row := "\n| [" + number + "](" + base + ") | "
+		i := strings.Index(table, row)
+		switch {
+		case i < 0:
+			findings = append(findings, "docs/adr/0001-record-decisions.md does not list "+base)
+		case i < at:
+			findings = append(findings, "docs/adr/0001-record-decisions.md lists "+base+" out of order")
+		}
+		at = max(at, i)
+	}
+	return findings
+}
+
+func TestDecisionsAreListed(t *testing.T) {
+	for _, finding := range unlisted(load(t).files, readText(t, "docs/adr/0001-record-decisions.md")) {
+		t.Error(finding)
+	}
+}
+
+func TestDecisionCheckerFindsWhatIsMissing(t *testing.T) {
+	files := []string{"docs/adr/0001-a.md", "docs/adr/0002-b.md", "docs/adr/0010-c.md", "docs/zab.md"}
+	one, two, ten := "\n| [1](0001-a.md) | a |", "\n| [2](0002-b.md) | b |", "\n| [10](0010-c.md) | c |"
+	for table, want := range map[string]string{
+		one + two + ten:                       "",
+		one + ten:                             "does not list 0002-b.md",
+		one + ten + two:                       "lists 0010-c.md out of order",
+		one + "\n| 2 | 0002-b.md |" + ten:     "does not list 0002-b.md",
+		one + two + "\n| [0010](0010-c.md) |": "does not list 0010-c.md",
+	} {
+		got := strings.Join(unlisted(files, table), "; ")
+		if want == "" && got != "" || !strings.HasSuffix(got, want) {
+			t.Errorf("of %q: %q, want %q", table, got, want)
+		}
+	}
+}
