@@ -329,3 +329,25 @@ func TestDecisionCheckerFindsWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// binaryBuild matches a command that builds the server.
+var binaryBuild = regexp.MustCompile(`go build\b.*\./cmd/pinfold`)
+
+// The binary is promised to be static: cgo is off wherever a reader, a script or
+// CI builds it. (.ci/run part_build looks at the binary itself.)
+func TestBinaryIsBuiltStatic(t *testing.T) {
+	builds := 0
+	for _, name := range load(t).files {
+		for line := range strings.Lines(readText(t, name)) {
+			if binaryBuild.MatchString(line) && !strings.Contains(name, "internal/lint/") {
+				builds++
+				if !strings.Contains(line, "CGO_ENABLED=0 go build") {
+					t.Errorf("%s builds a dynamic binary: %s", name, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	if builds < 3 {
+		t.Errorf("found %d builds: Makefile, .ci/run and README.md have one each", builds)
+	}
+}

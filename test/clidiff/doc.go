@@ -10,7 +10,7 @@
 // other, on the same server, which is emptied in between. A few commands more are
 // given as arguments (TestOneShot).
 //
-//	go build -o build/pinfold ./cmd/pinfold
+//	CGO_ENABLED=0 go build -o build/pinfold ./cmd/pinfold
 //	go test ./test/clidiff -count 1 -pinfold build/pinfold -seeds 20
 //	go test ./test/clidiff -count 1 -pinfold build/pinfold -seed 7 -v     # that one again
 //	go test ./test/clidiff -count 1 -pinfold build/pinfold -release 3.9 -server apache-3.9

@@ -7,7 +7,7 @@
 // What a release does not have is in one table (came). A scenario tries it there
 // too, and demands that it fails for that reason alone.
 //
-//	go build -o build/pinfold ./cmd/pinfold
+//	CGO_ENABLED=0 go build -o build/pinfold ./cmd/pinfold
 //	go test ./test/clients -v -count 1 -pinfold build/pinfold
 //	go test ./test/clients -v -count 1 -kinds apache                # is the test itself sound?
 //	scripts/apache-release 3.4
