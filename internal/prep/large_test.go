@@ -25,7 +25,7 @@ func TestNoTransactionTooLarge(t *testing.T) {
 	send := func(op wire.OpCode, body []byte) zk.Code {
 		t.Helper()
 		tx := r.prepare(Request{Op: op, Session: 1, Owner: owner, IDs: ids, Body: body})
-		if enc := tx.Append(nil); len(enc) > limit+100 {
+		if enc := tx.Append(nil); len(enc) > limit {
 			t.Errorf("a transaction of %d bytes, the limit is %d", len(enc), limit)
 		}
 		for _, op := range tx.Multi {
@@ -73,4 +73,42 @@ func TestNoTransactionTooLarge(t *testing.T) {
 	if got := r.prep.digest; got != r.tree.Digest() {
 		t.Errorf("projected digest %d, the tree's is %d", got, r.tree.Digest())
 	}
+}
+
+// TestMultiThatFailsIsNotTooLarge: the results of operations that fail count too.
+// A multi whose creates fill a transaction almost, followed by failing operations
+// of 17 bytes that become results of 12, must not become a transaction that the
+// log refuses. The client gets the result of each operation.
+func TestMultiThatFailsIsNotTooLarge(t *testing.T) {
+	const limit = 4000
+	cfg := everything
+	cfg.MaxTxnBytes = limit
+	r := newRig(t, cfg)
+	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	create := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{
+		Path: "/a", Data: make([]byte, limit-200), ACL: zk.OpenACLUnsafe(),
+	}}
+	body := create.Append(nil)
+	const failing = 150
+	for range failing {
+		op := wire.MultiOp{Type: wire.OpCheck, CreateRequest: wire.CreateRequest{Path: "/no"}, Version: -1}
+		body = op.Append(body)
+	}
+	digest := r.prep.digest
+	tx := r.prepare(Request{Op: wire.OpMulti, Session: 1, Owner: owner, Body: wire.AppendMultiEnd(body)})
+	if n := len(tx.Append(nil)); n > limit {
+		t.Errorf("a transaction of %d bytes, the limit is %d", n, limit)
+	}
+	if tx.Header.Type != wire.OpMulti || len(tx.Multi) != 1+failing {
+		t.Fatalf("type %d with %d operations, error %v", tx.Header.Type, len(tx.Multi), tx.Err)
+	}
+	for i, want := range []zk.Code{zk.OK, zk.ErrNoNode, zk.ErrRuntimeInconsistency} {
+		if op := tx.Multi[i]; op.Type != wire.OpError || op.Err != want {
+			t.Errorf("operation %d: type %d, %v, want the result %v", i, op.Type, op.Err, want)
+		}
+	}
+	if r.prep.digest != digest || r.prep.Outstanding() != 0 {
+		t.Errorf("the failed multi changed the projected state")
+	}
+	r.settle()
 }

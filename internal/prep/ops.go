@@ -190,6 +190,9 @@ func (p *Preparer) deleteLeaf(h *txn.Header, path string, version int32, op *txn
 	}
 	path = strings.Clone(path)
 	*op = txn.Op{Type: wire.OpDelete, Path: path}
+	if p.tooLarge(op) {
+		return zk.ErrBadArguments
+	}
 	p.removeChange(h, path, c)
 	return zk.OK
 }
@@ -248,6 +251,9 @@ func (p *Preparer) setData(req *Request, h *txn.Header, m *wire.MultiOp, op *txn
 	}
 	path := strings.Clone(m.Path)
 	*op = txn.Op{Type: wire.OpSetData, Path: path, Data: m.Data, Version: c.mode.Version + 1}
+	if p.tooLarge(op) {
+		return zk.ErrBadArguments
+	}
 	changed := c
 	changed.mode.Version, changed.mode.Mzxid, changed.mode.Mtime = op.Version, h.Zxid, h.Time
 	changed.sum, changed.dataLen = p.sum(path, m.Data), len(m.Data)
@@ -364,18 +370,20 @@ func (p *Preparer) forgetMulti() {
 }
 
 // prepareEach prepares the operations of p.multi into tx. failed says that one
-// could not be done. A code other than OK is for the request as a whole, and
-// then tx has none of them.
+// could not be done; one that would make the transaction longer than MaxTxnBytes
+// fails with ErrBadArguments. A code other than OK is for the request as a whole,
+// and then tx has none of them.
 func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) (code zk.Code, failed bool) {
 	tx.Op.Type = wire.OpMulti
-	bytes := 0
+	done, bytes := 0, p.overhead()+txn.MultiLen
 	for i := range p.multi {
 		var op txn.Op
 		code := zk.ErrRuntimeInconsistency
 		if !failed {
-			code = p.prepareOp(req, &tx.Header, &p.multi[i], &op)
-			if bytes += op.Bytes(); code == zk.OK && p.exceeds(bytes) {
-				code = zk.ErrBadArguments
+			if code = p.prepareOp(req, &tx.Header, &p.multi[i], &op); code == zk.OK {
+				if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
+					code = zk.ErrBadArguments
+				}
 			}
 		}
 		if code == zk.ErrSessionMoved {
@@ -385,10 +393,29 @@ func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) (code zk.Code, failed 
 		if code != zk.OK {
 			op = txn.Op{Type: wire.OpError, Err: code}
 			failed = true
+		} else {
+			done++
 		}
 		tx.Multi = append(tx.Multi, op)
 	}
+	if failed && p.exceeds(tx.Len()) {
+		return p.dropUndone(tx, done), true
+	}
 	return zk.OK, failed
+}
+
+// dropUndone makes a failed multi that is too long shorter: the first done
+// operations, which have no effect, become results without an error. The reply is
+// the same. If that is not enough, the multi as a whole is refused.
+func (p *Preparer) dropUndone(tx *txn.Txn, done int) zk.Code {
+	for i := range tx.Multi[:done] {
+		tx.Multi[i] = txn.Op{Type: wire.OpError, Err: zk.OK}
+	}
+	if p.exceeds(tx.Len()) {
+		tx.Multi = tx.Multi[:0]
+		return zk.ErrBadArguments
+	}
+	return zk.OK
 }
 
 // resolveModes sets the types of a multi's creates, which follow from their

@@ -14,6 +14,7 @@
 //  2. What Prepare says will be true of the tree, digest included, once the
 //     transaction and all before it are applied.
 //  3. Once everything prepared is applied, nothing is outstanding.
+//  4. No transaction is longer than Config.MaxTxnBytes.
 package prep
 
 import (
@@ -46,9 +47,11 @@ type Config struct {
 	ReconfigEnabled bool
 	ListClosedPaths bool // closeSession lists the ephemerals: closeSessionTxn.enabled
 	DigestEnabled   bool
-	// MaxTxnBytes bounds a transaction: what is longer could be logged, but not
-	// read back. An ACL of scheme auth, or a session with very many ephemerals,
-	// can make a small request into a large transaction. 0 is no bound.
+	// MaxTxnBytes bounds the encoding of a transaction (txn.Txn.Len): header,
+	// record and digest. It is what the log, and the link to a learner, accept. An
+	// ACL of scheme auth, a session with very many ephemerals, or a multi whose
+	// operations fail can make a small request into a large transaction. At least
+	// 1 KiB; 0 is no bound.
 	MaxTxnBytes int
 }
 
@@ -173,9 +176,17 @@ func codeOf(d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-// tooLarge reports whether op alone would make a transaction that cannot be
-// read back.
-func (p *Preparer) tooLarge(op *txn.Op) bool { return p.exceeds(op.Bytes()) }
+// tooLarge reports whether a transaction with op as its only change would be
+// longer than MaxTxnBytes.
+func (p *Preparer) tooLarge(op *txn.Op) bool { return p.exceeds(p.overhead() + op.RecordLen()) }
+
+// overhead is the length of a transaction without its record.
+func (p *Preparer) overhead() int {
+	if p.cfg.DigestEnabled {
+		return txn.HeaderLen + txn.DigestLen
+	}
+	return txn.HeaderLen
+}
 
 func (p *Preparer) exceeds(bytes int) bool { return p.cfg.MaxTxnBytes > 0 && bytes > p.cfg.MaxTxnBytes }
 

@@ -119,7 +119,7 @@ type Request struct {
 type Options struct {
 	Dir      *storage.Dir
 	Tree     znode.Options
-	Prep     prep.Config
+	Prep     prep.Config // its MaxTxnBytes is at most what the log accepts
 	Auth     *auth.Authority
 	Clients  Clients
 	ServerID uint8
@@ -267,6 +267,9 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		o: o, log: o.Logger, clock: o.Clock, stopping: make(chan struct{}), failed: make(chan struct{}),
 		owners: map[zk.SessionID]owner{}, started: time.Now(),
 	}
+	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {
+		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
+	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -293,7 +296,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r.applied.Store(int64(last))
 	r.newTracker()
 	if o.Ensemble == nil {
-		r.prep = prep.New(o.Prep, r.tree, o.Auth, r.tracker)
+		r.prep = prep.New(r.o.Prep, r.tree, o.Auth, r.tracker)
 		r.setMode(Standalone)
 		r.decides.Store(true)
 	} else if err := r.found(&report); err != nil {

@@ -423,8 +423,12 @@ type badBody struct{ reason string }
 
 func (e *badBody) Error() string { return "replica: snapshot: " + e.reason }
 
+// recordMargin is by how much the record of a znode in a snapshot may be longer
+// than the longest transaction: a setData does not carry the znode's Stat.
+const recordMargin = 128
+
 // loadBody reads a body whole, and not a byte more. What cannot be decoded is a
-// *badBody.
+// *badBody, and so is a record longer than maxRecord and recordMargin.
 func loadBody(loader *znode.Loader, src SnapshotSource, maxRecord int) error {
 	for b := src.Buffered(); ; {
 		n, done, err := loader.Load(b)
@@ -436,7 +440,7 @@ func loadBody(loader *znode.Loader, src SnapshotSource, maxRecord int) error {
 			return nil
 		}
 		left := len(b) - n
-		if left > maxRecord {
+		if left > maxRecord+recordMargin {
 			return &badBody{fmt.Sprintf("a record of more than %d bytes", maxRecord)}
 		}
 		b, err = src.Fill(left + 1)

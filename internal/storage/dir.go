@@ -170,6 +170,9 @@ func (d *Dir) CreateSnapshot(zxid zk.Zxid) (*SnapshotWriter, error) {
 	return d.createSnapshot(zxid, d.o.Compression)
 }
 
+// MaxEntryBytes returns the length of the longest payload that the log accepts.
+func (d *Dir) MaxEntryBytes() int { return d.o.Log.MaxEntryBytes }
+
 // HasLog reports whether there is any log file, even one without a transaction.
 func (d *Dir) HasLog() (bool, error) {
 	logs, err := listLogs(d.fs, d.logDir)

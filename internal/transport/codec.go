@@ -20,6 +20,10 @@ const (
 	idBytes     = 8  // of an identity, at least
 )
 
+// minAuthLimit is the least limit of a packet's identities. A connection may have
+// auth.MaxIdentities of auth.MaxIdentityBytes together, whatever jute.maxbuffer is.
+const minAuthLimit = 256 << 10
+
 // AppendPacket appends the bytes of p.
 func AppendPacket(b []byte, p zab.Packet) []byte {
 	b = jute.AppendInt(b, int32(p.Type))
@@ -56,8 +60,8 @@ func AppendCommitted(b []byte, z zk.Zxid, data []byte) []byte {
 // than len(b), the packet is not whole, p is zero, and no fewer than n bytes are
 // needed to know more. Data and Auth alias b.
 //
-// The data and the identities may have limit bytes each. More than that, an
-// unknown type, or a negative length, is ErrPacket, as soon as it is seen: garbage
+// The data may have limit bytes, the identities limit or minAuthLimit, whichever is
+// more. More than that, an unknown type, or a negative length, is ErrPacket, as soon as it is seen: garbage
 // is not waited for. What is allocated is Auth, when all of it is there.
 func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
 	if len(b) < 4 {
@@ -85,7 +89,7 @@ func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
 	if count == -1 {
 		return p, end + 4, nil
 	}
-	return decodeAuth(p, b, end+4, count, limit)
+	return decodeAuth(p, b, end+4, count, max(limit, minAuthLimit))
 }
 
 // decodeAuth finishes DecodePacket with the count identities at b[start:].

@@ -199,7 +199,7 @@ func FuzzDecodePacket(f *testing.F) {
 			return
 		}
 		if n > len(in) {
-			if p.Data != nil || p.Auth != nil || n > 24+2*limit {
+			if p.Data != nil || p.Auth != nil || n > 24+limit+minAuthLimit {
 				t.Fatalf("%v needs %d of %d", p, n, len(in))
 			}
 			return

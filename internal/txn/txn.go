@@ -32,8 +32,13 @@ type Header struct {
 	Type    wire.OpCode
 }
 
-// HeaderLen is the encoded length of a Header in bytes.
-const HeaderLen = 32
+// Encoded lengths in bytes.
+const (
+	HeaderLen = 32 // of a Header
+	DigestLen = 12 // of the digest: its version and its value
+	MultiLen  = 4  // of a multi's count of operations
+	SubLen    = 8  // of what precedes the record of each operation of a multi
+)
 
 // DigestVersion is the only version of the tree digest that is written.
 const DigestVersion = 2
@@ -137,17 +142,59 @@ func appendMulti(b []byte, ops []Op) []byte {
 	return b
 }
 
-// Bytes is at least the encoded length of o, as an operation of a multi.
-func (o *Op) Bytes() int {
-	n := 64 + len(o.Path) + len(o.Data)
-	for _, a := range o.ACL {
-		n += 12 + len(a.ID.Scheme) + len(a.ID.ID)
+// Len returns the length in bytes of what Append appends.
+func (t *Txn) Len() int {
+	n := HeaderLen
+	if t.Header.Type == wire.OpMulti {
+		n += MultiLen
+		for i := range t.Multi {
+			n += SubLen + t.Multi[i].RecordLen()
+		}
+	} else {
+		n += t.Op.RecordLen()
 	}
-	for _, path := range o.Paths {
-		n += 4 + len(path)
+	if t.HasDigest {
+		n += DigestLen
 	}
 	return n
 }
+
+// RecordLen returns the length in bytes of the record of o. It panics for a type
+// that has no record, as Txn.Append does.
+func (o *Op) RecordLen() int {
+	const str, num, long, flag = 4, 4, 8, 1 // the length of a string or buffer; an int, a long, a bool
+	switch o.Type {
+	case wire.OpCreate, wire.OpCreate2:
+		return o.createLen() + flag + num
+	case wire.OpCreateContainer:
+		return o.createLen() + num
+	case wire.OpCreateTTL:
+		return o.createLen() + num + long
+	case wire.OpDelete, wire.OpDeleteContainer:
+		return str + len(o.Path)
+	case wire.OpSetData, wire.OpReconfig:
+		return str + len(o.Path) + str + len(o.Data) + num
+	case wire.OpSetACL:
+		return str + len(o.Path) + wire.ACLLen(o.ACL) + num
+	case wire.OpCheck:
+		return str + len(o.Path) + num
+	case wire.OpCreateSession, wire.OpError:
+		return num
+	case wire.OpCloseSession:
+		if !o.PathsListed {
+			return 0
+		}
+		n := num
+		for _, path := range o.Paths {
+			n += str + len(path)
+		}
+		return n
+	}
+	panic(fmt.Sprintf("txn: no record for type %d", int32(o.Type)))
+}
+
+// createLen is the length of what appendCreate appends.
+func (o *Op) createLen() int { return 4 + len(o.Path) + 4 + len(o.Data) + wire.ACLLen(o.ACL) }
 
 // append writes the record of o.
 func (o *Op) append(b []byte) []byte {

@@ -73,6 +73,9 @@ func TestApacheLog(t *testing.T) {
 		if again := tx.Append(nil); !bytes.Equal(again, b) {
 			t.Errorf("zxid %v\n read %x\nwrote %x", tx.Zxid, b, again)
 		}
+		if tx.Len() != len(b) {
+			t.Errorf("zxid %v: Len is %d, the encoding has %d bytes", tx.Zxid, tx.Len(), len(b))
+		}
 		fmt.Fprintf(&got, "%v %v cxid %d time %d type %d digest %v %#x failed %v\n", tx.Zxid, tx.Session, tx.Cxid, tx.Time,
 			int32(tx.Header.Type), tx.HasDigest, tx.Digest, tx.Failed())
 		if tx.Header.Type != wire.OpMulti {
@@ -182,6 +185,9 @@ func TestRoundTrip(t *testing.T) {
 		for range 300 {
 			want := randomTxn(r, kind)
 			b := want.Append([]byte("before"))[len("before"):]
+			if want.Len() != len(b) {
+				t.Fatalf("%+v: Len is %d, the encoding has %d bytes", want, want.Len(), len(b))
+			}
 			got, err := Decode(b)
 			if err != nil {
 				t.Fatalf("%+v: %v", want, err)

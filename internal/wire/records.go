@@ -77,6 +77,15 @@ func AppendACL(b []byte, acl []zk.ACL) []byte {
 	return b
 }
 
+// ACLLen returns the length in bytes of what AppendACL appends.
+func ACLLen(acl []zk.ACL) int {
+	n := 4
+	for i := range acl {
+		n += 12 + len(acl[i].ID.Scheme) + len(acl[i].ID.ID)
+	}
+	return n
+}
+
 // StatLen is the encoded length of a Stat in bytes.
 const StatLen = 68
 

@@ -13,7 +13,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/transport"
-	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -22,9 +21,6 @@ import (
 // maxEntryBytes is the length of the longest transaction that is written or read,
 // header and digest included.
 func maxEntryBytes(cfg *config.Config) int { return cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes }
-
-// digestBytes is the length of the digest that follows a transaction.
-const digestBytes = 12
 
 // standaloneID is the server id in the session ids of a standalone server, as
 // in Apache's.
@@ -70,7 +66,6 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 			ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota,
 			ReconfigEnabled: cfg.Quorum.ReconfigEnabled && !cfg.Quorum.Distributed(), ListClosedPaths: cfg.Log.CloseSessionTxn,
 			DigestEnabled: cfg.Log.DigestEnabled,
-			MaxTxnBytes:   maxEntryBytes(cfg) - txn.HeaderLen - digestBytes,
 		},
 		ServerID: standaloneID, Tick: cfg.Session.Tick,
 		SnapCount: cfg.Snapshot.Count, SnapBytes: cfg.Snapshot.SizeBytes, LastZxidBlock: cfg.Log.SerializeLastTxn,
