@@ -1,4 +1,4 @@
-.PHONY: build check test lint race fuzz soak interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper bench-client
+.PHONY: build check test lint race fuzz soak mutants interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper bench-client
 
 build: ## the binary, build/pinfold
 	CGO_ENABLED=0 go build -ldflags '-s -w' -o build/pinfold ./cmd/pinfold
@@ -10,7 +10,7 @@ test: ## as README.md says
 	go test ./...
 
 # FUZZTIME=1m, SEEDS=20 STEPS=3000 are passed on; .ci/run tells what each is.
-lint race fuzz soak interop differential ensemble:
+lint race fuzz soak mutants interop differential ensemble:
 	.ci/run $@
 
 crash: export KILLS ?= 1000

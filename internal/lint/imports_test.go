@@ -50,7 +50,7 @@ const importOrder = `
 	node, broadcast, bench/report, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
-	NONE < lint, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
+	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff;
 
 	# A whole server within a test.

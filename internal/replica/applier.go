@@ -114,17 +114,12 @@ func (r *Replica) applyRun(b *batch, start, end int) {
 			r.digestMismatch(tx)
 		}
 		r.stats.recordDigest(r.tree)
-		if !r.o.LateEvents {
-			r.fire(tx)
-		}
+		r.fire(tx)
 		if r.result.Err == zk.OK {
 			r.o.Clients.Carried(tx)
 		}
 		if o := b.reqs[i].Origin; o != nil {
 			o.Applied(&b.reqs[i], tx, &r.result)
-		}
-		if r.o.LateEvents {
-			r.fire(tx)
 		}
 	}
 	if r.decides.Load() {

@@ -161,9 +161,6 @@ type Options struct {
 	Seed    uint64 // of the snapshots' randomness
 	// Saw is shown what the Zab core wants, before it is done; nil: nobody looks.
 	Saw func(*zab.Ready)
-	// LateEvents is a bug put back for the simulator, which must find it: watches
-	// fire after the replies.
-	LateEvents bool
 }
 
 // stageBatches bounds the batches that wait between two stages.

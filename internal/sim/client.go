@@ -87,9 +87,6 @@ func (c *client) connect() {
 		LastZxidSeen: c.last, TimeoutMillis: int32(c.timeout.Milliseconds()), SessionID: c.session,
 		Password: c.password, HasReadOnly: true,
 	}
-	if s.o.Bug.noLastZxid {
-		req.LastZxidSeen = 0 // as if the server did not look
-	}
 	if req.Password == nil {
 		req.Password = make([]byte, wire.PasswordLen)
 	}

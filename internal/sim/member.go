@@ -139,9 +139,9 @@ func (m *member) open() error {
 			ID: int64(m.id), System: quorum.Majority(voters...), Observer: !m.voter,
 			ConfigText: []byte("server list"), Tick: p.tick, InitLimit: p.initLimit, SyncLimit: p.syncLimit,
 			Window: p.window, SizeFactor: p.sizeFactor, ForceSnap: p.forceSnap,
-			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter, Mutation: m.s.o.Bug.zab,
+			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter,
 		},
-		Clock: m, Stepped: true, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw, LateEvents: m.s.o.Bug.lateEvents,
+		Clock: m, Stepped: true, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw,
 	}, m.UnixMilli())
 	if err != nil {
 		return err

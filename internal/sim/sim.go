@@ -15,7 +15,6 @@
 //	history.go   what is committed, and the state after each transaction
 //	registers.go what porcupine is given to judge
 //	coverage.go  what was come by
-//	bugs.go      bugs that can be put back, to prove the checkers
 //	trace.go     what happened: as a hash, and as text
 //
 // The specification is zookeeper-specifications in Apache's repository, modules
@@ -35,7 +34,6 @@ import (
 // Options says what to run.
 type Options struct {
 	Seed  uint64
-	Bug   Bug  // that is put back; the zero value is none
 	Trace bool // keep what happens as text
 	// Effects leaves out the checks of a member's order of work (see checker):
 	// what is wrong has to show in what members deliver or clients see.

@@ -6,19 +6,18 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 )
 
 var (
-	seedFlag     = flag.Uint64("seed", 0, "TestSeed: the seed to run")
-	seedsFlag    = flag.Int("seeds", 60, "TestSoak, TestMutation: how many seeds")
-	twiceFlag    = flag.Int("twice", 1, "TestSoak: every so many-th seed is run a second time, when the same must happen")
-	fromFlag     = flag.Uint64("from", 1, "TestSoak, TestMutation: the first seed")
-	traceFlag    = flag.Int("trace", 100, "how many lines of a failing seed's trace are shown; 0 is all")
-	effectsFlag  = flag.Bool("effects", false, "TestMutation: look at what members deliver and clients see alone")
-	mutationFlag = flag.String("mutation", "", "TestSeed, TestMutation: the bug to put back, by its name")
+	seedFlag    = flag.Uint64("seed", 0, "TestSeed: the seed to run")
+	seedsFlag   = flag.Int("seeds", 60, "TestSoak: how many seeds")
+	huntFlag    = flag.Int("hunt", 0, "TestHunt: how many seeds are tried")
+	twiceFlag   = flag.Int("twice", 1, "TestSoak: every so many-th seed is run a second time, when the same must happen")
+	fromFlag    = flag.Uint64("from", 1, "TestSoak, TestHunt: the first seed")
+	traceFlag   = flag.Int("trace", 100, "how many lines of a failing seed's trace are shown; 0 is all")
+	effectsFlag = flag.Bool("effects", false, "TestHunt: look only at what members deliver and clients see")
 )
 
 // TestMain has the garbage collector run between runs, see collect, or where a run
@@ -37,27 +36,9 @@ func collect(runs int) {
 	}
 }
 
-// bug is the one that -mutation names.
-func bug(t *testing.T) Bug {
-	if *mutationFlag == "" {
-		return Bug{}
-	}
-	for _, b := range Bugs {
-		if b.Name == *mutationFlag {
-			return b
-		}
-	}
-	t.Fatalf("no bug is called %q", *mutationFlag)
-	return Bug{}
-}
-
 // replay is the command that runs a seed again.
 func replay(seed uint64) string {
-	cmd := fmt.Sprintf("go test ./internal/sim -run TestSeed -seed %d", seed)
-	if *mutationFlag != "" {
-		cmd += " -mutation " + *mutationFlag
-	}
-	return cmd
+	return fmt.Sprintf("go test ./internal/sim -run TestSeed -seed %d", seed)
 }
 
 // explain runs a seed again, with its trace, and returns the end of that.
@@ -79,7 +60,7 @@ func TestSeed(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed is given")
 	}
-	o := Options{Seed: *seedFlag, Bug: bug(t)}
+	o := Options{Seed: *seedFlag}
 	res := Run(o)
 	fmt.Print(explain(o))
 	fmt.Printf("hash %x, %d events, %v of virtual time\n%v", res.Hash, res.Events, res.Virtual, &res.Coverage)
@@ -125,43 +106,21 @@ func TestSoak(t *testing.T) {
 		*seedsFlag, runs, took.Round(time.Millisecond), virtual.Round(time.Second), events, hours/took.Hours(), &cover)
 }
 
-// findBug runs seeds until a bug that is put back is found, and returns how many
-// that took, 0 if it is not.
-func findBug(b Bug, from uint64, seeds int, effects bool) (int, *Violation) {
-	for i := range seeds {
+// TestHunt runs seeds until one violates an invariant, which fails the test. It is
+// for a build into which test/mutants has put a bug.
+func TestHunt(t *testing.T) {
+	if *huntFlag == 0 {
+		t.Skip("no -hunt is given")
+	}
+	for i := range *huntFlag {
 		collect(i)
-		if v := Run(Options{Seed: from + uint64(i), Bug: b, Effects: effects}).Violation; v != nil {
-			return i + 1, v
+		seed := *fromFlag + uint64(i)
+		res := Run(Options{Seed: seed, Effects: *effectsFlag})
+		if res.Violation == nil {
+			res.Violation = checkLinearizable(res.Registers)
 		}
-	}
-	return 0, nil
-}
-
-// TestBugsAreFound puts each bug back.
-func TestBugsAreFound(t *testing.T) {
-	for _, b := range Bugs {
-		if n, _ := findBug(b, 1, 300, false); n == 0 {
-			t.Errorf("%s is not found: %s", b.Name, b.What)
+		if res.Violation != nil {
+			t.Fatalf("seed=%d: %v", seed, res.Violation)
 		}
-	}
-}
-
-// TestMutation puts bugs back, the one that -mutation names or all, and prints a
-// line of the table in docs/testing.md for each.
-func TestMutation(t *testing.T) {
-	if *mutationFlag == "" {
-		t.Skip("no -mutation is given: a bug's name, or all")
-	}
-	for _, b := range Bugs {
-		if *mutationFlag != b.Name && *mutationFlag != "all" {
-			continue
-		}
-		n, v := findBug(b, *fromFlag, *seedsFlag, *effectsFlag)
-		if n == 0 {
-			t.Errorf("%s is not found in %d seeds: %s", b.Name, *seedsFlag, b.What)
-			continue
-		}
-		detail, _, _ := strings.Cut(v.Detail, "\n")
-		t.Logf("| %s | %s | %d | %s: %s |", b.Name, b.What, n, v.Invariant, detail)
 	}
 }

@@ -34,7 +34,7 @@ func (c *Core) Propose(es []Entry) error {
 	}
 	s.zxid = c.last
 	for _, l := range s.learners {
-		if l.state < synced || l.observer || c.mutated(Bug3104) && l.state < current {
+		if l.state < synced || l.observer {
 			continue
 		}
 		ps := c.packetsTo(l)
@@ -42,9 +42,6 @@ func (c *Core) Propose(es []Entry) error {
 			*ps = append(*ps, Packet{Type: Proposal, Zxid: es[i].Zxid, Data: es[i].Data})
 		}
 		l.owe(c)
-	}
-	if c.mutated(AckBeforeFsync) {
-		c.commitProposals()
 	}
 	return nil
 }
@@ -99,7 +96,7 @@ func (c *Core) commitProposals() {
 	for n < s.outstanding.len() {
 		p := s.outstanding.at(n)
 		acks := p.acks
-		if p.Zxid <= c.persistedZxid || c.mutated(AckBeforeFsync) {
+		if p.Zxid <= c.persistedZxid {
 			acks |= s.self
 		}
 		if !c.isQuorum(acks) {
@@ -141,7 +138,7 @@ func (c *Core) tellCommitted(ps []proposal) {
 			for i := range ps {
 				*out = append(*out, Packet{Type: Inform, Zxid: ps[i].Zxid, Data: ps[i].Data})
 			}
-		case l.state == synced && !c.mutated(Bug4394):
+		case l.state == synced:
 			l.heldUpto = ps[len(ps)-1].Zxid
 		default:
 			out := c.packetsTo(l)

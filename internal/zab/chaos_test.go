@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -59,14 +60,14 @@ const (
 	doLocate
 )
 
-func newChaos(seed uint64, m Mutation) *chaos {
+func newChaos(seed uint64) *chaos {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	voters := []int{1, 2, 3, 3, 3, 3, 3, 4, 5, 5}[rng.IntN(10)]
 	observers := max(0, rng.IntN(4)-2)
 	cfg := Config{
 		Tick: 20 * ms, InitLimit: 5 + rng.IntN(10), SyncLimit: 1 + rng.IntN(5),
 		Window: rng.IntN(6), SizeFactor: []float64{0.33, 0.33, -1}[rng.IntN(3)], ForceSnap: rng.IntN(6) == 0,
-		FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms, Mutation: m,
+		FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms,
 	}
 	if rng.IntN(8) == 0 {
 		cfg.LastCounter = 1 + uint32(rng.IntN(8))
@@ -451,11 +452,12 @@ func (x *chaos) state() (text string) {
 	return text
 }
 
-func runSeed(seed uint64, m Mutation) (seen map[string]int, err error) {
-	x := newChaos(seed, m)
+// runSeed runs one seed. A panic is an error: the seed that leads to it is printed.
+func runSeed(seed uint64) (seen map[string]int, err error) {
+	x := newChaos(seed)
 	defer func() {
-		if p := recover(); p != nil && m != 0 {
-			err = fmt.Errorf("%v", p)
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
 	if *traceFlag {
@@ -480,7 +482,7 @@ func TestChaos(t *testing.T) {
 	}
 	all := map[string]int{}
 	for seed := first; seed <= last; seed++ {
-		seen, err := runSeed(seed, 0)
+		seen, err := runSeed(seed)
 		if err != nil {
 			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestChaos -seed %d -show", seed, err, seed)
 		}

@@ -33,7 +33,7 @@ func (c *Core) takeEntry(e Entry) error {
 	if z < 0 || z.Epoch() > c.epoch {
 		return fmt.Errorf("transaction %v in epoch %d: is it of another ensemble?", z, c.epoch)
 	}
-	if !follows(c.last, z) && !(c.mutated(Bug4925) && z > c.last) {
+	if !follows(c.last, z) {
 		c.resync(fmt.Sprintf("the leader sent %v behind %v", z, c.last))
 		return fmt.Errorf("%v is not the transaction after %v", z, c.last)
 	}
@@ -45,19 +45,12 @@ func (c *Core) takeEntry(e Entry) error {
 func (c *Core) takeProposal(p *Packet) error {
 	l := &c.learner
 	e := Entry{p.Zxid, p.Data}
-	if c.mutated(Bug3911) && !l.upToDate {
-		l.early.push(e)
-		return nil
-	}
 	if err := c.takeEntry(e); err != nil {
 		return err
 	}
 	l.pending.push(e)
 	if c.role == Following {
 		l.unacked.push(owed{e.Zxid, c.seq})
-		if c.mutated(AckBeforeFsync) || c.mutated(Bug4685) {
-			c.ackProposals()
-		}
 	}
 	return nil
 }
@@ -65,11 +58,11 @@ func (c *Core) takeProposal(p *Packet) error {
 // ackProposals acknowledges the proposals that are durable, once NEWLEADER is.
 func (c *Core) ackProposals() {
 	l := &c.learner
-	if !l.newAcked && !c.mutated(Bug4685) {
+	if !l.newAcked {
 		return
 	}
 	n := 0
-	for n < l.unacked.len() && (l.unacked.at(n).seq <= c.persisted || c.mutated(AckBeforeFsync)) {
+	for n < l.unacked.len() && l.unacked.at(n).seq <= c.persisted {
 		z := l.unacked.at(n).zxid
 		if z > c.persistedZxid {
 			c.broken("%v is acknowledged, durable is %v", z, c.persistedZxid)
@@ -88,12 +81,7 @@ func (c *Core) takeCommit(p *Packet) error {
 	if p.Type == CommitAndActivate {
 		c.event(Event{Kind: EventDesignation, Peer: l.leader, Zxid: p.Zxid})
 	}
-	if c.mutated(Bug3911) && l.earlyCommits < l.early.len() {
-		l.earlyCommits++
-		return nil
-	}
-	forgotten := c.mutated(Bug4394) && l.newLeader && !l.upToDate
-	if l.pending.len() == 0 || l.pending.at(0).Zxid != p.Zxid || forgotten {
+	if l.pending.len() == 0 || l.pending.at(0).Zxid != p.Zxid {
 		return fmt.Errorf("COMMIT of %v, which is not the oldest proposal; %d are pending", p.Zxid, l.pending.len())
 	}
 	c.commitEntry(*l.pending.at(0))
@@ -127,26 +115,7 @@ func (c *Core) takeInform(p *Packet) error {
 
 func (c *Core) commitEntry(e Entry) {
 	c.committed = e.Zxid
-	if !c.mutated(Bug4925) || c.phase == broadcast {
-		c.window.add(e)
-	}
+	c.window.add(e)
 	c.publish()
 	c.serveIfReady()
-}
-
-// logEarly is of Bug3911: what came before UPTODATE is logged too late, as if it
-// had just come.
-func (c *Core) logEarly() {
-	l := &c.learner
-	for i, e := range l.early.all() {
-		c.raiseEpoch(e.Zxid)
-		c.append(e)
-		if i < l.earlyCommits {
-			c.commitEntry(e)
-			continue
-		}
-		l.pending.push(e)
-		l.unacked.push(owed{e.Zxid, c.seq})
-	}
-	l.early = queue[Entry]{}
 }

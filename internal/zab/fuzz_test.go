@@ -136,7 +136,7 @@ func (s *script) asLearner(o *solo, op byte) {
 	case 23:
 		if s.truncates(o) {
 			o.lost = o.began
-			c.TruncateFailed(o.now, max(c.tookLast, 0))
+			c.TruncateFailed(o.now, max(o.tookLast, 0))
 			o.drive()
 		}
 	default:

@@ -24,7 +24,6 @@ type learnerState struct {
 	epochAcked bool
 	wantsSnap  bool // ACKEPOCH was made to get a snapshot
 	chosen     bool // DIFF, TRUNC or SNAP has come
-	diff       bool // it was DIFF
 	newLeader  bool // NEWLEADER has come
 	newSeq     uint64
 	newAcked   bool // newSeq is durable, and NEWLEADER acknowledged
@@ -33,9 +32,6 @@ type learnerState struct {
 
 	pending queue[Entry] // appended, not committed
 	unacked queue[owed]  // proposals whose ACK waits for the disk
-
-	early        queue[Entry] // of Bug3911
-	earlyCommits int
 }
 
 // owed is an ACK that waits for a write.
@@ -260,10 +256,7 @@ func (c *Core) choose(p *Packet) error {
 	}
 	switch p.Type {
 	case Diff:
-		l.diff = true
-		if c.mutated(Bug4643) {
-			c.writeCurrentEpoch(c.epoch)
-		}
+		// Nothing is cut off.
 	case Trunc:
 		if z > c.last {
 			return fmt.Errorf("TRUNC to %v, the log ends at %v", z, c.last)
@@ -340,8 +333,7 @@ func (c *Core) takeNewLeader(p *Packet) error {
 // ackNewLeader acknowledges NEWLEADER when everything is durable.
 func (c *Core) ackNewLeader() {
 	l := &c.learner
-	early := c.mutated(Bug4646) || c.mutated(Bug4785) && l.diff
-	if !l.newLeader || l.newAcked || c.persisted < l.newSeq && !early {
+	if !l.newLeader || l.newAcked || c.persisted < l.newSeq {
 		return
 	}
 	l.newAcked, l.heard = true, c.now
@@ -363,9 +355,6 @@ func (c *Core) takeUpToDate() error {
 	case l.upToDate:
 		return nil // Apache ignores a second one
 	}
-	if c.mutated(Bug3911) {
-		c.logEarly()
-	}
 	l.upToDate, l.serveAt = true, c.last
 	if c.role == Observing {
 		l.serveAt = c.committed
@@ -384,7 +373,7 @@ func (c *Core) activate() {
 }
 
 func (c *Core) serveIfReady() {
-	if c.phase == uptodate && (c.ready.Commit >= c.learner.serveAt || c.mutated(Bug3023)) {
+	if c.phase == uptodate && c.ready.Commit >= c.learner.serveAt {
 		c.setPhase(c.role, broadcast)
 		c.needSnap = false
 		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})

@@ -28,7 +28,7 @@ func (c *Core) takeElected() {
 // take takes the role that an election, or the last one, has given.
 func (c *Core) take(r election.Result) {
 	c.term++
-	c.tookEpoch, c.tookLast = c.currentEpoch, c.last
+	c.tookEpoch = c.currentEpoch
 	switch {
 	case r.Leader == c.cfg.ID:
 		c.lead(r)
@@ -53,17 +53,10 @@ func (c *Core) leave(reason error) {
 		c.close(c.learner.link, reason)
 	}
 	c.countMisses()
-	if c.mutated(Bug2845) {
-		c.last = c.committed
-	} else {
-		for _, p := range c.leader.outstanding.all() {
-			c.window.add(p.Entry)
-		}
-		c.window.add(c.learner.pending.all()...)
+	for _, p := range c.leader.outstanding.all() {
+		c.window.add(p.Entry)
 	}
-	if c.mutated(Bug4712) && c.phase > discovery && c.phase < uptodate && c.role != Leading {
-		c.last, c.currentEpoch = min(c.tookLast, c.last), c.acceptedEpoch
-	}
+	c.window.add(c.learner.pending.all()...)
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.committed = c.last
 	c.epoch = 0

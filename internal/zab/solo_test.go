@@ -23,6 +23,10 @@ type solo struct {
 	links []LinkID // that are up
 	last  LinkID
 
+	// The role that was taken last, and where the log ended then.
+	term     uint64
+	tookLast zk.Zxid
+
 	// What came out since the last input.
 	sent  []Packet
 	to    []LinkID // of sent
@@ -59,6 +63,9 @@ func (o *solo) drive() {
 	for {
 		rd := o.core.Ready()
 		o.seen = rd
+		if rd.Term != o.term {
+			o.term, o.tookLast = rd.Term, o.core.last
+		}
 		for i := range rd.Sends {
 			for _, p := range rd.Sends[i].Packets {
 				o.sent, o.to = append(o.sent, p), append(o.to, rd.Sends[i].Link)

@@ -1,7 +1,6 @@
 package zab
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -50,7 +49,7 @@ func (c *Core) synchronizeLearner(l *learner) {
 // more: of what is not committed it may have to give everything up, and gets it
 // again. (Apache goes on to count it.)
 func (c *Core) forgetAcks(l *learner) {
-	if l.voter < 0 || c.mutated(AcksOutliveLinks) {
+	if l.voter < 0 {
 		return
 	}
 	ps := c.leader.outstanding.all()
@@ -126,7 +125,7 @@ func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 // that lacks what this learner has acknowledged would take that back, and one that
 // is being filled up would be ahead of its zxid by what nobody may ever commit.
 func (c *Core) sendSnapshot(l *learner) {
-	if c.applied < c.committed && !c.mutated(EarlySnapshot) {
+	if c.applied < c.committed {
 		l.state, l.snapFrom = awaiting, c.committed
 		return
 	}
@@ -163,7 +162,7 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 	for i := range es {
 		*ps = append(*ps, Packet{Type: Proposal, Zxid: es[i].Zxid, Data: es[i].Data}, Packet{Type: Commit, Zxid: es[i].Zxid})
 	}
-	if !l.observer && !c.mutated(Bug3104) {
+	if !l.observer {
 		out := c.leader.outstanding.all()
 		for i := range out {
 			*ps = append(*ps, Packet{Type: Proposal, Zxid: out[i].Zxid, Data: out[i].Data})
@@ -183,10 +182,6 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 // come first, from Apache up to 3.8; none stands for another (4643, 4685).
 func (c *Core) takeAck(l *learner, z zk.Zxid) error {
 	switch {
-	case c.mutated(Bug4685) && !l.newAcked:
-		if z.Counter() != 0 {
-			return errors.New("the first ACK is not of NEWLEADER")
-		}
 	case z.Counter() != 0 && z > c.last || z < 0:
 		return fmt.Errorf("it acknowledges %v, which was not proposed", z)
 	case z.Counter() != 0:

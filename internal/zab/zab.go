@@ -22,7 +22,6 @@
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
 //	losing.go     a leader: who is given up, and when the leader itself
 //	window.go     transactions that are kept; queue.go where
-//	mutation.go   known bugs, put back to prove the tests
 //
 // Links are first in, first out; the death of one is an input. Notifications of
 // the election may be lost, repeated and reordered.
@@ -85,8 +84,6 @@ type Config struct {
 	// LastCounter is the last counter of an epoch, for tests of what comes then;
 	// 0 is the last that there is.
 	LastCounter uint32
-
-	Mutation Mutation // for tests
 }
 
 // State is what a server has on its disk when it starts.
@@ -151,7 +148,6 @@ type Core struct {
 	persistedZxid               zk.Zxid
 	appends                     queue[appended] // not known to be durable
 	tookEpoch                   uint32          // the current epoch when the role was taken
-	tookLast                    zk.Zxid         // the end of the log when the role was taken
 
 	committed zk.Zxid // of the log; what is later waits in pending or outstanding
 	applied   zk.Zxid // of committed, as the owner has told
@@ -433,7 +429,5 @@ func (c *Core) check(ok bool, format string, args ...any) {
 
 // broken is check where the arguments should cost nothing.
 func (c *Core) broken(format string, args ...any) {
-	if c.cfg.Mutation == 0 { // else it is for the tests to find out
-		panic(fmt.Sprintf("zab: server %d: broken invariant: ", c.cfg.ID) + fmt.Sprintf(format, args...))
-	}
+	panic(fmt.Sprintf("zab: server %d: broken invariant: ", c.cfg.ID) + fmt.Sprintf(format, args...))
 }

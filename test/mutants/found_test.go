@@ -1,0 +1,190 @@
+package mutants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	foundFlag   = flag.Bool("found", false, "TestFound: build every mutant and demand that it is found")
+	onlyFlag    = flag.String("only", "", "TestFound: only the mutants whose name matches this regular expression")
+	atOnceFlag  = flag.Int("at-once", 2, "TestFound: how many mutants are built and run at once")
+	effectsFlag = flag.Bool("effects", false, "TestFound: the simulator looks only at what members deliver and clients see")
+	updateFlag  = flag.Bool("update", false, "TestFound: write the table in docs/testing.md anew")
+)
+
+// Limits of one run of a test binary. A run of a mutant may hang: that is found
+// too, but the test's author should have had a shorter bound.
+const (
+	testLimit = time.Minute
+	simLimit  = 5 * time.Minute
+)
+
+// Every mutant is found by each of the ways that its file names. A mutant that
+// survives is a failure: write the test that finds it.
+func TestFound(t *testing.T) {
+	if !*foundFlag {
+		t.Skip("no -found is given: it takes minutes")
+	}
+	only, err := regexp.Compile(*onlyFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := slices.DeleteFunc(read(t), func(m Mutant) bool { return !only.MatchString(m.Name) })
+	rows := make([]string, len(ms))
+	var wg sync.WaitGroup
+	turns := make(chan int)
+	for range *atOnceFlag {
+		wg.Go(func() {
+			for i := range turns {
+				began := time.Now()
+				how, err := prove(t.TempDir(), &ms[i])
+				if err != nil {
+					t.Errorf("%s: %v", ms[i].Name, err)
+				}
+				rows[i] = row(&ms[i], how)
+				t.Logf("%v %s", time.Since(began).Round(100*time.Millisecond), rows[i])
+			}
+		})
+	}
+	for i := range ms {
+		turns <- i
+	}
+	close(turns)
+	wg.Wait()
+	table := tableHead + strings.Join(rows, "")
+	fmt.Print(table)
+	if *updateFlag && *onlyFlag == "" && !t.Failed() {
+		if err := writeTable(table); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// prove builds a mutant and runs what is to find it. It returns how the bug was
+// found, or what survived.
+func prove(dir string, m *Mutant) (how []string, err error) {
+	overlay, err := writeOverlay(dir, m)
+	if err != nil {
+		return nil, err
+	}
+	for i, h := range m.Hunts {
+		pkg, args, limit := h.Package, []string{"-test.run", "^" + h.Test + "$"}, testLimit
+		if h.Seeds > 0 {
+			pkg, limit = "./internal/sim", simLimit
+			args = []string{"-test.run", "^TestHunt$", "-hunt", strconv.Itoa(h.Seeds)}
+			if *effectsFlag {
+				args = append(args, "-effects")
+			}
+		}
+		bin := filepath.Join(dir, fmt.Sprint("hunt", i, ".test"))
+		build := exec.Command("go", "test", "-c", "-p", "1", "-overlay", overlay, "-ldflags=-s -w", "-o", bin, pkg)
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			return how, fmt.Errorf("build: %w\n%s", err, out)
+		}
+		args = append(args, "-test.timeout", limit.String())
+		found, err := h.run(bin, filepath.Join(root, filepath.FromSlash(pkg)), append(args, h.Args...))
+		if err != nil {
+			return how, err
+		}
+		how = append(how, found)
+		if err := os.Remove(bin); err != nil {
+			return how, err
+		}
+	}
+	return how, nil
+}
+
+// writeOverlay writes the mutated files and the description of them for go build.
+func writeOverlay(dir string, m *Mutant) (string, error) {
+	files, err := m.Apply(os.DirFS(root))
+	if err != nil {
+		return "", err
+	}
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for name, text := range files {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(to, text, 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(abs, filepath.FromSlash(name))] = to
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+var (
+	seedPattern     = regexp.MustCompile(`seed=(\d+)`)
+	violatedPattern = regexp.MustCompile(`seed=\d+: (\w+) is violated`)
+)
+
+// run runs a test binary in dir, in which the mutant's tests must fail, and returns
+// how the mutant was found.
+func (h *Hunt) run(bin, dir string, args []string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), simLimit+testLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(began)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return "", fmt.Errorf("SURVIVES %s %v", bin, args)
+	case !errors.As(err, &exit):
+		return "", err
+	case h.Seeds > 0:
+		return h.inSim(out)
+	case !bytes.Contains(out, []byte("--- FAIL: "+h.Test)) && !bytes.Contains(out, []byte("panic:")) && !bytes.Contains(out, []byte("fatal error:")):
+		return "", fmt.Errorf("%s did not fail, but something else did:\n%s", h.Test, tail(out))
+	}
+	by := fmt.Sprintf("`%s` in %s", h.Test, strings.TrimPrefix(h.Package, "./"))
+	if seed := seedPattern.FindSubmatch(out); seed != nil {
+		return by + ", seed " + string(seed[1]), nil
+	}
+	return fmt.Sprintf("%s, %.1f s", by, took.Seconds()), nil
+}
+
+// inSim reads the output of a hunt in the simulator.
+func (h *Hunt) inSim(out []byte) (string, error) {
+	violated := violatedPattern.FindSubmatch(out)
+	if violated == nil {
+		return "", fmt.Errorf("no invariant is violated, but the simulator failed:\n%s", tail(out))
+	}
+	invariant := string(violated[1])
+	if len(h.Invariants) > 0 && !slices.Contains(h.Invariants, invariant) {
+		return "", fmt.Errorf("%s is violated, not one of %v:\n%s", invariant, h.Invariants, tail(out))
+	}
+	return fmt.Sprintf("simulator, seed %s: %s", seedPattern.FindSubmatch(out)[1], invariant), nil
+}
+
+// tail is the end of a test's output.
+func tail(out []byte) []byte {
+	const most = 4 << 10
+	return out[max(0, len(out)-most):]
+}
