@@ -29,12 +29,25 @@ func (l *loader) members() {
 	if dynamic {
 		l.dynamicFile(q.DynamicFile)
 	}
-	if len(q.Members.Servers) > 0 && l.config.Data.Dir != "" {
+	switch {
+	case l.id != nil && *l.id < 0:
+		l.fail(l.name, "myid", strconv.FormatInt(*l.id, 10), "not a server's number")
+	case l.id != nil:
+		q.MyID, q.HasMyID = *l.id, true
+	case len(q.Members.Servers) > 0 && l.config.Data.Dir != "":
 		l.myID(l.myIDFile())
 	}
 }
 
 func (l *loader) myIDFile() string { return filepath.Join(l.config.Data.Dir, "myid") }
+
+// idPlace is where the server's number comes from, for warnings and errors.
+func (l *loader) idPlace() string {
+	if l.id != nil {
+		return l.name
+	}
+	return l.myIDFile()
+}
 
 // member takes one line of the ensemble's configuration.
 func (l *loader) member(where, key, value string) {
@@ -145,7 +158,7 @@ func (l *loader) finishQuorum() {
 		return // who is left says nothing
 	}
 	q := &l.config.Quorum
-	where, first := l.config.File, "server"
+	where, first := l.name, "server"
 	if len(q.Members.Servers) > 0 {
 		where, first = l.serverPlace(q.Members.Servers[0].ID)
 	}
@@ -232,7 +245,7 @@ func (l *loader) checkLimits() {
 		switch {
 		case l.failedAt(where): // told already
 		case limit.ticks == 0 && limit.need && where == "":
-			l.fail(l.config.File, limit.key, "", "not set; an ensemble needs it")
+			l.fail(l.name, limit.key, "", "not set; an ensemble needs it")
 		case limit.ticks == 0 && limit.need:
 			l.fail(where, limit.key, "0", "must be 1 or more in an ensemble")
 		case int64(limit.ticks)*l.config.Session.Tick.Milliseconds() > math.MaxInt32:
@@ -258,23 +271,23 @@ const maxSessionServer = 255
 // checkOwn finds this server among the members, and takes its role from there.
 func (l *loader) checkOwn() {
 	q := &l.config.Quorum
-	if l.config.Data.Dir == "" || l.failedAt(l.myIDFile()) {
+	if l.config.Data.Dir == "" || l.failedAt(l.idPlace()) {
 		return // told already
 	}
 	own := q.Own()
 	switch {
 	case !q.HasMyID:
-		l.fail(l.myIDFile(), "myid", "", "the file is missing; an ensemble needs it")
+		l.fail(l.idPlace(), "myid", "", "the file is missing; an ensemble needs it")
 		return
 	case own == nil:
-		l.fail(l.myIDFile(), "myid", strconv.FormatInt(q.MyID, 10), "there is no server line of that number")
+		l.fail(l.idPlace(), "myid", strconv.FormatInt(q.MyID, 10), "there is no server line of that number")
 		return
 	case own.HasSecure:
 		where, key := l.serverPlace(own.ID)
 		l.fail(where, key, "", "has a secure client port; TLS is not supported yet")
 	}
 	if own.ID > maxSessionServer {
-		l.warn(l.myIDFile(), "myid", "%d is above %d: its session ids are those of server %d",
+		l.warn(l.idPlace(), "myid", "%d is above %d: its session ids are those of server %d",
 			own.ID, maxSessionServer, own.ID&maxSessionServer)
 	}
 	if where := l.places["peerType"]; where != "" && q.Observer != own.Observer {

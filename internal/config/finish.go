@@ -25,11 +25,11 @@ func (l *loader) isSet(name string) bool { return l.places[name] != "" }
 // own line.
 func (l *loader) finishClient() {
 	c := &l.config.Client
-	if l.config.File == "" {
+	set := l.isSet("clientPort")
+	if l.config.File == "" && !set && !l.isSet("clientPortAddress") && !l.config.Quorum.Distributed() {
 		c.Host, c.Port = "127.0.0.1", 2181
 		return
 	}
-	set := l.isSet("clientPort")
 	if !set && l.isSet("clientPortAddress") {
 		l.fail(l.places["clientPortAddress"], "clientPortAddress", c.Host, "needs clientPort")
 		return
@@ -39,17 +39,14 @@ func (l *loader) finishClient() {
 		return
 	}
 	if !set && !l.badMembers && !l.config.Quorum.Distributed() {
-		l.fail(l.config.File, "clientPort", "", "not set; no client could connect")
+		l.fail(l.name, "clientPort", "", "not set; no client could connect")
 	}
 }
 
 func (l *loader) finishData() {
 	d := &l.config.Data
-	switch {
-	case l.config.File == "":
-		d.Dir = "./pinfold-data"
-	case !l.isSet("dataDir"):
-		l.fail(l.config.File, "dataDir", "", "not set")
+	if d.Dir == "" && !l.isSet("dataDir") {
+		l.fail(l.name, "dataDir", "", "not set")
 	}
 	if d.LogDir == "" {
 		d.LogDir = d.Dir

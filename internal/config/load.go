@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,41 +63,95 @@ func Default() *Config {
 // Load reads the configuration file, if file is not "", and the properties
 // -Dname=value among jvmFlags (the command line) and among the words of environ
 // (the variable SERVER_JVMFLAGS, split as a shell does). Other words are left
-// out.
+// out. It is Source.Load of these three.
+func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, error) {
+	return (&Source{File: file, Flags: jvmFlags, Environ: environ}).Load()
+}
+
+// Source names all places that a configuration comes from.
+type Source struct {
+	File    string   // name of a zoo.cfg; "" is none
+	Flags   []string // of the command line; only -Dname=value counts
+	Environ string   // the variable SERVER_JVMFLAGS, split as a shell does
+
+	// Settings are keys of zoo.cfg, and Java's properties by their full names. They
+	// override File, Flags and Environ, without a warning.
+	Settings map[string]string
+	// ID is the server's number in its ensemble, instead of the file myid; nil
+	// reads the file.
+	ID *int64
+}
+
+// settingsPlace is the place of Source.Settings in warnings and errors.
+const settingsPlace = "settings"
+
+// Load reads the configuration from its places.
 //
 // The error joins one *Error for every setting that is refused, in the order of
 // the places; or it is the failure to read a file. The warnings are returned
 // with an error, too.
-func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, error) {
+func (s *Source) Load() (*Config, []Warning, error) {
 	var text []byte
-	if file != "" {
+	if s.File != "" {
 		var err error
-		if text, err = readFile(file); err != nil {
+		if text, err = readFile(s.File); err != nil {
 			return nil, nil, fmt.Errorf("config: %w", err)
 		}
 	}
-	flags := append(parseFlags(splitWords(environ), "SERVER_JVMFLAGS"), parseFlags(jvmFlags, "command line")...)
-	return load(file, text, flags)
+	return s.load(text)
 }
 
-// load is Load after the reading.
-func load(file string, text []byte, flags []definition) (*Config, []Warning, error) {
+// load is Load once the file is read.
+func (s *Source) load(text []byte) (*Config, []Warning, error) {
 	lines, err := parseProperties(text)
 	if err != nil {
-		return nil, nil, syntaxError(file, err)
+		return nil, nil, syntaxError(s.File, err)
 	}
+	for i := range lines {
+		lines[i].key, lines[i].value = strings.TrimSpace(lines[i].key), strings.TrimSpace(lines[i].value)
+	}
+	flags := append(parseFlags(splitWords(s.Environ), "SERVER_JVMFLAGS"), parseFlags(s.Flags, "command line")...)
 	l := loader{
-		config: &Config{File: file, Text: string(text), Properties: make(map[string]string)},
+		config: &Config{File: s.File, Text: string(text), Properties: make(map[string]string)},
 		known:  catalogue{sections()},
 		places: make(map[string]string),
 		given:  make(map[string]int),
+		id:     s.ID,
+		name:   s.File,
+	}
+	if l.name == "" {
+		l.name = settingsPlace
 	}
 	l.defaults()
-	l.file(file, lines)
+	lines, flags = l.override(lines, flags, s.Settings)
+	l.file(lines)
 	l.flags(flags)
+	if s.File == "" && !l.isSet("dataDir") {
+		l.config.Data.Dir = "./pinfold-data"
+	}
 	l.members()
 	l.finish()
 	return l.result()
+}
+
+// override adds Source.Settings to the lines of the file and to the properties,
+// and drops the lines and properties that they replace.
+func (l *loader) override(lines []entry, flags []definition, settings map[string]string) ([]entry, []definition) {
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		value := strings.TrimSpace(settings[key])
+		inFileKey := key
+		if name, ok := strings.CutPrefix(key, "zookeeper."); ok && l.known.find(property, name) != nil {
+			inFileKey = name
+		}
+		flags = slices.DeleteFunc(flags, func(d definition) bool { return d.name == key || d.name == "zookeeper."+key })
+		if l.known.find(bare, key) != nil {
+			flags = append(flags, definition{key, value, settingsPlace})
+			continue
+		}
+		lines = slices.DeleteFunc(lines, func(e entry) bool { return e.key == inFileKey })
+		lines = append(lines, entry{key: inFileKey, value: value})
+	}
+	return lines, flags
 }
 
 // readFile reads a whole file of at most maxFileBytes.
@@ -128,6 +184,8 @@ type loader struct {
 	given      map[string]int    // those of them that are small numbers
 	ensemble   []entry           // server, group and weight lines of zoo.cfg
 	badMembers bool              // some such line could not be read
+	id         *int64            // the server's number; nil: it is in the file myid
+	name       string            // of the file, or settingsPlace: the place of what is not set
 	warnings   []Warning
 	errs       []error
 }
@@ -171,15 +229,16 @@ func (l *loader) defaults() {
 }
 
 // file takes the keys of zoo.cfg, the last of each name.
-func (l *loader) file(file string, lines []entry) {
+func (l *loader) file(lines []entry) {
 	last := make(map[string]int)
 	for i := range lines {
-		lines[i].key = strings.TrimSpace(lines[i].key)
-		lines[i].value = strings.TrimSpace(lines[i].value)
 		last[lines[i].key] = i
 	}
 	for i, p := range lines {
-		where := fmt.Sprintf("%s:%d", file, p.line)
+		where := settingsPlace
+		if p.line > 0 {
+			where = fmt.Sprintf("%s:%d", l.config.File, p.line)
+		}
 		if at := last[p.key]; at != i {
 			l.warn(where, p.key, "set again in line %d, which counts", lines[at].line)
 			continue

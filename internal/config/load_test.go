@@ -180,7 +180,7 @@ func FuzzLoad(f *testing.F) {
 			strings.Contains(string(text), `\`) || len(text) > 4096 || len(environ) > 4096 {
 			return // no files but the one
 		}
-		c, _, err := load("zoo.cfg", append([]byte("dataDir=/nowhere\n"), text...), parseFlags(splitWords(environ), "SERVER_JVMFLAGS"))
+		c, _, err := (&Source{File: "zoo.cfg", Environ: environ}).load(append([]byte("dataDir=/nowhere\n"), text...))
 		if (c == nil) == (err == nil) {
 			t.Fatalf("config %v, error %v", c, err)
 		}

@@ -15,7 +15,7 @@ const maxFileBytes = 1 << 20
 type entry struct {
 	key   string
 	value string
-	line  int // of the key, from 1
+	line  int // of the key, from 1; 0 if it is one of Source.Settings
 }
 
 // Properties reads a file of java.util.Properties, such as Java's clients are given:

@@ -89,8 +89,8 @@ func unindent(text string) string {
 // importable are the packages that code in a document may name without an import
 // of its own.
 var importable = []string{
-	"context", "crypto/tls", "crypto/x509", "errors", "fmt", "log", "os", "time",
-	module + "/client", module + "/recipe", module + "/zk",
+	"context", "crypto/tls", "crypto/x509", "errors", "fmt", "log", "log/slog", "os", "time",
+	module, module + "/client", module + "/recipe", module + "/zk",
 }
 
 // goFileOf makes a block a file of package documents. A block that is no file is the

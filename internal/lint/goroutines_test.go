@@ -14,6 +14,7 @@ import (
 var goroutines = map[string]string{
 	"internal/node Run":              "accept loop",
 	"cmd/pinfold runServer":          "generator",
+	"pinfold Start":                  "embedded server",
 	"internal/server serve":          "connection",
 	"internal/server finishFlush":    "flusher",
 	"internal/replica loop":          "loop",

@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ const importOrder = `
 	replica, config, transport < node/options;
 	server, node/options < node;
 	replica < broadcast;
+
+	# The servers of programs that embed them: the package at the root.
+	node < pinfold;
 
 	# What is run.
 	node, broadcast, bench/report, cli < cmd/pinfold;
@@ -160,6 +164,9 @@ func (r relation) add(left, right []string, ordered bool) error {
 // shortName is how the policies call an import path of this module; ok is false
 // for the imports of others.
 func shortName(importPath string) (name string, ok bool) {
+	if importPath == module {
+		return path.Base(module), true
+	}
 	name, ok = strings.CutPrefix(importPath, module+"/")
 	return strings.TrimPrefix(name, "internal/"), ok
 }

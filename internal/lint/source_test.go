@@ -34,8 +34,13 @@ type goFile struct {
 
 func (f *goFile) test() bool { return strings.HasSuffix(f.path, "_test.go") }
 
-// dir is the package's directory from the root.
-func (f *goFile) dir() string { return path.Dir(f.path) }
+// dir is the package's directory from the root; "pinfold" for the root itself.
+func (f *goFile) dir() string {
+	if dir := path.Dir(f.path); dir != "." {
+		return dir
+	}
+	return path.Base(module)
+}
 
 // at is "path:line" of a node, for messages.
 func (f *goFile) at(n ast.Node) string {

@@ -4,7 +4,7 @@
 // an error that its Run returns. What a process has only once, the memory of the
 // Go runtime, is tuned by a Memory, which the caller makes and which nodes share.
 //
-//	node.go     a node: Open, Run, Close
+//	node.go     a node: Open, Join, Run, Close
 //	login.go    the users of SASL, from the login file
 //	memory.go   Memory: how much garbage the runtime lets gather
 //	trim.go     when memory is given back to the system
@@ -122,7 +122,7 @@ func (n *Node) Replica() *replica.Replica { return n.replica }
 // failed, or what could not be closed; it is nil if ctx has ended and the node was
 // closed in order. What was acknowledged to a client is on the disk in any case.
 func (n *Node) Run(ctx context.Context) (err error) {
-	if err := n.join(ctx); err != nil {
+	if err := n.Join(ctx); err != nil {
 		return errors.Join(err, n.Close())
 	}
 	served := make(chan error, 1)
@@ -139,11 +139,13 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return errors.Join(<-served, err)
 }
 
-// join connects the replica to the other servers of its ensemble. If ctx ends
-// before the ports are open it returns nil: Run sees it next.
-func (n *Node) join(ctx context.Context) error {
+// Join opens the ports for the other servers of the ensemble, and takes part in its
+// elections from then on. A standalone server has nothing to join. If ctx ends
+// before the ports are open, Join returns nil: the Run that follows ends at once.
+// Run calls Join unless it was called.
+func (n *Node) Join(ctx context.Context) error {
 	cfg := n.o.Config
-	if !cfg.Quorum.Distributed() {
+	if !cfg.Quorum.Distributed() || n.links != nil {
 		return nil
 	}
 	o := options.Transport(cfg)
