@@ -311,7 +311,7 @@ func TestElectionUnderstandsAllNames(t *testing.T) {
 			paths = append(paths, path)
 		}
 		won := make(chan *Leadership)
-		for _, n := range []NodeNames{CuratorNames, KazooNames, SelectorNames} {
+		for _, n := range []NodeNames{CuratorNames, KazooNames, SelectorNames, ZooKeeperNames} {
 			e := NewElection(s.Client(t), "/e", UseNames(n))
 			go func() {
 				l, err := e.Campaign(ctx)
@@ -331,7 +331,7 @@ func TestElectionUnderstandsAllNames(t *testing.T) {
 			must(t, c.Delete(ctx, path, -1))
 			settle()
 		}
-		for _, word := range []string{"-latch-", "__lock__", "-lock-"} {
+		for _, word := range []string{"-latch-", "__lock__", "-lock-", "-n_"} {
 			l := <-won
 			if !strings.Contains(l.Path(), word) {
 				t.Errorf("%s leads, not one with %s", l.Path(), word)

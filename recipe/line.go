@@ -10,18 +10,18 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// NodeNames says what the locks and elections of this package call the znodes that they make.
-// All names are understood when they are met, whoever made them, those of the
-// paper and of the recipes page ("lock-", "read-", "write-", "n_") too. But others do
-// not understand all of ours: clients of one path must use one kind of name,
-// that of the library among them that is not this one.
+// NodeNames says what the locks and elections of this package call their znodes.
+// They recognize the znodes of every other client by the names of Curator, kazoo, the
+// paper and the recipes page ("lock-", "read-", "write-", "n_"), and wait for them.
+// Other libraries recognize their own names only. If another library uses the same
+// path, all clients must use its names; RefuseOtherNames checks that.
 type NodeNames int
 
 const (
 	// CuratorNames are those of Apache Curator: _c_UUID-lock-NUMBER of its
 	// InterProcessMutex, _c_UUID-__READ__NUMBER and _c_UUID-__WRIT__NUMBER of its
 	// InterProcessReadWriteLock; for an Election _c_UUID-latch-NUMBER of its
-	// LeaderLatch. They are what is used if nothing is said.
+	// LeaderLatch. They are the default.
 	CuratorNames NodeNames = iota
 	// KazooNames are those of Python's kazoo: GUID__lock__NUMBER of its Lock and its
 	// WriteLock and for its Election, GUID__rlock__NUMBER of its ReadLock.
@@ -29,16 +29,36 @@ const (
 	// SelectorNames are CuratorNames, but for an Election _c_UUID-lock-NUMBER, as
 	// Curator's LeaderSelector has them.
 	SelectorNames
+	// ZooKeeperNames are those of the recipes page: GUID-lock-NUMBER,
+	// GUID-write-NUMBER and GUID-read-NUMBER; for an Election GUID-n_NUMBER.
+	ZooKeeperNames
 )
 
-// The words that a contender's name has before its number, and whether it shares
-// the lock with others that do.
+// A family is a set of names that one library reads as one queue: its clients wait
+// for contenders with these names and ignore, or sort wrongly, all others.
+type family int
+
+const (
+	otherFamily      family = iota // no known library's
+	kazooFamily                    // kazoo's Lock, ReadLock, WriteLock, Election
+	lockFamily                     // Curator's InterProcessMutex and LeaderSelector; locks of the recipes page
+	curatorRWFamily                // Curator's InterProcessReadWriteLock
+	pageRWFamily                   // read/write locks of the recipes page
+	latchFamily                    // Curator's LeaderLatch
+	pageLeaderFamily               // elections of the recipes page
+)
+
+// lockWords are the words that stand before the number in a contender's name.
+// Contenders whose word is shared hold the lock together.
 var lockWords = [...]struct {
 	word   string
 	shared bool
+	family family
 }{
-	{"__lock__", false}, {"lock-", false}, {"__WRIT__", false}, {"write-", false}, {"latch-", false}, {"n_", false},
-	{"__rlock__", true}, {"__READ__", true}, {"read-", true},
+	{"__lock__", false, kazooFamily}, {"lock-", false, lockFamily},
+	{"__WRIT__", false, curatorRWFamily}, {"write-", false, pageRWFamily},
+	{"latch-", false, latchFamily}, {"n_", false, pageLeaderFamily},
+	{"__rlock__", true, kazooFamily}, {"__READ__", true, curatorRWFamily}, {"read-", true, pageRWFamily},
 }
 
 // lockKind is what a lock's own znodes are called after.
@@ -56,6 +76,8 @@ func (n NodeNames) name(kind lockKind, guid string) string {
 	switch {
 	case n == KazooNames:
 		return guid + [...]string{"__lock__", "__lock__", "__rlock__", "__lock__"}[kind]
+	case n == ZooKeeperNames:
+		return guid + [...]string{"-lock-", "-write-", "-read-", "-n_"}[kind]
 	case n == SelectorNames && kind == candidateKind:
 		kind = mutexKind
 	}
@@ -71,22 +93,23 @@ func (n NodeNames) newGUID() string {
 	return strings.Join([]string{g[:8], g[8:12], g[12:16], g[16:20], g[20:]}, "-")
 }
 
-// A place is where a contender stands in the line for a lock.
+// A place is a contender's position in the queue for a lock.
 type place struct {
 	name   string
 	seq    int32
 	shared bool
+	family family
 }
 
-// parsePlace understands the name of a contender.
-func parsePlace(name string) (place, bool) {
+// parsePlace parses the name of a contender's znode; ok is false for any other name.
+func parsePlace(name string) (p place, ok bool) {
 	for _, k := range lockWords {
 		i := strings.LastIndex(name, k.word)
 		if i < 0 {
 			continue
 		}
 		if seq, ok := parseSequence(name[i+len(k.word):]); ok {
-			return place{name, seq, k.shared}, true
+			return place{name, seq, k.shared, k.family}, true
 		}
 	}
 	return place{}, false

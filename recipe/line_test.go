@@ -34,7 +34,9 @@ func TestParsePlace(t *testing.T) {
 		if test.ok {
 			test.want.name = test.name
 		}
-		if got, ok := parsePlace(test.name); got != test.want || ok != test.ok {
+		got, ok := parsePlace(test.name)
+		got.family = test.want.family // TestFamilies has them
+		if got != test.want || ok != test.ok {
 			t.Errorf("%s: %+v, %v, want %+v, %v", test.name, got, ok, test.want, test.ok)
 		}
 	}
@@ -42,7 +44,7 @@ func TestParsePlace(t *testing.T) {
 
 // What we call our own is understood, and found by its GUID.
 func TestNamesAreUnderstood(t *testing.T) {
-	for _, n := range []NodeNames{CuratorNames, KazooNames, SelectorNames} {
+	for _, n := range []NodeNames{CuratorNames, KazooNames, SelectorNames, ZooKeeperNames} {
 		for _, kind := range []lockKind{mutexKind, writeKind, readKind, candidateKind} {
 			name := n.name(kind, n.newGUID()) + "0000000003"
 			if p, ok := parsePlace(name); !ok || p.seq != 3 || p.shared != (kind == readKind) {
@@ -74,5 +76,24 @@ func TestBefore(t *testing.T) {
 	}
 	if _, ok := before(line, "lock-0000000001", false); ok {
 		t.Error("who is not in the line is found")
+	}
+}
+
+// Each library's names are of one family, which no other library has.
+func TestFamilies(t *testing.T) {
+	for _, test := range []struct {
+		kind lockKind
+		want map[NodeNames]family
+	}{
+		{mutexKind, map[NodeNames]family{CuratorNames: lockFamily, SelectorNames: lockFamily, ZooKeeperNames: lockFamily, KazooNames: kazooFamily}},
+		{writeKind, map[NodeNames]family{CuratorNames: curatorRWFamily, SelectorNames: curatorRWFamily, ZooKeeperNames: pageRWFamily, KazooNames: kazooFamily}},
+		{readKind, map[NodeNames]family{CuratorNames: curatorRWFamily, SelectorNames: curatorRWFamily, ZooKeeperNames: pageRWFamily, KazooNames: kazooFamily}},
+		{candidateKind, map[NodeNames]family{CuratorNames: latchFamily, SelectorNames: lockFamily, ZooKeeperNames: pageLeaderFamily, KazooNames: kazooFamily}},
+	} {
+		for n, want := range test.want {
+			if got := n.family(test.kind); got != want {
+				t.Errorf("names %d of kind %d are of family %d, want %d", n, test.kind, got, want)
+			}
+		}
 	}
 }

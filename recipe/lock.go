@@ -17,6 +17,7 @@ type lockOptions struct {
 	data      []byte
 	acl       []zk.ACL
 	names     NodeNames
+	oneFamily bool // RefuseOtherNames
 	reentrant bool
 	impatient bool
 	revocable bool
@@ -39,8 +40,8 @@ func HolderData(data []byte) LockOption { return func(o *lockOptions) { o.data =
 // everybody may do everything.
 func LockACL(acl []zk.ACL) LockOption { return func(o *lockOptions) { o.acl = acl } }
 
-// UseNames says what the znodes are called, for those who share the lock with other
-// libraries. Without it, CuratorNames.
+// UseNames sets the names of the znodes, for locks that other libraries use as well.
+// The default is CuratorNames.
 func UseNames(n NodeNames) LockOption { return func(o *lockOptions) { o.names = n } }
 
 // LoseWhenSuspended makes Held.Lost close as soon as the connection is lost, and
@@ -201,11 +202,11 @@ func (s *share) leave() bool {
 	return s.count == 0
 }
 
-// acquire stands in line until it is our turn; without wait only as long as it
-// takes to see that it is not (ErrHeld).
+// acquire adds a znode to the queue and returns when it is first. Without wait it
+// fails with ErrHeld if it is not first at once.
 func (q *queue) acquire(ctx context.Context, shared, wait bool) (*claim, error) {
-	if !wait {
-		if err := q.look(ctx, shared); err != nil {
+	if !wait || q.opts.oneFamily { // a queue that is refused gets no znode of ours
+		if err := q.look(ctx, shared); err != nil && !(wait && errors.Is(err, ErrHeld)) {
 			return nil, err
 		}
 	}
@@ -227,7 +228,7 @@ func (q *queue) acquire(ctx context.Context, shared, wait bool) (*claim, error) 
 	return cl, nil
 }
 
-// look sees whether somebody is there whom a new contender would wait for.
+// look returns ErrHeld if a new contender would have to wait.
 func (q *queue) look(ctx context.Context, shared bool) error {
 	names, err := q.children(ctx)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -244,6 +245,9 @@ func (q *queue) children(ctx context.Context) (names []string, err error) {
 		names, _, err = q.c.Children(ctx, q.path)
 		return err
 	})
+	if err == nil && q.opts.oneFamily {
+		err = q.checkNames(names)
+	}
 	return names, err
 }
 

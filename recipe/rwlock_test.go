@@ -17,7 +17,7 @@ import (
 )
 
 func TestRWLockOrder(t *testing.T) {
-	for _, names := range []NodeNames{CuratorNames, KazooNames} {
+	for _, names := range []NodeNames{CuratorNames, KazooNames, ZooKeeperNames} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx := context.Background()
 			s := inproc.Start(t)
