@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/pinfold-zk/pinfold/recipe"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -35,9 +36,10 @@ type holding struct {
 
 // holdOptions are those that lock and elect share.
 type holdOptions struct {
-	wait  time.Duration // for the holding; 0 for ever
-	grace time.Duration // between the request to end and the kill
-	data  string        // what others see of the holder
+	wait  time.Duration // for the holding; 0 waits without limit
+	grace time.Duration // between SIGTERM and SIGKILL
+	data  string        // of the holder's znode
+	names nodeNames
 }
 
 // releaseWait bounds the wait for the answer to a release. The session's end,
@@ -145,7 +147,14 @@ func (s *shell) notHeld(err error) error {
 	return statusError{statusNotHeld}
 }
 
-// holderData is what others see of this process.
+// lockOptions are those of recipe.NewLock and recipe.NewElection.
+func (o *holdOptions) lockOptions() []recipe.LockOption {
+	return []recipe.LockOption{
+		recipe.HolderData(o.holderData()), recipe.UseNames(o.names.value), recipe.RefuseOtherNames(),
+	}
+}
+
+// holderData is the data of the holder's znode, which other clients read.
 func (o *holdOptions) holderData() []byte {
 	host, err := os.Hostname()
 	if err != nil {

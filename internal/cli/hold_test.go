@@ -17,6 +17,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/recipe"
 	"github.com/pinfold-zk/pinfold/test/inproc"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // holders are the commands that hold something while another runs, with the
@@ -266,4 +267,49 @@ func TestEditThroughLostAnswer(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// --names chooses the names; a queue with the names of another library is refused,
+// and the error says which znode it is and which --names fits.
+func TestHoldNames(t *testing.T) {
+	e := startTwo(t)
+	other := e[firstServer].Client(t)
+	put(t, other, "/mixed", nil)
+	put(t, other, "/writers", nil)
+	const kazoos = "/mixed/0b1f8a2e11112222333344445555666a__lock__"
+	foreign, err := other.Create(t.Context(), kazoos, nil, zk.EphemeralSequential, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Create(t.Context(), "/writers/_c_0b1f8a2e-1111-2222-3333-444455556666-__WRIT__", nil, zk.EphemeralSequential, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		words  string
+		status int
+		out    string // pattern
+		says   string // pattern
+	}{
+		{"lock /x", 0, `-lock-\d{10}\n$`, "^$"},
+		{"lock --names curator /x", 0, `/_c_.*-lock-\d{10}\n$`, "^$"},
+		{"lock --names kazoo /x", 0, `/[0-9a-f]{32}__lock__\d{10}\n$`, "^$"},
+		{"lock --names zookeeper /x", 0, `/[0-9a-f-]{36}-lock-\d{10}\n$`, "^$"},
+		{"elect /x", 0, `/_c_.*-latch-\d{10}\n$`, "^$"},
+		{"elect --names selector /x", 0, `/_c_.*-lock-\d{10}\n$`, "^$"},
+		{"elect --names kazoo /x", 0, `__lock__\d{10}\n$`, "^$"},
+		{"elect --names zookeeper /x", 0, `-n_\d{10}\n$`, "^$"},
+		{"lock --names selector /x", 2, "^$", `--names "selector": must be curator\|kazoo\|zookeeper`},
+		{"lock /mixed", 125, "^$", regexp.QuoteMeta(foreign) + ` would not wait .*--names curator.*\n\(use --names kazoo `},
+		{"lock -n --names zookeeper /mixed", 125, "^$", `\(use --names kazoo `},
+		{"elect /mixed", 125, "^$", regexp.QuoteMeta(foreign) + `(.*\n)*.*use --names kazoo `},
+		{"lock -n --names kazoo /mixed", 125, "^$", "held by others"},
+		{"lock /writers", 125, "^$", `no --names fits it: use another path`},
+	} {
+		words := append(strings.Fields(test.words), "--", "sh", "-c", `echo "$PINFOLD_HELD_PATH"`)
+		ts := e.shell(t)
+		out, errs, status := ts.runWords(t.Context(), words...)
+		if status != test.status || !regexp.MustCompile(test.out).MatchString(out) || !regexp.MustCompile(test.says).MatchString(errs) {
+			t.Errorf("%s: status %d, %q, %q; want %d, %q, %q", test.words, status, out, errs, test.status, test.out, test.says)
+		}
+	}
 }

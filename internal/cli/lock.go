@@ -10,42 +10,62 @@ import (
 	"github.com/pinfold-zk/pinfold/recipe"
 )
 
-// holdSynopsis is what that lock and elect share.
-const holdSynopsis = "[--wait time] [--data text] path -- command [argument...]"
+// holdSynopsis is the synopsis that lock and elect share.
+const holdSynopsis = "[--names library] [--wait time] [--data text] path -- command [argument...]"
 
 func (o *holdOptions) declare(f *pflag.FlagSet) {
-	f.DurationVarP(&o.wait, "wait", "w", 0, "give up after this time; 0 for never")
-	f.StringVar(&o.data, "data", "", "what others see of the holder; this host and process if not given")
-	f.DurationVar(&o.grace, "grace", 5*time.Second, "between the request to end and the kill")
+	f.Var(&o.names, "names", "names of the znodes; the text above says which clients each excludes")
+	f.DurationVarP(&o.wait, "wait", "w", 0, "give up after this time; 0 waits without limit")
+	f.StringVar(&o.data, "data", "", "data of the znode, which other clients read (default this host and process)")
+	f.DurationVar(&o.grace, "grace", 5*time.Second, "time between SIGTERM and SIGKILL")
 }
 
 const holdLong = `
-Its environment has PINFOLD_FENCING_TOKEN, a number that is larger for each holder
-than for those before: what the command writes to should refuse smaller numbers than
-it has seen, as a process that was stopped can learn late that it has lost %[1]s.
+If the queue has a znode of a client that does not wait for znodes with these
+names, the command is not run: the error names that znode and the --names to use.
+Such a client that comes later is not noticed. Clients of one path must use one
+kind of names.
 
-When %[1]s is lost, because the session has ended or may have, the command
-is asked to end (SIGTERM) and, after --grace, killed; so it is when pinfold itself
-is asked to end. Unless there is a terminal, that goes for all that the command has
-started.
+The environment of the command has PINFOLD_FENCING_TOKEN, a number that grows from
+holder to holder. A system that the command writes to should refuse a smaller
+number than it has seen: a process that was stopped can be late to learn that it
+has lost %[1]s.
 
-The exit status is that of the command; 125 if %[1]s could not be had or was
-lost, 126 if the command could not be started, 127 if it does not exist, 128 and the
-signal's number if one ended it.`
+When %[1]s is lost, because the session has ended or may have ended, or when
+pinfold receives SIGINT or SIGTERM, the command gets SIGTERM and, after --grace,
+SIGKILL. Without a terminal, all processes that the command has started get them
+too.
+
+The exit status is that of the command; 125 if %[1]s was not acquired or was
+lost, 126 if the command could not be started, 127 if it does not exist, 128 plus
+the number of the signal that ended it.`
+
+// lockExcludes says which clients --names makes one queue of.
+const lockExcludes = `
+--names says which clients the lock excludes, beside every 'pinfold cli lock' and
+recipe.Lock with the same names:
+  curator    Curator's InterProcessMutex (the default)
+  kazoo      kazoo's Lock, ReadLock and WriteLock
+  zookeeper  clients that follow ZooKeeper's recipes page (znodes
+             GUID-lock-NUMBER); Curator's InterProcessMutex
+No names exclude Curator's and kazoo's clients at the same time, and none exclude
+Curator's InterProcessReadWriteLock.
+`
 
 func lockCommand() command {
 	return command{
 		name: "lock", synopsis: "[-n] " + holdSynopsis, short: "Run a command while holding a lock",
-		long: "Waits for a lock, runs the command, and gives the lock back. Contenders are\nephemeral sequential nodes below the path, as recipe.Lock, Curator and kazoo have them.\n" +
-			fmt.Sprintf(holdLong, "the lock"),
+		long: "Acquires a lock, runs the command, and releases the lock. Contenders are ephemeral\nsequential znodes below the path and hold the lock in the order of their numbers.\n" +
+			lockExcludes + fmt.Sprintf(holdLong, "the lock"),
 		examples: `lock /locks/backup -- backup.sh
-lock -n /locks/cron -- job       # not if another has it
+lock --names kazoo /locks/backup -- backup.sh   # excludes zk.Lock("/locks/backup") of Python's kazoo
+lock -n /locks/cron -- job       # fails if another client has the lock
 lock -w 30s /locks/deploy -- make deploy
 lock /locks/x -- sh -c 'store --fence "$PINFOLD_FENCING_TOKEN"'`,
 		min: 2, max: -1, raw: true, complete: []argKind{argPath, argNone},
 		setup: func(f *pflag.FlagSet) runFunc {
-			var o holdOptions
-			try := f.BoolP("nonblock", "n", false, "do not wait")
+			o := holdOptions{names: lockNames()}
+			try := f.BoolP("nonblock", "n", false, "do not wait: fail if another client has the lock")
 			o.declare(f)
 			return func(ctx context.Context, s *shell, args []string) error {
 				words, err := commandOf(args)
@@ -63,7 +83,7 @@ func (s *shell) lock(ctx context.Context, path string, words []string, o holdOpt
 	if err != nil {
 		return s.notHeld(err)
 	}
-	l := recipe.NewLock(c, path, recipe.HolderData(o.holderData()))
+	l := recipe.NewLock(c, path, o.lockOptions()...)
 	wait, cancel := o.waiting(ctx)
 	defer cancel()
 	var held *recipe.Held
@@ -73,7 +93,7 @@ func (s *shell) lock(ctx context.Context, path string, words []string, o holdOpt
 		held, err = l.Lock(wait)
 	}
 	if err != nil {
-		return s.notHeld(err)
+		return s.notHeld(o.names.refused(err))
 	}
 	return s.runHolding(ctx, holding{
 		what: "the lock", path: held.Path(), token: held.Token(), lost: held.Lost(), release: held.Unlock,
