@@ -28,9 +28,13 @@ func (c *Core) Propose(es []Entry) error {
 	if len(es) == 0 {
 		return nil
 	}
+	if s.outstanding.len() == 0 {
+		s.oldestSince = c.now
+	}
 	for i := range es {
 		c.append(es[i])
 		s.outstanding.push(proposal{Entry: es[i]})
+		s.uncommitted += int64(len(es[i].Data))
 	}
 	s.zxid = c.last
 	for _, l := range s.learners {
@@ -41,16 +45,8 @@ func (c *Core) Propose(es []Entry) error {
 		for i := range es {
 			*ps = append(*ps, Packet{Type: Proposal, Zxid: es[i].Zxid, Data: es[i].Data})
 		}
-		l.owe(c)
 	}
 	return nil
-}
-
-// owe notes that a learner has been sent a proposal.
-func (l *learner) owe(c *Core) {
-	if !l.owes {
-		l.owes, l.lag = true, c.now
-	}
 }
 
 // sendTo puts a packet on a learner's link.
@@ -77,10 +73,7 @@ func (c *Core) stream(l *learner, kind SendKind, after, upto zk.Zxid) {
 // takeProposalAck counts the acknowledgement of a proposal. One of what is
 // committed is ignored, as by Apache. Who commits has to be asked afterwards.
 func (c *Core) takeProposalAck(l *learner, z zk.Zxid) {
-	if z > l.acked {
-		l.acked, l.lag = z, c.now
-		l.owes = z < c.leader.zxid
-	}
+	l.acked = max(l.acked, z)
 	if p := c.leader.outstanding.find(z); p != nil && l.voter >= 0 {
 		p.acks |= 1 << l.voter
 	}
@@ -110,7 +103,9 @@ func (c *Core) commitProposals() {
 	ps := s.outstanding.all()[:n]
 	for i := range ps {
 		c.window.add(ps[i].Entry)
+		s.uncommitted -= int64(len(ps[i].Data))
 	}
+	s.oldestSince = c.now
 	for len(ps) > 0 {
 		c.passSyncs(ps[0].Zxid)
 		run := 1
@@ -229,5 +224,5 @@ func (c *Core) answerSync() {
 
 // confirmed reports whether a quorum has answered a ping of that round or later.
 func (c *Core) confirmed(round uint64) bool {
-	return c.leader.round >= round && c.quorum(func(l *learner) bool { return l.round >= round })
+	return c.leader.round >= round && c.quorum(true, func(l *learner) bool { return l.round >= round })
 }

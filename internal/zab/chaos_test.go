@@ -81,6 +81,7 @@ func newChaos(seed uint64) *chaos {
 			cfg.System = q
 		}
 	}
+	cfg.StallAfter, cfg.StallBytes = time.Duration(10+rng.IntN(400))*ms, []int64{DefaultStallBytes, 1 + rng.Int64N(400)}[rng.IntN(2)]
 	x := &chaos{
 		cluster: newCluster(voters, observers, cfg), rng: rng, steps: 100 + rng.IntN(500),
 		faults: rng.IntN(30), proposals: rng.IntN(100), syncs: rng.IntN(30), batch: 1 + rng.IntN(8),

@@ -22,11 +22,12 @@ func (c *Core) append(e Entry) {
 	c.last = e.Zxid
 	w := c.write(WriteEntries)
 	w.Entries = append(w.Entries, e)
-	if n := c.appends.len(); n > 0 && c.appends.at(n-1).seq == w.Seq {
-		c.appends.at(n - 1).last = e.Zxid
-		return
+	if n := c.appends.len(); n == 0 || c.appends.at(n-1).seq != w.Seq {
+		c.appends.push(appended{seq: w.Seq})
 	}
-	c.appends.push(appended{w.Seq, e.Zxid})
+	a := c.appends.at(c.appends.len() - 1)
+	a.last, a.bytes = e.Zxid, a.bytes+int64(len(e.Data))
+	c.unsynced += int64(len(e.Data))
 }
 
 // write returns the write to be filled: entries that follow each other share
@@ -35,6 +36,9 @@ func (c *Core) write(kind WriteKind) *Write {
 	ws := c.ready.Writes
 	if n := len(ws); n > 0 && kind == WriteEntries && ws[n-1].Kind == WriteEntries {
 		return &ws[n-1]
+	}
+	if c.persisted == c.seq {
+		c.diskSince = c.now
 	}
 	c.seq++
 	return c.ready.newWrite(c.seq, kind)
@@ -58,7 +62,7 @@ func (c *Core) reset(kind WriteKind, z zk.Zxid) {
 	w.Zxid, w.Link = z, c.learner.link
 	c.last, c.committed = z, z
 	c.persistedZxid = min(c.persistedZxid, z)
-	c.appends.push(appended{w.Seq, z})
+	c.appends.push(appended{seq: w.Seq, last: z})
 	if kind == WriteTruncate {
 		c.window.truncate(z)
 	} else {

@@ -14,15 +14,17 @@ type leaderState struct {
 	links    map[LinkID]*learner
 	learners []*learner // of links, as they came
 	voters   []*learner // by the index of the voter, nil if it is not there
-	self     uint64     // this server's bit
+	self     uint64     // this server's bit, which counts where its own disk has done its part
 
 	stage    stage
 	hopeless error  // why there can be no epoch
-	epochSeq uint64 // of the write of its own epoch file, without which it is no part of the stage's quorum
-	accepted uint64 // voters that have accepted the epoch, and whose history counts
+	epochSeq uint64 // of the write of its own epoch file: from then on it is one of the stage's quorum
+	accepted uint64 // followers that have accepted the epoch, and whose history counts
 
 	zxid        zk.Zxid // last proposed
 	outstanding proposals
+	uncommitted int64         // bytes of their data
+	oldestSince time.Duration // when the oldest of them became the oldest
 	quorums     map[uint64]bool // acks that are known to be a quorum, or not
 	lastAcks    uint64          // of which lastIs was worked out last
 	lastIs      bool
@@ -70,8 +72,6 @@ type learner struct {
 	heldAfter, heldUpto zk.Zxid
 
 	acked zk.Zxid // last proposal acknowledged
-	owes  bool    // an ACK
-	lag   time.Duration
 
 	send, sendOf int // in which Send of which Ready its packets go
 }
@@ -163,26 +163,32 @@ func (c *Core) serveLearner(l *learner, p *Packet) error {
 	return nil
 }
 
-// advance goes on to the next stage once a quorum is there, of which this server is
-// one when its own epoch file is durable: others write theirs at the same time.
+// advance goes on to the next stage once a quorum is there. This server is one of
+// it when its own epoch file is durable. The others write theirs at the same time,
+// and a quorum of them suffices.
 func (c *Core) advance() {
 	s := &c.leader
-	for c.role == Leading && c.persisted >= s.epochSeq {
+	for c.role == Leading {
+		own := c.persisted >= s.epochSeq
 		switch s.stage {
 		case gatherInfo:
-			if !c.quorum(func(l *learner) bool { return l.state >= informed }) {
+			if !c.quorum(own, func(l *learner) bool { return l.state >= informed }) {
 				return
 			}
 			if !c.beginEpoch() {
 				return
 			}
 		case gatherEpochs:
-			if !c.isQuorum(s.accepted) {
+			accepted := s.accepted
+			if own {
+				accepted |= s.self
+			}
+			if !c.isQuorum(accepted) {
 				return
 			}
 			c.beginSync()
 		case gatherAcks:
-			if !c.quorum(func(l *learner) bool { return l.newAcked }) {
+			if !c.quorum(own, func(l *learner) bool { return l.newAcked }) {
 				return
 			}
 			c.establish()
@@ -210,7 +216,7 @@ func (c *Core) beginEpoch() bool {
 	epoch++
 	c.epoch = epoch
 	c.writeAcceptedEpoch(epoch)
-	s.stage, s.epochSeq, s.accepted = gatherEpochs, c.seq, s.self
+	s.stage, s.epochSeq, s.accepted = gatherEpochs, c.seq, 0
 	c.event(Event{Kind: EventEpoch, Epoch: epoch})
 	for _, l := range c.snapshotOfLearners() {
 		if l.state == informed {
@@ -251,7 +257,7 @@ func (c *Core) establish() {
 
 // bringUpToDate lets a learner serve.
 func (c *Core) bringUpToDate(l *learner) {
-	l.state, l.contact, l.lag = current, c.now, c.now
+	l.state, l.contact = current, c.now
 	c.leader.leaseEnd = min(c.leader.leaseEnd, c.now+c.ticks(c.cfg.SyncLimit))
 	c.sendTo(l, Packet{Type: UpToDate, Zxid: -1})
 	for l.heldAfter < l.heldUpto {
@@ -261,11 +267,12 @@ func (c *Core) bringUpToDate(l *learner) {
 	c.event(Event{Kind: EventJoined, Peer: l.id, Link: l.link})
 }
 
-// quorum reports whether this server and the voters that has holds for are one.
-func (c *Core) quorum(has func(*learner) bool) bool {
+// quorum reports whether the voters that has holds for are a quorum, together with
+// this server if own is true.
+func (c *Core) quorum(own bool, has func(*learner) bool) bool {
 	return c.cfg.System.Quorum(func(id int64) bool {
 		if id == c.cfg.ID {
-			return true
+			return own
 		}
 		i, _ := c.cfg.System.Index(id)
 		l := c.leader.voters[i]

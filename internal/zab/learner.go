@@ -132,6 +132,9 @@ func (c *Core) learnerTick() {
 		limit = c.ticks(c.cfg.InitLimit)
 	case !l.newAcked:
 		return // it is the own disk that is waited for; the leader knows when to give up
+	case c.overfull():
+		c.leave(fmt.Errorf("its disk has finished no write for %v, and %d bytes wait for it", c.now-c.diskSince, c.unsynced))
+		return
 	case c.phase == acked:
 		// The leader waits for others, for InitLimit at most, and thinks from then
 		// on that this server is there for SyncLimit.
@@ -290,6 +293,7 @@ func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	c.last, c.committed, c.persistedZxid = last, last, last
 	c.currentEpoch = c.tookEpoch
 	c.appends, c.learner.pending, c.learner.unacked = queue[appended]{}, queue[Entry]{}, queue[owed]{}
+	c.unsynced = 0
 	c.ready.Writes = c.ready.Writes[:0] // they build on it
 	c.persisted = c.seq
 	c.window.reset(nil, last)

@@ -99,58 +99,6 @@ func cutOff(t *testing.T, syncLimit int, at, delay time.Duration) (leaderAt, fol
 	return leaderAt, followerAt
 }
 
-// "the oldest un-acked proposal older than syncLimit×tickTime drops that learner"
-// (14.7): it answers pings, and acknowledges nothing.
-func TestALearnerThatAcknowledgesNothingIsDropped(t *testing.T) {
-	o, links := leads(t, testConfig(5), State{}, 2, 3, 4)
-	o.propose(3)
-	o.persist()
-	answer := func(d time.Duration) {
-		o.tick(d)
-		for _, l := range o.core.snapshotOfLearners() {
-			for l.pings.len() > 0 && o.core.leader.links[l.link] != nil {
-				o.step(l.link, Packet{Type: Ping})
-			}
-		}
-	}
-	for range 9 {
-		answer(50 * ms)
-		o.ack(links[3], zk.MakeZxid(1, 1)) // once more is not more
-	}
-	o.ack(links[2], zk.MakeZxid(1, 2)) // as far as it has come
-	o.ack(links[4], zk.MakeZxid(1, 3))
-	answer(50 * ms)
-	want(t, "3 at syncLimit", o.core.leader.voters[2] != nil, true)
-	answer(50 * ms)
-	want(t, "3 after syncLimit", o.core.leader.voters[2] != nil, true) // its first ACK was at 50 ms
-	answer(50 * ms)
-	want(t, "3 after syncLimit and its ACK", o.core.leader.voters[2] == nil, true)
-	want(t, "2", o.core.leader.voters[1] != nil, true)
-	for range 12 {
-		answer(50 * ms)
-	}
-	want(t, "2 in the end", o.core.role, Looking) // and with it the quorum
-}
-
-// One that acknowledges nothing at all is dropped like one that stops.
-func TestALearnerThatNeverAcknowledgesIsDropped(t *testing.T) {
-	o, links := leads(t, testConfig(5), State{}, 2, 3, 4)
-	o.propose(1)
-	o.persist()
-	o.ack(links[2], zk.MakeZxid(1, 1))
-	o.ack(links[3], zk.MakeZxid(1, 1))
-	for range 11 {
-		want(t, "its link", o.core.leader.voters[3] != nil, true)
-		o.tick(50 * ms)
-		for _, l := range o.core.snapshotOfLearners() {
-			for l.pings.len() > 0 && o.core.leader.links[l.link] != nil {
-				o.step(l.link, Packet{Type: Ping})
-			}
-		}
-	}
-	want(t, "its link", o.core.leader.voters[3] == nil, true)
-}
-
 // A snapshot may take its time to be loaded, and the transactions behind it wait:
 // that is no slow acknowledgement.
 func TestALongSnapshotIsNoSlowAcknowledgement(t *testing.T) {

@@ -35,7 +35,7 @@ func (c *Core) dropLearner(k LinkID, err error) {
 	if l.id != noServer {
 		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
 	}
-	if l.voter >= 0 && s.stage == leading && !c.quorum(func(l *learner) bool { return l.newAcked }) {
+	if l.voter >= 0 && s.stage == leading && !c.quorum(true, func(l *learner) bool { return l.newAcked }) {
 		c.leave(errors.New("no quorum of followers is left"))
 	}
 }
@@ -64,6 +64,10 @@ func (c *Core) leaderTick() {
 		}
 		return
 	}
+	if err := c.stalled(); err != nil {
+		c.leave(err)
+		return
+	}
 	s.leaseEnd = math.MaxInt64
 	for _, l := range s.learners {
 		if l.state == current {
@@ -84,8 +88,6 @@ func (c *Core) overdue(l *learner) error {
 		return errors.New("not synchronized within initLimit")
 	case l.state == current && c.now-l.contact >= syncLimit:
 		return fmt.Errorf("nothing heard for %v", c.now-l.contact)
-	case l.state == current && l.owes && c.now-l.lag > syncLimit:
-		return fmt.Errorf("it acknowledges nothing for %v", c.now-l.lag)
 	}
 	return nil
 }

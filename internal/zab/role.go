@@ -61,6 +61,7 @@ func (c *Core) leave(reason error) {
 	c.committed = c.last
 	c.epoch = 0
 	c.setPhase(Looking, settling)
+	c.election.Withdraw()
 	c.publish()
 	c.settle()
 }

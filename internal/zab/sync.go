@@ -167,9 +167,6 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 		for i := range out {
 			*ps = append(*ps, Packet{Type: Proposal, Zxid: out[i].Zxid, Data: out[i].Data})
 		}
-		if len(out) > 0 {
-			l.owe(c)
-		}
 	}
 	*ps = append(*ps, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.cfg.ConfigText})
 	l.state, l.since = synced, c.now

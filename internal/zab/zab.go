@@ -21,6 +21,7 @@
 //	sync.go       a leader: how a learner gets what it lacks
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
 //	losing.go     a leader: who is given up, and when the leader itself
+//	stall.go      a disk that finishes no write
 //	window.go     transactions that are kept; queue.go where
 //
 // Links are first in, first out; the death of one is an input. Notifications of
@@ -78,6 +79,13 @@ type Config struct {
 	// multiple of the snapshot's size; 0 is no bound, negative is never.
 	SizeFactor float64
 	ForceSnap  bool // every learner is sent a snapshot (forceSnapshotSync)
+
+	// StallAfter is how long this server's disk may finish no write before it hands
+	// its leadership over (stall.go); 0 is DefaultStallAfter.
+	StallAfter time.Duration
+	// StallBytes is how many bytes of transactions may wait for this server's disk
+	// before it gives its role up; 0 is DefaultStallBytes.
+	StallBytes int64
 
 	FinalizeWait, MinNotify, MaxNotify time.Duration // of the election; 0 is Apache's
 
@@ -147,6 +155,8 @@ type Core struct {
 	seq, persisted              uint64  // of writes
 	persistedZxid               zk.Zxid
 	appends                     queue[appended] // not known to be durable
+	unsynced                    int64           // bytes of their data
+	diskSince                   time.Duration   // when the oldest write that is pending became the oldest
 	tookEpoch                   uint32          // the current epoch when the role was taken
 
 	committed zk.Zxid // of the log; what is later waits in pending or outstanding
@@ -174,8 +184,9 @@ type Core struct {
 
 // appended is a run of entries whose write has a number.
 type appended struct {
-	seq  uint64
-	last zk.Zxid
+	seq   uint64
+	last  zk.Zxid
+	bytes int64 // of their data
 }
 
 // New returns a core that starts its first election at now. It panics if there
@@ -189,6 +200,12 @@ func New(cfg Config, s State, now time.Duration) *Core {
 	}
 	if cfg.LastCounter == 0 {
 		cfg.LastCounter = 1<<32 - 1
+	}
+	if cfg.StallAfter == 0 {
+		cfg.StallAfter = DefaultStallAfter
+	}
+	if cfg.StallBytes == 0 {
+		cfg.StallBytes = DefaultStallBytes
 	}
 	c := &Core{
 		cfg: cfg, now: now, ticked: now,
@@ -215,14 +232,16 @@ func (c *Core) Tick(now time.Duration) {
 	c.at(now)
 	c.ticked = c.now
 	switch {
-	case c.phase == electing:
-		c.closeEarly(c.now - c.ticks(c.cfg.InitLimit))
-		c.election.Tick(c.now)
-		c.takeElected()
 	case c.role == Leading:
 		c.leaderTick()
 	case c.role != Looking:
 		c.learnerTick()
+	default:
+		c.closeEarly(c.now - c.ticks(c.cfg.InitLimit))
+		if c.phase == electing {
+			c.election.Tick(c.now)
+			c.takeElected()
+		}
 	}
 }
 
@@ -364,10 +383,13 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 	if seq > c.seq {
 		c.broken("write %d is durable, the last was %d", seq, c.seq)
 	}
-	c.persisted = max(c.persisted, seq)
+	if seq > c.persisted {
+		c.persisted, c.diskSince = seq, c.now
+	}
 	n := 0
 	for n < c.appends.len() && c.appends.at(n).seq <= seq {
 		c.persistedZxid = c.appends.at(n).last
+		c.unsynced -= c.appends.at(n).bytes
 		n++
 	}
 	c.appends.drop(n)

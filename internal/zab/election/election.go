@@ -85,7 +85,7 @@ type early struct {
 type phase int
 
 const (
-	idle    phase = iota // Look was never called: there is no vote
+	idle    phase = iota // Look was never called, or Withdraw was: it votes for nobody
 	looking              // an election is under way
 	settled              // it ended
 )
@@ -320,6 +320,16 @@ func (e *Election) Settle(state State, leader int64, peerEpoch int64) {
 	for _, id := range e.asked.IDs() {
 		e.send(id)
 	}
+}
+
+// Withdraw says that this server has left its role and cannot vote yet. Until Look
+// or Settle it takes no part in elections and tells nobody of a leader: servers
+// that look would join a reign that is over. It keeps the votes that come.
+func (e *Election) Withdraw() {
+	e.phase, e.state = idle, Looking
+	e.elected, e.finalizing = false, false
+	e.out = e.out[:0]
+	e.asked.Clear()
 }
 
 // Unreachable says that the link to a voter is down because its process is

@@ -593,3 +593,32 @@ func TestSettledAnswers(t *testing.T) {
 	e.Step(ms, says(3, Looking, 3, myZxid, 1, 1))
 	wantSent(t, e, "->3 FOLLOWING 3 (epoch 5, zxid 0x10000000c, election 9)")
 }
+
+// A server that has left its role, and cannot vote yet, tells nobody of a leader;
+// the votes that come meanwhile count when it looks.
+func TestWithdrawnSaysNothing(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		e := look(patient(quick))
+		if settled {
+			e.Settle(Leading, 1, 2)
+		}
+		e.Withdraw()
+		e.Step(0, says(2, Looking, 2, myZxid, 1, 2))
+		e.Step(0, says(9, Looking, 9, myZxid, 1, 2)) // no voter
+		e.Tick(time.Hour)
+		e.Reachable(3)
+		if m := e.Messages(); len(m) != 0 {
+			t.Errorf("it says %v", m)
+		}
+		if _, ok := e.Deadline(); ok {
+			t.Error("it waits for something")
+		}
+		if _, ok := e.Elected(); ok || e.State() != Looking {
+			t.Errorf("it is %v", e.State())
+		}
+		e.Look(0, myZxid, 1)
+		if got := e.Vote().Leader; got != 2 {
+			t.Errorf("it votes for %d, not for the server that has voted for itself meanwhile", got)
+		}
+	}
+}
