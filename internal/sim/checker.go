@@ -17,7 +17,7 @@ import (
 //	Leadership          an epoch has one leader, from the moment on at which it writes the epoch as its current one
 //	PrefixConsistency   what two members have delivered is the same, as far as both have: each equals the history
 //	Integrity           what is in a log was broadcast by the primary of its epoch, with this content
-//	Agreement           what one member has delivered no other one skips, and none forgets
+//	Agreement           what one member has delivered no other one skips, and none cuts off
 //	TotalOrder          all deliver in the same order: by zxid, without a gap
 //	LocalPrimaryOrder   of one epoch, in the order of their broadcast, which has no gap
 //	GlobalPrimaryOrder  an older epoch's before a newer one's
@@ -25,7 +25,7 @@ import (
 //
 // Beside them, of what Zab's proofs rest on:
 //
-//	Durability     what a member has delivered, or told others to be on its disk, is there when it comes back
+//	Durability     what was on a member's disk is there when it comes back
 //	AckedIsDurable what it acknowledges is on its disk
 //	EpochHistory   the epoch that a member calls its current one is written behind the history that the epoch began with
 //	InitialHistory who serves in an epoch has delivered the history that the epoch began with
@@ -209,10 +209,11 @@ func (c *checker) event(m *member, e *zab.Event) {
 }
 
 // lawful are the reasons for which links and roles may end: something was lost or
-// took too long, another server has more right to lead, or a log begins with the
+// took too long, a disk is stalled, another server has more right to lead, or a log begins with the
 // snapshot of a leader that did not get its quorum, and is to end before that.
 var lawful = [...]string{
-	"within initLimit", "nothing heard", "acknowledges nothing", "is lost", "no quorum of followers", "no zxids left",
+	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
+	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
 }
 
@@ -402,9 +403,9 @@ func (c *checker) started(m *member) {
 		c.undo(h, last)
 	}
 	h.ops = nil
-	if h.delivered > len(h.log) {
-		c.s.fail("Durability", "member %d has delivered %d transactions and comes back with %d, up to %v", m.id, h.delivered, len(h.log), last)
-	}
+	// It may have delivered more than its disk had, if a quorum's had it
+	// (QuorumDurable): it delivers that again.
+	h.delivered = min(h.delivered, len(h.log))
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
 	}

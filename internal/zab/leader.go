@@ -23,8 +23,8 @@ type leaderState struct {
 
 	zxid        zk.Zxid // last proposed
 	outstanding proposals
-	uncommitted int64         // bytes of their data
-	oldestSince time.Duration // when the oldest of them became the oldest
+	uncommitted int64           // bytes of their data
+	oldestSince time.Duration   // when the oldest of them became the oldest
 	quorums     map[uint64]bool // acks that are known to be a quorum, or not
 	lastAcks    uint64          // of which lastIs was worked out last
 	lastIs      bool
