@@ -58,7 +58,7 @@ const importOrder = `
 	NONE < test/clients, test/clidiff;
 
 	# A whole server within a test.
-	client, server, server/memconn < test/inproc;
+	client, node, server/memconn < test/inproc;
 
 	# Ensembles of real processes.
 	zk < test/ensemble/cluster;

@@ -40,7 +40,7 @@ func pipelined(b *testing.B, depth int, op wire.OpCode, body []byte) {
 // realDisk puts the data into a temporary directory: the file system in memory
 // allocates every sector.
 func realDisk(t testing.TB) func(*rigSetup) {
-	return func(o *rigSetup) { o.fs, o.dataDir = vfs.OS{}, t.TempDir() }
+	return func(o *rigSetup) { o.fs, o.cfg.Data.Dir = vfs.OS{}, t.TempDir() }
 }
 
 func discardFrames(in *bufio.Reader, n int) error {

@@ -11,8 +11,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/transport/memnet"
-	"github.com/pinfold-zk/pinfold/internal/zab"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 )
 
 // ensemble is the servers of an ensemble, in memory and virtual time. Those that
@@ -66,17 +64,10 @@ func (e *ensemble) start(id int64) *rig {
 		}
 		q := &s.cfg.Quorum
 		q.MyID, q.HasMyID, q.Members, q.LeaderServes = id, true, *e.members, true
-		q.InitLimit, q.SyncLimit = 10, 5
+		q.InitLimit, q.SyncLimit, q.StandaloneEnabled = 10, 5, false
 		q.Observer = q.Own().Observer
 		for _, o := range e.options {
 			o(id, s)
-		}
-		s.serverID = uint8(id)
-		s.replica.ConfigText = q.Members.Text()
-		s.replica.Ensemble = &zab.Config{
-			ID: id, System: quorum.Majority(q.Members.Voters()...), Observer: q.Observer,
-			ConfigText: q.Members.Text(), Tick: s.cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit,
-			Window: 500,
 		}
 	})
 	e.rigs[id] = r

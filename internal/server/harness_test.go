@@ -8,15 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/jute"
-	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/replica"
-	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
-	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -34,8 +30,7 @@ type testServer struct {
 func newTestServer(t testing.TB, change func(*config.Config)) *testServer {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Data.Dir, cfg.Data.LogDir, cfg.Data.AutoCreate = "/data", "/data", true
-	cfg.Log.PreAllocBytes = 64 << 10
+	cfg.Data.Dir = "/data"
 	cfg.Client.MaxPerIP = 0
 	cfg.Session.Tick = 2 * time.Second
 	cfg.Session.MinTimeout, cfg.Session.MaxTimeout = 4*time.Second, 40*time.Second
@@ -43,29 +38,9 @@ func newTestServer(t testing.TB, change func(*config.Config)) *testServer {
 	if change != nil {
 		change(cfg)
 	}
-	authority, err := auth.New(auth.Config{DigestAlg: cfg.Auth.DigestHash, SuperDigest: cfg.Auth.SuperDigest})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &testServer{t: t, disk: vfs.NewMem(), Server: New(Options{Config: cfg, Auth: authority})}
-	dir, err := storage.Open(s.disk, storage.Options{
-		DataDir: cfg.Data.Dir, AutoCreate: true,
-		Log: storage.LogOptions{PreallocBytes: cfg.Log.PreAllocBytes, MaxEntryBytes: 4 << 20},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rep, _, err := replica.Start(replica.Options{
-		Dir: dir, Auth: authority, Clients: s.Server, ServerID: 1, Tick: cfg.Session.Tick,
-		Tree:      znode.Options{ExtendedTypes: cfg.Tree.ExtendedTypes},
-		Prep:      prep.Config{ExtendedTypes: cfg.Tree.ExtendedTypes, ListClosedPaths: true, DigestEnabled: true},
-		SnapCount: cfg.Snapshot.Count, DBAutoCreate: true, MaxRecordBytes: 4 << 20,
-		SweepInterval: cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute,
-	}, time.Now().UnixMilli())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Attach(rep)
+	s := &testServer{t: t, disk: vfs.NewMem()}
+	srv, rep, dir := assemble(t, cfg, s.disk)
+	s.Server = srv
 	t.Cleanup(func() {
 		s.Stop()
 		if err := rep.Close(); err != nil && !errors.Is(err, replica.ErrClosed) {

@@ -19,7 +19,7 @@ func (e *ensemble) begin() {
 }
 
 func localSessions(_ int64, s *rigSetup) {
-	s.cfg.Quorum.LocalSessions, s.replica.LocalSessions = true, true
+	s.cfg.Quorum.LocalSessions = true
 }
 
 func upgradingSessions(id int64, s *rigSetup) {

@@ -9,7 +9,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-func readOnlyMode(_ int64, s *rigSetup) { s.cfg.Quorum.ReadOnlyMode, s.replica.ReadOnly = true, true }
+func readOnlyMode(_ int64, s *rigSetup) { s.cfg.Quorum.ReadOnlyMode = true }
 
 // readOnlyRequest is the handshake of a client that is content with reading.
 var readOnlyRequest = wire.ConnectRequest{TimeoutMillis: 10000, HasReadOnly: true, ReadOnly: true}

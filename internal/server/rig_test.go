@@ -9,12 +9,11 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
-	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server/memconn"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
-	"github.com/pinfold-zk/pinfold/internal/znode"
 )
 
 // rig is a server whose file system, replica and clients' addresses a test
@@ -32,13 +31,8 @@ type rig struct {
 
 // rigSetup is what a test may change before the server starts.
 type rigSetup struct {
-	fs      vfs.FS
-	dataDir string
-	cfg     *config.Config
-	auth    auth.Config
-	replica replica.Options
-
-	serverID uint8 // in session ids
+	fs  vfs.FS
+	cfg *config.Config
 }
 
 // rigTick is the tick of session expiry; sessions have 2 to 20 of them.
@@ -46,44 +40,49 @@ const rigTick = time.Second
 
 // newRig starts a server on an empty file system in memory. It is stopped at the
 // end of the test. It works within a synctest bubble and outside of one.
-func newRig(t testing.TB, options ...func(*rigSetup)) *rig {
+func newRig(t testing.TB, change ...func(*rigSetup)) *rig {
 	t.Helper()
-	cfg := config.Default()
-	cfg.Session = config.Session{Tick: rigTick, MinTimeout: 2 * rigTick, MaxTimeout: 20 * rigTick}
-	cfg.Tree.ExtendedTypes = true
-	setup := &rigSetup{fs: vfs.NewMem(), dataDir: "/data", cfg: cfg, serverID: 1}
-	setup.replica = replica.Options{
-		SnapCount: 1 << 30, DBAutoCreate: true, MaxRecordBytes: 4 << 20,
-		SweepInterval: time.Minute, SweepPerMinute: 10000, LastZxidBlock: true,
+	setup := &rigSetup{fs: vfs.NewMem(), cfg: config.Default()}
+	setup.cfg.Data.Dir = "/data"
+	setup.cfg.Session = config.Session{Tick: rigTick, MinTimeout: 2 * rigTick, MaxTimeout: 20 * rigTick}
+	setup.cfg.Tree.ExtendedTypes = true
+	setup.cfg.Snapshot.Count = 1 << 30
+	for _, f := range change {
+		f(setup)
 	}
-	for _, o := range options {
-		o(setup)
-	}
-	authority, err := auth.New(setup.auth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &rig{t: t, cfg: cfg, fs: setup.fs, srv: New(Options{Config: cfg, Auth: authority})}
-	s.dir, err = storage.Open(setup.fs, storage.Options{
-		DataDir: setup.dataDir, AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := setup.replica
-	o.Dir, o.Auth, o.Clients, o.Tick, o.ServerID = s.dir, authority, s.srv, cfg.Session.Tick, setup.serverID
-	o.Tree = znode.Options{ExtendedTypes: cfg.Tree.ExtendedTypes}
-	o.Prep = prep.Config{
-		ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota, ListClosedPaths: true, DigestEnabled: true,
-	}
-	s.rep, _, err = replica.Start(o, time.Now().UnixMilli())
-	if err != nil {
-		s.dir.Close()
-		t.Fatal(err)
-	}
-	s.srv.Attach(s.rep)
+	s := &rig{t: t, cfg: setup.cfg, fs: setup.fs}
+	s.srv, s.rep, s.dir = assemble(t, setup.cfg, setup.fs)
 	t.Cleanup(s.stop)
 	return s
+}
+
+// assemble makes a server that does not listen from its configuration, as package
+// node does. The caller closes the three.
+func assemble(t testing.TB, cfg *config.Config, fs vfs.FS) (*Server, *replica.Replica, *storage.Dir) {
+	t.Helper()
+	cfg.Data.LogDir = cfg.Data.Dir
+	cfg.Log.PreAllocBytes = 64 << 10
+	authority, err := auth.New(options.Auth(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := storage.Open(fs, options.Storage(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := options.Replica(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := New(Options{Config: cfg, Auth: authority})
+	o.Dir, o.Auth, o.Clients = dir, authority, srv
+	rep, _, err := replica.Start(o, time.Now().UnixMilli())
+	if err != nil {
+		dir.Close()
+		t.Fatal(err)
+	}
+	srv.Attach(rep)
+	return srv, rep, dir
 }
 
 // stop ends the server in order; a replica that has failed may say so.

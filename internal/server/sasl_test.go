@@ -22,7 +22,7 @@ import (
 func newSASLRig(t *testing.T, change func(*rigSetup)) *rig {
 	t.Helper()
 	s := newRig(t, func(setup *rigSetup) {
-		setup.auth.SASL, setup.auth.SuperUsers = true, []string{"root"}
+		setup.cfg.Auth.SASL.Provider, setup.cfg.Auth.SASL.SuperUsers = true, []string{"root"}
 		if change != nil {
 			change(setup)
 		}

@@ -83,7 +83,7 @@ func TestLargeRequests(t *testing.T) {
 // TestThrottledOp: a request that waited too long is answered without being
 // executed; sessions begin and end all the same.
 func TestThrottledOp(t *testing.T) {
-	s := newRig(t, func(setup *rigSetup) { setup.replica.ThrottledOpWait = time.Nanosecond })
+	s := newRig(t, func(setup *rigSetup) { setup.cfg.Requests.ThrottledOpWait = time.Nanosecond })
 	c := s.open()
 	if r := c.call(wire.OpCreate, createBody("/a", nil, zk.Persistent)); r.Err != zk.ErrThrottledOp {
 		t.Errorf("create: %v", r.Err)

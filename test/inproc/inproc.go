@@ -1,6 +1,6 @@
 // Package inproc runs a whole standalone server inside of a test: in memory, and
-// within a synctest bubble if the test is in one. It cuts connections, loses
-// answers, ends sessions and restarts the server at a test's wish.
+// within a synctest bubble if the test is in one. A test can cut connections, lose
+// answers, end sessions and restart the server.
 package inproc
 
 import (
@@ -13,18 +13,14 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
-	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/jute"
-	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/node"
 	"github.com/pinfold-zk/pinfold/internal/replica"
-	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/server/memconn"
 	"github.com/pinfold-zk/pinfold/internal/session"
-	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
-	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -37,31 +33,28 @@ type Server struct {
 	t  testing.TB
 	fs vfs.FS
 
-	mu   sync.Mutex // guards what follows
-	run  *run       // nil while it is stopped
-	rep  replica.Report
-	taps map[*tap]struct{}
-	host uint16 // of the last client's address
-	loss loss
-	// expiring is a session that its client cannot take back.
+	mu     sync.Mutex // guards what follows
+	run    *run       // nil while the server is stopped
+	loaded replica.Report
+	taps   map[*tap]struct{}
+	host   uint16 // of the last client's address
+	loss   loss
+	// expiring is a session that its client must not resume.
 	expiring zk.SessionID
-	group    sync.WaitGroup // Serve of all runs
 }
 
 // run is a server from a start to a stop.
 type run struct {
-	srv    *server.Server
-	rep    *replica.Replica
-	dir    *storage.Dir
-	in     *listener
-	loaded replica.Report
+	in   *listener
+	end  context.CancelFunc
+	done chan error // what Run returned
 }
 
-// Loaded tells what the last start has found in the data directory.
+// Loaded returns what the last start has recovered from the data directory.
 func (s *Server) Loaded() replica.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.rep
+	return s.loaded
 }
 
 // Start starts a server with an empty tree. It is stopped when the test ends;
@@ -79,58 +72,37 @@ func StartOn(t testing.TB, fs vfs.FS) *Server {
 	t.Helper()
 	s := &Server{t: t, fs: fs, taps: map[*tap]struct{}{}}
 	s.Start()
-	t.Cleanup(func() {
-		s.Stop()
-		s.group.Wait()
-	})
+	t.Cleanup(s.Stop)
 	return s
 }
 
 // Start starts the server again after Stop, with the tree that it had.
 func (s *Server) Start() {
 	s.t.Helper()
-	r, err := s.open()
+	in := newListener()
+	n, err := node.Open(node.Options{Config: s.config(), FS: s.fs, Listener: in})
 	if err != nil {
 		s.t.Fatal("inproc:", err)
 	}
+	ctx, end := context.WithCancel(context.Background())
+	r := &run{in: in, end: end, done: make(chan error, 1)}
+	go func() { r.done <- n.Run(ctx) }()
 	s.mu.Lock()
-	s.run, s.rep = r, r.loaded
-	s.mu.Unlock()
-	s.group.Go(func() {
-		if err := r.srv.Serve(r.in); err != nil {
-			s.t.Errorf("inproc: serve: %v", err)
-		}
-	})
+	defer s.mu.Unlock()
+	s.run, s.loaded = r, *n.Report()
 }
 
-func (s *Server) open() (*run, error) {
+// config is a standalone server that writes no snapshot, except at its start, and
+// sweeps every tick.
+func (s *Server) config() *config.Config {
 	cfg := config.Default()
+	cfg.Data.Dir, cfg.Data.LogDir = DataDir, DataDir
+	cfg.Log.PreAllocBytes = 64 << 10
+	cfg.Snapshot.Count = 1 << 30
 	cfg.Session = config.Session{Tick: tick, MinTimeout: 2 * tick, MaxTimeout: 20 * tick}
 	cfg.Tree.ExtendedTypes = true
-	authority, err := auth.New(auth.Config{})
-	if err != nil {
-		return nil, err
-	}
-	dir, err := storage.Open(s.fs, storage.Options{
-		DataDir: DataDir, AutoCreate: true, Log: storage.LogOptions{PreallocBytes: 64 << 10},
-	})
-	if err != nil {
-		return nil, err
-	}
-	r := &run{srv: server.New(server.Options{Config: cfg, Auth: authority}), dir: dir, in: newListener()}
-	r.rep, r.loaded, err = replica.Start(replica.Options{
-		Dir: dir, Auth: authority, Clients: r.srv, Tick: tick, ServerID: 1,
-		Tree:      znode.Options{ExtendedTypes: true},
-		Prep:      prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true},
-		SnapCount: 1 << 30, DBAutoCreate: true, MaxRecordBytes: 4 << 20, LastZxidBlock: true,
-		SweepInterval: tick, SweepPerMinute: 10000,
-	}, time.Now().UnixMilli())
-	if err != nil {
-		dir.Close()
-		return nil, err
-	}
-	r.srv.Attach(r.rep)
-	return r, nil
+	cfg.Reaper.Interval, cfg.Reaper.MaxPerMinute = tick, 10000
+	return cfg
 }
 
 // Stop stops the server. Connections break, and none can be made.
@@ -142,13 +114,9 @@ func (s *Server) Stop() {
 	if r == nil {
 		return
 	}
-	r.in.Close()
-	r.srv.Stop()
-	if err := r.rep.Close(); err != nil {
-		s.t.Errorf("inproc: close: %v", err)
-	}
-	if err := r.dir.Close(); err != nil {
-		s.t.Errorf("inproc: close the directory: %v", err)
+	r.end()
+	if err := <-r.done; err != nil {
+		s.t.Errorf("inproc: %v", err)
 	}
 }
 
