@@ -2,6 +2,7 @@ package sim
 
 import (
 	"strings"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -34,12 +35,19 @@ import (
 //	Protocol       nobody is turned away, or leaves, for what a member has sent: all of them keep to the protocol
 type checker struct {
 	s         *Sim
-	initial   map[uint32][]entry     // the history that an epoch began with
-	leaders   map[uint32]*member     // by epoch
-	broadcast map[zk.Zxid]uint64     // hashes
+	initial   map[uint32][]entry // the history that an epoch began with
+	leaders   map[uint32]*member // by epoch
+	broadcast map[zk.Zxid]broadcast
 	newest    uint32                 // the newest epoch whose leader has served
 	upToDate  map[zab.LinkID]int     // what a leader had delivered when it said so, by the learner's link
 	offered   map[zab.LinkID][]entry // the logs behind snapshots, by the receiver's link
+}
+
+// broadcast is a transaction as its primary has logged it.
+type broadcast struct {
+	hash    uint64
+	at      time.Duration
+	applied zk.Zxid // what the primary had applied at least when it made it
 }
 
 // isOrderOfWork reports whether an invariant is of how members work, not of what
@@ -55,7 +63,8 @@ func isOrderOfWork(invariant string) bool {
 // shadow is what a member's log must be.
 type shadow struct {
 	log       []entry
-	delivered int // of log
+	delivered int     // of log
+	applied   zk.Zxid // at its last step, or later
 	ops       []logOp
 
 	uncut   []entry // the log before the last truncation
@@ -90,7 +99,7 @@ func (h *shadow) last() zk.Zxid {
 
 func (c *checker) init(s *Sim) {
 	c.initial, c.upToDate = map[uint32][]entry{}, map[zab.LinkID]int{}
-	c.s, c.leaders, c.broadcast, c.offered = s, map[uint32]*member{}, map[zk.Zxid]uint64{}, map[zab.LinkID][]entry{}
+	c.s, c.leaders, c.broadcast, c.offered = s, map[uint32]*member{}, map[zk.Zxid]broadcast{}, map[zab.LinkID][]entry{}
 }
 
 // saw takes what a member's core wants done.
@@ -99,6 +108,9 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 	t := &c.s.trace
 	t.note(uint64(m.id), uint64(rd.Role), rd.Term, uint64(rd.Commit), uint64(len(rd.Writes)), uint64(len(rd.Sends)))
 	before := *h
+	if h.term != rd.Term || h.serving != rd.Serving || h.role != rd.Role {
+		c.s.disturbed(c.s.now)
+	}
 	h.role, h.term, h.serving, h.epoch = rd.Role, rd.Term, rd.Serving, rd.Epoch
 	for i := range rd.Events {
 		c.event(m, &rd.Events[i])
@@ -121,6 +133,7 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 	for i := range rd.Writes {
 		c.write(m, &rd.Writes[i])
 	}
+	h.applied = m.rep.LastApplied()
 	if !rd.Serving {
 		return
 	}
@@ -283,13 +296,14 @@ func (c *checker) epochHistory(m *member, epoch uint32) {
 func (c *checker) append(m *member, e entry) {
 	h := &m.shadow
 	if h.role == zab.Leading && h.serving {
-		if z, ok := c.broadcast[e.z]; ok && z != e.hash {
+		if b, ok := c.broadcast[e.z]; ok && b.hash != e.hash {
 			c.s.fail("Leadership", "member %d broadcasts %v, which is another's already", m.id, e.z)
 		}
 		c.leadership(m, e.z.Epoch())
-		c.broadcast[e.z] = e.hash
+		c.broadcast[e.z] = broadcast{e.hash, c.s.now, h.applied}
+		c.s.history.logged(e)
 		c.s.cover.Transactions++
-	} else if z, ok := c.broadcast[e.z]; !ok || z != e.hash {
+	} else if b, ok := c.broadcast[e.z]; !ok || b.hash != e.hash {
 		c.s.fail("Integrity", "member %d logs %v, which nobody has broadcast (or not with this content: %v)", m.id, e.z, ok)
 	}
 	h.log = append(h.log, e)

@@ -33,7 +33,10 @@ type client struct {
 	syncFloor zk.Zxid       // what a read must show: completed before the sync that it stands behind
 	retired   bool          // it asks for nothing more
 
-	watches clientWatches
+	user     string  // whose password it gives, "" for none
+	ids      []zk.ID // its identities, once it has
+	versions map[string]int32
+	watches  clientWatches
 
 	probe, probed bool // it writes once
 	base          bool // it has made the znodes that all use
@@ -58,10 +61,20 @@ type clientConn struct {
 
 func newClient(s *Sim, n int) *client {
 	p := &s.profile
-	c := &client{s: s, n: n, who: fmt.Sprintf("c%d", n), timeout: s.between(p.minSession, p.maxSession)}
+	c := &client{s: s, n: n, who: fmt.Sprintf("c%d", n), timeout: s.between(p.minSession, p.maxSession), versions: map[string]int32{}}
 	c.watches.c = c
+	c.ids = []zk.ID{{Scheme: "ip", ID: c.address().String()}}
+	if i := s.rng.IntN(2 * len(users)); i < len(users) {
+		c.user = users[i]
+		c.ids = append(c.ids, identity(c.user, c.user))
+	}
 	return c
 }
+
+// users are the names, and the passwords, of those whom ACLs know.
+var users = [...]string{"ann", "bob"}
+
+func (c *client) address() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(c.n + 1)}) }
 
 func (c *client) begin() { c.connect() }
 
@@ -76,8 +89,7 @@ func (c *client) connect() {
 		s.after(s.between(time.Millisecond, 100*time.Millisecond), c.connect)
 		return
 	}
-	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(c.n + 1)}), 4000)
-	sc, ok := m.srv.Connect(addr)
+	sc, ok := m.srv.Connect(netip.AddrPortFrom(c.address(), 4000))
 	if !ok {
 		s.fail("Service", "member %d refuses a connection", m.id)
 	}
@@ -89,6 +101,9 @@ func (c *client) connect() {
 	}
 	if req.Password == nil {
 		req.Password = make([]byte, wire.PasswordLen)
+	}
+	if life := s.history.sessions[c.session]; life != nil {
+		life.connects++
 	}
 	s.say(c.who, "connects to %d, session %v, last zxid %v", m.id, c.session, c.last)
 	c.conn.send(frame(req.Append(nil)))
@@ -150,6 +165,7 @@ func (k *clientConn) feed() {
 		k.sc.Hangup()
 	} else {
 		k.sc.Feed(b)
+		k.c.heard(k)
 	}
 	k.m.poll()
 	k.m.arm()
@@ -249,7 +265,11 @@ func (c *client) disconnect(reason string) {
 	if c.over {
 		c.newSession()
 	}
-	c.s.after(c.s.between(0, c.s.profile.away), c.connect)
+	away := c.s.between(0, c.s.profile.away)
+	if c.s.faulting && c.s.chance(c.s.profile.sleeps) {
+		away = c.s.between(c.timeout, 3*c.timeout)
+	}
+	c.s.after(away, c.connect)
 }
 
 // newSession forgets the present session.
@@ -294,6 +314,7 @@ func (c *client) welcomed(k *clientConn, f []byte) {
 			c.s.fail("ClientProtocol", "%s is refused a new session", c.who)
 		}
 		c.s.cover.Denied++
+		c.judgeDenied()
 		c.newSession()
 		return // the server closes
 	}
@@ -316,8 +337,28 @@ func (c *client) welcomed(k *clientConn, f []byte) {
 	c.session, c.password = r.SessionID, append([]byte(nil), r.Password...)
 	c.timeout = time.Duration(r.TimeoutMillis) * time.Millisecond
 	c.s.say(c.who, "has session %v with member %d", c.session, k.m.id)
+	c.authenticate()
 	c.watches.restore()
 	c.work()
+}
+
+// authenticate gives the client's password, before anything else on a connection.
+func (c *client) authenticate() {
+	if c.user == "" {
+		return
+	}
+	p := wire.AuthPacket{Scheme: "digest", Auth: []byte(c.user + ":" + c.user)}
+	c.conn.send(frame(p.Append(wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}.Append(nil))))
+}
+
+// judgeDenied checks that a session is over whose client is told so: some leader
+// has logged its end. A server that is behind may not know the session, but no
+// client asks that one if it has seen a later state.
+func (c *client) judgeDenied() {
+	life := c.s.history.sessions[c.session]
+	if life != nil && life.ended < 0 && !life.closing && c.last >= life.created {
+		c.s.fail("SessionExpiry", "%s is told by member %d that session %v is over, which no leader has ended", c.who, c.conn.m.id, c.session)
+	}
 }
 
 // busyRequests is how many requests a run has before its clients are in no hurry

@@ -2,10 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // Coverage counts what a run came by.
@@ -16,6 +18,8 @@ type Coverage struct {
 	Requests, Replies, Lost, Events, MissedEvents int
 	Sessions, Reattached, Moved, Refusals, Denied int
 	SessionsEnded, Synced, Purged, Swept          int
+	HiddenEvents, MovedWrites, Expiries           int
+	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
 	Recovery, Convergence                         Span
@@ -53,6 +57,20 @@ func (c *Coverage) packet(t zab.PacketType) {
 	}
 }
 
+// knownCodes are the codes that the model answers.
+var knownCodes = [...]zk.Code{
+	zk.OK, zk.ErrRuntimeInconsistency, zk.ErrBadArguments, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion,
+	zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrSessionExpired, zk.ErrInvalidACL,
+	zk.ErrSessionMoved, zk.ErrNoWatcher, zk.ErrQuotaExceeded,
+}
+
+// code counts an operation by its code.
+func (c *Coverage) code(code zk.Code) {
+	if i := slices.Index(knownCodes[:], code); i >= 0 {
+		c.Codes[i]++
+	}
+}
+
 // counters are the numbers with their names.
 func (c *Coverage) counters() []counter {
 	return []counter{
@@ -63,6 +81,8 @@ func (c *Coverage) counters() []counter {
 		{"sessions", &c.Sessions}, {"sessions reattached", &c.Reattached}, {"to another member", &c.Moved},
 		{"connections without an answer", &c.Refusals}, {"refused: session over", &c.Denied},
 		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"files purged", &c.Purged}, {"containers and TTL znodes swept", &c.Swept},
+		{"events that an ACL hides", &c.HiddenEvents}, {"writes refused: session moved", &c.MovedWrites},
+		{"expiries judged", &c.Expiries},
 	}
 }
 
@@ -76,6 +96,9 @@ func (c *Coverage) Add(o *Coverage) {
 	theirs := o.counters()
 	for i, k := range c.counters() {
 		*k.n += *theirs[i].n
+	}
+	for i := range c.Codes {
+		c.Codes[i] += o.Codes[i]
 	}
 	for i := range c.Faults {
 		c.Faults[i] += o.Faults[i]
@@ -92,6 +115,9 @@ func (c *Coverage) String() string {
 	var b strings.Builder
 	for _, k := range c.counters() {
 		fmt.Fprintf(&b, "%12d %s\n", *k.n, k.name)
+	}
+	for i, n := range c.Codes {
+		fmt.Fprintf(&b, "%12d operations answered %v\n", n, knownCodes[i])
 	}
 	for i, n := range c.Faults {
 		fmt.Fprintf(&b, "%12d fault: %v\n", n, faultKind(i))

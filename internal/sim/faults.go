@@ -92,6 +92,7 @@ func (s *Sim) fault() {
 	m := s.members[1+s.rng.IntN(len(s.members)-1)]
 	if s.harm(k, m) {
 		s.cover.Faults[k]++
+		s.disturbed(max(s.now, m.paused, m.slow))
 		s.trace.note(8, uint64(k), uint64(m.id), uint64(s.now))
 		s.say("sim", "fault: %v, member %d", k, m.id)
 	}
@@ -227,7 +228,9 @@ func (s *Sim) divide(k faultKind, m *member) {
 	for _, p := range pairs {
 		s.net.block(p.from, p.to, true)
 	}
-	s.after(s.between(20*time.Millisecond, 3*time.Second), func() {
+	lasts := s.between(20*time.Millisecond, 3*time.Second)
+	s.disturbed(s.now + lasts)
+	s.after(lasts, func() {
 		for _, p := range pairs {
 			s.net.block(p.from, p.to, false)
 		}

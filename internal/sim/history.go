@@ -1,15 +1,13 @@
 package sim
 
 import (
+	"slices"
 	"sort"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
-	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -22,21 +20,20 @@ type entry struct {
 
 func entryOf(e zab.Entry) entry { return entry{e.Zxid, hashBytes(e.Data), e.Data} }
 
-// history is what is committed, as the first member that delivers it tells, and
-// the state after each transaction: a tree of its own to which all are applied.
+// history is the sequence of committed transactions, as the first member that
+// delivers each of them tells. The model carries out the requests that they came
+// from, and each transaction must be what the model makes of its request.
 type history struct {
 	s       *Sim
 	entries []entry
 	details []detail
-	tree    *znode.Tree
-	result  znode.Result
+	model   *model
 
-	digests  map[zk.Zxid]uint64 // of every tree that was seen, and of ours
-	versions map[string][]version
-	sessions map[zk.SessionID]int // place of its end in entries; alive is -1
+	digests  map[zk.Zxid]uint64 // of every tree that was seen, and of the model
+	sessions map[zk.SessionID]*sessionLife
 	alive    int
-	asked    map[request]zk.Zxid // what became of it
-	suffix   int                 // of the last sequential znode
+	sent     map[request]*ask
+	outcomes map[request]outcome
 }
 
 // request names a client's write.
@@ -45,34 +42,48 @@ type request struct {
 	cxid    int32
 }
 
-// detail is what a transaction does.
+// outcome is what a write came to, and what its client must be told.
+type outcome struct {
+	z       zk.Zxid
+	code    zk.Code // of the request as a whole
+	results []result
+}
+
+// detail is a committed transaction.
 type detail struct {
 	at     time.Duration // when it was delivered first
 	tx     txn.Txn
-	events []change
+	events []fired
 }
 
-// change is an event without its ACL.
+// change is an event as its watchers are told.
 type change struct {
 	kind zk.EventType
 	path string
 }
 
-// version is a znode after the transaction z, up to the next version.
-type version struct {
-	z        zk.Zxid
-	exists   bool
-	data     string
-	stat     zk.Stat
-	children []string // sorted; shared
+// fired is a change with the ACL that decides who is told of it.
+type fired struct {
+	change
+	acl []zk.ACL
+}
+
+// sessionLife is what the history and the clients know of a session.
+type sessionLife struct {
+	timeout  time.Duration
+	created  zk.Zxid
+	ended    int  // place of its end in the history; alive is -1
+	closing  bool // some leader has logged its end
+	connects int  // how often its client has tried to connect
+	heard    []time.Duration
 }
 
 func newHistory(s *Sim) *history {
 	h := &history{
-		s: s, tree: znode.New(znode.Options{ExtendedTypes: true}), digests: map[zk.Zxid]uint64{},
-		versions: map[string][]version{}, sessions: map[zk.SessionID]int{}, asked: map[request]zk.Zxid{}, suffix: -1,
+		s: s, model: newModel(), digests: map[zk.Zxid]uint64{}, sessions: map[zk.SessionID]*sessionLife{},
+		sent: map[request]*ask{}, outcomes: map[request]outcome{},
 	}
-	h.digests[0] = h.tree.Digest()
+	h.digests[0] = h.model.digest
 	return h
 }
 
@@ -91,31 +102,28 @@ func (h *history) upto(z zk.Zxid) int {
 	return sort.Search(len(h.entries), func(i int) bool { return h.entries[i].z > z })
 }
 
-// extend applies the next transaction.
+// at returns the znode as it is at z.
+func (h *history) at(path string, z zk.Zxid) version { return h.model.at(path, z) }
+
+// extend judges the next transaction, and adds it.
 func (h *history) extend(e entry) {
 	tx, err := txn.Decode(e.data)
 	if err != nil {
 		h.s.fail("Integrity", "%v is delivered and cannot be read: %v", e.z, err)
 	}
 	h.entries = append(h.entries, e)
-	h.tree.Apply(&tx, &h.result)
-	if tx.Header.Type == wire.OpDeleteContainer {
-		h.s.cover.Swept++
+	h.details = append(h.details, detail{at: h.s.now, tx: tx})
+	h.model.begin(given{z: e.z, time: tx.Time, session: tx.Session, quotas: h.s.check.broadcast[e.z].applied})
+	h.judge(&tx)
+	h.details[len(h.details)-1].events = h.model.events
+	if tx.HasDigest && tx.Digest != h.model.digest {
+		h.s.fail("SequentialModel", "%v of session %v at %v leads to digest %d, in the model to %d: %+v",
+			tx.Header.Type, tx.Session, e.z, tx.Digest, h.model.digest, tx)
 	}
-	d := detail{at: h.s.now, tx: tx}
-	for i := range h.result.Events {
-		ev := &h.result.Events[i]
-		d.events = append(d.events, change{ev.Type, strings.Clone(ev.Path)})
-	}
-	h.details = append(h.details, d)
-	h.sawDigest(e.z, h.tree.Digest(), "the history")
-	h.once(&tx)
-	h.session(&tx)
-	h.sequence(&tx)
-	h.record(&d)
+	h.sawDigest(e.z, h.model.digest, "the model")
 }
 
-// sawDigest checks that every tree at z has one digest.
+// sawDigest checks that every tree at z has one digest, the model's.
 func (h *history) sawDigest(z zk.Zxid, digest uint64, who string) {
 	want, known := h.digests[z]
 	if known && want != digest {
@@ -124,72 +132,113 @@ func (h *history) sawDigest(z zk.Zxid, digest uint64, who string) {
 	h.digests[z] = digest
 }
 
-// once checks that no request takes effect twice.
-func (h *history) once(tx *txn.Txn) {
-	if tx.Session == 0 || tx.Header.Type == wire.OpCloseSession || tx.Header.Type == wire.OpCreateSession {
-		return
-	}
-	r := request{tx.Session, tx.Cxid}
-	if before, ok := h.asked[r]; ok {
-		h.s.fail("AtMostOnce", "request %d of session %v is both %v and %v", r.cxid, r.session, before, tx.Zxid)
-	}
-	h.asked[r] = tx.Zxid
-}
-
-// session follows the sessions: an ephemeral exists exactly as long as its
-// session does.
-func (h *history) session(tx *txn.Txn) {
+// judge has the model do what a transaction came from, and compares.
+func (h *history) judge(tx *txn.Txn) {
 	switch tx.Header.Type {
 	case wire.OpCreateSession:
-		h.sessions[tx.Session] = -1
-		h.alive++
+		h.sessionBegins(tx)
+		return
 	case wire.OpCloseSession:
-		if end, ok := h.sessions[tx.Session]; ok && end == -1 {
-			h.alive--
-			h.s.cover.SessionsEnded++
+		h.sessionEnds(tx)
+		return
+	case wire.OpDeleteContainer:
+		h.judgeSweep(tx)
+		return
+	}
+	if tx.Session == 0 {
+		if !tx.Failed() {
+			h.s.fail("SequentialModel", "%v at %v is no client's: %+v", tx.Header.Type, tx.Zxid, tx)
 		}
-		h.sessions[tx.Session] = len(h.entries) - 1
-		h.tree.Ephemerals(tx.Session, func(path string) {
-			h.s.fail("EphemeralsEnd", "%s outlives its session %v, which ended at %v", path, tx.Session, tx.Zxid)
-		})
+		return // a sweep that came too late
 	}
-	if h.tree.HasSession(tx.Session) {
-		return
+	r := request{tx.Session, tx.Cxid}
+	q := h.sent[r]
+	if q == nil {
+		h.s.fail("SequentialModel", "%v at %v is request %d of session %v, which no client has sent", tx.Header.Type, tx.Zxid, tx.Cxid, tx.Session)
 	}
-	h.tree.Ephemerals(tx.Session, func(path string) {
-		h.s.fail("EphemeralsEnd", "%s belongs to session %v, which does not exist at %v", path, tx.Session, tx.Zxid)
-	})
+	if before, ok := h.outcomes[r]; ok {
+		h.s.fail("AtMostOnce", "request %d of session %v is both %v and %v", r.cxid, r.session, before.z, tx.Zxid)
+	}
+	h.outcomes[r] = h.judgeWrite(tx, q)
 }
 
-func (h *history) liveSessions() int { return h.alive }
-
-// endedBefore reports whether the session was over at some time.
-func (h *history) endedBefore(id zk.SessionID, at time.Duration) bool {
-	end, ok := h.sessions[id]
-	return ok && end >= 0 && h.details[end].at < at
+// codesOf returns the code of each operation of a request, as its transaction
+// tells. whole is the code of a request that was refused as a whole.
+func codesOf(tx *txn.Txn, q *ask) (codes []zk.Code, whole zk.Code) {
+	codes = make([]zk.Code, len(q.ops))
+	if tx.Header.Type == wire.OpError {
+		for i := range codes {
+			codes[i] = tx.Err
+		}
+		return codes, tx.Err
+	}
+	for i := range tx.Multi {
+		if op := &tx.Multi[i]; op.Type == wire.OpError && i < len(codes) {
+			codes[i] = op.Err
+		}
+	}
+	return codes, zk.OK
 }
 
-// sequentialParent is where clients make sequential znodes; it is never deleted.
-const sequentialParent = "/seq/"
-
-// sequence checks that the numbers of sequential znodes grow.
-func (h *history) sequence(tx *txn.Txn) {
-	ops := tx.Multi
-	if tx.Header.Type != wire.OpMulti {
-		ops = []txn.Op{tx.Op}
-	} else if tx.Failed() {
-		return
+// judgeWrite compares a transaction with what the model makes of its request.
+func (h *history) judgeWrite(tx *txn.Txn, q *ask) outcome {
+	codes, whole := codesOf(tx, q)
+	h.model.now.check = h.sessionCheck(tx, q, codes)
+	if q.op == wire.OpCloseSession { // it would be a CloseSession if it had not failed
+		if h.model.now.check != whole {
+			h.s.fail("SequentialModel", "closing session %v is refused at %v: %v", tx.Session, tx.Zxid, whole)
+		}
+		return outcome{z: tx.Zxid, code: whole}
 	}
-	for i := range ops {
-		name, ok := strings.CutPrefix(ops[i].Path, sequentialParent)
-		if !ok || !isCreate(ops[i].Type) {
+	results := h.model.write(q, codes)
+	want := zk.OK
+	if q.op != wire.OpMulti || h.model.now.check == zk.ErrSessionMoved && results[0].op == wire.OpError {
+		want = worst(results)
+	}
+	if want != whole {
+		h.differs(tx, q, "is answered %v, must be %v", whole, want)
+	}
+	for i := range results {
+		h.s.cover.code(results[i].code)
+		if want == zk.OK && results[i].code != codes[i] {
+			h.differs(tx, q, "operation %d is answered %v, must be %v", i, codes[i], results[i].code)
+		}
+	}
+	if want == zk.OK && worst(results) == zk.OK {
+		h.judgeACLs(tx, q)
+	}
+	return outcome{z: tx.Zxid, code: want, results: results}
+}
+
+// worst returns the code of the operation that failed, or OK.
+func worst(results []result) zk.Code {
+	for _, r := range results {
+		if r.code != zk.OK {
+			return r.code
+		}
+	}
+	return zk.OK
+}
+
+func (h *history) differs(tx *txn.Txn, q *ask, format string, args ...any) {
+	args = append([]any{q.op, q.path, tx.Zxid, q.ops, q.ids}, args...)
+	h.s.fail("SequentialModel", "%v %s at %v (%+v by %v) "+format, args...)
+}
+
+// judgeACLs compares the ACLs that a transaction stores, which no digest covers.
+func (h *history) judgeACLs(tx *txn.Txn, q *ask) {
+	stored := tx.Multi
+	if q.op != wire.OpMulti {
+		stored = []txn.Op{tx.Op}
+	}
+	for i := range q.ops {
+		op := &q.ops[i]
+		if !isCreate(op.Type) && op.Type != wire.OpSetACL {
 			continue
 		}
-		n, err := strconv.Atoi(name[len(name)-10:])
-		if err != nil || n <= h.suffix {
-			h.s.fail("SequentialOrder", "%s is created at %v, the last number was %d", ops[i].Path, tx.Zxid, h.suffix)
+		if want, _ := storedACL(op.ACL, q.ids); !slices.Equal(stored[i].ACL, want) {
+			h.differs(tx, q, "stores the ACL %v, must be %v", stored[i].ACL, want)
 		}
-		h.suffix = n
 	}
 }
 
@@ -197,53 +246,87 @@ func isCreate(op wire.OpCode) bool {
 	return op == wire.OpCreate || op == wire.OpCreate2 || op == wire.OpCreateTTL || op == wire.OpCreateContainer
 }
 
-// record notes the znodes that a transaction has changed.
-func (h *history) record(d *detail) {
-	for _, ev := range d.events {
-		h.touch(ev.path, ev.kind == zk.EventNodeChildrenChanged)
+// sessionCheck returns what the leader's check of the session must have found. The
+// state decides, but for a session that moves to another connection, or that the
+// leader is about to end.
+func (h *history) sessionCheck(tx *txn.Txn, q *ask, codes []zk.Code) zk.Code {
+	life := h.sessions[tx.Session]
+	if life == nil || life.ended >= 0 {
+		return zk.ErrSessionExpired
 	}
-	switch d.tx.Header.Type {
-	case wire.OpSetACL:
-		h.touch(d.tx.Path, false)
-	case wire.OpMulti:
-		for i := range d.tx.Multi {
-			if d.tx.Multi[i].Type == wire.OpSetACL {
-				h.touch(d.tx.Multi[i].Path, false)
+	for _, code := range codes {
+		switch code {
+		case zk.ErrSessionMoved:
+			if life.connects < 2 {
+				h.differs(tx, q, "is refused: moved, and its client had one connection")
 			}
+			h.s.cover.MovedWrites++
+			return code
+		case zk.ErrSessionExpired:
+			h.endsEarly(tx)
+			return code
 		}
 	}
+	return zk.OK
 }
 
-// touch notes a znode's present version; list says that its children are others
-// than before.
-func (h *history) touch(path string, list bool) {
-	vs := h.versions[path]
-	v := version{z: h.tree.LastZxid()}
-	id := h.tree.Lookup(path)
-	if v.exists = id != 0; v.exists {
-		v.data = string(h.tree.Data(id))
-		h.tree.Stat(id, &v.stat)
-		same := !list && len(vs) > 0 && vs[len(vs)-1].exists && int(v.stat.NumChildren) == len(vs[len(vs)-1].children)
-		if same {
-			v.children = vs[len(vs)-1].children
-		} else {
-			h.tree.Children(id, func(name string) { v.children = append(v.children, strings.Clone(name)) })
-			sort.Strings(v.children)
+// sessionBegins notes a session.
+func (h *history) sessionBegins(tx *txn.Txn) {
+	if h.sessions[tx.Session] != nil {
+		h.s.fail("SequentialModel", "session %v is created at %v, and was before", tx.Session, tx.Zxid)
+	}
+	h.sessions[tx.Session] = &sessionLife{
+		timeout: time.Duration(tx.TimeoutMillis) * time.Millisecond, created: tx.Zxid, ended: -1, connects: 1,
+	}
+	h.model.sessions[tx.Session] = true
+	h.alive++
+}
+
+// sessionEnds ends a session, and its ephemerals with it.
+func (h *history) sessionEnds(tx *txn.Txn) {
+	life := h.sessions[tx.Session]
+	if life == nil {
+		h.s.fail("SequentialModel", "session %v ends at %v, and was never created", tx.Session, tx.Zxid)
+	}
+	if life.ended < 0 {
+		h.alive--
+		h.s.cover.SessionsEnded++
+		if tx.Cxid == 0 {
+			h.endsEarly(tx)
 		}
+		life.ended = len(h.entries) - 1
 	}
-	if n := len(vs); n > 0 && vs[n-1].z == v.z {
-		vs[n-1] = v
-		return
+	if q := h.sent[request{tx.Session, tx.Cxid}]; tx.Cxid != 0 && (q == nil || q.op != wire.OpCloseSession) {
+		h.s.fail("SequentialModel", "session %v is closed at %v by request %d, which does not ask for that", tx.Session, tx.Zxid, tx.Cxid)
 	}
-	h.versions[path] = append(vs, v)
+	h.model.endSession()
 }
 
-// at returns the znode as it is at z.
-func (h *history) at(path string, z zk.Zxid) version {
-	vs := h.versions[path]
-	i := sort.Search(len(vs), func(i int) bool { return vs[i].z > z })
-	if i == 0 {
-		return version{}
+func (h *history) liveSessions() int { return h.alive }
+
+// endedBefore reports whether the session was over at some time.
+func (h *history) endedBefore(id zk.SessionID, at time.Duration) bool {
+	life := h.sessions[id]
+	return life != nil && life.ended >= 0 && h.details[life.ended].at < at
+}
+
+// judgeSweep checks that what the sweep deletes may be deleted: a znode without
+// children that is a container or has a time to live, or was when the sweep began.
+func (h *history) judgeSweep(tx *txn.Txn) {
+	h.s.cover.Swept++
+	m, path := h.model, tx.Path
+	v := m.get(path)
+	once := slices.ContainsFunc(m.znodes[path], func(v version) bool {
+		return v.exists && (v.container() || v.ttl())
+	})
+	if !v.exists || len(v.children) > 0 || v.ephemeral() || !once {
+		h.s.fail("SequentialModel", "the sweep deletes %s at %v, which is %+v", path, tx.Zxid, v)
 	}
-	return vs[i-1]
+	if v.container() && v.creates == 0 && len(m.znodes[path]) == 1 && tx.Time-v.mtime <= neverUsed.Milliseconds() && h.s.cover.Faults[clockJump] == 0 {
+		h.s.fail("SequentialModel", "the sweep deletes %s at %v, a container that was never used", path, tx.Zxid)
+	}
+	if age := tx.Time - v.mtime; v.ttl() && age <= v.owner&ttlLimit && h.s.cover.Faults[clockJump] == 0 && len(m.znodes[path]) == 1 {
+		h.s.fail("SequentialModel", "the sweep deletes %s at %v, %d ms after its creation", path, tx.Zxid, age)
+	}
+	m.remove(path)
 }

@@ -104,6 +104,10 @@ func (m *member) serverConfig() *config.Config {
 	return c
 }
 
+// neverUsed is how old a container must be that is deleted though it never had a
+// child. Clocks that are set bring that about.
+const neverUsed = time.Minute
+
 // open starts the server's parts.
 func (m *member) open() error {
 	p := &m.s.profile
@@ -130,11 +134,11 @@ func (m *member) open() error {
 	m.srv = server.New(server.Options{Config: m.serverConfig(), Auth: authority, Logger: log})
 	m.rep, _, err = replica.Start(replica.Options{
 		Dir: m.dir, Tree: znode.Options{ExtendedTypes: true},
-		Prep: prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true},
+		Prep: prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true, EnforceQuota: p.quota != (quota{})},
 		Auth: authority, Clients: m.srv, ServerID: uint8(m.id),
 		Tick: p.tick, MinSession: p.minSession, MaxSession: p.maxSession,
 		SnapCount: p.snapCount, LastZxidBlock: true, DBAutoCreate: true, MaxRecordBytes: 1 << 20,
-		NeverUsed: time.Minute, Logger: log,
+		NeverUsed: neverUsed, Logger: log,
 		Ensemble: &zab.Config{
 			ID: int64(m.id), System: quorum.Majority(voters...), Observer: !m.voter,
 			ConfigText: []byte("server list"), Tick: p.tick, InitLimit: p.initLimit, SyncLimit: p.syncLimit,

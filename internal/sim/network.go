@@ -118,6 +118,7 @@ func (e *end) connect(to *member, budget time.Duration) {
 			far := s.net.newEnd(to)
 			e.peer, far.peer = far, e
 			far.up, e.up = true, true
+			s.disturbed(s.now)
 			s.trace.note(uint64(e.m.id), uint64(to.id), 7)
 			to.rep.LinkUp(far.id, e.m.who, false)
 			to.arm()
@@ -373,6 +374,7 @@ func (e *end) down(reason error) {
 	}
 	e.closed = true
 	e.drop()
+	e.m.s.disturbed(e.m.s.now)
 	e.m.s.say(e.m.who, "link %d is down: %v", e.id, reason)
 	e.m.after(e.m.s.between(0, time.Millisecond), func() {
 		e.m.rep.LinkDown(e.id, reason)

@@ -26,6 +26,7 @@ type profile struct {
 	logBytes    int64
 	lastCounter uint32
 	purge       bool
+	quota       quota // hard limits of /d; zero is none
 
 	loopDelay, applyDelay, taskDelay time.Duration // at most
 	diskDelay                        time.Duration // of one fsync, at most
@@ -43,6 +44,7 @@ type profile struct {
 	pipeline int           // requests that a client has on their way, at most
 	moves    float64       // chance that it goes to another member instead
 	away     time.Duration // how long it takes to, at most
+	sleeps   float64       // chance that it is away for so long that its session ends
 }
 
 // drawProfile draws a seed's profile.
@@ -79,10 +81,16 @@ func drawProfile(r *rand.Rand) profile {
 	if r.IntN(6) == 0 {
 		p.lastCounter = uint32(10 + r.IntN(50))
 	}
+	if r.IntN(5) == 0 {
+		p.quota = quota{count: int64(2 + r.IntN(4)), bytes: int64(10 + r.IntN(40))}
+	}
 	if r.IntN(30) == 0 {
 		p.length += 20 * time.Second
 	}
-	if r.IntN(50) == 0 {
+	if r.IntN(3) == 0 {
+		p.sleeps = 0.2
+	}
+	if r.IntN(15) == 0 {
 		p.faultEvery = 0
 	}
 	for i := range p.faults {

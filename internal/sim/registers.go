@@ -71,7 +71,7 @@ func (r *registers) accesses(h *history) [][]Access {
 			if r.until[i] != 0 && b.Return >= r.until[i] {
 				b.Return, b.Unknown = math.MaxInt64, true
 			}
-			effect := h.asked[request{b.session, b.xid}] != 0
+			effect := h.outcomes[request{b.session, b.xid}].z != 0
 			if b.Unknown && (b.Kind == Read || !effect) || !b.Unknown && b.Code != zk.OK {
 				continue
 			}

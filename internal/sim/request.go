@@ -2,8 +2,7 @@ package sim
 
 import (
 	"fmt"
-	"slices"
-	"sort"
+	"iter"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -15,9 +14,11 @@ type ask struct {
 	xid     int32
 	op      wire.OpCode
 	path    string
+	ids     []zk.ID        // whose request it is
+	ops     []wire.MultiOp // of a write: one, or those of a multi
+	reads   []wire.MultiOp // of a multiRead
 	watch   bool
 	mode    zk.AddWatchMode
-	multi   []wire.MultiOp
 	restore *wire.SetWatches
 
 	floor  zk.Zxid // of writes: answered before it was sent; of reads: what they must show
@@ -40,6 +41,10 @@ func (c *client) ask(q *ask) {
 	case q.xid == 0:
 		c.xid++
 		q.xid = c.xid
+	}
+	q.ids = c.ids
+	if q.op.IsWrite() {
+		c.s.history.sent[request{c.session, q.xid}] = q
 	}
 	if q.access != nil {
 		q.access.session, q.access.xid = c.session, q.xid
@@ -66,10 +71,10 @@ func (c *client) ask(q *ask) {
 
 // The znodes that clients use. All but the first list may be missing.
 var (
-	basePaths   = [...]string{"/k0", "/k1", "/k2", "/k3", "/d", "/e", "/seq", "/c"}
+	basePaths   = [...]string{"/k0", "/k1", "/k2", "/k3", "/d", "/e", "/seq", "/c", "/p"}
 	keys        = basePaths[:4]
-	childPaths  = [...]string{"/d/a", "/d/b", "/d/c", "/d/d"}
-	watchPaths  = [...]string{"/k0", "/k1", "/d", "/d/a", "/d/b", "/e", "/e/0", "/seq"}
+	childPaths  = [...]string{"/d/a", "/d/b", "/d/c", "/d/d", "/p/a"}
+	watchPaths  = [...]string{"/k0", "/k1", "/k2", "/d", "/d/a", "/d/b", "/e", "/e/0", "/seq", "/p", "/p/a"}
 	parentPaths = [...]string{"/d", "/e", "/seq", "/"}
 )
 
@@ -82,7 +87,7 @@ func (c *client) value() []byte {
 // askProbe writes once, for mustProgress.
 func (c *client) askProbe() {
 	r := wire.CreateRequest{Path: "/probe", Data: c.value(), ACL: zk.OpenACLUnsafe(), TTL: -1}
-	c.ask(&ask{op: wire.OpCreate, path: r.Path, body: r.Append(nil, wire.OpCreate), probe: true})
+	c.askWrite(&ask{probe: true}, wire.MultiOp{Type: wire.OpCreate, CreateRequest: r})
 }
 
 // askSomething draws a request.
@@ -90,9 +95,7 @@ func (c *client) askSomething() {
 	rng := c.s.rng
 	if !c.base {
 		c.base = true
-		for _, path := range basePaths {
-			c.askCreate(wire.OpCreate, path, zk.Persistent)
-		}
+		c.askBase()
 		return
 	}
 	switch n := rng.IntN(100); {
@@ -104,28 +107,30 @@ func (c *client) askSomething() {
 		key := rng.IntN(len(keys))
 		c.askSync()
 		c.askGet(key)
-	case n < 50:
-		c.askChildren(parentPaths[rng.IntN(len(parentPaths)-1)])
-	case n < 60:
+	case n < 49:
+		c.askChildren(parentPaths[rng.IntN(len(parentPaths))])
+	case n < 59:
 		c.askChild(childPaths[rng.IntN(len(childPaths))])
-	case n < 66:
+	case n < 65:
 		c.askEphemeral()
-	case n < 71 && c.s.history.suffix < 200:
+	case n < 70:
 		c.askSequential()
-	case n < 80:
+	case n < 78:
 		c.askMulti()
-	case n < 83:
+	case n < 81:
 		c.askMultiRead()
-	case n < 86:
+	case n < 84:
 		c.askSetACL(keys[2+rng.IntN(2)])
-	case n < 91:
+	case n < 89:
 		c.askAddWatch(watchPaths[rng.IntN(len(watchPaths))])
-	case n < 93:
+	case n < 91:
 		c.askRemoveWatch()
-	case n < 95:
+	case n < 93:
 		c.askContainer()
-	case n < 97:
+	case n < 96:
 		c.askOther()
+	case n < 97:
+		c.askOdd()
 	case n < 98:
 		c.over = true
 		c.ask(&ask{op: wire.OpCloseSession})
@@ -134,24 +139,79 @@ func (c *client) askSomething() {
 	}
 }
 
-func (c *client) askCreate(op wire.OpCode, path string, mode zk.CreateMode) {
-	r := wire.CreateRequest{Path: path, Data: c.value(), ACL: zk.OpenACLUnsafe(), Flags: mode, TTL: -1}
+// askBase makes the znodes that all clients use. Most clients find that another
+// one has made them.
+func (c *client) askBase() {
+	for _, path := range basePaths {
+		acl := zk.OpenACLUnsafe()
+		if path == "/p" {
+			acl = []zk.ACL{{Perms: zk.PermAll, ID: identity(users[0], users[0])}, {Perms: zk.PermRead, ID: zk.AnyoneUnsafe}}
+		}
+		c.askCreate(wire.OpCreate, path, zk.Persistent, acl)
+	}
+	if q := c.s.profile.quota; q != (quota{}) {
+		for path, text := range quotaPaths(q) {
+			op := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{Path: path, Data: []byte(text), ACL: zk.OpenACLUnsafe(), TTL: -1}}
+			c.askWrite(&ask{}, op)
+		}
+	}
+}
+
+// quotaPaths are the znodes that put /d under a quota.
+func quotaPaths(q quota) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		_ = yield(quotaRoot+"/d", "") &&
+			yield(quotaRoot+"/d"+limitsName, q.limitsText()) &&
+			yield(quotaRoot+"/d"+statsName, quota{}.text())
+	}
+}
+
+// askWrite sends a write of one operation.
+func (c *client) askWrite(q *ask, op wire.MultiOp) {
+	q.op, q.path, q.what, q.ops = op.Type, op.Path, string(op.Data), []wire.MultiOp{op}
+	switch op.Type {
+	case wire.OpDelete:
+		q.body = (&wire.PathVersion{Path: op.Path, Version: op.Version}).Append(nil)
+	case wire.OpSetData:
+		q.body = (&wire.SetDataRequest{Path: op.Path, Data: op.Data, Version: op.Version}).Append(nil)
+	case wire.OpSetACL:
+		q.body = (&wire.SetACLRequest{Path: op.Path, ACL: op.ACL, Version: op.Version}).Append(nil)
+	default:
+		q.body = op.CreateRequest.Append(nil, op.Type)
+	}
+	c.ask(q)
+}
+
+func (c *client) askCreate(op wire.OpCode, path string, mode zk.CreateMode, acl []zk.ACL) {
+	r := wire.CreateRequest{Path: path, Data: c.value(), ACL: acl, Flags: mode, TTL: -1}
 	if op == wire.OpCreateTTL {
 		r.TTL = 300 // milliseconds
 	}
-	c.ask(&ask{op: op, path: path, body: r.Append(nil, op), what: string(r.Data)})
+	c.askWrite(&ask{}, wire.MultiOp{Type: op, CreateRequest: r})
+}
+
+func (c *client) askDelete(path string, version int32) {
+	c.askWrite(&ask{}, wire.MultiOp{Type: wire.OpDelete, CreateRequest: wire.CreateRequest{Path: path}, Version: version})
 }
 
 func (c *client) askSet(key int) {
-	r := wire.SetDataRequest{Path: keys[key], Data: c.value(), Version: -1}
-	q := &ask{op: wire.OpSetData, path: r.Path, body: r.Append(nil), what: string(r.Data)}
-	if key >= registerCount && c.s.chance(0.2) {
-		r.Version = int32(c.s.rng.IntN(20))
-		q.body = r.Append(nil)
+	op := wire.MultiOp{Type: wire.OpSetData, CreateRequest: wire.CreateRequest{Path: keys[key], Data: c.value()}, Version: -1}
+	q := &ask{}
+	if key >= registerCount && c.s.chance(0.4) {
+		op.Version = c.version(op.Path)
 	} else {
-		q.access = c.s.registers.begin(key, c.n, Write, string(r.Data), c.s.now)
+		q.access = c.s.registers.begin(key, c.n, Write, string(op.Data), c.s.now)
 	}
-	c.ask(q)
+	c.askWrite(q, op)
+}
+
+// version is the condition of a write: the version that the client has seen last,
+// or some other.
+func (c *client) version(path string) int32 {
+	if v, seen := c.versions[path]; seen && c.s.chance(0.8) {
+		return v
+	}
+	return int32(c.s.rng.IntN(4)) - 1
 }
 
 func (c *client) askGet(key int) {
@@ -179,37 +239,45 @@ func (c *client) askChildren(path string) {
 
 func (c *client) askChild(path string) {
 	if c.s.chance(0.5) {
-		r := wire.PathVersion{Path: path, Version: -1}
-		c.ask(&ask{op: wire.OpDelete, path: path, body: r.Append(nil)})
+		version := int32(-1)
+		if c.s.chance(0.3) {
+			version = c.version(path)
+		}
+		c.askDelete(path, version)
 		return
 	}
 	op := [...]wire.OpCode{wire.OpCreate, wire.OpCreate2}[c.s.rng.IntN(2)]
-	c.askCreate(op, path, zk.Persistent)
+	c.askCreate(op, path, zk.Persistent, c.acl())
 }
 
 func (c *client) askEphemeral() {
-	c.askCreate(wire.OpCreate2, fmt.Sprintf("/e/%d", c.s.rng.IntN(4)), zk.Ephemeral)
+	c.askCreate(wire.OpCreate2, fmt.Sprintf("/e/%d", c.s.rng.IntN(4)), zk.Ephemeral, zk.OpenACLUnsafe())
 }
 
+// maxSequential is how many sequential znodes are made in a run.
+const maxSequential = 200
+
 func (c *client) askSequential() {
+	if v := c.s.history.model.get("/seq"); v.creates > maxSequential {
+		return
+	}
 	mode := [...]zk.CreateMode{zk.PersistentSequential, zk.EphemeralSequential}[c.s.rng.IntN(2)]
-	c.askCreate(wire.OpCreate, "/seq/n-", mode)
+	c.askCreate(wire.OpCreate, "/seq/n-", mode, zk.OpenACLUnsafe())
 }
 
 func (c *client) askContainer() {
 	if c.s.chance(0.5) {
-		c.askCreate(wire.OpCreateTTL, fmt.Sprintf("/c/t%d", c.s.rng.IntN(3)), zk.PersistentWithTTL)
+		c.askCreate(wire.OpCreateTTL, fmt.Sprintf("/c/t%d", c.s.rng.IntN(3)), zk.PersistentWithTTL, zk.OpenACLUnsafe())
 		return
 	}
 	path := fmt.Sprintf("/c/c%d", c.s.rng.IntN(3))
 	switch c.s.rng.IntN(3) {
 	case 0:
-		c.askCreate(wire.OpCreateContainer, path, zk.Container)
+		c.askCreate(wire.OpCreateContainer, path, zk.Container, zk.OpenACLUnsafe())
 	case 1:
-		c.askCreate(wire.OpCreate, path+"/x", zk.Persistent)
+		c.askCreate(wire.OpCreate, path+"/x", zk.Persistent, zk.OpenACLUnsafe())
 	default: // then it is empty, and goes
-		r := wire.PathVersion{Path: path + "/x", Version: -1}
-		c.ask(&ask{op: wire.OpDelete, path: r.Path, body: r.Append(nil)})
+		c.askDelete(path+"/x", -1)
 	}
 }
 
@@ -218,41 +286,73 @@ func (c *client) askSync() {
 }
 
 func (c *client) askSetACL(path string) {
-	r := wire.SetACLRequest{Path: path, ACL: zk.OpenACLUnsafe(), Version: -1}
-	c.ask(&ask{op: wire.OpSetACL, path: path, body: r.Append(nil)})
+	op := wire.MultiOp{Type: wire.OpSetACL, CreateRequest: wire.CreateRequest{Path: path, ACL: c.acl()}, Version: -1}
+	if c.s.chance(0.4) {
+		op.Version = int32(c.s.rng.IntN(4))
+	}
+	c.askWrite(&ask{}, op)
+}
+
+// acl draws an ACL: mostly open, sometimes one that keeps others out, rarely one
+// that no server accepts.
+func (c *client) acl() []zk.ACL {
+	rng := c.s.rng
+	all := func(id zk.ID) zk.ACL { return zk.ACL{Perms: zk.PermAll, ID: id} }
+	world := func(perms zk.Perms) zk.ACL { return zk.ACL{Perms: perms, ID: zk.AnyoneUnsafe} }
+	user := users[rng.IntN(len(users))]
+	switch rng.IntN(16) {
+	case 0:
+		return []zk.ACL{all(identity(user, user)), world(zk.PermRead)}
+	case 1:
+		return []zk.ACL{all(zk.ID{Scheme: "auth"}), world(zk.PermRead)}
+	case 2:
+		return []zk.ACL{all(c.ids[0]), world(zk.PermRead), world(zk.PermRead)}
+	case 3:
+		return []zk.ACL{all(identity(user, user)), world(zk.PermAll &^ zk.PermRead)}
+	case 4:
+		return []zk.ACL{world(zk.PermAll &^ zk.PermWrite)}
+	case 5:
+		return [...][]zk.ACL{{}, {all(zk.ID{Scheme: "none", ID: "x"})}, {all(zk.ID{Scheme: "digest", ID: "x"})}, {all(zk.ID{Scheme: "auth"})}}[rng.IntN(4)]
+	}
+	return zk.OpenACLUnsafe()
 }
 
 // askMulti changes several znodes at once, or none.
 func (c *client) askMulti() {
 	rng := c.s.rng
 	var ops []wire.MultiOp
-	op := func(m wire.MultiOp) { ops = append(ops, m) }
+	add := func(op wire.OpCode, version int32, r wire.CreateRequest) {
+		r.TTL = -1
+		ops = append(ops, wire.MultiOp{Type: op, CreateRequest: r, Version: version})
+	}
 	for range 2 + rng.IntN(3) {
-		child := childPaths[rng.IntN(len(childPaths))]
-		switch rng.IntN(5) {
+		child, key := childPaths[rng.IntN(len(childPaths))], keys[2+rng.IntN(2)]
+		switch rng.IntN(6) {
 		case 0:
-			op(wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{Path: child, Data: c.value(), ACL: zk.OpenACLUnsafe(), TTL: -1}})
+			op := [...]wire.OpCode{wire.OpCreate, wire.OpCreate2}[rng.IntN(2)]
+			add(op, 0, wire.CreateRequest{Path: child, Data: c.value(), ACL: c.acl()})
 		case 1:
-			op(wire.MultiOp{Type: wire.OpDelete, CreateRequest: wire.CreateRequest{Path: child}, Version: -1})
+			add(wire.OpDelete, -1, wire.CreateRequest{Path: child})
 		case 2:
-			op(wire.MultiOp{Type: wire.OpCheck, CreateRequest: wire.CreateRequest{Path: keys[rng.IntN(4)]}, Version: -1})
+			add(wire.OpCheck, -1, wire.CreateRequest{Path: keys[rng.IntN(len(keys))]})
 		case 3:
-			op(wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{
-				Path: "/seq/m-", Data: c.value(), ACL: zk.OpenACLUnsafe(), Flags: zk.EphemeralSequential, TTL: -1,
-			}})
+			add(wire.OpCheck, c.version(key), wire.CreateRequest{Path: key})
+		case 4:
+			add(wire.OpCreate, 0, wire.CreateRequest{Path: "/seq/m-", Data: c.value(), ACL: zk.OpenACLUnsafe(), Flags: zk.EphemeralSequential})
 		default:
-			op(wire.MultiOp{Type: wire.OpSetData, CreateRequest: wire.CreateRequest{Path: keys[2+rng.IntN(2)], Data: c.value()}, Version: -1})
+			add(wire.OpSetData, -1, wire.CreateRequest{Path: key, Data: c.value()})
 		}
 	}
-	c.ask(&ask{op: wire.OpMulti, multi: ops, body: appendMulti(ops)})
+	c.ask(&ask{op: wire.OpMulti, ops: ops, body: appendMulti(ops)})
 }
 
 func (c *client) askMultiRead() {
-	var ops []wire.MultiOp
-	for _, path := range keys {
-		ops = append(ops, wire.MultiOp{Type: wire.OpGetData, CreateRequest: wire.CreateRequest{Path: path}})
+	var reads []wire.MultiOp
+	for i, path := range keys {
+		op := [...]wire.OpCode{wire.OpGetData, wire.OpGetChildren}[i%2]
+		reads = append(reads, wire.MultiOp{Type: op, CreateRequest: wire.CreateRequest{Path: path}})
 	}
-	c.ask(&ask{op: wire.OpMultiRead, multi: ops, body: appendMulti(ops)})
+	c.ask(&ask{op: wire.OpMultiRead, reads: reads, body: appendMulti(reads)})
 }
 
 func appendMulti(ops []wire.MultiOp) []byte {
@@ -281,54 +381,42 @@ func (c *client) askRemoveWatch() {
 // askOther asks for what is asked for rarely.
 func (c *client) askOther() {
 	path := keys[c.s.rng.IntN(len(keys))]
-	switch c.s.rng.IntN(4) {
-	case 0:
-		c.ask(&ask{op: wire.OpGetACL, path: path, body: jute.AppendString(nil, path)})
-	case 1:
-		c.ask(&ask{op: wire.OpGetEphemerals, path: "/e", body: jute.AppendString(nil, "/e")})
+	onPath := func(op wire.OpCode, path string) {
+		c.ask(&ask{op: op, path: path, body: jute.AppendString(nil, path)})
+	}
+	switch c.s.rng.IntN(5) {
+	case 0, 1:
+		onPath(wire.OpGetACL, path)
 	case 2:
-		c.ask(&ask{op: wire.OpGetAllChildrenNumber, path: "/d", body: jute.AppendString(nil, "/d")})
+		onPath(wire.OpGetEphemerals, "/e")
+	case 3:
+		onPath(wire.OpGetAllChildrenNumber, [...]string{"/d", "/seq", "/zookeeper"}[c.s.rng.IntN(3)])
 	default:
 		c.ask(&ask{op: wire.OpWhoAmI})
 	}
+	if c.s.profile.quota != (quota{}) {
+		c.askRead(quotaRoot + "/d" + statsName)
+	}
 }
 
-// answered takes a reply or an event.
-func (c *client) answered(f []byte) {
-	var h wire.ReplyHeader
-	d := jute.NewDecoder(f)
-	h.Decode(&d)
-	s := c.s
-	if h.Xid == wire.XidNotification {
-		var e wire.WatcherEvent
-		if e.Decode(&d); d.Err() != nil {
-			s.fail("ClientProtocol", "%s: an event cannot be read: %v", c.who, d.Err())
-		}
-		s.say(c.who, "is told of %v %s at %v", e.Type, e.Path, h.Zxid)
-		c.watches.event(h.Zxid, e)
-		c.sees(h.Zxid)
-		return
-	}
-	if len(c.pending) == 0 || c.pending[0].xid != h.Xid {
-		s.fail("SessionFIFO", "%s is answered request %d, the oldest is %s", c.who, h.Xid, c.oldest())
-	}
-	q := c.pending[0]
-	c.pending = c.pending[1:]
-	s.cover.Replies++
-	if s.trace.on {
-		s.say(c.who, "is answered %d at %v: %v", h.Xid, h.Zxid, h.Err)
-	}
-	c.sees(h.Zxid)
-	if h.Zxid > 0 && q.op != wire.OpSetWatches2 {
-		c.watches.showed(h.Zxid)
-	}
-	if q.op.IsWrite() {
-		c.wrote(q, &h, &d)
-	} else {
-		c.read(q, &h, &d)
-	}
-	if a := q.access; a != nil {
-		a.Return, a.Code, a.Unknown = s.now, h.Err, false
+// askOdd asks for what is refused in most states, or in all.
+func (c *client) askOdd() {
+	open := zk.OpenACLUnsafe()
+	switch c.s.rng.IntN(8) {
+	case 0:
+		c.askCreate(wire.OpCreate, "/d/../x", zk.Persistent, open)
+	case 1:
+		c.askCreate(wire.OpCreate, "/d/y", 9, open)
+	case 2:
+		c.askCreate(wire.OpCreate2, fmt.Sprintf("/e/%d/x", c.s.rng.IntN(4)), zk.Persistent, open)
+	case 3:
+		c.askDelete([...]string{"/", "/zookeeper", "d"}[c.s.rng.IntN(3)], -1)
+	case 4:
+		c.askDelete("/d", -1)
+	case 5:
+		c.askCreate(wire.OpCreateTTL, "/c/t", zk.Persistent, open)
+	default:
+		c.askCreate(wire.OpCreate, "/d", zk.Persistent, open)
 	}
 }
 
@@ -337,205 +425,4 @@ func (c *client) oldest() string {
 		return "none"
 	}
 	return fmt.Sprint(c.pending[0].xid)
-}
-
-// sees notes the state that the client is shown: never an older one than before.
-func (c *client) sees(z zk.Zxid) {
-	if z <= 0 {
-		return
-	}
-	if z < c.last {
-		c.s.fail("SessionMonotonic", "%s has seen %v and is shown %v by member %d", c.who, c.last, z, c.member)
-	}
-	c.last = z
-}
-
-// wrote checks the answer to a write.
-func (c *client) wrote(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
-	s, hist := c.s, c.s.history
-	if q.op == wire.OpCloseSession {
-		if hist.sessions[c.session] < 0 {
-			s.fail("Durability", "%s is told that session %v is closed, and the history has it", c.who, c.session)
-		}
-		c.newSession()
-		return
-	}
-	if z := hist.asked[request{c.session, q.xid}]; z != h.Zxid {
-		s.fail("Durability", "%s is told that request %d is %v, the history has it as %v", c.who, q.xid, h.Zxid, z)
-	}
-	if h.Zxid <= q.floor {
-		s.fail("Linearizability", "%s: %v became %v, but %v had been answered before it was asked", c.who, q.op, h.Zxid, q.floor)
-	}
-	s.answered = max(s.answered, h.Zxid)
-	if q.probe {
-		c.probed = true
-	}
-	if h.Err != zk.OK {
-		return
-	}
-	c.checkResult(q, h.Zxid, d)
-}
-
-// checkResult compares what a successful write is told with the history.
-func (c *client) checkResult(q *ask, z zk.Zxid, d *jute.Decoder) {
-	s, hist := c.s, c.s.history
-	path := q.path
-	switch q.op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
-		path = d.String()
-		if q.op == wire.OpCreate {
-			break
-		}
-		fallthrough
-	case wire.OpSetData, wire.OpSetACL:
-		if got, want := wire.DecodeStat(d), hist.at(path, z).stat; got != want {
-			s.fail("ReadsTheState", "%s: %v %s at %v answers %+v, the history has %+v", c.who, q.op, path, z, got, want)
-		}
-	case wire.OpMulti:
-		c.checkMulti(q, z)
-		return
-	}
-	if exists := hist.at(path, z).exists; exists == (q.op == wire.OpDelete) {
-		s.fail("ReadsTheState", "%s: after %v at %v %s exists: %v", c.who, q.op, z, path, exists)
-	}
-	if d.Err() != nil {
-		s.fail("ClientProtocol", "%s: the answer to %v cannot be read: %v", c.who, q.op, d.Err())
-	}
-}
-
-// checkMulti looks for every change of a multi in one state.
-func (c *client) checkMulti(q *ask, z zk.Zxid) {
-	hist := c.s.history
-	if d := &hist.details[hist.upto(z)-1]; d.tx.Failed() {
-		if len(d.events) > 0 {
-			c.s.fail("MultiAtomic", "%s: the multi %d at %v has failed and changed %s", c.who, q.xid, z, d.events[0].path)
-		}
-		return
-	}
-	last := map[string]*wire.MultiOp{}
-	var paths []string
-	for i := range q.multi {
-		op := &q.multi[i]
-		if op.Type == wire.OpCheck || op.Flags.IsSequential() {
-			continue
-		}
-		if last[op.Path] == nil {
-			paths = append(paths, op.Path)
-		}
-		last[op.Path] = op
-	}
-	for _, path := range paths {
-		op, v := last[path], c.s.history.at(path, z)
-		if v.exists == (op.Type == wire.OpDelete) || v.exists && v.data != string(op.Data) {
-			c.s.fail("MultiAtomic", "%s: after the multi %d at %v %s has not become what %v makes it", c.who, q.xid, z, path, op.Type)
-		}
-	}
-}
-
-// read checks the answer to a read against the state that it says it shows.
-func (c *client) read(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
-	s, z := c.s, h.Zxid
-	if z > 0 && z < q.floor {
-		s.fail("SyncedRead", "%s: %v %s behind a sync shows %v, %v had been answered before the sync", c.who, q.op, q.path, z, q.floor)
-	}
-	if q.synced {
-		s.cover.Synced++
-	}
-	if h.Err != zk.OK && h.Err != zk.ErrNoNode && h.Err != zk.ErrNoWatcher {
-		s.fail("ClientProtocol", "%s: %v %s is answered %v", c.who, q.op, q.path, h.Err)
-	}
-	v := s.history.at(q.path, z)
-	missing := h.Err == zk.ErrNoNode
-	switch q.op {
-	case wire.OpGetData:
-		if q.access != nil && !missing {
-			c.checkNode(q, z, !missing, d, &v)
-			q.access.Value = v.data
-		} else {
-			c.checkNode(q, z, !missing, d, &v)
-		}
-		if q.watch && !missing {
-			c.watches.set(q.path, byData)
-		}
-	case wire.OpExists:
-		c.checkNode(q, z, !missing, d, &v)
-		if q.watch {
-			c.watches.set(q.path, [...]watchHow{byData, byExist}[btoi(missing)])
-		}
-	case wire.OpGetChildren, wire.OpGetChildren2:
-		c.checkChildren(q, z, !missing, d, &v)
-		if q.watch && !missing {
-			c.watches.set(q.path, byChildren)
-		}
-	case wire.OpMultiRead:
-		c.checkMultiRead(q, z, d)
-	case wire.OpAddWatch:
-		c.watches.set(q.path, [...]watchHow{byPersistent, byRecursive}[q.mode])
-	case wire.OpRemoveWatches:
-		c.watches.tables.Remove(me, q.path, zk.WatcherAny)
-		c.watches.list = slices.DeleteFunc(c.watches.list, func(w watched) bool { return w.path == q.path })
-	case wire.OpSetWatches2:
-		c.watches.restored(q.restore, z)
-	}
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// checkNode compares data and Stat with the history.
-func (c *client) checkNode(q *ask, z zk.Zxid, exists bool, d *jute.Decoder, v *version) {
-	if exists != v.exists {
-		c.s.fail("ReadsTheState", "%s: %v %s at %v says that it exists: %v; the history: %v", c.who, q.op, q.path, z, exists, v.exists)
-	}
-	if !exists {
-		return
-	}
-	if q.op == wire.OpGetData {
-		if got := string(d.Buffer()); got != v.data {
-			c.s.fail("ReadsTheState", "%s reads %q from %s at %v, the history has %q of %v", c.who, got, q.path, z, v.data, v.z)
-		}
-	}
-	if got := wire.DecodeStat(d); got != v.stat {
-		c.s.fail("ReadsTheState", "%s: %s at %v has %+v, the history %+v", c.who, q.path, z, got, v.stat)
-	}
-}
-
-func (c *client) checkChildren(q *ask, z zk.Zxid, exists bool, d *jute.Decoder, v *version) {
-	if exists != v.exists {
-		c.s.fail("ReadsTheState", "%s: %v %s at %v says that it exists: %v; the history: %v", c.who, q.op, q.path, z, exists, v.exists)
-	}
-	if !exists {
-		return
-	}
-	n := int(d.Int())
-	names := make([]string, 0, max(n, 0))
-	for range n {
-		names = append(names, d.String())
-	}
-	sort.Strings(names)
-	if !slices.Equal(names, v.children) {
-		c.s.fail("ReadsTheState", "%s: %s at %v has the children %v, the history %v", c.who, q.path, z, names, v.children)
-	}
-	if q.op == wire.OpGetChildren2 {
-		if got := wire.DecodeStat(d); got != v.stat {
-			c.s.fail("ReadsTheState", "%s: %s at %v has %+v, the history %+v", c.who, q.path, z, got, v.stat)
-		}
-	}
-}
-
-// checkMultiRead: all of it is of one state.
-func (c *client) checkMultiRead(q *ask, z zk.Zxid, d *jute.Decoder) {
-	for i := range q.multi {
-		var h wire.MultiHeader
-		h.Decode(d)
-		v := c.s.history.at(q.multi[i].Path, z)
-		if h.Type == wire.OpError {
-			d.Int()
-		}
-		c.checkNode(&ask{op: wire.OpGetData, path: q.multi[i].Path}, z, h.Type != wire.OpError, d, &v)
-	}
 }

@@ -9,10 +9,14 @@
 //	network.go   links between members: first in, first out; election messages: not
 //	faults.go    what goes wrong
 //	client.go    clients: connections, sessions
-//	request.go   clients: what they ask, and what they make of the answers
+//	request.go   clients: what they ask
+//	answers.go   clients: what they must be answered
 //	watches.go   clients: the events that they must have been sent
+//	expiry.go    sessions that end, and must not
+//	model.go     ZooKeeper's interface as a sequential program
+//	rules.go     its rules of paths, ACLs and quotas
 //	checker.go   Zab's invariants, by the names of ZooKeeper's TLA+ specification
-//	history.go   what is committed, and the state after each transaction
+//	history.go   what is committed, and whether it is what clients have asked for
 //	registers.go what porcupine is given to judge
 //	coverage.go  what was come by
 //	trace.go     what happened: as a hash, and as text
@@ -103,8 +107,9 @@ type Sim struct {
 	cover     Coverage
 	trace     trace
 	registers registers
-	answered  zk.Zxid // the latest write that a client was answered
-	faulting  bool    // faults happen
+	answered  zk.Zxid       // the latest write that a client was answered
+	faulting  bool          // faults happen
+	quiet     time.Duration // since then nothing has gone wrong, see disturbed
 	finished  bool
 }
 

@@ -16,7 +16,7 @@ var (
 	huntFlag    = flag.Int("hunt", 0, "TestHunt: how many seeds are tried")
 	twiceFlag   = flag.Int("twice", 1, "TestSoak: every so many-th seed is run a second time, when the same must happen")
 	fromFlag    = flag.Uint64("from", 1, "TestSoak, TestHunt: the first seed")
-	traceFlag   = flag.Int("trace", 100, "how many lines of a failing seed's trace are shown; 0 is all")
+	linesFlag   = flag.Int("lines", 100, "how many lines of a failing seed's trace are shown; 0 is all")
 	effectsFlag = flag.Bool("effects", false, "TestHunt: look only at what members deliver and clients see")
 )
 
@@ -45,8 +45,8 @@ func replay(seed uint64) string {
 func explain(o Options) string {
 	o.Trace = true
 	lines := Run(o).Trace
-	if *traceFlag > 0 && len(lines) > *traceFlag {
-		lines = lines[len(lines)-*traceFlag:]
+	if *linesFlag > 0 && len(lines) > *linesFlag {
+		lines = lines[len(lines)-*linesFlag:]
 	}
 	text := ""
 	for _, l := range lines {

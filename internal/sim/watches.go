@@ -2,24 +2,21 @@ package sim
 
 import (
 	"slices"
+	"strings"
 
-	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// clientWatches is what a client knows of its watches: a table like the server's,
-// which fires by the history instead of the tree. With every reply the client has
-// been shown a state, and must have been sent before it every event up to there,
-// in order, and no other.
+// clientWatches is what a client knows of its watches. They fire by the history,
+// as the server's must. With every reply the client has been shown a state, and
+// must have been sent before it every event up to there, in order, and no other.
 type clientWatches struct {
 	c      *client
-	tables watch.Tables
-	list   []watched // that were ever set in this session
+	list   []watched // that are set
 	shown  zk.Zxid   // up to it the events have been compared
 	came   []happened
 	missed []happened // of setWatches, whose zxid is -1
-	named  []watch.ID
 }
 
 type watched struct {
@@ -38,12 +35,21 @@ const (
 	byRecursive
 )
 
-var howKinds = [...]watch.Kind{byData: watch.Data, byExist: watch.Data, byChildren: watch.Child, byPersistent: watch.Persistent, byRecursive: watch.Recursive}
-
-var howTypes = [...]zk.WatcherType{
-	byData: zk.WatcherData, byExist: zk.WatcherData, byChildren: zk.WatcherChildren,
-	byPersistent: zk.WatcherPersistent, byRecursive: zk.WatcherPersistentRecursive,
+// fires reports whether an event fires the watch. A one-shot watch is gone then.
+func (w watched) fires(e change) bool {
+	below := w.path == e.path || w.path == "/" || strings.HasPrefix(e.path, w.path+"/")
+	switch w.how {
+	case byData, byExist:
+		return w.path == e.path && e.kind != zk.EventNodeChildrenChanged
+	case byChildren:
+		return w.path == e.path && (e.kind == zk.EventNodeChildrenChanged || e.kind == zk.EventNodeDeleted)
+	case byPersistent:
+		return w.path == e.path
+	}
+	return below && e.kind != zk.EventNodeChildrenChanged
 }
+
+func (w watched) oneShot() bool { return w.how < byPersistent }
 
 // happened is an event as the client is told.
 type happened struct {
@@ -51,17 +57,34 @@ type happened struct {
 	change
 }
 
-// me is the client in its own tables.
-const me watch.ID = 1
-
 func (w *clientWatches) set(path string, how watchHow) {
-	w.tables.Add(me, path, howKinds[how])
 	if x := (watched{path, how}); !slices.Contains(w.list, x) {
 		w.list = append(w.list, x)
 	}
 }
 
-// event takes an event.
+// watches reports whether any watch is set on the path.
+func (w *clientWatches) watches(path string) bool {
+	return slices.ContainsFunc(w.list, func(x watched) bool { return x.path == path })
+}
+
+// remove removes all watches on the path.
+func (w *clientWatches) remove(path string) {
+	w.list = slices.DeleteFunc(w.list, func(x watched) bool { return x.path == path })
+}
+
+// fire reports whether a watch fires, and drops those that fire once.
+func (w *clientWatches) fire(e change) bool {
+	fired := false
+	w.list = slices.DeleteFunc(w.list, func(x watched) bool {
+		hit := x.fires(e)
+		fired = fired || hit
+		return hit && x.oneShot()
+	})
+	return fired
+}
+
+// event handles an event.
 func (w *clientWatches) event(z zk.Zxid, e wire.WatcherEvent) {
 	w.c.s.cover.Events++
 	h := happened{z, change{e.Type, e.Path}}
@@ -85,11 +108,14 @@ func (w *clientWatches) showed(z zk.Zxid) {
 	for i := from; i < upto; i++ {
 		d := &hist.details[i]
 		for _, e := range d.events {
-			w.named = w.tables.Trigger(e.kind, e.path, w.named[:0])
-			if len(w.named) == 0 {
+			if !w.fire(e.change) {
 				continue
 			}
-			want := happened{d.tx.Zxid, e}
+			if !allows(e.acl, zk.PermRead, c.ids) {
+				c.s.cover.HiddenEvents++
+				continue
+			}
+			want := happened{d.tx.Zxid, e.change}
 			if len(w.came) == 0 {
 				c.s.fail("EventBeforeData", "%s is shown the state at %v and was not told before of %v %s at %v", c.who, z, e.kind, e.path, want.z)
 			}
@@ -111,16 +137,14 @@ func (w *clientWatches) disconnected() {
 	// Of events that came behind the last reply the client makes what it would
 	// by hearing them.
 	for _, e := range w.came {
-		w.tables.Trigger(e.kind, e.path, nil)
+		w.fire(e.change)
 	}
 	w.came, w.missed = nil, nil
-	w.list = slices.DeleteFunc(w.list, func(x watched) bool { return !w.tables.Contains(me, x.path, howTypes[x.how]) })
-	w.tables = watch.Tables{}
 }
 
 // forget drops the watches, with the session.
 func (w *clientWatches) forget() {
-	w.tables, w.list, w.shown, w.came, w.missed = watch.Tables{}, nil, 0, nil, nil
+	w.list, w.shown, w.came, w.missed = nil, 0, nil, nil
 }
 
 // restore asks the server of a new connection for the watches that are left.
@@ -143,7 +167,11 @@ func (w *clientWatches) restore() {
 func (w *clientWatches) restored(r *wire.SetWatches, z zk.Zxid) {
 	var due []happened
 	hist := w.c.s.history
-	miss := func(kind zk.EventType, path string) { due = append(due, happened{-1, change{kind, path}}) }
+	miss := func(kind zk.EventType, path string) {
+		if v := hist.at(path, z); allows(v.acl, zk.PermRead, w.c.ids) {
+			due = append(due, happened{-1, change{kind, path}})
+		}
+	}
 	old := w.list
 	w.list, w.shown = nil, z
 	set := func(path string, how watchHow) {
@@ -155,14 +183,14 @@ func (w *clientWatches) restored(r *wire.SetWatches, z zk.Zxid) {
 		switch v := hist.at(path, z); {
 		case !v.exists:
 			miss(zk.EventNodeDeleted, path)
-		case v.stat.Mzxid > r.RelativeZxid:
+		case v.mzxid > r.RelativeZxid:
 			miss(zk.EventNodeDataChanged, path)
 		default:
 			set(path, byData)
 		}
 	}
 	for _, path := range r.Exist {
-		if hist.at(path, z).exists {
+		if v := hist.at(path, z); v.exists {
 			miss(zk.EventNodeCreated, path)
 		} else {
 			set(path, byExist)
@@ -172,7 +200,7 @@ func (w *clientWatches) restored(r *wire.SetWatches, z zk.Zxid) {
 		switch v := hist.at(path, z); {
 		case !v.exists:
 			miss(zk.EventNodeDeleted, path)
-		case v.stat.Pzxid > r.RelativeZxid:
+		case v.pzxid > r.RelativeZxid:
 			miss(zk.EventNodeChildrenChanged, path)
 		default:
 			set(path, byChildren)
