@@ -129,7 +129,7 @@ func (r *Replica) takeSyncs(b *batch) []zab.LinkID {
 func (r *Replica) entriesOf(b *batch) []zab.Entry {
 	r.entries = r.entries[:0]
 	for i := range b.txns {
-		r.stats.ProposalSizes.add(len(b.encoded(i)))
+		r.stats.ProposalSizes.Add(int64(len(b.encoded(i))))
 		r.entries = append(r.entries, zab.Entry{Zxid: b.txns[i].Zxid, Data: b.encoded(i)})
 	}
 	return r.entries

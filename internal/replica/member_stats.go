@@ -1,8 +1,8 @@
 package replica
 
 import (
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -10,53 +10,37 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
-// MemberStats is what a server of an ensemble counts besides. All of it is zero
-// on a standalone server, but for Propagation.
+// MemberStats counts what only a server of an ensemble does. All of it is zero on a
+// standalone server, except Propagation and LocalSessions.
 type MemberStats struct {
-	Elections    atomic.Int64 // begun
-	Diffs, Snaps atomic.Int64 // learners that were synchronized by transactions, by a snapshot
+	Elections    metric.Counter // begun
+	Diffs, Snaps metric.Counter // learners that were synchronized by transactions, by a snapshot
 
-	LearnerProposals atomic.Int64 // that came to a follower; an observer sees commits alone
-	LearnerCommits   atomic.Int64
-	Revalidations    atomic.Int64 // sessions about which the leader was asked, and has answered
+	LearnerProposals metric.Counter // received by a follower; an observer sees commits only
+	LearnerCommits   metric.Counter
+	Revalidations    metric.Counter // sessions about which the leader was asked, and has answered
 
-	Election                       Summary[time.Duration] // from its beginning until there was a leader
-	FollowerSync, ObserverSync     Summary[time.Duration] // from there until the learner served
-	Unavailable, LeaderUnavailable Summary[time.Duration] // without a quorum; of which the next leader
+	Election                       metric.Summary[time.Duration] // from its beginning until there was a leader
+	FollowerSync, ObserverSync     metric.Summary[time.Duration] // from there until the learner served
+	Unavailable, LeaderUnavailable metric.Summary[time.Duration] // without a quorum; until this server led
 
-	// How old a transaction was by the clock of the leader that made it: when it
-	// came to a learner, was committed on the leader, was committed on a learner,
-	// was applied. Where the clocks of two machines disagree, so do these.
+	// The age of transactions by the clock of the leader that made them: when they
+	// reached a learner, were committed on the leader, were committed on a learner, were
+	// applied. If the clocks of two servers differ, so do these ages.
 	Proposed, Acked, Committed, Propagation metric.Histogram
 
-	ProposalSizes Sizes // of this leader, or the last
-	LocalSessions atomic.Int64
+	ProposalSizes metric.Sizes // of this leader, or the last
+	LocalSessions metric.Gauge
 }
 
-func (s *MemberStats) reset() {
-	for _, c := range [...]*atomic.Int64{
-		&s.Elections, &s.Diffs, &s.Snaps, &s.LearnerProposals, &s.LearnerCommits, &s.Revalidations,
-	} {
-		c.Store(0)
-	}
-	for _, d := range [...]*Summary[time.Duration]{
-		&s.Election, &s.FollowerSync, &s.ObserverSync, &s.Unavailable, &s.LeaderUnavailable,
-	} {
-		d.reset()
-	}
-	for _, h := range [...]*metric.Histogram{&s.Proposed, &s.Acked, &s.Committed, &s.Propagation} {
-		h.Reset()
-	}
-}
-
-// noteServing counts what led to a mode that serves: the time without a quorum,
-// and that since the role was taken.
+// noteServing is called when the server begins to serve in mode m: idle is how long
+// there was no quorum, syncing how long ago the election ended.
 func (s *MemberStats) noteServing(m Mode, idle, syncing time.Duration) {
 	s.Unavailable.Add(idle)
 	switch m {
 	case Leader:
 		s.LeaderUnavailable.Add(idle)
-		s.ProposalSizes.reset()
+		s.ProposalSizes.Reset()
 	case Follower:
 		s.FollowerSync.Add(syncing)
 	case Observer:
@@ -64,7 +48,7 @@ func (s *MemberStats) noteServing(m Mode, idle, syncing time.Duration) {
 	}
 }
 
-// countEvent counts what the Zab core tells.
+// countEvent counts an event of the Zab core.
 func (r *Replica) countEvent(e *zab.Event) {
 	switch e.Kind {
 	case zab.EventLooking:
@@ -82,7 +66,7 @@ func (r *Replica) countEvent(e *zab.Event) {
 	}
 }
 
-// countCommitted counts transactions that the core lets go to the applier.
+// countCommitted counts transactions that the core has released to the applier.
 func (r *Replica) countCommitted(txns []txn.Txn) {
 	switch r.role {
 	case zab.Leading:
@@ -93,7 +77,7 @@ func (r *Replica) countCommitted(txns []txn.Txn) {
 	}
 }
 
-// countProposed counts transactions that the leader has sent.
+// countProposed counts transactions that a follower has received from the leader.
 func (r *Replica) countProposed(txns []txn.Txn) {
 	if r.role == zab.Following {
 		r.stats.LearnerProposals.Add(int64(len(txns)))
@@ -101,8 +85,8 @@ func (r *Replica) countProposed(txns []txn.Txn) {
 	}
 }
 
-// addAges adds how old transactions are. Those of one millisecond, as prepared
-// batches are, cost as much as one.
+// addAges adds the age of each transaction. All transactions of one millisecond, as in
+// most batches, cost one update.
 func addAges(h *metric.Histogram, txns []txn.Txn, nowMillis int64) {
 	for len(txns) > 0 {
 		n := 1
@@ -116,28 +100,75 @@ func addAges(h *metric.Histogram, txns []txn.Txn, nowMillis int64) {
 	}
 }
 
-// Sizes keeps the last, the least and the largest of some sizes in bytes. One
-// goroutine adds, any may read.
-type Sizes struct {
-	last atomic.Int64 // plus one; 0 is none
-	span metric.Span
-}
-
-func (s *Sizes) add(bytes int) {
-	s.last.Store(int64(bytes) + 1)
-	s.span.Add(int64(bytes), int64(bytes))
-}
-
-func (s *Sizes) reset() {
-	s.last.Store(0)
-	s.span.Reset()
-}
-
-// Get returns them, all -1 if there are none.
-func (s *Sizes) Get() (last, least, most int64) {
-	if last = s.last.Load() - 1; last < 0 {
-		return -1, -1, -1
+// bindMemberMetrics gives a registry the metrics of members, and of local sessions.
+func (r *Replica) bindMemberMetrics(reg *metric.Registry) {
+	s := &r.stats.MemberStats
+	for name, source := range map[string]metric.Source{
+		"local_sessions":                  &s.LocalSessions,
+		"looking_count":                   &s.Elections,
+		"diff_count":                      &s.Diffs,
+		"snap_count":                      &s.Snaps,
+		"learner_proposal_received_count": &s.LearnerProposals,
+		"learner_commit_received_count":   &s.LearnerCommits,
+		"revalidate_count":                &s.Revalidations,
+		"election_time":                   &s.Election,
+		"follower_sync_time":              &s.FollowerSync,
+		"observer_sync_time":              &s.ObserverSync,
+		"unavailable_time":                &s.Unavailable,
+		"leader_unavailable_time":         &s.LeaderUnavailable,
+		"propagation_latency":             &s.Propagation,
+		"proposal_latency":                &s.Proposed,
+		"quorum_ack_latency":              &s.Acked,
+		"commit_propagation_latency":      &s.Committed,
+	} {
+		reg.Bind(name, source)
 	}
-	least, most = s.span.Get()
-	return last, least, most
+	reg.Collect(r.collectRole, "server_state", "peer_state", "observer_master_id",
+		"learners", "synced_followers", "synced_observers", "synced_non_voting_followers", "pending_syncs", "leader_uptime",
+		"last_proposal_size", "min_proposal_size", "max_proposal_size",
+		"learner_handler_qp_size", "learner_handler_qp_time_ms")
+}
+
+// collectRole reports the mode, and what a server in that mode knows of the ensemble.
+func (r *Replica) collectRole(c metric.Collection) {
+	mode := r.Mode()
+	c.Text("server_state", mode.String())
+	switch mode {
+	case Leader:
+		c.Text("peer_state", "leading - broadcast")
+		r.collectLeader(c)
+	case Follower:
+		c.Text("peer_state", "following - broadcast")
+	case Observer:
+		c.Text("peer_state", "observing - broadcast")
+		c.Int("observer_master_id", r.Status().Leader)
+	}
+}
+
+// collectLeader reports what a leader knows of its learners.
+func (r *Replica) collectLeader(c metric.Collection) {
+	status := r.Status()
+	var followers, observers int64
+	for _, l := range status.Learners {
+		switch {
+		case !l.Synced:
+		case l.Observer:
+			observers++
+		default:
+			followers++
+		}
+		of := c.Of(strconv.FormatInt(l.ID, 10))
+		of.Summary("learner_handler_qp_size", metric.Aggregate{})
+		of.Summary("learner_handler_qp_time_ms", metric.Aggregate{})
+	}
+	c.Int("learners", int64(len(status.Learners)))
+	c.Int("synced_followers", followers)
+	c.Int("synced_observers", observers)
+	c.Int("synced_non_voting_followers", 0) // all followers vote without reconfiguration
+	c.Int("pending_syncs", int64(status.Syncs))
+	c.Int("leader_uptime", (r.Now() - r.Since()).Milliseconds())
+	last, least, most := r.stats.ProposalSizes.Get()
+	c.Int("last_proposal_size", last)
+	c.Int("min_proposal_size", least)
+	c.Int("max_proposal_size", most)
 }

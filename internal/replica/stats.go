@@ -2,25 +2,27 @@ package replica
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Stats counts what the stages do. Anybody may read it at any time.
+// Stats counts what the stages do. It may be read at any time. BindMetrics says which
+// metric each field is.
 type Stats struct {
-	Proposals, Commits, Expired atomic.Int64
-	SlowFsyncs, SnapshotErrors  atomic.Int64
-	DigestMismatches            atomic.Int64
-	Throttled                   atomic.Int64 // requests that had waited too long
-	Fsync, Snapshot             Summary[time.Duration]
-	Synced                      Summary[int64] // transactions per fsync
-	// Watchers that one change told, by the type of the event; changes that
-	// nobody watched do not count.
-	Created, Deleted, Changed, Children Summary[int64]
+	Proposals, Commits, Expired metric.Counter
+	SlowFsyncs, SnapshotErrors  metric.Counter
+	DigestMismatches            metric.Counter
+	Throttled                   metric.Counter // requests that had waited too long
+	Fsync, Snapshot             metric.Summary[time.Duration]
+	Synced                      metric.Summary[int64] // transactions per fsync
+	// Watchers that one change notified, by the type of the event. Changes without a
+	// watcher do not count.
+	Created, Deleted, Changed, Children metric.Summary[int64]
 
 	MemberStats
 
@@ -31,27 +33,10 @@ type Stats struct {
 // Stats returns the counters.
 func (r *Replica) Stats() *Stats { return &r.stats }
 
-// Startup is what recovery has found.
+// Startup returns what recovery has found.
 func (s *Stats) Startup() *Report { return &s.startup }
 
-// Reset sets back what is counted and summed up. What tells of the present, of
-// the start and of the digests stays.
-func (s *Stats) Reset() {
-	for _, c := range [...]*atomic.Int64{
-		&s.Proposals, &s.Commits, &s.Expired, &s.SlowFsyncs, &s.SnapshotErrors, &s.DigestMismatches,
-		&s.Throttled,
-	} {
-		c.Store(0)
-	}
-	s.Fsync.reset()
-	s.Snapshot.reset()
-	for _, c := range [...]*Summary[int64]{&s.Synced, &s.Created, &s.Deleted, &s.Changed, &s.Children} {
-		c.reset()
-	}
-	s.MemberStats.reset()
-}
-
-// told counts the watchers that an event of type ev was sent to.
+// told counts the watchers that were notified of an event of type ev.
 func (s *Stats) told(ev zk.EventType, watchers int) {
 	switch ev {
 	case zk.EventNodeCreated:
@@ -65,39 +50,72 @@ func (s *Stats) told(ev zk.EventType, watchers int) {
 	}
 }
 
-// Summary accumulates durations, or numbers of anything.
-type Summary[T ~int64] struct {
-	mu struct {
-		sync.Mutex
-		count    int64
-		sum      T
-		min, max T
+// BindMetrics gives a registry the metrics of this replica. The values that are read
+// by a call, such as the number of znodes, are read under the tree's lock or the watch
+// tables' lock, for a few instructions.
+func (r *Replica) BindMetrics(reg *metric.Registry) {
+	s := &r.stats
+	for name, source := range map[string]metric.Source{
+		"stale_sessions_expired":        &s.Expired,
+		"proposal_count":                &s.Proposals,
+		"prep_processor_request_queued": &s.Proposals,
+		"commit_count":                  &s.Commits,
+		"digest_mismatches_count":       &s.DigestMismatches,
+		"snapshot_error_count":          &s.SnapshotErrors,
+		"slow_fsync_count":              &s.SlowFsyncs,
+		"throttled_ops":                 &s.Throttled,
+		"fsynctime":                     &s.Fsync,
+		"snapshottime":                  &s.Snapshot,
+		"sync_processor_batch_size":     &s.Synced,
+		"sync_processor_request_queued": metric.Func(s.logged),
+		"node_created_watch_count":      &s.Created,
+		"node_deleted_watch_count":      &s.Deleted,
+		"node_changed_watch_count":      &s.Changed,
+		"node_children_watch_count":     &s.Children,
+		"outstanding_requests":          metric.Func(func() int64 { return int64(r.Outstanding()) }),
+		"watch_count":                   metric.Func(r.countWatches),
+	} {
+		reg.Bind(name, source)
 	}
+	reg.Collect(s.startup.collect, "dbinittime", "startup_snap_load_time", "startup_txns_load_time", "startup_txns_loaded")
+	reg.Collect(r.collectTree, "znode_count", "ephemerals_count", "approximate_data_size", "global_sessions")
+	r.bindMemberMetrics(reg)
 }
 
-// Add counts one.
-func (s *Summary[T]) Add(d T) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.count == 0 || d < s.mu.min {
-		s.mu.min = d
+// logged returns the number of transactions that were written to the log.
+func (s *Stats) logged() int64 {
+	_, txns, _, _ := s.Synced.Get()
+	return txns
+}
+
+func (r *Replica) countWatches() (n int64) {
+	r.Watches(func(w *watch.Tables) { n = int64(w.Len()) })
+	return n
+}
+
+// collectTree reads what is counted of one state of the tree.
+func (r *Replica) collectTree(c metric.Collection) {
+	r.RLock()
+	tree := r.Tree()
+	znodes, ephemerals, size, sessions := tree.Count(), tree.EphemeralCount(), tree.DataSize(), tree.SessionCount()
+	r.RUnlock()
+	c.Int("znode_count", int64(znodes))
+	c.Int("ephemerals_count", int64(ephemerals))
+	c.Int("approximate_data_size", size+1) // Apache has the root a second time, as "/"
+	c.Int("global_sessions", int64(sessions))
+}
+
+// collect reports the recovery. The summaries of the replay are empty if the log had
+// nothing to replay.
+func (r *Report) collect(c metric.Collection) {
+	c.Summary("dbinittime", metric.Once(r.Took).Millis())
+	c.Summary("startup_snap_load_time", metric.Once(r.LoadTook).Millis())
+	var took, txns metric.Aggregate
+	if n := int64(r.Replayed); n > 0 {
+		took, txns = metric.Once(r.Took-r.LoadTook).Millis(), metric.AggregateOf(1, n, n, n)
 	}
-	s.mu.max = max(s.mu.max, d)
-	s.mu.count++
-	s.mu.sum += d
-}
-
-func (s *Summary[T]) reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.count, s.mu.sum, s.mu.min, s.mu.max = 0, 0, 0, 0
-}
-
-// Get returns how many there were, their sum, the least and the largest.
-func (s *Summary[T]) Get() (count int64, sum, least, most T) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.count, s.mu.sum, s.mu.min, s.mu.max
+	c.Summary("startup_txns_load_time", took)
+	c.Summary("startup_txns_loaded", txns)
 }
 
 // DigestAt is the tree's digest after a transaction.

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -75,15 +74,15 @@ func (t *text) version() {
 // serverStats is what srvr and stat end with.
 func (t *text) serverStats() {
 	s := t.c.s
-	s.collect()
-	lat := metric.Summarise(&s.stats.Reads, &s.stats.Writes)
+	s.foldAll()
+	latency := s.stats.latency()
 	s.replica.RLock()
 	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
 	s.replica.RUnlock()
 	if t.mode == replica.Leader { // an epoch without transactions shows as its number
 		zxid = max(zxid, zk.MakeZxid(s.replica.Status().Epoch, 0))
 	}
-	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", lat.Least, decimal(lat.Average), lat.Most)
+	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", latency.Min, decimal(latency.Average), latency.Max)
 	t.b = fmt.Appendf(t.b, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
 		s.stats.Received.Load(), s.stats.Sent.Load(), s.connections(), s.replica.Outstanding())
 	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: %v\nNode count: %d\n", uint64(zxid), t.mode, nodes)
@@ -119,9 +118,8 @@ func (t *text) crst() {
 }
 
 func (t *text) srst() {
-	t.c.s.collect()
-	t.c.s.stats.reset()
-	t.c.s.replica.Stats().Reset()
+	t.c.s.metrics.Reset()
+	t.c.s.stats.replies.Reset()
 	t.b = append(t.b, "Server stats reset.\n"...)
 }
 

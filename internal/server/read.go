@@ -25,7 +25,7 @@ func (c *conn) answer(t *znode.Tree, q *request) {
 	at := c.beginReplyLocked(xid, t.LastZxid())
 	d := jute.NewDecoder(q.body)
 	code := c.read(t, q, &d)
-	c.mu.stats.reads.end(&c.s.stats.readsBy, len(c.mu.out))
+	c.mu.stats.reads.end(c.s.stats.readsBy, len(c.mu.out))
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
 	}
@@ -87,7 +87,7 @@ func (c *conn) find(t *znode.Tree, q *request, path string) (znode.ID, zk.Code) 
 	if !c.s.auth.Allowed(t.ACL(id), zk.PermRead, q.ids) {
 		return 0, zk.ErrNoAuth
 	}
-	c.mu.stats.reads.begin(&c.s.stats.readsBy, path, len(c.mu.out))
+	c.mu.stats.reads.begin(c.s.stats.readsBy, path, len(c.mu.out))
 	return id, zk.OK
 }
 

@@ -39,6 +39,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -79,6 +80,7 @@ type Server struct {
 	log     *slog.Logger
 	replica *replica.Replica
 	stats   Stats
+	metrics *metric.Registry
 
 	traceMask atomic.Int64 // of the words gtmk and stmk; it has no effect
 
@@ -138,9 +140,12 @@ func New(o Options) *Server {
 	}
 	s.traceMask.Store(defaultTraceMask)
 	s.stats.started = time.Now()
+	s.stats.readsBy, s.stats.writesBy = newNamespaces(), newNamespaces()
+	s.metrics = metric.NewRegistry(metric.Catalogue())
+	s.bindMetrics()
 	if q := &o.Config.Quorum; q.Distributed() {
 		// Apache's members write their configuration into the tree as they start.
-		s.stats.writing.add(&s.stats.writesBy, znode.ConfigPath, int64(len(znode.ConfigPath)+len(q.Members.Text())))
+		s.stats.writing.add(s.stats.writesBy, znode.ConfigPath, int64(len(znode.ConfigPath)+len(q.Members.Text())))
 		s.stats.writing.fold()
 	}
 	return s
@@ -173,7 +178,14 @@ func (p bufferPool) put(b []byte) {
 }
 
 // Attach gives the server its replica, before Serve.
-func (s *Server) Attach(r *replica.Replica) { s.replica = r }
+func (s *Server) Attach(r *replica.Replica) {
+	s.replica = r
+	r.BindMetrics(s.metrics)
+}
+
+// Metrics is the registry of the server's and its replica's metrics. Snapshots may be
+// taken after Attach.
+func (s *Server) Metrics() *metric.Registry { return s.metrics }
 
 // Stop closes the listener and all connections and waits for them. Sessions
 // live on: their clients come back.

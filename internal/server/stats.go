@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -11,53 +10,46 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Stats counts what the server does for its clients. Anybody may read it at any
-// time. Connections count for themselves and hand over now and then: collect
-// first, to be exact.
+// Stats counts what the server does for its clients. It may be read at any time.
+// Connections count for themselves and report in batches: call foldAll first for exact
+// numbers. bindMetrics says which metric each field is.
 type Stats struct {
-	Received, Sent           atomic.Int64 // packets
-	BytesReceived, BytesSent atomic.Int64
-	WatchBytes               atomic.Int64 // of BytesSent, for events
-	Connects, Resumes        atomic.Int64 // ConnectRequests; those for a session that exists
-	Dropped                  atomic.Int64 // connections that the client has left without a closeSession
-	Sessionless              atomic.Int64 // connections that never asked for a session
-	Rejected                 atomic.Int64 // connections
-	AuthFailed               atomic.Int64
-	SlowClients              atomic.Int64
-	LargeRejected            atomic.Int64
-	Stalled                  atomic.Int64     // waits for room in the pipeline
+	Received, Sent           metric.Counter // packets
+	BytesReceived, BytesSent metric.Counter
+	WatchBytes               metric.Counter // of BytesSent, for events
+	Connects, Resumes        metric.Counter // ConnectRequests; those for a session that exists
+	Dropped                  metric.Counter // connections that the client left without a closeSession
+	Sessionless              metric.Counter // connections that never asked for a session
+	Rejected                 metric.Counter // connections
+	AuthFailed               metric.Counter
+	SlowClients              metric.Counter
+	LargeRejected            metric.Counter
+	Stalled                  metric.Counter   // waits for room in the pipeline
 	Reads, Writes            metric.Histogram // from reading a request to queueing its reply
 
-	readsBy, writesBy namespaces
-	replyLast         atomic.Int64 // bytes of the last reply, 0 before the first
-	replies           metric.Span  // bytes
-	writing           tally        // the applier's
+	readsBy, writesBy *namespaces
+	replies           metric.Sizes
+	writing           tally // the applier's
 	started           time.Time
 }
 
-func (s *Stats) reset() {
-	for _, c := range [...]*atomic.Int64{
-		&s.Received, &s.Sent, &s.BytesReceived, &s.BytesSent, &s.WatchBytes, &s.Connects, &s.Resumes,
-		&s.Dropped, &s.Sessionless, &s.Rejected, &s.AuthFailed, &s.SlowClients, &s.LargeRejected,
-		&s.Stalled, &s.replyLast,
-	} {
-		c.Store(0)
-	}
-	s.Reads.Reset()
-	s.Writes.Reset()
-	s.replies.Reset()
-	s.readsBy.reset()
-	s.writesBy.reset()
+// latency returns the latencies of all requests, in milliseconds.
+func (s *Stats) latency() metric.Aggregate { return metric.Merge(&s.Reads, &s.Writes).Millis() }
+
+// replyBytes returns the bytes that were sent for replies. Events are counted when they
+// are queued, before they are sent, so the difference can be negative for a moment.
+func (s *Stats) replyBytes() int64 {
+	watchBytes := s.WatchBytes.Load()
+	return max(s.BytesSent.Load()-watchBytes, 0)
 }
 
-// unsaid is what a connection has counted since it told the server.
-type unsaid struct {
+// unreported is what a connection has counted and not yet added to the server's Stats.
+type unreported struct {
 	received, receivedBytes int64
 	sent, sentBytes         int64
 }
 
-// connStats is what the word "cons" shows of a connection. It is guarded by the
-// connection's mu.
+// connStats is what the word cons shows of a connection. The connection's mu guards it.
 type connStats struct {
 	received, sent   int64
 	lastOp           wire.OpCode
@@ -68,19 +60,19 @@ type connStats struct {
 	least, most, sum time.Duration
 	count            int64
 
-	// What the server's Stats have not heard yet.
-	unsaid                unsaid
+	// What is not yet in the server's Stats.
+	unreported            unreported
 	reply                 int64 // bytes of the last reply, 0: none
 	leastReply, mostReply int64
 	reads                 tally
 }
 
-// reset is what the word "crst" does.
+// reset is what the word crst does.
 func (s *connStats) reset() {
-	*s = connStats{lastOp: wire.OpNotification, lastCxid: -1, lastZxid: -1, least: -1, unsaid: s.unsaid}
+	*s = connStats{lastOp: wire.OpNotification, lastCxid: -1, lastZxid: -1, least: -1, unreported: s.unreported}
 }
 
-// noteReply counts the bytes of a reply.
+// noteReply counts a reply of so many bytes.
 func (s *connStats) noteReply(bytes int) {
 	n := int64(bytes)
 	if s.reply == 0 {
@@ -90,26 +82,25 @@ func (s *connStats) noteReply(bytes int) {
 	s.leastReply, s.mostReply = min(s.leastReply, n), max(s.mostReply, n)
 }
 
-// foldAt is how many packets a connection counts for itself before it tells the
-// server, unless somebody asks.
+// foldAt is how many packets a connection sends before it adds its counts to the
+// server's.
 const foldAt = 64
 
-// fold tells the server what a connection has counted. REQUIRES: the
-// connection's mu.
+// fold adds what a connection has counted. REQUIRES: the connection's mu.
 func (s *Stats) fold(c *connStats) {
-	s.Received.Add(c.unsaid.received)
-	s.BytesReceived.Add(c.unsaid.receivedBytes)
-	s.Sent.Add(c.unsaid.sent)
-	s.BytesSent.Add(c.unsaid.sentBytes)
-	c.unsaid = unsaid{}
+	s.Received.Add(c.unreported.received)
+	s.BytesReceived.Add(c.unreported.receivedBytes)
+	s.Sent.Add(c.unreported.sent)
+	s.BytesSent.Add(c.unreported.sentBytes)
+	c.unreported = unreported{}
 	if c.reply > 0 {
-		s.replyLast.Store(c.reply)
-		s.replies.Add(c.leastReply, c.mostReply)
+		s.replies.Merge(c.reply, c.leastReply, c.mostReply)
 		c.reply = 0
 	}
 	c.reads.fold()
 }
 
+// noteRequest keeps what cons shows of the last request.
 func (s *connStats) noteRequest(q *request) {
 	s.lastOp = q.Op
 	if q.Xid >= 0 {
@@ -117,7 +108,7 @@ func (s *connStats) noteRequest(q *request) {
 	}
 }
 
-// add counts n requests that were answered at now and took d each.
+// add counts n requests that were answered at time now and took d each.
 func (s *connStats) add(n int, d, now time.Duration) {
 	s.last, s.lastAt = d, now
 	s.count += int64(n)
@@ -128,8 +119,8 @@ func (s *connStats) add(n int, d, now time.Duration) {
 	}
 }
 
-// collect makes the server's Stats tell what all connections have counted.
-func (s *Server) collect() {
+// foldAll adds what all connections have counted to the server's Stats.
+func (s *Server) foldAll() {
 	s.eachConn(func(c *conn) {
 		c.mu.Lock()
 		s.stats.fold(&c.mu.stats)
@@ -137,30 +128,30 @@ func (s *Server) collect() {
 	}, nil)
 }
 
-// countFlushLocked counts bytes of output. REQUIRES: c.mu.
+// countFlushLocked counts bytes that were sent. REQUIRES: c.mu.
 func (c *conn) countFlushLocked(bytes int) {
-	u := &c.mu.stats.unsaid
+	u := &c.mu.stats.unreported
 	u.sentBytes += int64(bytes)
 	if u.sent >= foldAt {
 		c.s.stats.fold(&c.mu.stats)
 	}
 }
 
-// countReceivedLocked counts requests. REQUIRES: c.mu.
+// countReceivedLocked counts n requests that were received. REQUIRES: c.mu.
 func (c *conn) countReceivedLocked(n, bytes int) {
 	c.mu.stats.received += int64(n)
-	c.mu.stats.unsaid.received += int64(n)
-	c.mu.stats.unsaid.receivedBytes += int64(bytes)
+	c.mu.stats.unreported.received += int64(n)
+	c.mu.stats.unreported.receivedBytes += int64(bytes)
 }
 
-// countSentLocked counts replies and events. REQUIRES: c.mu.
+// countSentLocked counts n replies or events that were queued. REQUIRES: c.mu.
 func (c *conn) countSentLocked(n int) {
 	c.mu.stats.sent += int64(n)
-	c.mu.stats.unsaid.sent += int64(n)
+	c.mu.stats.unreported.sent += int64(n)
 }
 
-// countAnsweredLocked counts reads that came in at from and were answered at
-// now. REQUIRES: c.mu.
+// countAnsweredLocked counts n reads that were received at time from and answered at
+// time now. REQUIRES: c.mu.
 func (c *conn) countAnsweredLocked(n int, from, now time.Duration) {
 	if n > 0 {
 		c.mu.stats.add(n, now-from, now)
@@ -168,13 +159,14 @@ func (c *conn) countAnsweredLocked(n int, from, now time.Duration) {
 	}
 }
 
-// countWrittenLocked counts a write. REQUIRES: c.mu.
+// countWrittenLocked counts a write, as countAnsweredLocked does reads. REQUIRES: c.mu.
 func (c *conn) countWrittenLocked(from, now time.Duration) {
 	c.mu.stats.add(1, now-from, now)
 	c.s.stats.Writes.Add(1, now-from)
 }
 
-// countDrop counts a connection whose reading has failed.
+// countDrop counts a connection that ends because a read from its socket failed with
+// err.
 func (c *conn) countDrop(err error) {
 	switch {
 	case !c.open && errors.Is(err, os.ErrDeadlineExceeded):

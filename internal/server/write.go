@@ -46,7 +46,7 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 
 // Carried counts a write, whose ever it was (replica.Clients). The caller holds
 // the tree's write lock.
-func (s *Server) Carried(tx *txn.Txn) { s.stats.writing.write(&s.stats.writesBy, tx) }
+func (s *Server) Carried(tx *txn.Txn) { s.stats.writing.write(s.stats.writesBy, tx) }
 
 // sessionExpired ends the connection of a session that the server has ended.
 func (c *conn) sessionExpired(tx *txn.Txn) {

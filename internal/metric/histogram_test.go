@@ -20,11 +20,11 @@ func TestHistogramBuckets(t *testing.T) {
 	for d := time.Duration(0); d < 2*time.Hour; d += max(time.Microsecond, d/1000) {
 		i := bucketOf(d)
 		if i < last || i > last+1 {
-			t.Fatalf("%v is in bucket %d, what is shorter in %d", d, i, last)
+			t.Fatalf("%v is in bucket %d, a shorter duration in %d", d, i, last)
 		}
 		last = i
 		if off := (bucketValue(i) - d).Abs(); d < time.Hour && off > max(time.Microsecond, d*7/100) {
-			t.Errorf("%v: bucket %d stands for %v", d, i, bucketValue(i))
+			t.Errorf("%v: the middle of bucket %d is %v", d, i, bucketValue(i))
 		}
 	}
 	if last != histogramBuckets-1 {
@@ -43,38 +43,39 @@ func TestHistogramQuantiles(t *testing.T) {
 		[...]*Histogram{&h, &other}[i%2].Add(1, d)
 	}
 	slices.Sort(all)
-	s := Summarise(&h, &other)
-	if s.Count != n || s.Least != all[0].Milliseconds() || s.Most != all[n-1].Milliseconds() {
-		t.Errorf("count %d, least %d, most %d", s.Count, s.Least, s.Most)
+	s := Merge(&h, &other).Millis()
+	if s.Count != n || s.Min != all[0].Milliseconds() || s.Max != all[n-1].Milliseconds() {
+		t.Errorf("count %d, min %d, max %d", s.Count, s.Min, s.Max)
 	}
-	for i, part := range []float64{.5, .95, .99, .999} {
+	for part, got := range map[float64]int64{.5: s.P50, .9: s.P90, .95: s.P95, .99: s.P99, .999: s.P999} {
 		want := all[int(part*n)].Milliseconds()
-		if off := s.Quantiles[i] - want; max(off, -off) > want*7/100+1 {
-			t.Errorf("quantile %v: %d ms, want about %d", part, s.Quantiles[i], want)
+		if off := got - want; max(off, -off) > want*7/100+1 {
+			t.Errorf("quantile %v: %d ms, want about %d", part, got, want)
 		}
 	}
-	h.Reset()
-	if s := Summarise(&h); s != (Summary{}) {
+	h.reset()
+	if s := Merge(&h); s != (Aggregate{}) {
 		t.Errorf("after reset: %+v", s)
 	}
 }
 
-// One slow request among many does not hide: it is the maximum and, of a
-// thousand, the quantile 0.999.
+// One slow request among many is visible: it is the maximum and, of a thousand, the
+// quantile 0.999.
 func TestHistogramOfBatches(t *testing.T) {
 	var h Histogram
 	h.Add(999, 2*time.Millisecond)
 	h.Add(1, 300*time.Millisecond)
-	s := Summarise(&h)
-	want := Summary{Count: 1000, Sum: 999*2 + 300, Least: 2, Most: 300, Average: 2.298, Quantiles: s.Quantiles}
-	if s != want || s.Quantiles[2] > 3 || s.Quantiles[3] < 280 || s.Quantiles[3] > 300 {
-		t.Errorf("%+v", s)
+	got := Merge(&h).Millis()
+	want := Aggregate{Count: 1000, Sum: 999*2 + 300, Min: 2, Max: 300, Average: 2.298,
+		P50: got.P50, P90: got.P50, P95: got.P50, P99: got.P50, P999: got.P999}
+	if got != want || got.P50 < 1 || got.P50 > 2 || got.P999 < 280 || got.P999 > 300 {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
-func TestSpanOfManyWriters(t *testing.T) {
-	var s Span
-	if least, most := s.Get(); least != 0 || most != 0 {
+func TestMinMaxOfManyWriters(t *testing.T) {
+	var s minMax
+	if least, most := s.get(); least != 0 || most != 0 {
 		t.Errorf("empty: %d, %d", least, most)
 	}
 	var wg sync.WaitGroup
@@ -82,16 +83,16 @@ func TestSpanOfManyWriters(t *testing.T) {
 		wg.Go(func() {
 			for i := range 1000 {
 				v := int64(5 + (i*7+w)%1000)
-				s.Add(v, v)
+				s.add(v, v)
 			}
 		})
 	}
 	wg.Wait()
-	if least, most := s.Get(); least != 5 || most != 1004 {
+	if least, most := s.get(); least != 5 || most != 1004 {
 		t.Errorf("%d, %d", least, most)
 	}
-	s.Add(0, 0)
-	if least, _ := s.Get(); least != 0 {
-		t.Errorf("zero is not the least, %d is", least)
+	s.add(0, 0)
+	if least, _ := s.get(); least != 0 {
+		t.Errorf("the minimum is %d, want 0", least)
 	}
 }

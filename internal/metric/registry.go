@@ -1,0 +1,272 @@
+package metric
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// A Type says how a metric behaves, in the terms of the Prometheus text format.
+type Type string
+
+// The types.
+const (
+	TypeInfo    Type = "info"    // a text
+	TypeCounter Type = "counter" // grows, until srst
+	TypeGauge   Type = "gauge"   // rises and falls
+	TypeSummary Type = "summary" // an Aggregate
+)
+
+// A Unit is what the numbers of a metric are numbers of.
+type Unit string
+
+// The units. A summary has the unit in its sum, minimum, maximum, average and
+// quantiles.
+const (
+	UnitText         Unit = "text"
+	UnitCount        Unit = "count"
+	UnitBytes        Unit = "bytes"
+	UnitMilliseconds Unit = "milliseconds"
+	UnitRatio        Unit = "ratio" // 0 to 1
+)
+
+// A Desc describes a metric.
+type Desc struct {
+	// Name is Apache ZooKeeper's name of the metric, without a prefix, but for a metric
+	// of Own.
+	Name string
+	Type Type
+	Unit Unit
+	// Owner is the package, from the module's root, that keeps the value.
+	Owner string
+	// Help says in one sentence what the metric is.
+	Help string
+
+	// On says which servers have the metric: all if it is "".
+	On Role
+	// Key is the label of a set of metrics, such as "server"; "" is a single metric.
+	Key string
+	// Quantiles reports whether a summary has P50 to P999.
+	Quantiles bool
+	// Decimal reports whether a gauge has a fraction.
+	Decimal bool
+	// Own reports whether Apache ZooKeeper does not have the metric. mntr does not print
+	// it.
+	Own bool
+	// Absent names the component of Apache ZooKeeper that the metric is about, if this
+	// server has no such component. The value is then always 0. It is "" otherwise.
+	Absent string
+}
+
+// A Role is the kind of server that has a metric.
+type Role string
+
+// The roles.
+const (
+	OnMember   Role = "member"   // of an ensemble, unless it is read-only
+	OnLeader   Role = "leader"   // of an ensemble
+	OnObserver Role = "observer" // of an ensemble
+)
+
+// A kind is which field of a Sample holds the value.
+type kind int
+
+const (
+	kindText kind = iota
+	kindInt
+	kindDecimal
+	kindSummary
+)
+
+func (d *Desc) kind() kind {
+	switch {
+	case d.Type == TypeInfo:
+		return kindText
+	case d.Type == TypeSummary:
+		return kindSummary
+	case d.Decimal:
+		return kindDecimal
+	}
+	return kindInt
+}
+
+// A Sample is a value of a metric. The metric's Desc says which field it is.
+type Sample struct {
+	Key     string    // of a set
+	Text    string    // of TypeInfo
+	Int     int64     // of a counter, or a gauge that is not Decimal
+	Decimal float64   // of a gauge that is Decimal
+	Summary Aggregate // of TypeSummary, in the metric's unit
+}
+
+// A Metric is a metric with its values at one time: none if this server does not have
+// it in its present role, one for each key if it is a set, one otherwise.
+type Metric struct {
+	*Desc
+	Samples []Sample
+}
+
+// A Registry knows the metrics of one server. Make one with NewRegistry. A process
+// that runs several servers has a registry for each.
+type Registry struct {
+	descs []Desc
+	index map[string]int // of descs, by name
+	mu    struct {
+		sync.Mutex
+		sources []Source // by descs; nil is not bound, or bound by Collect
+		before  []func()
+		collect []collector
+	}
+}
+
+// A collector reads several metrics together.
+type collector struct {
+	read  func(Collection)
+	names map[string]bool
+}
+
+// NewRegistry returns a registry of the given metrics, of which none has a value yet.
+// Their order is that of the snapshots. Their names must be unique.
+func NewRegistry(descs []Desc) *Registry {
+	r := &Registry{descs: descs, index: make(map[string]int, len(descs))}
+	r.mu.sources = make([]Source, len(descs))
+	for i := range descs {
+		if _, twice := r.index[descs[i].Name]; twice {
+			panic("metric: two metrics have the name " + descs[i].Name)
+		}
+		r.index[descs[i].Name] = i
+	}
+	return r
+}
+
+// Bind makes s the value of a metric. It panics if the registry does not know the
+// name, if the metric has a value already, or if its type or its unit do not suit s:
+// these are mistakes in the program.
+func (r *Registry) Bind(name string, s Source) {
+	i := r.claim(name)
+	if d := &r.descs[i]; !s.suits(d) {
+		panic(fmt.Sprintf("metric: %s, a %s in %s, cannot be read from a %T", name, d.Type, d.Unit, s))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.sources[i] = s
+}
+
+// Collect makes read set the values of the named metrics, at each snapshot. Use it
+// where several values are of one moment, and for a metric that has a value at some
+// times only: a metric that read does not set has none. No lock is held while read
+// runs. Collect panics as Bind does.
+func (r *Registry) Collect(read func(Collection), names ...string) {
+	c := collector{read, map[string]bool{}}
+	for _, name := range names {
+		r.claim(name)
+		c.names[name] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.collect = append(r.mu.collect, c)
+}
+
+// claim returns the index of a metric that is not bound yet.
+func (r *Registry) claim(name string) int {
+	i, ok := r.index[name]
+	if !ok {
+		panic("metric: there is no " + name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.mu.sources[i] != nil || slices.ContainsFunc(r.mu.collect, func(c collector) bool { return c.names[name] })
+	if taken {
+		panic("metric: " + name + " is bound twice")
+	}
+	return i
+}
+
+// Before has f called at the beginning of every Snapshot and Reset, with no lock held.
+// A component that counts in batches reports there what it has not reported yet.
+func (r *Registry) Before(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.before = append(r.mu.before, f)
+}
+
+// Snapshot returns all metrics with their values, in the order of NewRegistry. The
+// caller owns what it returns. No lock is held while values are read.
+func (r *Registry) Snapshot() []Metric {
+	sources, collectors := r.bound()
+	metrics := make([]Metric, len(r.descs))
+	for i := range metrics {
+		m := &metrics[i]
+		m.Desc = &r.descs[i]
+		switch {
+		case sources[i] != nil:
+			m.Samples = sources[i].read(m.Desc, nil)
+		case m.Absent != "" && m.On == "" && m.Key == "":
+			m.Samples = make([]Sample, 1)
+		}
+	}
+	for i := range collectors {
+		collectors[i].read(Collection{r: r, metrics: metrics, names: collectors[i].names})
+	}
+	return metrics
+}
+
+// Reset empties all counters, summaries, histograms and sets that are bound. Gauges
+// keep their values. It is what the four-letter word srst does.
+func (r *Registry) Reset() {
+	sources, _ := r.bound()
+	for _, s := range sources {
+		if s != nil {
+			s.reset()
+		}
+	}
+}
+
+// bound calls the functions of Before, and returns what the registry reads.
+func (r *Registry) bound() ([]Source, []collector) {
+	r.mu.Lock()
+	before := slices.Clone(r.mu.before)
+	r.mu.Unlock()
+	for _, f := range before {
+		f()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.mu.sources), slices.Clone(r.mu.collect)
+}
+
+// A Collection takes the values of a function that reads several metrics. Its methods
+// panic if Collect was not told the name, or if the metric has values of another kind.
+type Collection struct {
+	r       *Registry
+	metrics []Metric
+	names   map[string]bool
+	key     string
+}
+
+// Of returns a collection that sets the values of a key, of metrics that are sets.
+func (c Collection) Of(key string) Collection {
+	c.key = key
+	return c
+}
+
+// Int sets a counter or a gauge.
+func (c Collection) Int(name string, v int64) { c.add(name, kindInt, Sample{Int: v}) }
+
+// Decimal sets a gauge that is Decimal.
+func (c Collection) Decimal(name string, v float64) { c.add(name, kindDecimal, Sample{Decimal: v}) }
+
+// Text sets a metric of TypeInfo.
+func (c Collection) Text(name, text string) { c.add(name, kindText, Sample{Text: text}) }
+
+// Summary sets a summary. Its unit must be that of the metric: see Aggregate.Millis.
+func (c Collection) Summary(name string, a Aggregate) { c.add(name, kindSummary, Sample{Summary: a}) }
+
+func (c Collection) add(name string, k kind, s Sample) {
+	m := &c.metrics[c.r.index[name]]
+	if !c.names[name] || m.kind() != k || (m.Key == "") != (c.key == "") {
+		panic("metric: Collect cannot set " + name)
+	}
+	s.Key = c.key
+	m.Samples = append(m.Samples, s)
+}

@@ -1,0 +1,59 @@
+package metric
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Set keeps a value for each of some keys, up to a limit. Make one with NewSet. S
+// is a pointer to a counter, a gauge, a summary or a histogram.
+type Set[S Source] struct {
+	limit int
+	empty func() S
+	mu    struct {
+		sync.Mutex
+		byKey map[string]*Keyed[S]
+	}
+}
+
+// Keyed is a value of a set, and its key.
+type Keyed[S Source] struct {
+	Key   string
+	Value S
+}
+
+// NewSet returns a set without keys. limit is the largest number of keys, and empty
+// makes the value of a new one.
+func NewSet[S Source](limit int, empty func() S) *Set[S] {
+	s := &Set[S]{limit: limit, empty: empty}
+	s.mu.byKey = map[string]*Keyed[S]{}
+	return s
+}
+
+// Of returns the value of key, which is a new one if there is none yet, or nil if the
+// set is full. It is valid for the life of the set, so that a caller that uses one key
+// often looks it up once. The set keeps a copy of key.
+func (s *Set[S]) Of(key string) *Keyed[S] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.mu.byKey[key]
+	if k == nil && len(s.mu.byKey) < s.limit {
+		k = &Keyed[S]{Key: strings.Clone(key), Value: s.empty()}
+		s.mu.byKey[k.Key] = k
+	}
+	return k
+}
+
+// All returns all values, in the order of their keys.
+func (s *Set[S]) All() []*Keyed[S] {
+	s.mu.Lock()
+	list := make([]*Keyed[S], 0, len(s.mu.byKey))
+	for _, k := range s.mu.byKey {
+		list = append(list, k)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b *Keyed[S]) int { return cmp.Compare(a.Key, b.Key) })
+	return list
+}

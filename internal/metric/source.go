@@ -1,0 +1,76 @@
+package metric
+
+import "time"
+
+// A Source is where the registry reads a value: a *Counter, a *Gauge, a *Summary, a
+// *Histogram, a *Set of these, or a Func.
+type Source interface {
+	// suits reports whether the source has values of the type and the unit of d.
+	suits(d *Desc) bool
+	// read appends the value, or the value of each key.
+	read(d *Desc, to []Sample) []Sample
+	// reset empties the source, if it is not a gauge.
+	reset()
+}
+
+// A Func is a counter or a gauge that is read by a call. Reset has no effect on it.
+type Func func() int64
+
+func (f Func) suits(d *Desc) bool { return d.kind() == kindInt }
+
+func (f Func) read(_ *Desc, to []Sample) []Sample { return append(to, Sample{Int: f()}) }
+
+func (f Func) reset() {}
+
+// A counter also suits a gauge: Apache ZooKeeper calls the numbers of packets gauges.
+func (c *Counter) suits(d *Desc) bool { return d.kind() == kindInt }
+
+func (c *Counter) read(_ *Desc, to []Sample) []Sample { return append(to, Sample{Int: c.Load()}) }
+
+func (c *Counter) reset() { c.v.Store(0) }
+
+func (g *Gauge) suits(d *Desc) bool { return d.kind() == kindInt && d.Type == TypeGauge }
+
+func (g *Gauge) read(_ *Desc, to []Sample) []Sample { return append(to, Sample{Int: g.Load()}) }
+
+func (g *Gauge) reset() {}
+
+// A summary of durations suits milliseconds, and no other summary does.
+func (s *Summary[T]) suits(d *Desc) bool {
+	_, durations := any(T(0)).(time.Duration)
+	return d.Type == TypeSummary && !d.Quantiles && durations == (d.Unit == UnitMilliseconds)
+}
+
+func (s *Summary[T]) read(d *Desc, to []Sample) []Sample {
+	a := s.Aggregate()
+	if d.Unit == UnitMilliseconds {
+		a = a.Millis()
+	}
+	return append(to, Sample{Summary: a})
+}
+
+func (h *Histogram) suits(d *Desc) bool {
+	return d.Type == TypeSummary && d.Quantiles && d.Unit == UnitMilliseconds
+}
+
+func (h *Histogram) read(_ *Desc, to []Sample) []Sample {
+	return append(to, Sample{Summary: Merge(h).Millis()})
+}
+
+func (s *Set[S]) suits(d *Desc) bool { return d.Key != "" && s.empty().suits(d) }
+
+func (s *Set[S]) read(d *Desc, to []Sample) []Sample {
+	for _, k := range s.All() {
+		n := len(to)
+		to = k.Value.read(d, to)
+		to[n].Key = k.Key
+	}
+	return to
+}
+
+// reset empties the values. The keys stay, as in Apache ZooKeeper.
+func (s *Set[S]) reset() {
+	for _, k := range s.All() {
+		k.Value.reset()
+	}
+}
