@@ -71,7 +71,7 @@ func ExitStatus(err error) int {
 		return status.status
 	case errors.As(err, &usage):
 		return statusUsage
-	case errors.As(err, &connect), errors.Is(err, zk.ErrConnectionLoss):
+	case errors.As(err, &connect), errors.As(err, new(outageError)), errors.Is(err, zk.ErrConnectionLoss):
 		return statusNoConnection
 	}
 	return statusFailed
@@ -88,7 +88,7 @@ func explain(err error) string {
 	var opErr *client.Error
 	var code zk.Code
 	switch {
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(usageError)), errors.As(err, new(outageError)):
 		return err.Error()
 	case errors.Is(err, errClosed):
 		return err.Error() + "\n(connect begins a session)"

@@ -151,6 +151,7 @@ func (s *shell) interact(ctx context.Context, c *console) error {
 		io.Writer
 	}{keyboard{c}, c}, "")
 	s.terminal, s.console = true, c
+	s.outage.hint = "; Ctrl-C ends the command"
 	past := openHistory(c.historyFile)
 	editor.History = past
 	editor.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {

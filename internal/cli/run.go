@@ -83,6 +83,8 @@ func newShell(o Options) (*shell, error) {
 		opts: o, commands: commands(), in: o.In, out: newScreen(o.Out), errs: newScreen(o.Err),
 		servers: o.Servers, format: plain,
 	}
+	s.outage.limit = o.Timeout
+	s.outage.say = func(line string) { fmt.Fprintln(s.errs, line) }
 	s.printWatches.Store(true)
 	if o.Format != "" {
 		if err := s.format.Set(o.Format); err != nil {

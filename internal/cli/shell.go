@@ -36,6 +36,7 @@ type shell struct {
 	closed  bool           // by close: connect must come first
 	conn    *client.Client // nil while there is none
 	watches watchList      // of conn
+	outage  outage         // of conn, and of other connections of the command that runs
 
 	printWatches atomic.Bool
 	history      []string // lines of this run, the oldest first
@@ -63,7 +64,6 @@ func (s *shell) client(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	s.conn = c
-	s.followStates(c)
 	return c, nil
 }
 
@@ -106,6 +106,7 @@ func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error
 		}
 		return nil, connectError{servers, err}
 	}
+	s.followStates(c, servers)
 	return c, nil
 }
 
@@ -169,7 +170,7 @@ func (s *shell) call(ctx context.Context, words []string) error {
 	}
 	outer := s.pager
 	s.pager = &pager{s: s}
-	err = run(ctx, s, args)
+	err = s.outage.run(ctx, func(ctx context.Context) error { return run(ctx, s, args) })
 	paged := s.pager.finish()
 	s.pager = outer
 	if errors.Is(err, errPaged) {

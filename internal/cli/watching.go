@@ -115,14 +115,17 @@ func (s *shell) follow(kind watchKind, w *client.Watch) {
 	})
 }
 
-// followStates prints what becomes of a connection, if somebody is there.
-func (s *shell) followStates(c *client.Client) {
-	if !s.terminal {
-		return
-	}
+// followStates tells the outage when a connection is lost and back, until it is closed.
+// On a terminal it also prints the changes.
+func (s *shell) followStates(c *client.Client, servers string) {
 	states, _ := c.States()
 	s.followers.Go(func() {
+		defer s.outage.set(servers, false)
 		for state := range states {
+			s.outage.set(servers, lost(state))
+			if !s.terminal {
+				continue
+			}
 			if s.prompt != nil {
 				s.prompt.setState(stateWord(state))
 			}
