@@ -125,7 +125,7 @@ func (r *Replica) tell(now time.Duration, e *event, packets []zab.Packet) {
 	case packetsCame:
 		r.core.Step(now, e.link, packets[e.first:e.last])
 	case noteCame:
-		r.core.Notification(now, e.note)
+		r.core.Notification(now, r.ballots.take(e.peer))
 	case peerUp:
 		r.core.PeerUp(now, e.peer)
 	case peerDown:

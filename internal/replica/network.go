@@ -48,7 +48,6 @@ type event struct {
 	link        zab.LinkID
 	peer        int64
 	first, last int // of the packets
-	note        election.Notification
 	at          zab.Location
 	seq         uint64
 	zxid        zk.Zxid
@@ -63,7 +62,7 @@ const (
 	linkUp
 	linkDown
 	packetsCame
-	noteCame
+	noteCame // of peer, in ballots
 	peerUp
 	peerDown
 	writesDone // up to seq
@@ -103,7 +102,9 @@ func (r *Replica) Notification(from int64, payload []byte) {
 		r.log.Warn("an election message cannot be read", "from", from, "err", err)
 		return
 	}
-	r.inbox.putEvent(event{kind: noteCame, note: n})
+	if r.ballots.put(n) {
+		r.inbox.putEvent(event{kind: noteCame, peer: from})
+	}
 }
 
 // PeerUp tells that the election link to a server is there.

@@ -191,6 +191,7 @@ type Replica struct {
 	tasks   []func() bool // of a Stepped replica
 
 	incomingTrees incomingTrees
+	ballots       ballots
 
 	applied   atomic.Int64 // zxid of the last transaction in the tree
 	inProcess atomic.Int64 // requests submitted and not yet applied

@@ -20,9 +20,12 @@ const (
 // NoCandidate is whom a server votes for that is no voter and knows no leader.
 const NoCandidate int64 = math.MinInt64
 
-// maxElectionEpoch is the largest election epoch that is believed: counting on
-// from it must never overflow, whoever sends what.
-const maxElectionEpoch = 1 << 62
+// lastElectionEpoch is the election epoch from which on Look begins anew with 1, as a
+// process that has just started does. Any epoch that another server tells is taken
+// over, since one that has just started cannot know what is too much; so a message
+// may bring this server here, and counting on must neither overflow nor part the
+// servers.
+const lastElectionEpoch = 1 << 62
 
 // maxAsked bounds how many servers are remembered as waiting for news. Others
 // ask again by themselves.
@@ -162,6 +165,9 @@ func (e *Election) Look(now time.Duration, last zk.Zxid, currentEpoch int64) {
 	e.now = now
 	e.phase, e.state = looking, Looking
 	e.elected, e.finalizing = false, false
+	if e.clock >= lastElectionEpoch {
+		e.clock = 0
+	}
 	e.clock++
 	e.own = e.candidacy(last, currentEpoch)
 	clear(e.received)
@@ -374,7 +380,7 @@ func (e *Election) Vote() Vote { return e.vote }
 func (e *Election) State() State { return e.state }
 
 // ElectionEpoch returns the number of the latest election, Apache's logical
-// clock. It lives as long as the process. A settled vote may be of a smaller
+// clock. It lives as long as the process, and begins anew after lastElectionEpoch. A settled vote may be of a smaller
 // one, that of the servers which were joined.
 func (e *Election) ElectionEpoch() int64 { return e.clock }
 

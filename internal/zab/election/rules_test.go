@@ -622,3 +622,50 @@ func TestWithdrawnSaysNothing(t *testing.T) {
 		}
 	}
 }
+
+// A round that nobody can have counted to is taken over like any other, since a
+// server that has just started cannot know better. The elections after it end all
+// the same, whatever a stranger says and however often.
+func TestNoRoundEndsAllElections(t *testing.T) {
+	for _, round := range []int64{1 << 62, 1<<62 - 1, 1<<62 + 1, math.MaxInt64 - 1, math.MaxInt64} {
+		a, b := patient(quick), patient(quick, func(c *Config) { c.ID = 2 })
+		a.Unreachable(3)
+		b.Unreachable(3)
+		exchange := func() {
+			for range 8 {
+				for _, m := range a.Messages() {
+					if m.To == 2 {
+						b.Step(0, m.Notification)
+					}
+				}
+				for _, m := range b.Messages() {
+					if m.To == 1 {
+						a.Step(0, m.Notification)
+					}
+				}
+			}
+		}
+		for i := range 5 {
+			a.Look(0, myZxid, 1)
+			if i%2 == 0 {
+				a.Step(0, says(3, Looking, 1, myZxid-1, 1, round))
+			}
+			b.Look(0, myZxid, 1)
+			exchange()
+			for _, e := range []*Election{a, b} {
+				if r, ok := e.Elected(); !ok || r.Leader != 2 {
+					t.Fatalf("round %d: election %d has not ended: %v and %v", round, i, a, b)
+				}
+			}
+		}
+		// One that has just started takes part.
+		a = patient(quick)
+		a.Unreachable(3)
+		a.Look(0, myZxid, 1)
+		b.Look(0, myZxid, 1)
+		exchange()
+		if _, ok := a.Elected(); !ok {
+			t.Fatalf("round %d: a server that has just started is not let in: %v and %v", round, a, b)
+		}
+	}
+}

@@ -4,12 +4,12 @@ import "time"
 
 // Step takes a notification that came from n.From. It does not keep n.Config. A
 // message from this server's own id, which another one must have by mistake, is
-// ignored, as is one whose election epoch no server can have counted to.
+// ignored.
 func (e *Election) Step(now time.Duration, n Notification) {
 	e.now = now
 	i, voter := e.cfg.System.Index(n.From)
 	switch {
-	case n.From == e.cfg.ID || n.ElectionEpoch > maxElectionEpoch:
+	case n.From == e.cfg.ID:
 	case !voter:
 		e.stepStranger(n)
 	case e.phase == looking:
@@ -103,7 +103,7 @@ func (e *Election) stepVote(i int, b ballot) {
 		e.send(e.cfg.System.Voters()[i]) // it may have missed ours
 	}
 	e.received[i] = b
-	if e.settledOn[i].ElectionEpoch < b.ElectionEpoch {
+	if s := e.settledOn[i].ElectionEpoch; s < b.ElectionEpoch || s >= lastElectionEpoch {
 		e.settledOn[i] = ballot{} // it has left that leader
 	}
 	e.tally()
