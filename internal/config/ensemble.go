@@ -166,7 +166,7 @@ func (l *loader) finishQuorum() {
 		l.fail(where, "server", "", err.Error())
 		return
 	}
-	if q.LinkTimeout < 0 {
+	if q.LinkTimeout <= 0 {
 		q.LinkTimeout = l.config.Session.Tick * time.Duration(q.SyncLimit)
 	}
 	if !q.Distributed() {

@@ -33,7 +33,7 @@ type Quorum struct {
 
 	ElectionBindRetry int           // attempts; 0 is without end
 	ConnectTimeout    time.Duration // cnxTimeout: of election connections
-	LinkTimeout       time.Duration // quorumCnxnTimeoutMs, Tick*SyncLimit if not set; 0 is never
+	LinkTimeout       time.Duration // quorumCnxnTimeoutMs; Tick*SyncLimit if that is 0 or less
 	RetryDelay        time.Duration // leaderConnectDelayDuringRetryMs
 	MinNotification   time.Duration // not above MaxNotification
 	MaxNotification   time.Duration

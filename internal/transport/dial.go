@@ -11,11 +11,9 @@ import (
 	"time"
 )
 
-// Pauses between attempts to reach a leader, which may be about to listen.
-const (
-	leaderPause    = 20 * time.Millisecond
-	maxLeaderPause = 100 * time.Millisecond
-)
+// leaderPause is the first pause between attempts to reach a leader, which may be
+// about to listen. It doubles up to Options.RetryDelay.
+const leaderPause = 20 * time.Millisecond
 
 // maxResolved bounds how many addresses of one name are tried.
 const maxResolved = 16
@@ -52,7 +50,7 @@ func (t *Transport) dialLeader(ctx context.Context, id int64) (net.Conn, error) 
 		return nil, fmt.Errorf("%w: %d", ErrUnknown, id)
 	}
 	var reason error
-	for pause := leaderPause; ; pause = min(2*pause, maxLeaderPause) {
+	for pause := min(leaderPause, t.o.RetryDelay); ; pause = min(2*pause, t.o.RetryDelay) {
 		nc, err := t.open(ctx, targets)
 		if err == nil {
 			return nc, nil

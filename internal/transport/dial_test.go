@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,12 +37,36 @@ func TestDialWaitsForTheLeader(t *testing.T) {
 			}
 		}
 		leader := m.start(t, 1, 2)
-		time.Sleep(maxLeaderPause)
+		time.Sleep(n.Options().RetryDelay)
 		synctest.Wait()
 		if links := n.came(); len(links) != 1 || links[0] != l || len(leader.came()) != 1 {
 			t.Errorf("links %v and %v", links, leader.came())
 		}
 	})
+}
+
+// The pauses between attempts grow up to RetryDelay (leaderConnectDelayDuringRetryMs).
+func TestRetryDelay(t *testing.T) {
+	for delay, want := range map[time.Duration][]int64{
+		300 * time.Millisecond: {0, 20, 60, 140, 300, 600, 900},
+		5 * time.Millisecond:   {0, 5, 10, 15, 20},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMemNet()
+			n := m.start(t, 2, 2, func(o *Options) { o.RetryDelay = delay })
+			began := time.Now()
+			n.Dial(1)
+			time.Sleep(time.Duration(want[len(want)-1]) * time.Millisecond)
+			synctest.Wait()
+			var since []int64
+			for _, when := range m.dialed(quorumAddr(1)) {
+				since = append(since, when.Sub(began).Milliseconds())
+			}
+			if !slices.Equal(since, want) {
+				t.Errorf("delay %v: attempts at %v ms, want %v", delay, since, want)
+			}
+		})
+	}
 }
 
 // The budget ends the attempts, and the reason is what the last one met.
@@ -142,7 +167,7 @@ func TestDialResolvesAgain(t *testing.T) {
 		}
 		m.start(t, 1, 2)
 		m.setName("leader", "10.0.0.1")
-		time.Sleep(maxLeaderPause)
+		time.Sleep(n.Options().RetryDelay)
 		synctest.Wait()
 		if len(n.came()) != 1 {
 			t.Error("the new address is not used")

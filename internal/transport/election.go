@@ -124,7 +124,7 @@ func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
 // becomes of it.
 func (t *Transport) greet(g *greeting) {
 	link := newElectionLink(g.nc, g.order)
-	_ = g.nc.SetDeadline(time.Now().Add(t.o.HandshakeTimeout)) // fails only if closed, as the read will
+	_ = g.nc.SetDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed, as the read will
 	h, err := readHello(link.in)
 	if !t.endGreeting(g) {
 		if t.ctx.Err() == nil {
@@ -217,7 +217,7 @@ func (c *electionLink) read(p *peer) {
 	t := p.t
 	if p.stranger {
 		// It has connected to say something.
-		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.HandshakeTimeout)) // fails only if closed, as the read will
+		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed, as the read will
 	}
 	for first := true; ; first = false {
 		frame, err := readFrame(c.in)

@@ -404,6 +404,26 @@ func TestSlowGreeting(t *testing.T) {
 	})
 }
 
+// ElectionTimeout (quorumCnxnTimeoutMs) ends a connection that has not said who it is.
+func TestElectionTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		const timeout = 700 * time.Millisecond
+		m.start(t, 2, 3, func(o *Options) { o.ElectionTimeout = timeout })
+		silent := m.connect(t, electionAddr(2))
+		time.Sleep(timeout - time.Millisecond)
+		synctest.Wait()
+		if ended(silent) {
+			t.Error("it has ended too early")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if !ended(silent) {
+			t.Error("it is open")
+		}
+	})
+}
+
 // Connections that have not said who they are are bounded; the oldest goes.
 func TestCrowdedElectionPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -177,7 +177,7 @@ func (p *peer) linkUp(link *electionLink) {
 	link.since = time.Now()
 	p.link = link
 	p.wanted, p.renewing, p.attempts, p.pause = false, false, 0, peerPause
-	limitUnsent(link.nc, p.t.o.HandshakeTimeout)
+	limitUnsent(link.nc, p.t.o.ElectionTimeout)
 	p.t.log.Info("election link is up", "peer", p.id, "remote", link.remote)
 	p.t.h.PeerUp(p.id)
 	p.t.wg.Go(func() { link.read(p) })

@@ -142,8 +142,10 @@ type Options struct {
 	BindAttempts   int  // a second apart, before Start gives up; 0 is without end (electionPortBindRetry)
 
 	ConnectTimeout   time.Duration // of one attempt, names included; 5 s (cnxTimeout)
-	HandshakeTimeout time.Duration // for a stranger's first message or packet; 10 s (tickTime*syncLimit)
+	HandshakeTimeout time.Duration // for the first packet on an accepted link; 10 s (tickTime*syncLimit)
+	ElectionTimeout  time.Duration // for a peer's first message on the election port, and for it to take ours; HandshakeTimeout (quorumCnxnTimeoutMs)
 	DialBudget       time.Duration // of Dial, all attempts; 20 s (tickTime*initLimit)
+	RetryDelay       time.Duration // the longest pause between two attempts of Dial; 100 ms (leaderConnectDelayDuringRetryMs)
 	TCPKeepAlive     bool
 
 	// MaxPacketBytes bounds the data, and the identities, of one packet that is
@@ -220,7 +222,9 @@ func (o *Options) setDefaults() {
 	}
 	def(&o.ConnectTimeout, 5*time.Second)
 	def(&o.HandshakeTimeout, 10*time.Second)
+	def(&o.ElectionTimeout, o.HandshakeTimeout)
 	def(&o.DialBudget, 20*time.Second)
+	def(&o.RetryDelay, 100*time.Millisecond)
 	if o.MaxPacketBytes <= 0 {
 		o.MaxPacketBytes = 2 << 20
 	}

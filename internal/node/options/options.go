@@ -127,8 +127,8 @@ func Transport(cfg *config.Config) transport.Options {
 		ID: q.MyID, Peers: peers,
 		QuorumListen: []string{q.QuorumListen()}, ElectionListen: []string{q.ElectionListen()},
 		BindAttempts: q.ElectionBindRetry, ConnectTimeout: q.ConnectTimeout,
-		HandshakeTimeout: time.Duration(q.SyncLimit) * cfg.Session.Tick,
-		DialBudget:       time.Duration(q.InitLimit) * cfg.Session.Tick,
-		TCPKeepAlive:     q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg),
+		HandshakeTimeout: time.Duration(q.SyncLimit) * cfg.Session.Tick, ElectionTimeout: q.LinkTimeout,
+		DialBudget: time.Duration(q.InitLimit) * cfg.Session.Tick, RetryDelay: max(q.RetryDelay, time.Millisecond),
+		TCPKeepAlive: q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg),
 	}
 }
