@@ -60,6 +60,7 @@ type learner struct {
 	accepted uint32        // what it had accepted when it came
 
 	state    learnerStage
+	sync     syncKind
 	last     zk.Zxid // of its history, from ACKEPOCH
 	snapFrom zk.Zxid
 	current  int32

@@ -2,6 +2,7 @@ package zab
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
 )
@@ -60,13 +61,14 @@ func (c *Core) leave(reason error) {
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.committed = c.last
 	c.epoch = 0
+	c.lookAt = c.now + c.lookDelay()
 	c.setPhase(Looking, settling)
 	c.election.Withdraw()
 	c.publish()
 	c.settle()
 }
 
-// settle begins the election once everything is durable: a vote must not tell of
+// settle begins the election once everything is durable, and no earlier than lookAt: a vote must not tell of
 // what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner
 // that only needs a snapshot goes back to its leader.
 func (c *Core) settle() {
@@ -75,9 +77,26 @@ func (c *Core) settle() {
 	case leader != 0:
 		c.retry = 0
 		c.take(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
+	case c.now < c.lookAt: // Tick calls settle then
 	default:
 		c.look("left the ensemble")
 	}
+}
+
+// lookDelay is how long an observer waits, once it has left its role, before it
+// looks for a leader: a part of Config.LookDelay that differs from observer to
+// observer and from term to term, so that they do not all ask the voters at once.
+func (c *Core) lookDelay() time.Duration {
+	if !c.cfg.Observer || c.cfg.LookDelay <= 0 {
+		return 0
+	}
+	// The mixing function of SplitMix64: neighbours get unlike parts.
+	x := uint64(c.cfg.ID)<<32 ^ c.term
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	x ^= x >> 31
+	return time.Duration(x % uint64(c.cfg.LookDelay))
 }
 
 func (c *Core) setPhase(r Role, p phase) {

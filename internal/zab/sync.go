@@ -101,6 +101,9 @@ func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 		c.sendSnapshot(l)
 		return
 	}
+	if !c.admitSync(l, diffSync) {
+		return
+	}
 	first := Packet{Type: Diff, Zxid: c.committed}
 	from, upto := l.last, min(c.committed, c.persistedZxid)
 	if !at.Exact {
@@ -115,6 +118,9 @@ func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 // sendDiff sends what begins the synchronization and the committed transactions
 // that the learner lacks.
 func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
+	if !c.admitSync(l, diffSync) {
+		return
+	}
 	c.explain(l, fmt.Sprintf("%v %v and %d transactions", first.Type, first.Zxid, len(es)))
 	c.sendTo(l, first)
 	c.finishSync(l, es)
@@ -125,6 +131,9 @@ func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 // that lacks what this learner has acknowledged would take that back, and one that
 // is being filled up would be ahead of its zxid by what nobody may ever commit.
 func (c *Core) sendSnapshot(l *learner) {
+	if !c.admitSync(l, snapSync) {
+		return
+	}
 	if c.applied < c.committed {
 		l.state, l.snapFrom = awaiting, c.committed
 		return

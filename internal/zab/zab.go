@@ -79,6 +79,14 @@ type Config struct {
 	// multiple of the snapshot's size; 0 is no bound, negative is never.
 	SizeFactor float64
 	ForceSnap  bool // every learner is sent a snapshot (forceSnapshotSync)
+	// MaxSnapSyncs and MaxDiffSyncs are how many learners may be sent a snapshot, and
+	// how many transactions, before a further observer is refused; 0 is no limit
+	// (leader.maxConcurrentSnapSyncs, leader.maxConcurrentDiffSyncs).
+	MaxSnapSyncs, MaxDiffSyncs int
+
+	// LookDelay bounds how long an observer that has lost its leader waits before it
+	// looks for one again (observer.reconnectDelayMs, observer.election.DelayMs).
+	LookDelay time.Duration
 
 	// StallAfter is how long this server's disk may finish no write before it hands
 	// its leadership over (stall.go); 0 is DefaultStallAfter.
@@ -148,6 +156,8 @@ type Core struct {
 	phase phase
 	since time.Duration // when the phase began
 	term  uint64        // counts the roles that were taken
+
+	lookAt time.Duration // when the next election may begin, while settling
 
 	// What is on the disk, or on its way there.
 	acceptedEpoch, currentEpoch uint32
@@ -238,9 +248,12 @@ func (c *Core) Tick(now time.Duration) {
 		c.learnerTick()
 	default:
 		c.closeEarly(c.now - c.ticks(c.cfg.InitLimit))
-		if c.phase == electing {
+		switch c.phase {
+		case electing:
 			c.election.Tick(c.now)
 			c.takeElected()
+		case settling:
+			c.settle()
 		}
 	}
 }
@@ -253,6 +266,8 @@ func (c *Core) Deadline() time.Duration {
 		if d, ok := c.election.Deadline(); ok {
 			return d
 		}
+	case c.phase == settling && c.now < c.lookAt:
+		next = min(next, c.lookAt)
 	case c.phase == connecting:
 		next = min(next, c.learner.connectAt())
 	case c.role == Leading && c.leader.stage == leading:

@@ -105,6 +105,7 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 		ID: q.MyID, System: system, Observer: q.Own().Observer, ConfigText: q.Members.Text(),
 		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
 		Window: cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
+		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, LookDelay: q.ObserverReconnect + q.ObserverElection,
 		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
 	}, nil
 }
