@@ -8,20 +8,20 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
-// telnetInterrupt is what a telnet client sends for ^C.
+// telnetInterrupt is what a telnet client sends when its user types ^C.
 var telnetInterrupt = []byte{0xff, 0xf4, 0xff, 0xfd}
 
-// notServing is said by a server that serves nobody: it has no quorum, is a
-// leader that takes no clients (leaderServes), or its replica has stopped.
+// notServing is the answer of a server that serves no clients: it has no quorum, it is
+// a leader and leaderServes is no, or its replica has stopped.
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
-// command answers the four-letter word that b, the first bytes of a connection,
-// begins with, if it does; done says that the connection is for nothing else.
-// What follows the word is ignored, but the mask of stmk.
+// command answers the four-letter word at the beginning of b, the first bytes of a
+// connection. done reports whether there is one; then err is not nil and the caller
+// closes the connection. Bytes after the word are ignored, except the mask of stmk.
 //
-// The text goes out in pieces, written by this goroutine: nobody else has
-// anything to send to a connection without a session. A client that does not
-// read costs one piece, and for lastWords.
+// This goroutine writes the answer, in pieces: no other goroutine writes to a
+// connection without a session. For a client that does not read, the server keeps one
+// piece, for at most lastWords.
 func (c *conn) command(b []byte) (done bool, err error) {
 	if bytes.HasPrefix(b, telnetInterrupt) {
 		return true, errEnd
@@ -54,7 +54,7 @@ func (c *conn) command(b []byte) (done bool, err error) {
 	return true, errEnd
 }
 
-// mode is what the server is to its clients.
+// mode returns the mode that clients see: Idle if the server does not serve them.
 func (s *Server) mode() replica.Mode {
 	m := s.replica.Mode()
 	if s.replica.Stopping() || m == replica.Leader && !s.cfg.Quorum.LeaderServes {
@@ -63,11 +63,11 @@ func (s *Server) mode() replica.Mode {
 	return m
 }
 
-// needsNoState reports whether a server answers the word that serves nobody.
+// needsNoState reports whether a server answers the word even if it serves no clients.
 func needsNoState(word string) bool { return word == "envi" || word == "gtmk" || word == "stmk" }
 
-// commands returns what answers a word, nil for what is none. The text of all
-// is Apache's, down to the white space; where 3.8 and 3.9 differ it is 3.9's.
+// commands returns the function that answers a word, nil if there is no such word. All
+// texts are Apache's, including the white space; where 3.8 and 3.9 differ, 3.9's.
 func commands(word string) func(*text) {
 	switch word {
 	case "ruok":
@@ -110,20 +110,20 @@ func commands(word string) func(*text) {
 	return nil
 }
 
-// text is the answer to a word on its way to the client. After the first write
-// that fails nothing more is sent.
+// A text is the answer to a word while it is being sent. After a write has failed,
+// nothing more is sent.
 type text struct {
 	c    *conn
-	mode replica.Mode // of the server when it was asked
+	mode replica.Mode // of the server when the word came
 	b    []byte       // not sent yet
-	err  error
+	err  error        // of the write that failed
 }
 
-// pieceBytes is how much of a text gathers before it is sent.
+// pieceBytes is the length from which spill sends what a text has.
 const pieceBytes = 32 << 10
 
-// spill sends the text if it is a piece. It must not be called with a lock
-// held. False means that nobody reads any more.
+// spill sends the text if it has at least pieceBytes. The caller must not hold a lock:
+// a slow client blocks the write. False means that the client has gone or does not read.
 func (t *text) spill() bool {
 	if len(t.b) >= pieceBytes {
 		t.send()
@@ -131,7 +131,7 @@ func (t *text) spill() bool {
 	return t.err == nil
 }
 
-// send sends what there is.
+// send sends the whole text. The client has lastWords for each write.
 func (t *text) send() {
 	for b := t.b; len(b) > 0 && t.err == nil; {
 		piece := b[:min(len(b), 2*pieceBytes)]

@@ -14,16 +14,16 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// connsPage is how many connections are looked up under one lock.
+// connsPage is how many connections eachConn looks up at a time.
 const connsPage = 256
 
-// eachConn calls f with every connection, and sends what f has made between two
-// pages.
+// eachConn calls f with every connection. Between two pages it sends what f has
+// appended.
 func (t *text) eachConn(f func(*conn)) { t.c.s.eachConn(f, t.spill) }
 
-// eachConn calls f with every connection, with no lock held, and between two
-// pages goOn, unless it is nil: false ends it. Connections that come or go
-// meanwhile may be left out.
+// eachConn calls f with every connection, with no lock held. Between two pages it calls
+// goOn, unless that is nil, and returns if the answer is false. A connection that opens
+// or closes in the meantime may be missing.
 func (s *Server) eachConn(f func(*conn), goOn func() bool) {
 	var page [connsPage]*conn
 	for at := 0; ; {
@@ -47,7 +47,8 @@ func (t *text) cons() {
 	t.b = append(t.b, '\n')
 }
 
-// connLine is a connection's line in cons or, in brief, in stat.
+// connLine prints the line of a connection: the full one of cons, or the short one of
+// stat.
 func (t *text) connLine(c *conn, full bool) {
 	c.mu.Lock()
 	id, timeout, stats := c.mu.session, c.mu.timeout, &c.mu.stats
@@ -71,21 +72,22 @@ func (t *text) connLine(c *conn, full bool) {
 	t.b = append(t.b, ")\n"...)
 }
 
-// interest is what Java's selector waits for: 1 requests, 4 room for output.
-// The connection of a word is not waited for. REQUIRES: c.mu.
+// interest returns the operations for which Apache's selector would wait on c: 1 is
+// reading, 4 is writing. It does not wait on the connection that sent the word.
+// REQUIRES: c.mu.
 func (t *text) interest(c *conn) (ops int) {
 	if c == t.c {
 		return 0
 	}
 	ops = 1
-	if len(c.mu.out) > 0 { // what is just being written may well be with the client
+	if len(c.mu.out) > 0 { // output that is being written does not count: it may have arrived
 		ops |= 4
 	}
 	return ops
 }
 
-// lastOp is Apache's name of an operation in cons, which is not always that of
-// its traces.
+// lastOp returns Apache's name of an operation in cons. Its traces have other names for
+// some.
 func lastOp(op wire.OpCode) string {
 	switch op {
 	case wire.OpNotification:
@@ -102,8 +104,8 @@ func lastOp(op wire.OpCode) string {
 	return op.String()
 }
 
-// appendAddr writes an address as Java does: a slash, all groups of IPv6, no
-// zone.
+// appendAddr appends an address in Java's format: a slash, IPv6 with all eight groups,
+// no zone.
 func appendAddr(b []byte, a netip.AddrPort) []byte {
 	ip := a.Addr()
 	switch {
@@ -119,12 +121,12 @@ func appendAddr(b []byte, a netip.AddrPort) []byte {
 		}
 		b = append(b, ']')
 	default:
-		b = append(b, "/0.0.0.0"...) // a connection that is no socket
+		b = append(b, "/0.0.0.0"...) // a connection in memory
 	}
 	return strconv.AppendUint(append(b, ':'), uint64(a.Port()), 10)
 }
 
-// javaDate is how java.util.Date prints itself.
+// javaDate is the format of java.util.Date.
 const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 
 func dateOf(millis int64) string { return time.UnixMilli(millis).Format(javaDate) }
@@ -141,8 +143,9 @@ func (t *text) dump() {
 	t.connBuckets()
 }
 
-// sessions lists them as the server knows them: by expiry where it decides about
-// that, else with their timeouts. False means that nobody can tell.
+// sessions lists the sessions: by expiry on a server that expires them, which is a
+// leader or a standalone server, and with their timeouts on a learner. False means that
+// the replica's loop did not answer.
 func (t *text) sessions() bool {
 	s := t.c.s
 	decides := t.mode == replica.Standalone || t.mode == replica.Leader
@@ -179,14 +182,15 @@ func (t *text) sessions() bool {
 	return true
 }
 
-// sessionDump is the sessions by their expiry.
+// sessionDump holds the sessions, by the time of their expiry.
 type sessionDump struct {
 	global, local []session.Bucket
 	keepsLocal    bool
 }
 
-// sessionBuckets asks the replica's loop for the sessions. It waits, but not for
-// ever: the disk may have stopped the loop.
+// sessionBuckets asks the replica's loop for the sessions, and waits for the answer for
+// at most lastWords: the loop may be blocked, or have ended. ok is false if there is no
+// answer.
 func (s *Server) sessionBuckets() (d sessionDump, ok bool) {
 	answer := make(chan sessionDump, 1)
 	s.replica.Do(func(t *session.Tracker, heard func(zk.SessionID) (int64, bool)) {
@@ -207,8 +211,8 @@ func (s *Server) sessionBuckets() (d sessionDump, ok bool) {
 	return d, false
 }
 
-// ephemerals lists them by session. The tree's lock is taken for one session at
-// a time.
+// ephemerals lists the ephemeral znodes by session. It locks the tree for one session
+// at a time.
 func (t *text) ephemerals() {
 	r := t.c.s.replica
 	var ids []zk.SessionID
@@ -234,19 +238,19 @@ func (t *text) ephemerals() {
 	}
 }
 
-// liveConn is what dump shows of a connection.
+// A liveConn is a connection as dump shows it.
 type liveConn struct {
 	expiry  int64 // milliseconds since 1970
 	remote  netip.AddrPort
 	session zk.SessionID
 }
 
-// sessionlessExpiry is the timeout of a connection that has no session yet, and
-// the width of the buckets, where none is configured.
+// sessionlessExpiry is the timeout of a connection that has no session yet, and the
+// width of the buckets of dump, if nio.sessionlessCnxnTimeout is not positive.
 const sessionlessExpiry = 10 * time.Second
 
-// connBuckets lists the connections by the time at which each would be closed
-// for its silence.
+// connBuckets lists the connections by the time at which Apache would close each of them
+// if its client sent nothing more.
 func (t *text) connBuckets() {
 	width := t.c.s.cfg.Client.SessionlessTimeout
 	if width <= 0 {

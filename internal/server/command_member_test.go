@@ -13,7 +13,7 @@ import (
 
 func allWords(_ int64, s *rigSetup) { s.cfg.Commands.Allowed = []string{"*"} }
 
-// What srvr says on each member, down to the last byte but the version.
+// srvr on each member, byte for byte except the version and three numbers.
 func TestServerStatsOfMembers(t *testing.T) {
 	inEnsemble(t, 3, 1, func(e *ensemble) {
 		c := e.leader().open()
@@ -36,7 +36,7 @@ func TestServerStatsOfMembers(t *testing.T) {
 	}, allWords)
 }
 
-// An epoch in which nothing has happened shows at its leader.
+// The leader shows a new epoch before the epoch's first transaction.
 func TestZxidOfAFreshEpoch(t *testing.T) {
 	inEnsemble(t, 3, 0, func(e *ensemble) {
 		for _, r := range e.rigs {
@@ -51,7 +51,7 @@ func TestZxidOfAFreshEpoch(t *testing.T) {
 	}, allWords)
 }
 
-// Who follows knows the sessions of all, not when they expire.
+// A learner knows the sessions of the whole ensemble, but not when they expire.
 func TestDumpOfMembers(t *testing.T) {
 	inEnsemble(t, 3, 1, func(e *ensemble) {
 		var want strings.Builder
@@ -91,7 +91,7 @@ func TestConfOfMembers(t *testing.T) {
 	}, allWords)
 }
 
-// gauge is a value of mntr, "" if there is no such key.
+// gauge returns a value of mntr, "" if there is no such key.
 func gauge(mntr, key string) string {
 	_, rest, _ := strings.Cut("\n"+mntr, "\nzk_"+key+"\t")
 	value, _, _ := strings.Cut(rest, "\n")
@@ -143,9 +143,8 @@ func TestMonitoringOfMembers(t *testing.T) {
 	}, allWords)
 }
 
-// The words of a server that has no quorum, and of a leader that takes no
-// clients.
-func TestWordsOfWhoServesNobody(t *testing.T) {
+// The words of a server that has no quorum, and of a leader that does not serve clients.
+func TestWordsOfServerWithoutClients(t *testing.T) {
 	silent := func(t *testing.T, r *rig) {
 		t.Helper()
 		for _, w := range []string{"srvr", "stat", "cons", "crst", "srst", "conf", "dirs", "dump", "mntr", "wchs", "wchc", "wchp"} {

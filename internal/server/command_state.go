@@ -19,7 +19,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// versionLine is the version as monitors parse it: number, commit, build time.
+// versionLine returns the version in the format that monitoring parses: number, commit,
+// time of the build.
 func versionLine() string {
 	revision, built := "", time.Time{}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -28,7 +29,7 @@ func versionLine() string {
 			case "vcs.revision":
 				revision = "-" + s.Value[:min(len(s.Value), 12)]
 			case "vcs.time":
-				built, _ = time.Parse(time.RFC3339, s.Value) // else as if it were missing
+				built, _ = time.Parse(time.RFC3339, s.Value) // zero if it cannot be parsed
 			}
 		}
 	}
@@ -38,7 +39,8 @@ func versionLine() string {
 	return Version + revision + ", built on " + built.UTC().Format("2006-01-02 15:04 MST")
 }
 
-// executableTime stands in for the time of a build without a repository.
+// executableTime returns the modification time of the executable, in place of the time
+// of a build outside of a repository.
 func executableTime() time.Time {
 	name, err := os.Executable()
 	if err != nil {
@@ -71,7 +73,7 @@ func (t *text) version() {
 	}
 }
 
-// serverStats is what srvr and stat end with.
+// serverStats prints the last part of srvr and stat.
 func (t *text) serverStats() {
 	s := t.c.s
 	s.foldAll()
@@ -79,7 +81,7 @@ func (t *text) serverStats() {
 	s.replica.RLock()
 	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
 	s.replica.RUnlock()
-	if t.mode == replica.Leader { // an epoch without transactions shows as its number
+	if t.mode == replica.Leader { // a new epoch is visible before its first transaction
 		zxid = max(zxid, zk.MakeZxid(s.replica.Status().Epoch, 0))
 	}
 	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", latency.Min, decimal(latency.Average), latency.Max)
@@ -92,7 +94,7 @@ func (t *text) serverStats() {
 	}
 }
 
-// decimal prints a number as Apache does: one to four decimal places.
+// decimal formats a number as Apache does: with one to four decimal places.
 func decimal(v float64) string {
 	s := strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64)
 	if !strings.ContainsRune(s, '.') {
@@ -101,7 +103,7 @@ func decimal(v float64) string {
 	return s
 }
 
-// connections is the number of clients that are connected.
+// connections returns the number of open connections.
 func (s *Server) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +156,7 @@ func (t *text) conf() {
 	}
 }
 
-// dataDir is where the files of a configured directory lie.
+// dataDir returns the directory, below a configured one, that has the files.
 func dataDir(dir string) string {
 	dir = filepath.Join(dir, "version-2")
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -163,7 +165,8 @@ func dataDir(dir string) string {
 	return dir
 }
 
-// sizeOf adds up the files of a directory, whatever of it can be read.
+// sizeOf returns the total size of the files of a directory. Files that it cannot read
+// do not count.
 func sizeOf(dir string) (bytes int64) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -206,7 +209,7 @@ const defaultTraceMask = 306
 
 func (t *text) gtmk() { t.b = strconv.AppendInt(t.b, t.c.s.traceMask.Load(), 10) }
 
-// stmk waits for the eight bytes of the mask.
+// stmk sets the trace mask, for which it reads eight bytes after the word.
 func (t *text) stmk() {
 	const length = 4 + 8
 	for t.c.filled < length {
@@ -219,10 +222,10 @@ func (t *text) stmk() {
 	t.b = strconv.AppendInt(t.b, mask, 10)
 }
 
-// envi says of a Java machine what comes closest. Clients find the version by
-// it.
+// envi prints Apache's keys. Those about the Java virtual machine have the nearest
+// equivalent here. Some clients read the server's version from it.
 func (t *text) envi() {
-	host, _ := os.Hostname() // what cannot be found out is left empty
+	host, _ := os.Hostname() // empty if it is not known, as all values here
 	executable, _ := os.Executable()
 	dir, _ := os.Getwd()
 	name, home := "", ""
@@ -258,7 +261,7 @@ func (t *text) envi() {
 	}
 }
 
-// kernel is the version of the operating system, "" where it is not known.
+// kernel returns the version of the operating system's kernel, "" if it is not known.
 func kernel() string {
 	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
@@ -267,8 +270,8 @@ func kernel() string {
 	return strings.TrimSpace(string(b))
 }
 
-// memory tells what the process has taken from the system and does not use, the
-// most that it may take, and what it has taken.
+// memory returns, in megabytes, the memory that the process has and does not use, the
+// limit of its memory, and all that it has.
 func memory() (free, most, total string) {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},
@@ -286,7 +289,7 @@ func memory() (free, most, total string) {
 	return megabytes(samples[2].Value.Uint64()), megabytes(limit), megabytes(taken)
 }
 
-// machineMemory is the memory of the machine in bytes, 0 where it is not known.
+// machineMemory returns the memory of the machine in bytes, 0 if it is not known.
 func machineMemory() uint64 {
 	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

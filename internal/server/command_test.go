@@ -30,15 +30,16 @@ import (
 // TestWordsAreApaches asks that server and writes its answers to testdata/4lw.
 var apache = flag.String("apache", "", "record testdata/4lw from the `server`")
 
-// words are asked in this order.
+// words are sent in this order.
 var words = []string{
 	"ruok", "srvr", "stat", "cons", "dump", "conf", "dirs", "isro", "hash", "wchs", "wchc", "wchp",
 	"gtmk", "stmk\x00\x00\x00\x00\x00\x00\x12\x34", "gtmk", "envi", "mntr", "ruok\r\n", "ruokmntr",
 	"crst", "cons", "srst", "srvr", "RUOK", "zzzz", "\xff\xf4\xff\xfd\x06", "orst",
 }
 
-// TestWordsAreApaches compares all words, on a server with two sessions, with
-// what Apache 3.9.3 has said: what 3.8.0 says, and nine keys of mntr more.
+// TestWordsAreApaches compares the answers to all words, on a server with two sessions,
+// with recorded answers of Apache 3.9.3. Those of 3.8.0 are the same, without nine keys
+// of mntr.
 func TestWordsAreApaches(t *testing.T) {
 	addr := *apache
 	if addr == "" {
@@ -84,7 +85,7 @@ func occupy(t *testing.T, addr string) (first, second *testClient) {
 	return first, second
 }
 
-// golden compares with a file, or writes it from Apache.
+// golden compares got with a file, or writes the file if got is Apache's answer.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	name = filepath.Join("testdata", "4lw", name)
@@ -98,14 +99,14 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if filepath.Base(name)[2:] == "mntr.txt" || filepath.Base(name)[2:] == "envi.txt" {
-		got = known(got, want) // more keys than Apache's are welcome
+		got = known(got, want) // Pinfold may have more keys than Apache
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-Apache +here):\n%s", name, diff)
 	}
 }
 
-// known keeps the lines whose key is in want.
+// known returns the lines of which want has the key.
 func known(got string, want []byte) string {
 	var keep []string
 	for line := range strings.Lines(got) {
@@ -131,13 +132,12 @@ var replacements = []struct {
 	{regexp.MustCompile(`(?m)^([0-9a-f]+): -?\d+$`), "$1: N"},
 }
 
-// packets replaces the numbers that tell how often the server was asked before
-// the test.
+// packets replaces the numbers that depend on what the server was asked before the test.
 func packets(text string) string {
 	return regexp.MustCompile(`(?m)^(Received|Sent): \d+`).ReplaceAllString(text, "$1: N")
 }
 
-// normalise replaces what differs between two runs, and sorts what has no
+// normalise replaces what differs between two runs, and sorts lines that have no fixed
 // order.
 func normalise(word, text string, sessions []zk.SessionID) string {
 	for i, id := range sessions {
@@ -177,7 +177,8 @@ func sortRuns(text, prefix string) string {
 	return strings.Join(lines, "")
 }
 
-// sortBlocks sorts a heading with the indented lines behind it, and those.
+// sortBlocks sorts blocks, which are a heading and the indented lines below it, and the
+// lines of each block.
 func sortBlocks(text string) string {
 	var blocks []string
 	for line := range strings.Lines(sortRuns(text, "\t")) {
@@ -286,8 +287,8 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// Who asks and does not read holds up nobody, costs one piece of the text, and
-// is closed.
+// A client that asks and does not read blocks no other client, makes the server keep
+// one piece of the text, and is closed.
 func TestUnreadOutputHoldsNothing(t *testing.T) {
 	for _, word := range []string{"wchc", "wchp", "cons", "dump"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -358,8 +359,7 @@ func TestManyWatches(t *testing.T) {
 	}
 }
 
-// A text holds no more than a piece and what was added last, and gives the
-// socket no more at a time.
+// A text keeps at most two pieces, and writes at most two at a time.
 func TestTextIsBounded(t *testing.T) {
 	s := newTestServer(t, nil)
 	k := connect(t, s.dial(), 30000)
@@ -398,8 +398,8 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// The date of a bucket is when Apache would expire it: a multiple of the tick
-// after the session's last sign of life and its timeout.
+// The date of a bucket is when Apache would expire its sessions: the next multiple of
+// the tick after the session's last request plus its timeout.
 func TestDumpDates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, nil)
@@ -448,7 +448,7 @@ func TestDecimals(t *testing.T) {
 	}
 }
 
-// What monitors take out of the texts, by the patterns that they use.
+// The patterns by which monitoring tools and clients read the texts.
 func TestMonitorsUnderstand(t *testing.T) {
 	addr := newTestServer(t, nil).listen()
 	for _, m := range []struct{ who, word, pattern string }{

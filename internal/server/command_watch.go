@@ -8,7 +8,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// The words about watches look at the data table only, as in Apache.
+// wchs, wchc and wchp show the data watches only, as in Apache.
 
 func (t *text) wchs() {
 	var watchers, paths, watches int
@@ -16,10 +16,11 @@ func (t *text) wchs() {
 	t.b = fmt.Appendf(t.b, "%d connections watching %d paths\nTotal watches:%d\n", watchers, paths, watches)
 }
 
-// watchesPage is how many watches are listed under one lock.
+// watchesPage is how many watches eachWatch lists under one lock.
 const watchesPage = 512
 
-// eachWatch calls f with every watch of a listing, outside the lock.
+// eachWatch calls f with every watch that list returns, with no lock held. list
+// continues at the place that it is given.
 func (t *text) eachWatch(list func(*watch.Tables, *watch.Place, []watch.Watch) []watch.Watch, f func(watch.Watch)) {
 	var at watch.Place
 	page := make([]watch.Watch, 0, watchesPage)
@@ -37,7 +38,7 @@ func (t *text) eachWatch(list func(*watch.Tables, *watch.Place, []watch.Watch) [
 	}
 }
 
-// sessionOf is the session of the connection that watches, 0 if it has left.
+// sessionOf returns the session of the connection w, 0 if it is closed.
 func (s *Server) sessionOf(w watch.ID) zk.SessionID {
 	s.mu.Lock()
 	var c *conn
@@ -53,7 +54,7 @@ func (s *Server) sessionOf(w watch.ID) zk.SessionID {
 	return c.mu.session
 }
 
-// wchc lists the paths by session.
+// wchc lists the watched paths of each session.
 func (t *text) wchc() {
 	first, last, id := true, watch.ID(0), zk.SessionID(0)
 	t.eachWatch((*watch.Tables).ListWatchers, func(w watch.Watch) {
@@ -70,7 +71,7 @@ func (t *text) wchc() {
 	t.b = append(t.b, '\n')
 }
 
-// wchp lists the sessions by path.
+// wchp lists the sessions that watch each path.
 func (t *text) wchp() {
 	none := true
 	var last watch.Watch
