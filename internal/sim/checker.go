@@ -29,6 +29,7 @@ import (
 //	Durability     what was on a member's disk is there when it comes back
 //	AckedIsDurable what it acknowledges is on its disk
 //	EpochHistory   the epoch that a member calls its current one is written behind the history that the epoch began with
+//	EpochFile      the files of the epochs hold at a start what the member has promised, and no epoch whose beginning its log lacks
 //	InitialHistory who serves in an epoch has delivered the history that the epoch began with
 //	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
@@ -66,6 +67,7 @@ type shadow struct {
 	delivered int     // of log
 	applied   zk.Zxid // at its last step, or later
 	ops       []logOp
+	epochs    epochs
 
 	uncut   []entry // the log before the last truncation
 	role    zab.Role
@@ -78,6 +80,7 @@ type shadow struct {
 type logOp struct {
 	kind  zab.WriteKind
 	count int     // of entries appended
+	epoch uint32
 	cut   []entry // that were cut off, or the whole log that was replaced
 }
 
@@ -243,7 +246,8 @@ func (c *checker) protocol(m *member, e *zab.Event) {
 // write follows a member's log.
 func (c *checker) write(m *member, w *zab.Write) {
 	h := &m.shadow
-	op := logOp{kind: w.Kind}
+	op := logOp{kind: w.Kind, epoch: w.Epoch}
+	h.epochs.asked(w)
 	switch w.Kind {
 	case zab.WriteEntries:
 		for _, e := range w.Entries {
@@ -391,7 +395,9 @@ func (c *checker) established(m *member) {
 // wrote tells that n writes are durable.
 func (c *checker) wrote(m *member, n int) {
 	h := &m.shadow
-	for _, op := range h.ops[:n] {
+	for i := range h.ops[:n] {
+		op := &h.ops[i]
+		h.epochs.wrote(op, h.ops[i+1:])
 		if op.kind == zab.WriteInstall {
 			c.s.cover.Installs++
 		}
@@ -420,6 +426,7 @@ func (c *checker) started(m *member) {
 	// It may have delivered more than its disk had, if a quorum's had it
 	// (QuorumDurable): it delivers that again.
 	h.delivered = min(h.delivered, len(h.log))
+	c.epochFiles(m, last)
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
 	}
