@@ -267,7 +267,7 @@ func (c *client) disconnect(reason string) {
 	}
 	away := c.s.between(0, c.s.profile.away)
 	if c.s.faulting && c.s.chance(c.s.profile.sleeps) {
-		away = c.s.between(c.timeout, 3*c.timeout)
+		away = c.s.between(c.timeout, c.timeout*3/2+2*c.s.profile.tick)
 	}
 	c.s.after(away, c.connect)
 }
@@ -351,13 +351,13 @@ func (c *client) authenticate() {
 	c.conn.send(frame(p.Append(wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}.Append(nil))))
 }
 
-// judgeDenied checks that a session is over whose client is told so: some leader
-// has logged its end. A server that is behind may not know the session, but no
-// client asks that one if it has seen a later state.
+// judgeDenied checks that a session is over whose client is told so: its end is
+// committed. A server that is behind may not know the session, but it refuses a
+// client that has seen a later state.
 func (c *client) judgeDenied() {
 	life := c.s.history.sessions[c.session]
-	if life != nil && life.ended < 0 && !life.closing && c.last >= life.created {
-		c.s.fail("SessionExpiry", "%s is told by member %d that session %v is over, which no leader has ended", c.who, c.conn.m.id, c.session)
+	if life != nil && life.ended < 0 && c.last >= life.created {
+		c.s.fail("SessionExpiry", "%s is told by member %d that session %v is over, and no end of it is committed", c.who, c.conn.m.id, c.session)
 	}
 }
 

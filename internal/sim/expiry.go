@@ -3,9 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/txn"
-	"github.com/pinfold-zk/pinfold/internal/wire"
 )
 
 // heard notes that a server has read something from the client of a session.
@@ -21,19 +19,6 @@ func (c *client) heard(k *clientConn) {
 // a client lives: a fault, until it is over; a member that begins or ends a role; a
 // link that begins or ends.
 func (s *Sim) disturbed(until time.Duration) { s.quiet = max(s.quiet, until) }
-
-// logged notes the end of a session that some leader has logged, be it committed
-// or not.
-func (h *history) logged(e entry) {
-	var header txn.Header
-	d := jute.NewDecoder(e.data)
-	if header.Decode(&d); header.Type != wire.OpCloseSession {
-		return
-	}
-	if life := h.sessions[header.Session]; life != nil {
-		life.closing = true
-	}
-}
 
 // endsEarly checks a session that the leader ends by itself, or calls ended. Where
 // nothing goes wrong, a server has heard nothing of the client for the session's

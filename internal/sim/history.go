@@ -72,9 +72,8 @@ type fired struct {
 type sessionLife struct {
 	timeout  time.Duration
 	created  zk.Zxid
-	ended    int  // place of its end in the history; alive is -1
-	closing  bool // some leader has logged its end
-	connects int  // how often its client has tried to connect
+	ended    int // place of its end in the history; alive is -1
+	connects int // how often its client has tried to connect
 	heard    []time.Duration
 }
 

@@ -88,7 +88,7 @@ func drawProfile(r *rand.Rand) profile {
 		p.length += 20 * time.Second
 	}
 	if r.IntN(3) == 0 {
-		p.sleeps = 0.2
+		p.sleeps, p.moves = 0.5, 0.1
 	}
 	if r.IntN(15) == 0 {
 		p.faultEvery = 0
