@@ -153,7 +153,8 @@ func setACLCommand() command {
 		name: "setAcl", synopsis: "[-s] [-v version] [-R] path acl", short: "Say who may do what with a node",
 		long: `Replaces the ACL of a node: entries scheme:id:perms, separated by commas. With -v
 only if the ACL still has this version, which getAcl -s prints as aclVersion.
-With -R also those of all nodes below, except of the servers' own in /zookeeper.`,
+With -R also those of all nodes below, except of the servers' own in /zookeeper.
+The interactive shell asks first if the session could not change the ACL again.`,
 		examples: `setAcl /app world:anyone:r,ip:10.0.0.0/8:cdrwa
 setAcl /app auth::cdrwa                        # to those that addauth has made you
 setAcl -R /app world:anyone:r,sasl:admin:cdrwa`,
@@ -169,6 +170,9 @@ setAcl -R /app world:anyone:r,sasl:admin:cdrwa`,
 				}
 				c, err := s.client(ctx)
 				if err != nil {
+					return err
+				}
+				if err := s.confirmACL(ctx, c, args[0], acl); err != nil {
 					return err
 				}
 				if *recursive {
@@ -237,7 +241,11 @@ server that refuses ends the session.`,
 			if len(args) == 2 {
 				secret = args[1]
 			}
-			return c.AddAuth(ctx, args[0], []byte(secret))
+			if err := c.AddAuth(ctx, args[0], []byte(secret)); err != nil {
+				return err
+			}
+			s.auths = append(s.auths, credential{args[0], secret})
+			return nil
 		},
 	}
 }

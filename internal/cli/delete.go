@@ -50,8 +50,8 @@ func deleteAllCommand() command {
 	return command{
 		name: "deleteall", synopsis: "path [-b batch size]", short: "Delete a node and all below it",
 		long: `Deletes a node and all below it, each after its children. What cannot be deleted
-is told at the end, and the rest is deleted all the same. deleteall / leaves
-/zookeeper alone, which is the servers' own.`,
+is reported at the end with the permission that is missing and the node that lacks it;
+the rest is deleted. deleteall / does not touch /zookeeper, which belongs to the servers.`,
 		examples: `deleteall /app/old
 deleteall -b 100 /app/old   # no more than 100 requests at a time, to spare the servers`,
 		min: 1, max: 1, complete: []argKind{argPath},
@@ -92,7 +92,7 @@ func (s *shell) deleteAll(ctx context.Context, root string, batch int) error {
 			return nil
 		}
 		p.add(1)
-		return d.begin(z.path)
+		return d.begin(z.path, z.err)
 	})
 	return errors.Join(scanned, d.finish())
 }
@@ -107,8 +107,9 @@ type deletion struct {
 	failed failures
 }
 
-// begin asks for the deletion of a znode, and waits for a place before that.
-func (d *deletion) begin(path string) error {
+// begin sends the deletion of a znode, and waits for a place before that. unread is
+// why its children could not be listed; nil if they were.
+func (d *deletion) begin(path string, unread error) error {
 	select {
 	case d.places <- struct{}{}:
 	case <-d.ctx.Done():
@@ -118,6 +119,9 @@ func (d *deletion) begin(path string) error {
 		<-d.places
 		if err == nil || errors.Is(err, zk.ErrNoNode) { // somebody else was quicker
 			return
+		}
+		if unread != nil && errors.Is(err, zk.ErrNotEmpty) {
+			err = unread // the children are there because they could not be listed
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -176,6 +180,9 @@ func (e subtreeError) Error() string {
 	for _, err := range e.first {
 		first, _, _ := strings.Cut(explain(err), "\n")
 		b.WriteString("\n  " + first)
+		if right := rightOf(err); right != "" {
+			b.WriteString(" (needs " + right + ")")
+		}
 	}
 	if e.more > 0 {
 		fmt.Fprintf(&b, "\n  and %d more", e.more)

@@ -24,6 +24,31 @@ import (
 // exportFormat names the format and its version.
 const exportFormat = "pinfold-export/1"
 
+// checkWhole reads an export to its end and fails if the last line is no trailer.
+// What is between the first line and the last is not looked at.
+func checkWhole(from io.Reader) error {
+	r, err := readExport(from)
+	if err != nil {
+		return err
+	}
+	var last []byte
+	for {
+		line, err := r.line()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		last = append(last[:0], line...)
+	}
+	var end exportTrailer
+	if err := json.Unmarshal(last, &end); err != nil || end.Nodes == nil {
+		return fmt.Errorf("The export is cut off: its last line is missing. Nothing was created (line %d: %w)", r.number, io.ErrUnexpectedEOF)
+	}
+	return nil
+}
+
 // exportHeader is the first line.
 type exportHeader struct {
 	Format string `json:"format"`
@@ -196,7 +221,7 @@ func (r *exportReader) next() (*exported, error) {
 	case err != nil:
 		return nil, err
 	case r.end != nil:
-		return nil, r.wrong(errors.New("something behind the end"))
+		return nil, r.wrong(errors.New("a line after the trailer"))
 	}
 	var e struct {
 		exported

@@ -122,11 +122,30 @@ func explain(err error) string {
 	if txnErr != nil {
 		text = fmt.Sprintf("Operation %d, %s: %s", txnErr.Index+1, txnErr.Op, text)
 	}
+	if code == zk.ErrNoAuth {
+		if right := rightOf(err); right != "" {
+			advice = "it needs " + right + "; " + advice
+		}
+	}
 	text += maybeDone(err)
 	if advice != "" {
 		text += "\n(" + advice + ")"
 	}
 	return text
+}
+
+// rightOf says which right the operation of an error lacked; "" if it was none.
+func rightOf(err error) string {
+	var opErr *client.Error
+	var txnErr *client.TxnError
+	switch {
+	case !errors.Is(err, zk.ErrNoAuth):
+	case errors.As(err, &txnErr):
+		return missingRight(txnErr.Op, txnErr.Path)
+	case errors.As(err, &opErr):
+		return missingRight(opErr.Op, opErr.Path)
+	}
+	return ""
 }
 
 // maybeDone warns if nobody knows whether a write was done.

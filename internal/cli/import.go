@@ -13,17 +13,17 @@ import (
 func importCommand() command {
 	return command{
 		name: "import", synopsis: "[--dry-run] [--overwrite] [--no-acl] [-p] file [path]",
-		short: "Make the nodes of an export",
-		long: `Makes the nodes of an export, with data and ACLs, where they were, or at a path in
-place of the export's root. "-" is the input.
+		short: "Create the nodes of an export",
+		long: `Creates the nodes of an export, with data and ACLs, at their old paths, or at a path
+that replaces the export's root. "-" reads the standard input. An export whose end is
+missing is refused before any node is created.
 
-A node that is there as the export has it is left alone: an import that was
-interrupted goes on when it is run again. One that differs is an error, unless
---overwrite gives it the data and ACL of the export. Nodes that the export does not
-have stay.
+A node that exists with the same data and ACL is not changed, so that an interrupted
+import can be repeated. A node that differs is an error, unless --overwrite sets the
+data and ACL of the export. Nodes that the export does not have are kept.
 
-Not restored are versions, transactions, times, and the numbers of sequential nodes
-to come. Ephemerals are left out.`,
+Versions, zxids, times and the counters of sequential nodes are not restored.
+Ephemeral nodes are skipped.`,
 		examples: `import app.json
 import --dry-run app.json       # what would be done
 import app.json /app-copy       # elsewhere
@@ -34,15 +34,11 @@ pinfold cli --server zk1:2181 export /app | pinfold cli --server zk2:2181 import
 			var opt transferOptions
 			opt.declare(f)
 			return func(ctx context.Context, s *shell, args []string) error {
-				from := s.in
-				if args[0] != "-" {
-					file, err := os.Open(args[0])
-					if err != nil {
-						return err
-					}
-					defer file.Close()
-					from = file
+				from, err := s.openExport(args[0])
+				if err != nil {
+					return err
 				}
+				defer from.Close()
 				to := ""
 				if len(args) == 2 {
 					to = args[1]
@@ -51,6 +47,45 @@ pinfold cli --server zk1:2181 export /app | pinfold cli --server zk2:2181 import
 			}
 		},
 	}
+}
+
+// openExport opens an export, "-" for the input, and reads to its end to see that it is
+// whole. The input, which may be a pipe, is copied to a temporary file for that. The
+// caller closes the result.
+func (s *shell) openExport(name string) (file *os.File, err error) {
+	if name == "-" {
+		file, err = spool(s.in)
+	} else {
+		file, err = os.Open(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err = checkWhole(file); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// spool copies an input to a temporary file that has no name any more.
+func spool(from io.Reader) (*os.File, error) {
+	file, err := os.CreateTemp("", "pinfold-import-")
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(file, from)
+	if err = errors.Join(err, os.Remove(file.Name())); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 func (s *shell) importFrom(ctx context.Context, from io.Reader, path string, opt transferOptions) error {

@@ -396,3 +396,37 @@ func TestPagerCommand(t *testing.T) {
 		t.Errorf("screenRows = %d, want 5", got)
 	}
 }
+
+// setAcl asks before it takes the right to change the ACL again from the session, and
+// only then.
+func TestSetACLThatLocksOutAsks(t *testing.T) {
+	atTerminal(t, console{}, statusOK, func(p *typist) {
+		p.types("create /a x\r")
+		const question = "This session will not be able to change the ACL of /a any more: no entry with admin (a) includes it.\nGo on? (yes/no) "
+		for _, line := range []string{"setAcl /a world:anyone:r", "setAcl -R /a digest:me:hash:cdrwa", "setAcl /a ip:10.200.0.0/16:a"} {
+			p.expect(line+"\r", question)
+			p.expect("no\r", "The ACL is not changed\n")
+		}
+		p.expect("setAcl /a world:anyone:r\r", question)
+		p.expect("\r", "The ACL is not changed\n")
+		p.expect("getAcl /a\r", ": cdrwa\n")
+		p.types("addauth digest me:secret\r")
+		for _, line := range []string{
+			"setAcl /a auth::cdrwa", "setAcl /a world:anyone:a", "setAcl /a digest:me:" + secretsHash + ":a", "setAcl /a ip:10.0.0.0/8:a",
+		} {
+			if got := p.types(line + "\r"); strings.Contains(got, "Go on?") {
+				t.Errorf("%s shows %q", line, got)
+			}
+		}
+		p.types("setAcl /a world:anyone:cdrwa\r")
+		p.expect("setAcl /a world:anyone:r\r", question)
+		p.expect("yes\r", "CONNECTED)")
+		p.expect("getAcl /a\r", ": r\n")
+		p.expect("\x1b[A\x1b[A", "setAcl /a world:anyone:r") // the answer is not in the history
+		p.types("\x15")
+		p.expect("ls /\r", "[a, zookeeper]\n")
+	})
+}
+
+// secretsHash is the SHA-1 of me:secret, in base64.
+const secretsHash = "016djjlksVQS5RgX3M7biBGyYwY="

@@ -36,6 +36,7 @@ type shell struct {
 	closed  bool           // by close: connect must come first
 	conn    *client.Client // nil while there is none
 	watches watchList      // of conn
+	auths   []credential   // by addauth, of conn
 	outage  outage         // of conn, and of other connections of the command that runs
 
 	printWatches atomic.Bool
@@ -132,7 +133,7 @@ func (s *shell) disconnect() {
 		fmt.Fprintln(s.errs, "The session could not be closed and ends after its timeout:", err)
 	}
 	s.followers.Wait()
-	s.conn = nil
+	s.conn, s.auths = nil, nil
 	s.watches.clear()
 }
 

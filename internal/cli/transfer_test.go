@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -294,6 +295,47 @@ func TestAnExportKeepsEntriesWithoutPermissions(t *testing.T) {
 		r.must("import " + file + " /b")
 		if got, _, err := r.conn.GetACL(context.Background(), "/b"); err != nil || !cmp.Equal(got, acl) {
 			t.Errorf("%v, %v; want %v", got, err, acl)
+		}
+	})
+}
+
+// An export that was cut off is refused before a node is created, wherever it ends and
+// whether it is a file or comes through a pipe; a whole one is imported from both.
+func TestImportOfATruncatedExport(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		for _, path := range []string{"/a", "/a/b", "/a/c"} {
+			r.must("create " + path + " some-data")
+		}
+		file := filepath.Join(t.TempDir(), "export.json")
+		r.must("export /a " + file)
+		whole, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trailer := bytes.LastIndexByte(bytes.TrimSpace(whole), '\n') + 1
+		for cut := bytes.IndexByte(whole, '\n') + 1; cut < trailer+5; cut += 7 {
+			if err := os.WriteFile(file, whole[:cut], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.in = bytes.NewReader(whole[:cut])
+			for _, from := range []string{file, "-"} {
+				_, errs, status := r.do("import " + from + " /copy")
+				if status != statusFailed || !strings.Contains(errs, "The export is cut off: its last line is missing. Nothing was created") {
+					t.Errorf("%d bytes from %s: status %d, %s", cut, from, status, errs)
+				}
+			}
+			if _, _, status := r.do("stat /copy"); status != statusFailed {
+				t.Fatalf("%d bytes: nodes were created", cut)
+			}
+		}
+		if err := os.WriteFile(file, append(whole, "\n\n"...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.must("import " + file + " /copy")
+		r.in = bytes.NewReader(whole)
+		r.must("import - /copy2")
+		for _, path := range []string{"/copy", "/copy2"} {
+			r.must("diff --acl /a " + path)
 		}
 	})
 }

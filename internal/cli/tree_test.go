@@ -125,11 +125,41 @@ func TestDeleteAllGoesOn(t *testing.T) {
 		}
 		_, errs, status := r.do("deleteall /a")
 		if status != statusFailed || !strings.HasPrefix(errs, "Failed to delete some node(s) in the subtree!\n") ||
-			!strings.Contains(errs, "Insufficient permission : /a/h0/x") || !strings.Contains(errs, "more") {
+			!strings.Contains(errs, "Insufficient permission : /a/h0/x (needs delete on /a/h0)\n") || !strings.Contains(errs, "more") {
 			t.Errorf("status %d: %s", status, errs)
 		}
 		if got := r.must("ls /a"); strings.Contains(got, "free") {
 			t.Errorf("ls /a = %q", got)
+		}
+	})
+}
+
+// Where a right is missing is said of each node: to delete, that on its parent; of one
+// whose children cannot be listed, that to read.
+func TestDeleteAllSaysWhichRightIsMissing(t *testing.T) {
+	inBubble(t, nil, func(r *rig) {
+		r.must("create /a x")
+		r.must("create /a/unreadable x world:anyone:cdwa")
+		r.must("create /a/unreadable/x x")
+		r.must("create /a/undeletable x world:anyone:rcwa")
+		r.must("create /a/undeletable/x x")
+		_, errs, status := r.do("deleteall /a")
+		const want = `Failed to delete some node(s) in the subtree!
+  Insufficient permission : /a/undeletable/x (needs delete on /a/undeletable)
+  Node not empty: /a/undeletable
+  Insufficient permission : /a/unreadable (needs read on /a/unreadable)
+  Node not empty: /a
+`
+		if status != statusFailed || errs != want {
+			t.Errorf("status %d: %s", status, errs)
+		}
+		for line, want := range map[string]string{
+			"delete /a/undeletable/x": "Insufficient permission : /a/undeletable/x\n(it needs delete on /a/undeletable; getAcl",
+			"get /a/unreadable":       "(it needs read on /a/unreadable; ",
+		} {
+			if _, errs, _ := r.do(line); !strings.Contains(errs, want) {
+				t.Errorf("%s: %s", line, errs)
+			}
 		}
 	})
 }
@@ -238,7 +268,7 @@ func TestSetACLBelowGoesOn(t *testing.T) {
 			r.must(line)
 		}
 		_, errs, status := r.do("setAcl -R /top world:anyone:cdra")
-		want := "Failed to set the ACL of some node(s) in the subtree!\n  Insufficient permission : /top/b\n"
+		want := "Failed to set the ACL of some node(s) in the subtree!\n  Insufficient permission : /top/b (needs admin on /top/b)\n"
 		if status != statusFailed || errs != want {
 			t.Errorf("status %d, %q; want %q", status, errs, want)
 		}
