@@ -230,7 +230,7 @@ func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
 			"places", n, "file", gap.Name, "offset", gap.Offset, "before", gap.Before, "after", gap.After)
 	}
 	if rep.Tail.Torn {
-		r.log.Warn("the log ends in a write that a crash interrupted; it is cut off, nothing in it was acknowledged",
+		r.log.Warn("the log ends in a write that a crash interrupted; it is cut off, nothing in it is known to have been synced",
 			"file", rep.Tail.Name, "offset", rep.Tail.Bytes, "reason", rep.Tail.Reason)
 	}
 	return r.o.Dir.CutTail(rep.Tail)

@@ -46,6 +46,8 @@ type Dir struct {
 	// broken is the last zxid before the newest place in the log that a RangeReader
 	// could not get over.
 	broken atomic.Int64
+	// mark says how far the log is durable.
+	mark syncedMark
 	// removal is held by what removes snapshots and logs: it decides by what is
 	// there, and that must not change before it is done. The log's owner may wait
 	// for a purge.
@@ -144,7 +146,7 @@ func (d *Dir) clean(dir string) error {
 // Close releases the locks. Logs, snapshots and readers are closed by their
 // owners before.
 func (d *Dir) Close() error {
-	var errs []error
+	errs := []error{d.mark.close()}
 	for _, l := range d.locks {
 		errs = append(errs, l.Close())
 	}
@@ -180,13 +182,24 @@ func (d *Dir) HasLog() (bool, error) {
 }
 
 // ReadLog reads the transactions after a zxid; see LogReader. Nothing may be
-// appended meanwhile, or it may be taken for torn.
+// appended meanwhile, or it may be taken for torn. At the end of the log the reader
+// returns an *Error of ErrCorrupt if transactions are missing there that the log
+// had synced.
 func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
 	logs, err := listLogs(d.fs, d.logDir)
 	if err != nil {
 		return nil, err
 	}
-	return d.newLogReader(filesAfter(logs, after), after), nil
+	synced, known, err := d.syncedZxid()
+	if err != nil {
+		return nil, err
+	}
+	r := d.newLogReader(filesAfter(logs, after), after)
+	r.foreign = !known
+	if known {
+		r.synced = synced
+	}
+	return r, nil
 }
 
 // NewLog returns a log whose first transaction has to follow last (0: any may),
@@ -200,9 +213,11 @@ func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
 func (d *Dir) NewLog(last zk.Zxid) *Log { return d.newLog(last) }
 
 // CutTail cuts off what a reader has found behind the last entry: a torn write,
-// or zeros. A file without entries is removed. It is durable when it returns.
+// or zeros. A file without entries is removed. When it returns, that and the log
+// before it are durable: after the end of a process the reader may have read what
+// was never synced.
 func (d *Dir) CutTail(t Tail) error {
-	if t.Name == "" || t.Bytes > 0 && t.Bytes == t.Size {
+	if t.Name == "" {
 		return nil
 	}
 	if t.Bytes == 0 {
@@ -227,7 +242,7 @@ func (d *Dir) cutFile(name string, bytes int64) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("storage: cut log %s at %d: %w", name, bytes, err)
 	}
-	return nil
+	return d.syncDir(d.logDir)
 }
 
 func (d *Dir) syncDir(dir string) error {

@@ -83,7 +83,18 @@ func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, 
 
 // SetAcceptedEpoch replaces the acceptedEpoch file. It is durable when it
 // returns; after an error it is the old one or the new one.
-func (d *Dir) SetAcceptedEpoch(epoch uint32) error { return d.writeEpoch(acceptedEpochName, epoch) }
+func (d *Dir) SetAcceptedEpoch(epoch uint32) error {
+	if _, _, err := d.syncedZxid(); err != nil { // which goes by the present epoch
+		return err
+	}
+	if err := d.writeEpoch(acceptedEpochName, epoch); err != nil {
+		return err
+	}
+	if err := d.markEpoch(epoch); err != nil {
+		return fmt.Errorf("storage: write %s: %w", d.markName(), err)
+	}
+	return nil
+}
 
 // SetCurrentEpoch replaces the currentEpoch file, like SetAcceptedEpoch.
 func (d *Dir) SetCurrentEpoch(epoch uint32) error { return d.writeEpoch(currentEpochName, epoch) }

@@ -273,6 +273,9 @@ func (l *Log) write() error {
 func (l *Log) writeFile() error {
 	tmp := ""
 	if l.file == nil {
+		if err := l.d.establishMark(); err != nil {
+			return err
+		}
 		tmp = path.Join(l.dir, tmpPrefix+logPrefix+l.first.Hex())
 		if err := l.createFile(tmp); err != nil {
 			return err
@@ -299,10 +302,20 @@ func (l *Log) writeFile() error {
 	l.kept = int(end % int64(l.file.Alignment()))
 	l.buf = l.buf[:copy(l.buf, l.buf[len(l.buf)-l.kept:])]
 	l.end.bytes.Store(end)
-	if tmp == "" {
+	if tmp != "" {
+		if err := l.publish(tmp); err != nil {
+			return err
+		}
+	}
+	if l.o.NoSync {
 		return nil
 	}
-	// Whoever lists the file has to find its end.
+	return l.d.noteSynced(l.last)
+}
+
+// publish gives a new file, which is durable, its name.
+func (l *Log) publish(tmp string) error {
+	// A reader that lists the file has to find its end.
 	l.d.end.Store(l.end)
 	if err := l.fs.Rename(tmp, l.name); err != nil {
 		return err

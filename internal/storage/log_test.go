@@ -333,6 +333,11 @@ func TestAppendAllocatesNothing(t *testing.T) {
 // discardFS makes files whose content goes nowhere.
 type discardFS struct{ vfs.FS }
 
+func (d discardFS) Create(name string) (vfs.File, error) {
+	f, err := d.FS.Create(name)
+	return discardFile{f}, err
+}
+
 func (d discardFS) CreateDirect(name string) (vfs.File, error) {
 	f, err := d.FS.CreateDirect(name)
 	return discardFile{f}, err

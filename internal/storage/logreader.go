@@ -19,7 +19,7 @@ type Tail struct {
 	Bytes int64  // length up to the end of the last entry; 0 if the file has none
 	Size  int64  // length of the file
 	// Torn says that a crash interrupted the last write: behind Bytes there are
-	// not only zeros. No transaction in there was ever acknowledged.
+	// not only zeros. It holds nothing that the file synced promises.
 	Torn   bool
 	Reason string // why it is torn, for the operator
 }
@@ -40,7 +40,8 @@ type Gap struct {
 // Where an entry is not valid it tells three things apart (docs/formats.md has
 // the reasoning): only zeros behind, which is the end of the file; a write that
 // a crash has torn, possible in the last file only, which is the end of the log
-// and is reported by Tail; and anything else, which is an *Error of ErrCorrupt.
+// and is reported by Tail; and anything else, which is an *Error of ErrCorrupt. So
+// is a log that ends before what it had synced.
 type LogReader struct {
 	d        *Dir
 	fs       opener
@@ -51,6 +52,8 @@ type LogReader struct {
 	live     bool       // the log is being written
 	strict   bool       // what is not certain to be contiguous is a gap
 	alone    bool       // the first entry need not follow anything
+	foreign  bool       // there is no mark: another program wrote the log
+	synced   zk.Zxid    // the log was durable up to here; it may not end before
 	after    zk.Zxid    // what comes up to here is skipped
 	found    bool       // after was among what was skipped
 	last     zk.Zxid    // returned or skipped
@@ -242,7 +245,7 @@ func notEOF(err error) error {
 // openNext opens the next file and checks its header; io.EOF after the last.
 func (r *LogReader) openNext() error {
 	if len(r.files) == 0 {
-		return io.EOF
+		return r.endOfLog()
 	}
 	if r.entries {
 		r.before = r.name
@@ -291,7 +294,10 @@ func (r *LogReader) length() (int64, error) {
 // is its end, and else returns what is wrong.
 func (r *LogReader) endOfFile() error {
 	last := len(r.files) == 0 && !r.more
-	b := breakage{file: r.file, at: r.win.off, size: r.size, maxEntry: r.maxEntry, last: last}
+	b := breakage{
+		file: r.file, at: r.win.off, size: r.size, maxEntry: r.maxEntry, last: last,
+		foreign: r.foreign, before: max(r.last, r.prev),
+	}
 	end, reason, err := b.judge()
 	if err != nil {
 		return fmt.Errorf("storage: read %s: %w", r.name, err)
@@ -312,6 +318,27 @@ func (r *LogReader) endOfFile() error {
 	}
 	return nil
 }
+
+// endOfLog is called behind the last file. It returns io.EOF unless the log ends
+// before what it had synced.
+func (r *LogReader) endOfLog() error {
+	if r.last >= r.synced {
+		return io.EOF
+	}
+	name := r.tail.Name
+	if name == "" {
+		name = r.dir
+	}
+	reason := fmt.Sprintf("the log ends with %v, but the file %q says that %v was synced", r.last, syncedName, r.synced)
+	if r.tail.Reason != "" {
+		reason += ": " + r.tail.Reason
+	}
+	return &Error{name, r.tail.Bytes, reason + ". " + howToRepair, ErrCorrupt}
+}
+
+// howToRepair is what an operator can do about a log that has lost transactions.
+const howToRepair = "Restore the file; or, on a member of an ensemble, remove the contents of the version-2 directories, " +
+	"so that the leader sends its state; or, if what is missing may be lost, remove the file \"" + syncedName + "\""
 
 // LastZxid returns the zxid of the last transaction that Next has returned;
 // before the first, the zxid that the reader was opened after.

@@ -28,7 +28,8 @@
 //  6. Truncate, Retire and Install leave, whenever the machine crashes, a history
 //     that this server had, up to some zxid, or the one that was installed: never
 //     the transactions of one behind the state of another.
-//  7. Nothing is read over missing transactions, but between neighbours in a file
+//  7. A log that ends before what it had synced is refused (synced.go).
+//  8. Nothing is read over missing transactions, but between neighbours in a file
 //     of Apache at the start.
 //
 // A leader reads its log beside the goroutine that writes it: Locate finds a

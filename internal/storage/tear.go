@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // logEnd is what a place without a valid entry means.
@@ -27,13 +28,16 @@ const (
 // leaves no hole. Since a payload may hold zeros
 // of its own, a hole alone proves nothing: if one bit makes the entry valid, it
 // is damage whatever else there is. And since at most maxWriteBytes are ever
-// unsynced, a torn write leaves nothing far behind the first hole.
+// unsynced, a torn write leaves nothing far behind the first hole. A hole in what
+// had been synced looks the same; LogReader.endOfLog finds that out.
 type breakage struct {
 	file     io.ReaderAt
 	at       int64
 	size     int64 // of the file
 	maxEntry int
-	last     bool // it is the last file of the log
+	last     bool    // it is the last file of the log
+	foreign  bool    // another program wrote the log: how far it was synced is not known
+	before   zk.Zxid // of the last valid entry before it, 0 if there is none
 }
 
 // judge returns what the breakage means and, unless it is a clean end, why.
@@ -59,9 +63,51 @@ func (b breakage) judge() (end logEnd, reason string, err error) {
 			what, b.at+offset), nil
 	}
 	if offset := b.hole(tail, lastByte); offset >= 0 {
-		return endTorn, fmt.Sprintf("the last write is incomplete from byte %d on", b.at+offset), nil
+		return b.judgeHole(tail, b.at+offset)
 	}
 	return endDamaged, "the entry is complete but its checksum, length or end is wrong", nil
+}
+
+// judgeHole is judge for an entry that lacks what is at byte hole. Valid entries
+// behind it were of the same write as the hole, or of a later one, which came
+// after the hole was synced. The mark of Dir tells them apart. Without it, for a
+// log that another program wrote, entries behind a hole are damage: to cut them
+// off could lose what was acknowledged.
+func (b breakage) judgeHole(tail []byte, hole int64) (logEnd, string, error) {
+	reason := fmt.Sprintf("the last write is incomplete from byte %d on", hole)
+	next, zxid := b.nextEntry(tail[hole-b.at:])
+	if zxid == 0 {
+		return endTorn, reason, nil
+	}
+	next += hole
+	if !b.foreign {
+		return endTorn, fmt.Sprintf("%s; it went on with %v at byte %d", reason, zxid, next), nil
+	}
+	return endDamaged, fmt.Sprintf("byte %d begins a sector that is zero, and valid transactions follow, the first is %v at byte %d. "+
+		"Restore the file; or, if the machine lost power while the server was writing, cut the file off: truncate -s %d",
+		hole, zxid, next, b.at), nil
+}
+
+// nextEntry looks for a valid entry that may belong to the log. It returns its
+// offset in tail and its zxid, 0 if there is none.
+func (b breakage) nextEntry(tail []byte) (offset int64, zxid zk.Zxid) {
+	for i := 0; i+frameBytes+txnHeadBytes <= len(tail); i++ {
+		e := tail[i:]
+		if binary.BigEndian.Uint32(e) != 0 { // the upper half of the checksum
+			continue
+		}
+		n := binary.BigEndian.Uint32(e[8:])
+		p, ok := b.framed(e, n)
+		if !ok || e[prefixBytes+n] != entryEnd {
+			continue
+		}
+		z := payloadZxid(p)
+		if z <= b.before || uint64(sumAdler(adlerInit, p)) != binary.BigEndian.Uint64(e) {
+			continue
+		}
+		return int64(i), z
+	}
+	return 0, 0
 }
 
 // judgeHeader is judge for a file whose first bytes are not a log's header.

@@ -107,6 +107,9 @@ func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
 // first: one that the log does not hold, as it came from a leader, since without
 // it there would be a gap; and the last one that is valid.
 func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid zk.Zxid, p place) error {
+	if err := d.lowerMark(); err != nil {
+		return err
+	}
 	for i, s := range snaps {
 		if s.Zxid <= zxid {
 			break

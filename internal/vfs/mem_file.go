@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 )
 
 // memFile is an open file of a Mem.
@@ -201,8 +202,16 @@ func (n *memNode) setSize(seq, size int64) {
 	n.pendingSizes = append(n.pendingSizes, sizeChange{seq, size})
 }
 
+// maxPendingChanges bounds the changes of one sector that are remembered: a file
+// that is overwritten and never synced keeps the newest only.
+const maxPendingChanges = 64
+
 func (n *memNode) setSector(seq, i int64, s *sector) {
-	n.pendingSectors[i] = append(n.pendingSectors[i], sectorChange{seq, s})
+	pending := n.pendingSectors[i]
+	if len(pending) == maxPendingChanges {
+		pending = slices.Delete(pending, 0, maxPendingChanges/2)
+	}
+	n.pendingSectors[i] = append(pending, sectorChange{seq, s})
 	if s == nil {
 		delete(n.sectors, i)
 	} else {

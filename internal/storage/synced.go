@@ -1,0 +1,211 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"sync"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// syncedName is the file beside the logs that says how far the log is durable.
+const syncedName = "synced"
+
+// syncedBytes is the length of that file: magic 8, zxid 8, acceptedEpoch 8 (-1 if
+// there is no such file), checksum 8.
+const syncedBytes = 32
+
+var syncedMagic = [8]byte{'P', 'F', 'S', 'Y', 'N', 'C', 'E', 'D'}
+
+// syncedMark is a lower bound of what the log has synced: its entries up to zxid.
+// It tells a torn write, which lies above it, from damage, which may lie below.
+//
+// The log's owner writes it after each sync, through the page cache and without a
+// sync of its own: after the end of a process it is exact, after a power failure
+// up to half a minute old, and at no time more than what is durable.
+//
+// Invariants:
+//
+//  1. A valid mark is on the disk before this server's first log file is.
+//  2. The mark is lowered, durably, before anything up to its zxid is removed.
+//
+// It holds as long as the acceptedEpoch file has the value that it had when the
+// mark was written. Another program that cuts the log off does so for a leader of
+// a newer epoch, and then replaces that file.
+type syncedMark struct {
+	mu     sync.Mutex
+	loaded bool
+	valid  bool // there is a mark, and it holds
+	zxid   zk.Zxid
+	epoch  int64 // acceptedEpoch
+	file   vfs.File
+	buf    [syncedBytes]byte
+}
+
+func (d *Dir) markName() string { return path.Join(d.logDir, syncedName) }
+
+// syncedZxid returns the mark; ok says that there is one. The log of a directory
+// without one was written by another program.
+func (d *Dir) syncedZxid() (z zk.Zxid, ok bool, err error) {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	if err := d.loadMark(); err != nil {
+		return 0, false, err
+	}
+	return d.mark.zxid, d.mark.valid, nil
+}
+
+// loadMark reads the mark, the first time that it is called. A file that is
+// missing, or not valid, is no error. REQUIRES: d.mark.mu.
+func (d *Dir) loadMark() error {
+	m := &d.mark
+	if m.loaded {
+		return nil
+	}
+	epoch, err := d.markedEpoch()
+	if err != nil {
+		return err
+	}
+	m.epoch = epoch
+	f, err := d.fs.Open(d.markName())
+	if errors.Is(err, fs.ErrNotExist) {
+		m.loaded = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("storage: open %s: %w", d.markName(), err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, syncedBytes+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("storage: read %s: %w", d.markName(), err)
+	}
+	m.loaded = true
+	if len(b) != syncedBytes {
+		return nil
+	}
+	z := zk.Zxid(binary.BigEndian.Uint64(b[8:]))
+	m.encode(z)
+	if string(b) == string(m.buf[:]) {
+		m.valid, m.zxid = true, z
+	}
+	return nil
+}
+
+// markedEpoch returns what the acceptedEpoch file says, -1 if there is none, or
+// none that can be read: LoadEpochs reports that.
+func (d *Dir) markedEpoch() (int64, error) {
+	const none = 1 << 31 // no epoch
+	epoch, err := d.readEpoch(acceptedEpochName, none)
+	if errors.Is(err, errNotEpoch) || epoch == none {
+		return -1, nil
+	}
+	return int64(epoch), err
+}
+
+// encode makes m.buf the content of the file.
+func (m *syncedMark) encode(z zk.Zxid) {
+	b := append(m.buf[:0], syncedMagic[:]...)
+	b = binary.BigEndian.AppendUint64(b, uint64(z))
+	b = binary.BigEndian.AppendUint64(b, uint64(m.epoch))
+	binary.BigEndian.AppendUint64(b, uint64(sumAdler(adlerInit, b)))
+}
+
+// establishMark makes sure that a valid mark is on the disk, and open for noteSynced.
+// One that is there keeps its zxid.
+func (d *Dir) establishMark() error {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	if err := d.loadMark(); err != nil {
+		return err
+	}
+	if d.mark.file != nil && d.mark.valid {
+		return nil
+	}
+	return d.setMark(d.mark.zxid)
+}
+
+// noteSynced says that the log is durable up to z. REQUIRES: establishMark has
+// returned nil.
+func (d *Dir) noteSynced(z zk.Zxid) error {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	return d.mark.write(z)
+}
+
+// lowerMark makes the mark say, durably, that nothing is known of the log, for
+// parts of it are about to be removed.
+func (d *Dir) lowerMark() error {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	err := d.loadMark()
+	if err != nil || !d.mark.valid || d.mark.zxid == 0 {
+		return err
+	}
+	return d.setMark(0)
+}
+
+// markEpoch makes the mark one of a new acceptedEpoch, which is durable.
+func (d *Dir) markEpoch(epoch uint32) error {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	if d.mark.epoch = int64(epoch); !d.mark.valid {
+		return nil
+	}
+	return d.setMark(d.mark.zxid)
+}
+
+// setMark writes the mark and syncs it; it makes or opens the file if need be.
+// REQUIRES: d.mark.mu.
+func (d *Dir) setMark(z zk.Zxid) error {
+	m := &d.mark
+	created := false
+	if m.file == nil {
+		f, err := d.fs.OpenReadWrite(d.markName())
+		if errors.Is(err, fs.ErrNotExist) {
+			created = true
+			f, err = d.fs.Create(d.markName())
+		}
+		if err != nil {
+			return err
+		}
+		m.file = f
+	}
+	err := m.file.Truncate(syncedBytes) // whatever was there
+	if err == nil {
+		err = m.write(z)
+	}
+	if err == nil {
+		err = m.file.Sync()
+	}
+	if err == nil && created {
+		err = d.fs.SyncDir(d.logDir)
+	}
+	return err
+}
+
+// write replaces the file's content. REQUIRES: m.mu.
+func (m *syncedMark) write(z zk.Zxid) error {
+	m.encode(z)
+	if _, err := m.file.WriteAt(m.buf[:], 0); err != nil {
+		return err
+	}
+	m.valid, m.zxid = true, z
+	return nil
+}
+
+// close closes the file.
+func (m *syncedMark) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.file == nil {
+		return nil
+	}
+	err := m.file.Close()
+	m.file = nil
+	return err
+}
