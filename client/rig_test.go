@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
-	"github.com/pinfold-zk/pinfold/internal/server/memconn"
+	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )

@@ -17,6 +17,8 @@ import (
 const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs;
+	rawio < socket;
+	NONE < socket/memconn;
 	NONE < config, sasl, metric;
 
 	# What a request and a transaction are, and what they do. Pure.
@@ -27,12 +29,11 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab; zab, rawio < transport < transport/memnet;
+	zk, jute, zab/quorum < zab/election < zab; zab, socket < transport < transport/memnet;
 
 	# The driver, and the client side.
 	prep, storage, zab, metric < replica;
-	replica, config, sasl, metric, rawio < server;
-	NONE < server/memconn;
+	replica, config, sasl, metric, socket < server;
 
 
 	# The client that people use.
@@ -58,7 +59,7 @@ const importOrder = `
 	NONE < test/clients, test/clidiff;
 
 	# A whole server within a test.
-	client, node, server/memconn < test/inproc;
+	client, node, socket/memconn < test/inproc;
 
 	# Ensembles of real processes.
 	zk < test/ensemble/cluster;

@@ -6,9 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/watch"
-	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // Serve accepts connections until Stop; then it returns nil.
@@ -43,9 +41,8 @@ func (s *Server) accept(nc net.Conn) {
 			_ = t.SetKeepAlive(true) // an option of comfort
 		}
 	}
-	c := &conn{s: s, nc: nc, remote: addr, established: time.Now()}
-	c.init()
-	c.mu.ids = []zk.ID{auth.IPIdentity(addr.Addr())}
+	c := s.newConn(nc, addr)
+	c.established = time.Now()
 	if reason := s.admit(c, c.serve); reason != "" {
 		s.stats.Rejected.Add(1)
 		s.log.Warn("connection refused", "client", addr, "reason", reason)

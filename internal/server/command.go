@@ -135,8 +135,8 @@ func (t *text) spill() bool {
 func (t *text) send() {
 	for b := t.b; len(b) > 0 && t.err == nil; {
 		piece := b[:min(len(b), 2*pieceBytes)]
-		if t.err = t.c.nc.SetWriteDeadline(time.Now().Add(lastWords)); t.err == nil {
-			_, t.err = t.c.nc.Write(piece)
+		if t.err = t.c.sock.SetWriteDeadline(time.Now().Add(lastWords)); t.err == nil {
+			_, t.err = t.c.sock.Write(piece)
 		}
 		b = b[len(piece):]
 	}

@@ -80,7 +80,7 @@ func (t *text) interest(c *conn) (ops int) {
 		return 0
 	}
 	ops = 1
-	if len(c.mu.out) > 0 { // output that is being written does not count: it may have arrived
+	if len(c.mu.out.Buf) > 0 { // output that is being written does not count: it may have arrived
 		ops |= 4
 	}
 	return ops

@@ -212,12 +212,12 @@ func (t *text) gtmk() { t.b = strconv.AppendInt(t.b, t.c.s.traceMask.Load(), 10)
 // stmk sets the trace mask, for which it reads eight bytes after the word.
 func (t *text) stmk() {
 	const length = 4 + 8
-	for t.c.filled < length {
-		if t.err = t.c.fill(); t.err != nil {
+	for t.c.in.Len() < length {
+		if t.err = t.c.in.Fill(); t.err != nil {
 			return
 		}
 	}
-	mask := int64(binary.BigEndian.Uint64((*t.c.in)[4:length]))
+	mask := int64(binary.BigEndian.Uint64(t.c.in.Bytes()[4:length]))
 	t.c.s.traceMask.Store(mask)
 	t.b = strconv.AppendInt(t.b, mask, 10)
 }

@@ -369,12 +369,12 @@ func TestTextIsBounded(t *testing.T) {
 	defer client.Close()
 	counted := &pieces{Conn: server}
 	for name, answer := range map[string]func(*text){"wchc": (*text).wchc, "wchp": (*text).wchp} {
-		x := &text{c: &conn{s: s.Server, nc: counted}}
+		x := &text{c: s.newConn(counted, netip.AddrPort{})}
 		if answer(x); x.err != nil || cap(x.b) > 2*pieceBytes {
 			t.Errorf("%s: %d bytes gathered, %v", name, cap(x.b), x.err)
 		}
 	}
-	x := &text{c: &conn{s: s.Server, nc: counted}, b: make([]byte, 1<<20)}
+	x := &text{c: s.newConn(counted, netip.AddrPort{}), b: make([]byte, 1<<20)}
 	if x.send(); x.err != nil || counted.most > 2*pieceBytes {
 		t.Errorf("%d bytes written at a time, %v", counted.most, x.err)
 	}

@@ -53,8 +53,8 @@ func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
 		c.killLocked("slow client")
 		return
 	}
-	c.needOutLocked()
-	c.mu.out = append(c.mu.out, event...)
+	c.mu.out.Need()
+	c.mu.out.Buf = append(c.mu.out.Buf, event...)
 	c.mu.events += len(event)
 	c.s.stats.WatchBytes.Add(int64(len(event)))
 	c.countSentLocked(1)
@@ -112,8 +112,8 @@ func (c *conn) setWatches(t *znode.Tree, q *request) {
 // missed sends an event that came to pass while the client was away.
 func (c *conn) missed(kind zk.EventType, path string, acl []zk.ACL) {
 	if c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
-		c.needOutLocked()
-		c.mu.out = appendEvent(c.mu.out, -1, kind, path)
+		c.mu.out.Need()
+		c.mu.out.Buf = appendEvent(c.mu.out.Buf, -1, kind, path)
 		c.countSentLocked(1)
 	}
 }

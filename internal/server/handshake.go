@@ -121,7 +121,11 @@ func (c *conn) awaitSession(ready <-chan struct{}) error {
 		select {
 		case <-ready:
 			c.open = true
-			_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
+			c.mu.Lock()
+			if !c.mu.closed { // else its deadline is to end the next read
+				_ = c.sock.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
+			}
+			c.mu.Unlock()
 			return nil
 		case <-c.s.replica.Failed():
 			return errEnd
@@ -190,10 +194,10 @@ func (c *conn) refuseLocked() {
 }
 
 func (c *conn) answerConnectLocked(resp *wire.ConnectResponse) {
-	c.needOutLocked()
-	at := len(c.mu.out)
-	c.mu.out = resp.Append(append(c.mu.out, 0, 0, 0, 0))
-	endFrame(c.mu.out, at)
+	c.mu.out.Need()
+	at := len(c.mu.out.Buf)
+	c.mu.out.Buf = resp.Append(append(c.mu.out.Buf, 0, 0, 0, 0))
+	endFrame(c.mu.out.Buf, at)
 	c.countSentLocked(1)
 	close(c.mu.ready)
 	c.mu.ready = nil

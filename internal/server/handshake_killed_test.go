@@ -16,8 +16,7 @@ func TestHandshakeOfAKilledConnection(t *testing.T) {
 	s := newTestServer(t, nil)
 	client, nc := net.Pipe()
 	defer client.Close()
-	c := &conn{s: s.Server, nc: nc, remote: netip.MustParseAddrPort("127.0.0.1:1"), established: time.Now()}
-	c.init()
+	c := s.newConn(nc, netip.MustParseAddrPort("127.0.0.1:1"))
 	if reason := s.admit(c, nil); reason != "" {
 		t.Fatal(reason)
 	}

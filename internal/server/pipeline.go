@@ -139,7 +139,7 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 			c.heard.Store(int64(r.now)) // a part of a frame is no sign of life
 		}
 		c.take(frame, r, &view)
-		if len(c.mu.out) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
+		if len(c.mu.out.Buf) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
 			break
 		}
 	}
@@ -342,10 +342,10 @@ func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
 		if p.write {
 			break
 		}
-		if len(c.mu.out) > hardOutBytes {
+		if len(c.mu.out.Buf) > hardOutBytes {
 			// What it reads has grown since it asked.
 			c.s.stats.SlowClients.Add(1)
-			c.s.log.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out))
+			c.s.log.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))
 			c.killLocked("slow client")
 			break
 		}
@@ -395,10 +395,10 @@ func (c *conn) leaveLocked() {
 // beginReplyLocked appends a frame's length and header and returns where it
 // begins. REQUIRES: c.mu.
 func (c *conn) beginReplyLocked(xid int32, z zk.Zxid) int {
-	c.needOutLocked()
-	at := len(c.mu.out)
-	c.mu.out = append(c.mu.out, 0, 0, 0, 0)
-	c.mu.out = wire.ReplyHeader{Xid: xid, Zxid: z}.Append(c.mu.out)
+	c.mu.out.Need()
+	at := len(c.mu.out.Buf)
+	c.mu.out.Buf = append(c.mu.out.Buf, 0, 0, 0, 0)
+	c.mu.out.Buf = wire.ReplyHeader{Xid: xid, Zxid: z}.Append(c.mu.out.Buf)
 	c.mu.stats.lastZxid = z
 	return at
 }
@@ -407,11 +407,11 @@ func (c *conn) beginReplyLocked(xid int32, z zk.Zxid) int {
 // body. REQUIRES: c.mu.
 func (c *conn) endReplyLocked(at int, code zk.Code) {
 	if code != zk.OK {
-		c.mu.out = c.mu.out[:at+4+wire.ReplyHeaderLen]
-		jute.PutInt(c.mu.out[at+4+12:], int32(code))
+		c.mu.out.Buf = c.mu.out.Buf[:at+4+wire.ReplyHeaderLen]
+		jute.PutInt(c.mu.out.Buf[at+4+12:], int32(code))
 	}
-	endFrame(c.mu.out, at)
-	c.mu.stats.noteReply(len(c.mu.out) - at - 4)
+	endFrame(c.mu.out.Buf, at)
+	c.mu.stats.noteReply(len(c.mu.out.Buf) - at - 4)
 	c.countSentLocked(1)
 }
 

@@ -25,12 +25,12 @@ func (c *conn) answer(t *znode.Tree, q *request) {
 	at := c.beginReplyLocked(xid, t.LastZxid())
 	d := jute.NewDecoder(q.body)
 	code := c.read(t, q, &d)
-	c.mu.stats.reads.end(c.s.stats.readsBy, len(c.mu.out))
+	c.mu.stats.reads.end(c.s.stats.readsBy, len(c.mu.out.Buf))
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
 	}
 	if code == zk.ErrUnimplemented {
-		wire.SetReplyZxid(c.mu.out[at+4:], -1)
+		wire.SetReplyZxid(c.mu.out.Buf[at+4:], -1)
 		c.closeLocked()
 	}
 	c.endReplyLocked(at, code)
@@ -87,7 +87,7 @@ func (c *conn) find(t *znode.Tree, q *request, path string) (znode.ID, zk.Code) 
 	if !c.s.auth.Allowed(t.ACL(id), zk.PermRead, q.ids) {
 		return 0, zk.ErrNoAuth
 	}
-	c.mu.stats.reads.begin(c.s.stats.readsBy, path, len(c.mu.out))
+	c.mu.stats.reads.begin(c.s.stats.readsBy, path, len(c.mu.out.Buf))
 	return id, zk.OK
 }
 
@@ -111,8 +111,8 @@ func (c *conn) getData(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 func (c *conn) appendData(t *znode.Tree, id znode.ID) {
 	var s zk.Stat
 	t.Stat(id, &s)
-	c.mu.out = jute.AppendBuffer(c.mu.out, t.Data(id))
-	c.mu.out = wire.AppendStat(c.mu.out, &s)
+	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, t.Data(id))
+	c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 }
 
 // exists registers its watch on a missing znode too: it fires on creation.
@@ -136,7 +136,7 @@ func (c *conn) exists(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	}
 	var s zk.Stat
 	t.Stat(id, &s)
-	c.mu.out = wire.AppendStat(c.mu.out, &s)
+	c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 	return zk.OK
 }
 
@@ -153,7 +153,7 @@ func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	if q.Op == wire.OpGetChildren2 {
 		var s zk.Stat
 		t.Stat(id, &s)
-		c.mu.out = wire.AppendStat(c.mu.out, &s)
+		c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 	}
 	if r.Watch {
 		c.s.replica.AddWatch(c.id, r.Path, watch.Child)
@@ -162,15 +162,15 @@ func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 }
 
 func (c *conn) appendChildren(t *znode.Tree, id znode.ID) {
-	c.mu.out = jute.AppendInt(c.mu.out, int32(t.NumChildren(id)))
-	t.Children(id, func(name string) { c.mu.out = jute.AppendString(c.mu.out, name) })
+	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(t.NumChildren(id)))
+	t.Children(id, func(name string) { c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, name) })
 }
 
 // sync has nothing to wait for on a standalone server: every change that was
 // answered is applied. The path comes back as it was, even null. On a server of an
 // ensemble it does not come here, see Synced.
 func (c *conn) sync(d *jute.Decoder) zk.Code {
-	c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
+	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, d.Buffer())
 	return zk.OK
 }
 
@@ -189,8 +189,8 @@ func (c *conn) getACL(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	}
 	var s zk.Stat
 	t.Stat(id, &s)
-	c.mu.out = wire.AppendACL(c.mu.out, c.s.auth.Mask(acl, q.ids))
-	c.mu.out = wire.AppendStat(c.mu.out, &s)
+	c.mu.out.Buf = wire.AppendACL(c.mu.out.Buf, c.s.auth.Mask(acl, q.ids))
+	c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 	return zk.OK
 }
 
@@ -200,26 +200,26 @@ func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
-	began := len(c.mu.out)
+	began := len(c.mu.out.Buf)
 	for i := range ops {
-		if len(c.mu.out)-began > hardOutBytes {
+		if len(c.mu.out.Buf)-began > hardOutBytes {
 			c.s.log.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
 			c.closeLocked()
 			return zk.ErrMarshalling
 		}
 		id, code := c.find(t, q, ops[i].Path)
 		if code != zk.OK {
-			c.mu.out = wire.AppendMultiError(c.mu.out, code)
+			c.mu.out.Buf = wire.AppendMultiError(c.mu.out.Buf, code)
 			continue
 		}
-		c.mu.out = wire.MultiHeader{Type: ops[i].Type}.Append(c.mu.out)
+		c.mu.out.Buf = wire.MultiHeader{Type: ops[i].Type}.Append(c.mu.out.Buf)
 		if ops[i].Type == wire.OpGetData {
 			c.appendData(t, id)
 		} else {
 			c.appendChildren(t, id)
 		}
 	}
-	c.mu.out = wire.AppendMultiEnd(c.mu.out)
+	c.mu.out.Buf = wire.AppendMultiEnd(c.mu.out.Buf)
 	return zk.OK
 }
 
@@ -231,7 +231,7 @@ func (c *conn) addWatch(d *jute.Decoder) zk.Code {
 		return zk.ErrMarshalling
 	}
 	c.s.replica.AddWatch(c.id, r.Path, kind)
-	c.mu.out = jute.AppendInt(c.mu.out, int32(zk.OK))
+	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(zk.OK))
 	return zk.OK
 }
 
@@ -285,7 +285,7 @@ func (c *conn) getEphemerals(t *znode.Tree, d *jute.Decoder) zk.Code {
 		}
 	})
 	slices.Sort(paths)
-	c.mu.out = jute.AppendStrings(c.mu.out, paths)
+	c.mu.out.Buf = jute.AppendStrings(c.mu.out.Buf, paths)
 	return zk.OK
 }
 
@@ -303,15 +303,15 @@ func (c *conn) getAllChildrenNumber(t *znode.Tree, q *request, d *jute.Decoder) 
 	if path == "" {
 		n++ // the root under this name counts itself, as "/"
 	}
-	c.mu.out = jute.AppendInt(c.mu.out, int32(n))
+	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(n))
 	return zk.OK
 }
 
 func (c *conn) whoAmI(q *request) zk.Code {
-	c.mu.out = jute.AppendInt(c.mu.out, int32(len(q.ids)))
+	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(len(q.ids)))
 	for _, id := range q.ids {
-		c.mu.out = jute.AppendString(c.mu.out, id.Scheme)
-		c.mu.out = jute.AppendString(c.mu.out, c.s.auth.UserName(id))
+		c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, id.Scheme)
+		c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, c.s.auth.UserName(id))
 	}
 	return zk.OK
 }

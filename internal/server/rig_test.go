@@ -11,7 +11,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
-	"github.com/pinfold-zk/pinfold/internal/server/memconn"
+	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )

@@ -68,8 +68,8 @@ func (c *conn) loginFailed(q *request) {
 // has its body with an error too. REQUIRES: c.mu.
 func (c *conn) replyTokenLocked(xid int32, token []byte, code zk.Code) {
 	at := c.beginReplyLocked(xid, 0)
-	jute.PutInt(c.mu.out[at+4+12:], int32(code))
-	c.mu.out = jute.AppendBuffer(c.mu.out, token)
+	jute.PutInt(c.mu.out.Buf[at+4+12:], int32(code))
+	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, token)
 	c.endReplyLocked(at, zk.OK)
 }
 

@@ -42,6 +42,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
+	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -56,6 +57,7 @@ const (
 	maxPendingBytes = 1 << 20   // of their bodies
 	maxExpected     = 4 << 20   // of the replies to the reads among them, as far as can be told
 	readRun         = 128       // reads that are answered under one read lock
+	pooledOuts      = 64        // output buffers kept for reuse, each of at most softOutBytes
 )
 
 // Version is what four-letter words and the start-up line call this server.
@@ -113,9 +115,10 @@ type Server struct {
 		sync.Cond
 		waiting atomic.Int32
 	}
-	runs    sync.Pool // of *run
-	buffers sync.Pool // of *[]byte, readBufferBytes long
-	outs    bufferPool
+	runs      sync.Pool // of *run
+	inputs    *socket.InputPool
+	outputs   *socket.OutputPool
+	lingering socket.Lingering
 }
 
 // New returns a server without a replica. It is the replica's Clients.
@@ -129,8 +132,8 @@ func New(o Options) *Server {
 	s.mu.held = map[*conn]heldConn{}
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return new(run) }
-	s.buffers.New = func() any { b := make([]byte, readBufferBytes); return &b }
-	s.outs = make(bufferPool, pooledOuts)
+	s.inputs = socket.NewInputPool(readBufferBytes)
+	s.outputs = socket.NewOutputPool(pooledOuts, softOutBytes)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
 	s.enforced = o.Config.Auth.Enforced()
@@ -149,32 +152,6 @@ func New(o Options) *Server {
 		s.stats.writing.fold()
 	}
 	return s
-}
-
-// bufferPool keeps output buffers for reuse: at most pooledOuts, each of at most
-// softOutBytes. A channel of slices, unlike a sync.Pool, takes them without an
-// allocation.
-type bufferPool chan []byte
-
-const pooledOuts = 64
-
-func (p bufferPool) get() []byte {
-	select {
-	case b := <-p:
-		return b
-	default:
-		return nil
-	}
-}
-
-func (p bufferPool) put(b []byte) {
-	if cap(b) > softOutBytes {
-		return
-	}
-	select {
-	case p <- b[:0]:
-	default:
-	}
 }
 
 // Attach gives the server its replica, before Serve.
@@ -206,6 +183,7 @@ func (s *Server) Stop() {
 	for _, c := range conns {
 		c.kill("server shutdown")
 	}
+	s.lingering.Close()
 	s.gate.Lock()
 	s.gate.Broadcast() // a replica that has failed makes room no more
 	s.gate.Unlock()

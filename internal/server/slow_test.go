@@ -28,10 +28,7 @@ func (s *rig) connOf(c *wireClient) *conn {
 func (c *conn) held() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := cap(c.mu.out) + c.mu.pending.bytes
-	if !c.mu.flushing {
-		n += cap(c.pushing)
-	}
+	n := max(c.mu.out.Unsent(), cap(c.mu.out.Buf)) + c.mu.pending.bytes
 	for i := range c.mu.pending.list {
 		n += 64 + cap(c.mu.pending.list[i].body)
 	}
@@ -259,10 +256,7 @@ func TestIdleConnectionHoldsNothing(t *testing.T) {
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			// The reply may be here before its writer is through.
 			conn.mu.Lock()
-			n, flushing := cap(conn.mu.out)+cap(conn.mu.pending.list), conn.mu.flushing
-			if !flushing {
-				n += cap(conn.pushing)
-			}
+			n, flushing := cap(conn.mu.out.Buf)+conn.mu.out.Unsent()+cap(conn.mu.pending.list), conn.mu.out.Writing()
 			conn.mu.Unlock()
 			if n <= 256 && !flushing {
 				break

@@ -4,8 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"time"
-
-	"github.com/pinfold-zk/pinfold/internal/auth"
 )
 
 // A SteppedConn is a client's connection that has neither goroutine nor socket:
@@ -21,9 +19,8 @@ type SteppedConn struct {
 // Connect takes a connection in; false means that the server refuses it.
 func (s *Server) Connect(from netip.AddrPort) (*SteppedConn, bool) {
 	socket := &steppedSocket{}
-	c := &conn{s: s, nc: socket, remote: from, stepped: true}
-	c.init()
-	c.mu.ids = append(c.mu.ids, auth.IPIdentity(from.Addr()))
+	c := s.newConn(socket, from)
+	c.stepped = true
 	if reason := s.admit(c, nil); reason != "" {
 		return nil, false
 	}
@@ -37,11 +34,7 @@ func (p *SteppedConn) Feed(b []byte) {
 		return
 	}
 	c := p.c
-	c.takeInput()
-	for len(*c.in)-c.filled < len(b) {
-		c.growInput()
-	}
-	c.filled += copy((*c.in)[c.filled:], b)
+	c.in.Append(b)
 	p.Step()
 }
 
@@ -71,10 +64,10 @@ func (p *SteppedConn) Step() {
 	case p.socket.closed:
 		p.Hangup()
 		return
-	case c.filled == 0 || c.full():
+	case c.in.Len() == 0 || c.full():
 		return
 	case c.leaving:
-		c.filled = 0
+		c.in.Clear()
 	default:
 		if err := c.consume(); err != nil {
 			c.noteEnd(err)
@@ -82,7 +75,7 @@ func (p *SteppedConn) Step() {
 			return
 		}
 	}
-	c.releaseInput()
+	c.in.Release()
 	if p.socket.closed {
 		p.Hangup()
 	}

@@ -72,7 +72,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 	}
 	if !c.mu.closing {
 		at := c.beginReplyLocked(req.Xid, tx.Zxid)
-		c.mu.out = appendResult(c.mu.out, req.Op, r)
+		c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, r)
 		c.endReplyLocked(at, c.codeFor(req.Op, r.Err))
 		c.countWrittenLocked(req.Received, now)
 	}
@@ -119,7 +119,7 @@ func (c *conn) Synced(req *replica.Request) {
 	if !c.mu.closing {
 		d := jute.NewDecoder(req.Body)
 		at := c.beginReplyLocked(req.Xid, c.s.replica.Tree().LastZxid())
-		c.mu.out = jute.AppendBuffer(c.mu.out, d.Buffer())
+		c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, d.Buffer())
 		c.endReplyLocked(at, zk.OK)
 		c.countAnsweredLocked(1, req.Received, now)
 	}

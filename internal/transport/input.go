@@ -3,7 +3,6 @@ package transport
 import (
 	"fmt"
 	"io"
-	"sync/atomic"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
@@ -17,8 +16,7 @@ const (
 // input reads packets. It reads into chunks, each filled to its end before
 // another is made, and writes no byte twice: packets alias the chunks for ever.
 type input struct {
-	src     io.Reader
-	traffic *atomic.Uint64 // counts what is read
+	src io.Reader
 
 	buf  []byte // the chunk
 	r, w int    // buf[r:w] is read and not decoded
@@ -33,7 +31,6 @@ func (in *input) fill() error {
 	}
 	n, err := in.src.Read(in.buf[in.w:])
 	in.w += n
-	in.traffic.Add(uint64(n))
 	if n > 0 {
 		return nil // an error will come again
 	}
@@ -132,7 +129,6 @@ func (s *stream) Fill(n int) ([]byte, error) {
 		}
 		k, err := s.in.src.Read(s.buf[s.w:])
 		s.w += k
-		s.in.traffic.Add(uint64(k))
 		if k == 0 && err != nil {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -18,6 +17,7 @@ import (
 type pieces struct {
 	rest []byte
 	cut  func(room int) int
+	read int // bytes returned so far
 }
 
 func (p *pieces) Read(b []byte) (int, error) {
@@ -25,12 +25,12 @@ func (p *pieces) Read(b []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := min(len(b), len(p.rest), max(1, p.cut(len(b))))
-	copy(b, p.rest[:n])
+	p.read += copy(b, p.rest[:n])
 	p.rest = p.rest[n:]
 	return n, nil
 }
 
-func newInput(src io.Reader) *input { return &input{src: src, traffic: new(atomic.Uint64)} }
+func newInput(src io.Reader) *input { return &input{src: src} }
 
 // readAll reads packets until the source ends.
 func readAll(t *testing.T, in *input, limit int) (all []zab.Packet) {
@@ -98,16 +98,16 @@ func TestInputCut(t *testing.T) {
 		{"small, at random", func(room int) int { return rnd.IntN(300) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := newInput(&pieces{stream, tt.cut})
+			in := newInput(&pieces{rest: stream, cut: tt.cut})
 			comparePackets(t, readAll(t, in, testLimit), want)
-			if got := in.traffic.Load(); got != uint64(len(stream)) {
+			if got := in.src.(*pieces).read; got != len(stream) {
 				t.Errorf("%d bytes are counted of %d", got, len(stream))
 			}
 		})
 	}
 	t.Run("byte by byte", func(t *testing.T) {
 		few := append(want[:40:40], ack(7))
-		in := newInput(&pieces{encode(few), func(int) int { return 1 }})
+		in := newInput(&pieces{rest: encode(few), cut: func(int) int { return 1 }})
 		comparePackets(t, readAll(t, in, testLimit), few)
 	})
 }
@@ -118,8 +118,8 @@ func TestInputAllocatesAsBytesCome(t *testing.T) {
 	const limit = 64 << 20
 	b := AppendPacket(nil, proposal(1, make([]byte, 3<<20)))
 	binary.BigEndian.PutUint32(b[12:], limit) // announced, and never there
-	in := newInput(&pieces{b, func(int) int { return 10000 }})
-	for came := 0; ; came = int(in.traffic.Load()) {
+	in := newInput(&pieces{rest: b, cut: func(int) int { return 10000 }})
+	for came := 0; ; came = in.src.(*pieces).read {
 		if err := in.fill(); err == io.EOF {
 			break
 		}
@@ -133,8 +133,8 @@ func TestInputAllocatesAsBytesCome(t *testing.T) {
 			t.Fatalf("%d bytes for %d that came", len(in.buf), came)
 		}
 	}
-	if in.traffic.Load() != uint64(len(b)) {
-		t.Errorf("read %d of %d", in.traffic.Load(), len(b))
+	if in.src.(*pieces).read != len(b) {
+		t.Errorf("read %d of %d", in.src.(*pieces).read, len(b))
 	}
 }
 
@@ -142,7 +142,7 @@ func TestInputAllocatesAsBytesCome(t *testing.T) {
 // that come one by one need what they are long.
 func TestInputFillsChunks(t *testing.T) {
 	one := encode([]zab.Packet{proposal(1, make([]byte, 236))}) // 256 bytes
-	src := &pieces{bytes.Repeat(one, 4*chunkBytes/len(one)), func(int) int { return len(one) }}
+	src := &pieces{rest: bytes.Repeat(one, 4*chunkBytes/len(one)), cut: func(int) int { return len(one) }}
 	in := newInput(src)
 	seen := map[*byte]int{}
 	for in.fill() == nil {
@@ -158,7 +158,7 @@ func TestInputFillsChunks(t *testing.T) {
 
 func TestInputStopsAtGarbage(t *testing.T) {
 	b := append(encode([]zab.Packet{ack(1), ack(2)}), "GET / HTTP/1.1\r\n"...)
-	in := newInput(&pieces{b, func(room int) int { return room }})
+	in := newInput(&pieces{rest: b, cut: func(room int) int { return room }})
 	if err := in.fill(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestSnapshotWithinPackets(t *testing.T) {
 			func(int) int { return rnd.IntN(40) },
 			func(int) int { return 1 },
 		} {
-			in := newInput(&pieces{all, cut})
+			in := newInput(&pieces{rest: all, cut: cut})
 			comparePackets(t, readUntilSnap(t, in), before)
 			s := in.beginStream()
 			if b, err := consume(s, size); err != nil || !bytes.Equal(b, body) {
@@ -211,7 +211,7 @@ func TestSnapshotWithinPackets(t *testing.T) {
 				t.Fatal(err)
 			}
 			comparePackets(t, append(rest, readAll(t, in, testLimit)...), after)
-			if got := in.traffic.Load(); got != uint64(len(all)) {
+			if got := in.src.(*pieces).read; got != len(all) {
 				t.Errorf("%d bytes are counted of %d", got, len(all))
 			}
 		}
@@ -235,11 +235,11 @@ func readUntilSnap(t *testing.T, in *input) (ps []zab.Packet) {
 }
 
 func TestSnapshotWithoutSignature(t *testing.T) {
-	in := newInput(&pieces{append([]byte("\x00\x00\x00\x0aBenWasThere"), 0, 0, 0), func(room int) int { return room }})
+	in := newInput(&pieces{rest: append([]byte("\x00\x00\x00\x0aBenWasThere"), 0, 0, 0), cut: func(room int) int { return room }})
 	if err := in.beginStream().end(); !errors.Is(err, ErrPacket) {
 		t.Errorf("%v, want ErrPacket", err)
 	}
-	in = newInput(&pieces{[]byte("\x00\x00\x00\x0aBenWas"), func(room int) int { return room }})
+	in = newInput(&pieces{rest: []byte("\x00\x00\x00\x0aBenWas"), cut: func(room int) int { return room }})
 	if err := in.beginStream().end(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%v, want the unexpected end", err)
 	}
@@ -249,7 +249,7 @@ func TestSnapshotWithoutSignature(t *testing.T) {
 // is taken than twice what came.
 func TestFillGrows(t *testing.T) {
 	all := randomBytes(rand.New(rand.NewPCG(5, 6)), 5*chunkBytes)
-	in := newInput(&pieces{all, func(int) int { return 5000 }})
+	in := newInput(&pieces{rest: all, cut: func(int) int { return 5000 }})
 	s := in.beginStream()
 	for n := 1; n < len(all); n += 7777 {
 		b, err := s.Fill(n)

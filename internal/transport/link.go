@@ -9,76 +9,50 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/rawio"
+	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
 // link is a learner link. Its goroutine, the reader, runs from Dial or accept to
-// LinkDown. Output is appended to mu.out by whoever sends; one at a time writes
-// it: who has sent, as much as the socket takes, or the writer goroutine, which
-// exists while there is more, or a stream.
+// LinkDown. Any goroutine sends: packets are appended to mu.out, which writes them
+// (socket.Output).
 type link struct {
 	t      *Transport
 	id     zab.LinkID
 	dialed bool
-	peer   int64  // who was dialled
+	peer   int64  // the server that was dialled
 	remote string // the other end's address; the reader's
 
 	// Of an accepted link, guarded by Transport.mu.
 	silent bool // no packet has come yet
 	gone   bool // not counted any more
 
-	in      input         // the reader's
-	ps      []zab.Packet  // the reader's
-	traffic atomic.Uint64 // bytes read and written
+	in input        // the reader's
+	ps []zab.Packet // the reader's
 
-	// Of the socket; set by the reader before mu.up.
-	nc  net.Conn
-	raw syscall.RawConn // nil: there is no writing without blocking
-
-	// Owned by who has set mu.writing.
-	pollWrite func(fd uintptr) bool
-	pushing   []byte
-	pushed    int
-	pushErr   error
+	sock atomic.Pointer[socket.Conn] // nil until attach
 
 	mu struct {
 		sync.Mutex
-		idle    sync.Cond // writing became false
-		up      bool      // there is a socket to write to
-		err     error     // why the link has ended, nil while it has not
-		cancel  context.CancelFunc
-		writing bool
-
-		streams []queuedStream // to be sent before out
-		out     []byte
-		spare   []byte // for out
-		unsent  int    // bytes in out, before streams, and in the writer's hands
+		err    error // why the link has ended, nil while it has not
+		cancel context.CancelFunc
+		out    socket.Output
 	}
-}
-
-// queuedStream is a place in the output where a function writes.
-type queuedStream struct {
-	before []byte // packets that come first
-	f      func(w io.Writer) error
 }
 
 // addLinkLocked makes a link. REQUIRES: t.mu.
 func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
 	l := &link{t: t, id: t.mu.lastLink}
-	l.mu.idle.L = &l.mu.Mutex
-	l.in.traffic = &l.traffic
-	l.pollWrite = l.writeReady
+	l.mu.out.Init(&l.mu.Mutex, l, &t.wg, t.outputs)
 	t.mu.links[l.id] = l
 	return l
 }
 
-// attach gives the link its socket. It reports whether the link still wants it;
-// if not it is closed.
+// attach gives the link its connection. It reports whether the link has not ended
+// meanwhile; if it has, the connection is closed.
 func (l *link) attach(nc net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,55 +60,10 @@ func (l *link) attach(nc net.Conn) bool {
 		nc.Close() // an error changes nothing: nobody has used it
 		return false
 	}
-	l.nc, l.in.src, l.remote = nc, nc, remoteName(nc)
-	if sc, ok := nc.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			l.raw = raw
-		}
-	}
-	if l.raw != nil {
-		l.in.src = &rawSource{raw: l.raw}
-	}
+	sock := socket.New(nc, socket.Options{})
+	l.in.src, l.remote = sock, remoteName(nc)
+	l.sock.Store(sock)
 	return true
-}
-
-// rawSource reads from a socket without waking the scheduler.
-type rawSource struct {
-	raw syscall.RawConn
-	p   []byte
-	n   int
-	err error
-}
-
-// Read implements io.Reader.
-func (s *rawSource) Read(p []byte) (int, error) {
-	s.p = p
-	err := s.raw.Read(s.ready)
-	s.p = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case s.err != nil:
-		return 0, s.err
-	case s.n == 0 && len(p) > 0:
-		return 0, io.EOF
-	}
-	return s.n, nil
-}
-
-// ready reads if there is something to read.
-func (s *rawSource) ready(fd uintptr) bool {
-	for {
-		n, err := rawio.Read(fd, s.p)
-		switch err {
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			return false
-		}
-		s.n, s.err = max(n, 0), err
-		return true
-	}
 }
 
 // runDialed is the reader of a link that is to be dialled.
@@ -153,7 +82,7 @@ func (l *link) runDialed(ctx context.Context) {
 // runAccepted is the reader of a link that the quorum port has let in.
 func (l *link) runAccepted() {
 	defer l.end()
-	_ = l.nc.SetReadDeadline(time.Now().Add(l.t.o.HandshakeTimeout)) // fails only if closed, as the read will
+	_ = l.sock.Load().SetReadDeadline(time.Now().Add(l.t.o.HandshakeTimeout)) // fails only if closed, as the read will
 	l.serve()
 }
 
@@ -161,8 +90,8 @@ func (l *link) runAccepted() {
 func (l *link) serve() {
 	l.t.h.LinkUp(l.id, l.remote, l.dialed)
 	l.mu.Lock()
-	l.mu.up = true
-	l.flushLocked()
+	l.mu.out.Attach(l.sock.Load())
+	l.mu.out.Flush(false)
 	l.mu.Unlock()
 	for {
 		if err := l.in.fill(); err != nil {
@@ -229,7 +158,7 @@ func (l *link) spoken() {
 	l.t.mu.Lock()
 	l.silent = false
 	l.t.mu.Unlock()
-	_ = l.nc.SetReadDeadline(time.Time{}) // fails only if closed
+	_ = l.sock.Load().SetReadDeadline(time.Time{}) // fails only if closed
 }
 
 // readError says what the end of a read means.
@@ -245,7 +174,7 @@ func (l *link) readError(err error) error {
 	return fmt.Errorf("transport: read: %w", err)
 }
 
-// fail ends the link, the first reason counts. The reader does the rest.
+// fail ends the link; the first reason counts. The reader does the rest.
 func (l *link) fail(reason error) {
 	l.mu.Lock()
 	l.failLocked(reason)
@@ -258,21 +187,19 @@ func (l *link) failLocked(reason error) {
 		return
 	}
 	l.mu.err = reason
-	l.mu.out, l.mu.spare, l.mu.streams, l.mu.unsent = nil, nil, nil, 0
+	l.mu.out.Stop()
 	if l.mu.cancel != nil {
 		l.mu.cancel()
 	}
-	if l.nc != nil {
-		l.nc.Close() // an error changes nothing: reading and writing end
+	if sock := l.sock.Load(); sock != nil {
+		sock.Close() // an error changes nothing: reading and writing end
 	}
 }
 
 // end is the last that the reader does.
 func (l *link) end() {
 	l.mu.Lock()
-	for l.mu.writing {
-		l.mu.idle.Wait()
-	}
+	l.mu.out.AwaitIdle()
 	if l.mu.cancel != nil {
 		l.mu.cancel()
 	}

@@ -27,7 +27,8 @@
 // # Who runs what
 //
 // A learner link has a goroutine that dials, reads and calls the Handler, and
-// one that writes while the socket is full or a stream is running. A peer has a
+// one that writes while the socket is full or a stream is running: it is a
+// socket.Conn with its Output. A peer has a
 // goroutine that owns its election link and writes, and one that reads. Dialling
 // takes one for each address that is tried. Close waits for all of them.
 //
@@ -40,11 +41,11 @@
 //
 // # TLS and SASL
 //
-// Neither is built. TLS goes round a socket between TCP and the first byte:
-// that is open in dial.go and admit in listen.go, and nothing else changes, as a
-// connection that is no socket is written to by the writer goroutine alone. SASL
-// on the quorum port goes between LinkUp and the first packet, on the election
-// port behind the first message (protocol page, section 16).
+// Neither is built. TLS on learner links is a socket.Options.Layer in attach, with
+// its handshake before LinkUp; on election links it goes between TCP and the first
+// byte, in open of dial.go and admitPeer of listen.go. SASL on the quorum port goes
+// between LinkUp and the first packet, on the election port behind the first
+// message (protocol page, section 16).
 package transport
 
 import (
@@ -57,6 +58,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -172,6 +174,7 @@ type Transport struct {
 	log     *slog.Logger
 	refused *refusals
 	hello   []byte // this server's first message on the election port
+	outputs *socket.OutputPool
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -208,6 +211,7 @@ func New(o Options) (*Transport, error) {
 	}
 	t.hello = hello
 	t.refused = &refusals{log: t.log}
+	t.outputs = socket.NewOutputPool(pooledOutputs, pooledBytes)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.links = map[zab.LinkID]*link{}
 	t.mu.peers = map[int64]*peer{}
@@ -378,7 +382,9 @@ func (t *Transport) CloseLink(id zab.LinkID, reason error) {
 // for a link that has ended.
 func (t *Transport) Progress(id zab.LinkID) uint64 {
 	if l := t.link(id); l != nil {
-		return l.traffic.Load()
+		if sock := l.sock.Load(); sock != nil {
+			return sock.Traffic()
+		}
 	}
 	return 0
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/server/memconn"
+	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/test/inproc"
 )
 

@@ -44,6 +44,13 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+// CloseWrite ends the direction that this end writes. What was written can still
+// be read at the other end, which may go on writing.
+func (c *Conn) CloseWrite() error {
+	c.out.close(false)
+	return nil
+}
+
 // Waiting is how many bytes there are to read.
 func (c *Conn) Waiting() int {
 	c.in.mu.Lock()

@@ -1,0 +1,132 @@
+package socket
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/pinfold-zk/pinfold/internal/rawio"
+)
+
+// recordBytes is how many plain bytes a layer is given at a time, one record of
+// TLS. It bounds what a layer encodes ahead of the descriptor.
+const recordBytes = 16 << 10
+
+// errWouldBlock is what reading without blocking returns when nothing has arrived.
+// It is a temporary net.Error: crypto/tls keeps its state and goes on later.
+var errWouldBlock net.Error = wouldBlock{}
+
+type wouldBlock struct{}
+
+func (wouldBlock) Error() string   { return "socket: nothing to read yet" }
+func (wouldBlock) Timeout() bool   { return true }
+func (wouldBlock) Temporary() bool { return true }
+
+// descriptorWriter writes to a descriptor. It is used by one goroutine at a time.
+type descriptorWriter struct {
+	raw  syscall.RawConn
+	poll func(fd uintptr) bool
+	b    []byte
+	n    int
+	err  error
+	wait bool
+}
+
+func (w *descriptorWriter) init(raw syscall.RawConn) { w.raw, w.poll = raw, w.ready }
+
+// write writes b: all of it if wait is true, else what the descriptor takes at
+// once. It returns how many bytes the descriptor has taken.
+func (w *descriptorWriter) write(b []byte, wait bool) (int, error) {
+	w.b, w.n, w.err, w.wait = b, 0, nil, wait
+	err := w.raw.Write(w.poll)
+	w.b = nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// ready writes. It asks to be called again, when the descriptor takes more, only
+// if the caller of write waits.
+func (w *descriptorWriter) ready(fd uintptr) bool {
+	for {
+		n, err := rawio.Write(fd, w.b[w.n:])
+		w.n += max(n, 0)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return !w.wait
+		case err != nil:
+			w.err = err
+			return true
+		case w.n == len(w.b) || !w.wait:
+			return true
+		}
+	}
+}
+
+// records is the connection that a layer works on: its records go to the
+// descriptor and come from there without blocking, once the handshake is over.
+type records struct {
+	net.Conn // for addresses, deadlines, and the handshake
+
+	blocking atomic.Bool // a handshake is under way: reads and writes block
+	fd       uintptr     // the reader's: what Read reads from
+
+	mu      sync.Mutex
+	direct  descriptorWriter
+	backlog []byte // records that the descriptor has not taken; nil if it has all
+}
+
+func newRecords(nc net.Conn, raw syscall.RawConn) *records {
+	r := &records{Conn: nc}
+	r.direct.init(raw)
+	return r
+}
+
+// Read reads what has arrived; the error is errWouldBlock if nothing has
+// (io.Reader). The layer calls it on the reader's goroutine.
+func (r *records) Read(p []byte) (int, error) {
+	if r.blocking.Load() {
+		return r.Conn.Read(p)
+	}
+	return readDescriptor(r.fd, p)
+}
+
+// Write writes what the descriptor takes and keeps the rest for flush (io.Writer).
+// The writer calls it through the layer, and so does the reader when the layer
+// answers a record by itself.
+func (r *records) Write(p []byte) (n int, err error) {
+	if r.blocking.Load() {
+		return r.Conn.Write(p)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.backlog) == 0 {
+		if n, err = r.direct.write(p, false); err != nil {
+			return n, err
+		}
+	}
+	if n < len(p) {
+		r.backlog = append(r.backlog, p[n:]...)
+	}
+	return len(p), nil
+}
+
+// flush writes what the descriptor has not taken: all of it if wait is true. empty
+// says that nothing is left.
+func (r *records) flush(wait bool) (empty bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.backlog) == 0 {
+		return true, nil
+	}
+	n, err := r.direct.write(r.backlog, wait)
+	r.backlog = r.backlog[n:]
+	if len(r.backlog) == 0 {
+		r.backlog = nil
+	}
+	return r.backlog == nil, err
+}

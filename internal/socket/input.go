@@ -1,0 +1,105 @@
+package socket
+
+import "sync"
+
+// InputPool lends buffers of one size to Inputs. The zero value is not usable.
+type InputPool struct {
+	size int
+	pool sync.Pool // of *[]byte, size long
+}
+
+// NewInputPool returns a pool of buffers of size bytes.
+func NewInputPool(size int) *InputPool {
+	p := &InputPool{size: size}
+	p.pool.New = func() any { b := make([]byte, size); return &b }
+	return p
+}
+
+// Input is the reading half of a Conn for a protocol of frames: the bytes that
+// have arrived and are not consumed. It belongs to the reader. It holds a buffer
+// only while it holds bytes, and while the Conn reads.
+type Input struct {
+	conn   *Conn
+	pool   *InputPool
+	buf    *[]byte // nil while nothing is buffered
+	filled int
+}
+
+// Init makes the Input the reading half of c. c may be nil if only Append is used.
+func (in *Input) Init(c *Conn, pool *InputPool) { in.conn, in.pool = c, pool }
+
+// Fill waits until more bytes have arrived and appends what one read returns. A
+// buffer that is full is doubled: memory is taken as bytes arrive, not by what a
+// frame announces. The error is io.EOF when the peer has closed its side.
+func (in *Input) Fill() error {
+	n, err := in.conn.readInto(in)
+	in.filled += n
+	if err != nil {
+		in.Release()
+	}
+	return err
+}
+
+// Append appends b, as if it had been read.
+func (in *Input) Append(b []byte) {
+	for len(b) > 0 {
+		n := copy(in.room(), b)
+		in.filled += n
+		b = b[n:]
+	}
+}
+
+// room returns the place for the next bytes; it is never empty.
+func (in *Input) room() []byte {
+	switch {
+	case in.buf == nil:
+		in.buf = in.pool.pool.Get().(*[]byte)
+	case in.filled == len(*in.buf):
+		grown := make([]byte, 2*len(*in.buf))
+		copy(grown, *in.buf)
+		in.recycle()
+		in.buf = &grown
+	}
+	return (*in.buf)[in.filled:]
+}
+
+// Bytes returns the bytes that are not consumed. They are valid until the next
+// call of another method.
+func (in *Input) Bytes() []byte {
+	if in.buf == nil {
+		return nil
+	}
+	return (*in.buf)[:in.filled]
+}
+
+// Len is the number of bytes that are not consumed.
+func (in *Input) Len() int { return in.filled }
+
+// Consume removes the first n bytes. It may keep the buffer: call Release before
+// waiting for anything but Fill.
+func (in *Input) Consume(n int) {
+	if n > 0 {
+		in.filled = copy(*in.buf, (*in.buf)[n:in.filled])
+	}
+}
+
+// Clear removes all bytes and gives the buffer back.
+func (in *Input) Clear() {
+	in.filled = 0
+	in.Release()
+}
+
+// Release gives the buffer back if it holds no bytes.
+func (in *Input) Release() {
+	if in.buf != nil && in.filled == 0 {
+		in.recycle()
+		in.buf = nil
+	}
+}
+
+// recycle puts a buffer of the pool's size back.
+func (in *Input) recycle() {
+	if len(*in.buf) == in.pool.size {
+		in.pool.pool.Put(in.buf)
+	}
+}

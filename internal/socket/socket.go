@@ -1,0 +1,308 @@
+// Package socket is a stream connection as a server with many of them needs it:
+// an idle connection holds no buffer, reading takes no hand-over between
+// goroutines, and writing takes a goroutine only while the peer is slow.
+//
+// A Conn has two halves.
+//
+//   - Input, the reading half, belongs to one goroutine, the reader. It waits in
+//     the runtime's poller, takes a buffer from a pool when bytes have arrived, and
+//     gives it back when they are consumed. Conn.Read is for readers that have
+//     buffers of their own.
+//   - Output, the writing half, is a buffer under its owner's lock. Any goroutine
+//     appends to it and calls Output.Flush, which writes what the connection takes
+//     without blocking. A goroutine, the flusher, exists only while there is more
+//     than that, or a stream to write.
+//
+// A connection ends in order by Conn.CloseWrite, after which Lingering reads and
+// discards what the peer still sends: a close with unread input makes TCP reset
+// the connection, and the peer may lose the last bytes that it was sent.
+//
+// # Descriptors and layers
+//
+// On a connection with a descriptor both halves use it directly and never block in
+// a system call. A layer such as TLS is put between the Conn and the descriptor by
+// Options.Layer: it reads and writes records through a net.Conn that reports
+// "would block" as a temporary error and that keeps what the descriptor does not
+// take, so that the layer needs no goroutine and holds no buffer while it is idle.
+// A connection without a descriptor, such as one in memory, can only block: its
+// flusher writes whatever Flush must not wait for.
+//
+// # Invariants
+//
+// The tests have the same names.
+//
+//	S1  bytes leave in the order in which they were appended
+//	S2  at most one goroutine writes, and output never waits without one
+//	S3  an idle connection holds no buffer
+//	S4  the last bytes before CloseWrite arrive, whatever the peer still sends
+package socket
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/rawio"
+)
+
+// Options configures a Conn. The zero value is a plain connection.
+type Options struct {
+	// Layer wraps the connection in another, for example
+	// func(nc net.Conn) net.Conn { return tls.Server(nc, config) }.
+	// The layer must return temporary errors of its connection unchanged and go on
+	// after them, as crypto/tls does after its handshake. nil adds no layer.
+	Layer func(nc net.Conn) net.Conn
+}
+
+// Conn is a stream connection. One goroutine at a time reads. Output is the only
+// writer of a Conn that it is attached to; Write is for a Conn without Output in
+// use. The other methods may be called by any goroutine.
+type Conn struct {
+	nc      net.Conn
+	layer   net.Conn        // reads and writes plain bytes; nc if there is no layer
+	raw     syscall.RawConn // of nc; nil if nc has no descriptor
+	records *records        // below layer; nil if there is no layer or no descriptor
+	traffic atomic.Uint64
+
+	// Owned by the reader.
+	pollRead func(fd uintptr) bool
+	in       *Input // takes a buffer when bytes have arrived; nil: room is given
+	room     []byte
+	got      int
+	gotErr   error
+
+	// Owned by the writer: the holder of Output.writing, or the caller of Write.
+	direct descriptorWriter
+}
+
+// New returns a Conn that owns nc.
+func New(nc net.Conn, o Options) *Conn {
+	c := &Conn{nc: nc, layer: nc}
+	if sc, ok := nc.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw, c.pollRead = raw, c.readReady
+			c.direct.init(raw)
+		}
+	}
+	switch {
+	case o.Layer == nil:
+	case c.raw == nil:
+		c.layer = o.Layer(nc)
+	default:
+		c.records = newRecords(nc, c.raw)
+		c.layer = o.Layer(c.records)
+		_, handshakes := c.layer.(handshaker)
+		c.records.blocking.Store(handshakes)
+	}
+	return c
+}
+
+// handshaker is a layer whose first exchange must be complete before bytes can be
+// read or written without blocking.
+type handshaker interface{ Handshake() error }
+
+// Handshake completes the layer's handshake. The reader calls it before anything
+// is read or flushed; it blocks for as long as the deadlines allow. Without a
+// layer it does nothing.
+func (c *Conn) Handshake() error {
+	h, ok := c.layer.(handshaker)
+	if !ok {
+		return nil
+	}
+	err := h.Handshake()
+	if c.records != nil {
+		c.records.blocking.Store(false)
+	}
+	return err
+}
+
+// Read waits until there is something to read and reads once into p, which is held
+// while it waits (io.Reader). The error is io.EOF when the peer has closed its
+// side, and only if no byte was read.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.raw == nil {
+		n, err := c.layer.Read(p)
+		return c.countRead(n, err)
+	}
+	c.room = p
+	n, err := c.poll()
+	c.room = nil
+	return n, err
+}
+
+// readInto is Read into a buffer that in takes when bytes have arrived.
+func (c *Conn) readInto(in *Input) (int, error) {
+	if c.raw == nil {
+		n, err := c.layer.Read(in.room())
+		return c.countRead(n, err)
+	}
+	c.in = in
+	n, err := c.poll()
+	c.in = nil
+	return n, err
+}
+
+// countRead counts n bytes. An error that comes with bytes comes again without.
+func (c *Conn) countRead(n int, err error) (int, error) {
+	if n > 0 {
+		c.traffic.Add(uint64(n))
+		return n, nil
+	}
+	return 0, err
+}
+
+// poll waits for the descriptor and reads.
+func (c *Conn) poll() (int, error) {
+	c.got, c.gotErr = 0, nil
+	if err := c.raw.Read(c.pollRead); err != nil {
+		return 0, err
+	}
+	return c.countRead(c.got, c.gotErr)
+}
+
+// readReady reads if there is something to read. Without, it holds no buffer while
+// the poller waits.
+func (c *Conn) readReady(fd uintptr) bool {
+	p := c.room
+	if c.in != nil {
+		p = c.in.room()
+	}
+	n, err := c.readOnce(fd, p)
+	if err == errWouldBlock {
+		if c.in != nil {
+			c.in.Release()
+		}
+		return false
+	}
+	c.got, c.gotErr = n, err
+	return true
+}
+
+// readOnce reads from the descriptor, through the layer if there is one.
+func (c *Conn) readOnce(fd uintptr, p []byte) (int, error) {
+	if c.records == nil {
+		return readDescriptor(fd, p)
+	}
+	c.records.fd = fd
+	return c.layer.Read(p)
+}
+
+// readDescriptor reads once. The error is errWouldBlock if there is nothing to
+// read, io.EOF if the peer has closed its side.
+func readDescriptor(fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := rawio.Read(fd, p)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return 0, errWouldBlock
+		case err != nil:
+			return 0, err
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// Write writes all of p and blocks until the connection has taken it (io.Writer).
+// It must not be called while an Output may write.
+func (c *Conn) Write(p []byte) (int, error) {
+	if c.records == nil {
+		n, err := c.layer.Write(p)
+		c.traffic.Add(uint64(n))
+		return n, err
+	}
+	written := 0
+	for written < len(p) {
+		n, err := c.layer.Write(p[written:min(len(p), written+recordBytes)])
+		written += n
+		c.traffic.Add(uint64(n))
+		if err != nil {
+			return written, err
+		}
+		if err := c.settle(); err != nil {
+			return written, err
+		}
+	}
+	return written, c.settle()
+}
+
+// settle writes what the layer has encoded and the descriptor has not taken, and
+// blocks meanwhile.
+func (c *Conn) settle() error {
+	if c.records == nil {
+		return nil
+	}
+	_, err := c.records.flush(true)
+	return err
+}
+
+// push writes what the connection takes without blocking. more says that there is
+// something left to write: b[n:], or what the layer has made of b[:n]. REQUIRES:
+// canPush.
+func (c *Conn) push(b []byte) (n int, more bool, err error) {
+	if c.records == nil {
+		n, err = c.direct.write(b, false)
+		c.traffic.Add(uint64(n))
+		return n, n < len(b), err
+	}
+	for {
+		empty, err := c.records.flush(false)
+		if err != nil || !empty || n == len(b) {
+			return n, !empty || n < len(b), err
+		}
+		k, err := c.layer.Write(b[n:min(len(b), n+recordBytes)])
+		n += k
+		c.traffic.Add(uint64(k))
+		if err != nil {
+			return n, true, err
+		}
+	}
+}
+
+// canPush reports whether there is writing without blocking.
+func (c *Conn) canPush() bool { return c.raw != nil }
+
+// Traffic is the number of bytes read and written so far, before the layer encodes
+// them. It grows as long as anything moves.
+func (c *Conn) Traffic() uint64 { return c.traffic.Load() }
+
+// closeWriter is a connection that can be closed in one direction.
+type closeWriter interface{ CloseWrite() error }
+
+// CloseWrite tells the peer that no more bytes will come; reading goes on. The
+// error is errors.ErrUnsupported if the connection knows no such thing. Output
+// must be drained or stopped.
+func (c *Conn) CloseWrite() error {
+	var layerErr error
+	if cw, ok := c.layer.(closeWriter); ok && c.layer != c.nc {
+		layerErr = cw.CloseWrite()
+		if c.records != nil && layerErr == nil {
+			_, layerErr = c.records.flush(false)
+		}
+	}
+	cw, ok := c.nc.(closeWriter)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return errors.Join(layerErr, cw.CloseWrite())
+}
+
+// Close closes the connection at once; calls that wait return an error. Bytes that
+// the peer has sent and that were not read make TCP reset the connection: see
+// Lingering.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// SetReadDeadline bounds reading, as net.Conn has it.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
+
+// SetWriteDeadline bounds writing, as net.Conn has it.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.nc.SetWriteDeadline(t) }
+
+// RemoteAddr is the peer's address, nil if the connection has none.
+func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
