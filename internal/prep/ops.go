@@ -197,15 +197,15 @@ func (p *Preparer) deleteLeaf(h *txn.Header, path string, version int32, op *txn
 	return zk.OK
 }
 
-// deleteContainer is what the sweep of containers and TTL znodes asks for. The
-// path comes as a string record, or bare from an old server. A client that sends
-// it, which no library does, needs the right to delete.
+// deleteContainer deletes a container or a TTL znode for the server's own sweep. The path
+// comes as a string record, or bare from an old server. A session's request is refused,
+// as Apache 3.8.0 does: it would delete without a right, and no client library sends it.
 func (p *Preparer) deleteContainer(req *Request, tx *txn.Txn) zk.Code {
 	path := string(req.Body)
 	if d := jute.NewDecoder(req.Body); len(req.Body) >= 4 && req.Body[0] != '/' {
 		path = d.String()
 	}
-	if !splittable(path) || znode.IsSystem(path) {
+	if !req.internal() || !splittable(path) || znode.IsSystem(path) {
 		return zk.ErrBadArguments
 	}
 	c, ok := p.get(path)
@@ -216,13 +216,6 @@ func (p *Preparer) deleteContainer(req *Request, tx *txn.Txn) zk.Code {
 		return zk.ErrNotEmpty
 	case p.tree.IsEphemeral(c.mode.Owner):
 		return zk.ErrBadVersion
-	}
-	parent, ok := p.get(parentOf(path))
-	if !ok {
-		return zk.ErrNoNode
-	}
-	if !req.internal() && !p.allowed(req, parent.acl, zk.PermDelete) {
-		return zk.ErrNoAuth
 	}
 	code := p.deleteLeaf(&tx.Header, path, -1, &tx.Op)
 	tx.Op.Type = wire.OpDeleteContainer

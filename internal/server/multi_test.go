@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -44,4 +46,25 @@ func TestMultiCreateResults(t *testing.T) {
 			t.Errorf("%d flags=%d ttl=%d: %+v %q, stat %v, error %v; want %d", c.op, c.flags, c.ttl, h, path, hasStat, d.Err(), c.want)
 		}
 	}
+}
+
+// The server's own sweep sends deleteContainer. A client's is refused, as Apache 3.8.0
+// does, whatever the rights: also if it comes by way of a follower.
+func TestClientsCannotDeleteContainers(t *testing.T) {
+	inEnsemble(t, 3, 0, func(e *ensemble) {
+		for _, r := range []*rig{e.leader(), e.in(replica.Follower)[0]} {
+			c := r.open()
+			path := "/of-" + r.rep.Mode().String()
+			c.mustCall(wire.OpCreate, createBody(path, nil, zk.Persistent))
+			before := c.mustCall(wire.OpExists, readBody(path, false))
+			for _, body := range [][]byte{[]byte(path), jute.AppendBuffer(nil, []byte(path)), []byte("/missing"), {}} {
+				if got := c.call(wire.OpDeleteContainer, body); got.Err != zk.ErrBadArguments || len(got.body) > 0 {
+					t.Errorf("%v: deleteContainer %q: %+v", r.rep.Mode(), body, got)
+				}
+			}
+			if after := c.mustCall(wire.OpExists, readBody(path, false)); !bytes.Equal(before.body, after.body) {
+				t.Errorf("%v: %s has changed", r.rep.Mode(), path)
+			}
+		}
+	})
 }
