@@ -100,7 +100,7 @@ func authSettings() []setting {
 			note:   "`yes` checks no ACL"},
 		{name: "enableEagerACLCheck", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.EagerACLCheck }),
-			note:   "a follower checks before it forwards; no difference on a standalone server"},
+			note:   "a server of an ensemble refuses what the ACLs of its own tree refuse, and does not ask the leader; a standalone server does not check early"},
 		{name: "DigestAuthenticationProvider.superDigest", scope: property,
 			setter: setter{set: superDigest},
 			note:   "`user:base64(hash(user:password))` of the superuser"},

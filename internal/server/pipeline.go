@@ -194,7 +194,9 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 	case c.mu.onlyReads && refusedReadOnly(q.Op):
 		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.goesThroughLog(&q):
-		c.submit(&q, r)
+		if !c.refusedEarly(&q, view) {
+			c.submit(&q, r)
+		}
 	case c.mu.pending.empty():
 		view.lock()
 		if c.mu.closing || c.mu.closed {

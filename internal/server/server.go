@@ -8,6 +8,7 @@
 //	conn.go       the socket's two halves: frames in, one write per batch out
 //	handshake.go  sessions: new, resumed, refused
 //	hold.go       handshakes that wait for a quorum
+//	eager.go      writes that the ACLs of this server's tree refuse already
 //	local.go      sessions that live on this server alone
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
@@ -91,6 +92,7 @@ type Server struct {
 	enforced  []string // schemes of which a client must have authenticated one
 	submitRun int      // writes that a connection submits before it looks for room
 	large     largeRequests
+	eagerACL  bool // writes are checked here before the leader is asked
 
 	// Owned by who applies: connections with output, and the event that is being sent.
 	dirty []*conn
@@ -147,6 +149,7 @@ func New(o Options) *Server {
 	s.metrics = metric.NewRegistry(metric.Catalogue())
 	s.bindMetrics()
 	if q := &o.Config.Quorum; q.Distributed() {
+		s.eagerACL = o.Config.Auth.EagerACLCheck
 		// Apache's members write their configuration into the tree as they start.
 		s.stats.writing.add(s.stats.writesBy, znode.ConfigPath, int64(len(znode.ConfigPath)+len(q.Members.Text())))
 		s.stats.writing.fold()

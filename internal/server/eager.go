@@ -1,0 +1,90 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// refusedEarly checks a write against this server's own tree before the leader is
+// asked (enableEagerACLCheck), and reports whether the request is done with.
+// As with Apache only servers of an ensemble check, and only create, delete, setData
+// and setACL outside of a multi. A znode that is missing here may exist at the
+// leader: such a write passes.
+//
+// A write that follows pending writes of its own session passes as well: they may
+// change what it is allowed to do. (Apache checks it, and answers it out of order.)
+//
+// REQUIRES: c.mu, which is released for a moment.
+func (c *conn) refusedEarly(q *request, view *treeView) bool {
+	if !c.s.eagerACL || !checkedEarly(q.Op) {
+		return false
+	}
+	view.lock()
+	switch {
+	case c.mu.closing || c.mu.closed:
+		return true // the connection has ended meanwhile: there is no answer
+	case !c.mu.pending.empty():
+		return false
+	}
+	code := c.judge(c.s.replica.Tree(), q)
+	if code == zk.OK {
+		return false
+	}
+	c.replyErrLocked(q.Xid, 0, code)
+	view.reads++
+	return true
+}
+
+// checkedEarly reports whether refusedEarly checks requests of the operation.
+func checkedEarly(op wire.OpCode) bool {
+	switch op {
+	case wire.OpCreate, wire.OpCreate2, wire.OpDelete, wire.OpSetData, wire.OpSetACL:
+		return true
+	}
+	return false
+}
+
+// judge returns ErrInvalidACL or ErrNoAuth if the ACLs of the tree refuse a request
+// that is checked early, else OK.
+func (c *conn) judge(t *znode.Tree, q *request) zk.Code {
+	d := jute.NewDecoder(q.body)
+	var path string
+	var want zk.Perms
+	var acl []zk.ACL
+	switch q.Op {
+	case wire.OpCreate, wire.OpCreate2:
+		var r wire.CreateRequest
+		r.Decode(&d, q.Op)
+		path, want, acl = parentPath(r.Path), zk.PermCreate, r.ACL
+	case wire.OpSetACL:
+		var r wire.SetACLRequest
+		r.Decode(&d)
+		path, want, acl = r.Path, zk.PermAdmin, r.ACL
+	case wire.OpDelete:
+		path, want = parentPath(d.String()), zk.PermDelete
+	case wire.OpSetData:
+		path, want = d.String(), zk.PermWrite
+	}
+	if q.Op != wire.OpDelete && q.Op != wire.OpSetData {
+		if _, code := c.s.auth.FixUp(acl, q.ids); code != zk.OK {
+			return code
+		}
+	}
+	id := t.Lookup(path)
+	if id != 0 && !c.s.auth.Allowed(t.ACL(id), want, q.ids) {
+		return zk.ErrNoAuth
+	}
+	return zk.OK
+}
+
+// parentPath is the path of the parent; "" if path has none.
+func parentPath(path string) string {
+	if strings.LastIndexByte(path, '/') == 0 {
+		return "/"
+	}
+	return znode.Parent(path)
+}
