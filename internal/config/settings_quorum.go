@@ -129,7 +129,7 @@ func observerSettings() []setting {
 	return []setting{
 		{name: "syncEnabled", scope: inFile, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.SyncEnabled }),
-			note:   "observers write log and snapshots"},
+			note:   "`false`: an observer writes no log, and no snapshot but one that the leader sends; when it starts it takes its state from the leader"},
 		{name: "observer.syncEnabled", scope: property,
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.SyncEnabled }),
 			note:   "as the key `syncEnabled`"},

@@ -52,6 +52,10 @@ type LogOptions struct {
 	// new file is synced once even so, before it appears. Writes then go through
 	// the page cache, which is what returns at once.
 	NoSync bool
+	// Discard drops every entry once it is checked: there is no log, and Flush does
+	// nothing. It is for an observer with syncEnabled=false, which takes its state from
+	// the leader whenever it starts.
+	Discard bool
 }
 
 func (o LogOptions) withDefaults() LogOptions {
@@ -176,6 +180,10 @@ func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 	}
 	if err := l.check(zxid, buf, frame); err != nil {
 		return err
+	}
+	if l.o.Discard {
+		l.last = zxid
+		return nil
 	}
 	payload := buf[frame+prefixBytes:]
 	binary.BigEndian.PutUint64(buf[frame:], uint64(sumAdler(adlerInit, payload)))

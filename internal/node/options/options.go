@@ -5,6 +5,7 @@ package options
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
@@ -49,9 +50,16 @@ func Storage(cfg *config.Config) storage.Options {
 		Compression: compression,
 		Log: storage.LogOptions{
 			PreallocBytes: cfg.Log.PreAllocBytes, MaxFileBytes: cfg.Log.MaxBytes,
-			MaxEntryBytes: maxEntryBytes(cfg), NoSync: !cfg.Log.ForceSync,
+			MaxEntryBytes: maxEntryBytes(cfg), NoSync: !cfg.Log.ForceSync, Discard: inMemory(cfg),
 		},
 	}
+}
+
+// inMemory reports whether the server is an observer that writes neither log nor
+// snapshots (syncEnabled=false), except for a snapshot that the leader sends.
+func inMemory(cfg *config.Config) bool {
+	q := &cfg.Quorum
+	return q.Distributed() && q.Own().Observer && !q.SyncEnabled
 }
 
 // Replica returns the options of the replica. The caller adds what is not in the
@@ -77,6 +85,9 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 	}
 	if !cfg.Quorum.Distributed() {
 		return o, nil
+	}
+	if inMemory(cfg) {
+		o.SnapCount, o.SnapBytes = math.MaxInt, 0 // a fuzzy snapshot is of no use without its log
 	}
 	var err error
 	if o.Ensemble, err = ensemble(cfg); err != nil {
