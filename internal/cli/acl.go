@@ -13,7 +13,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// aclCommands are those about who may do what.
+// aclCommands are the commands about permissions and identities.
 func aclCommands() []command {
 	return []command{getACLCommand(), setACLCommand(), addAuthCommand(), whoAmICommand()}
 }
@@ -94,7 +94,7 @@ func aclJSON(acl []zk.ACL) []jsonACL {
 
 func getACLCommand() command {
 	return command{
-		name: "getAcl", synopsis: "[-s] path", short: "Print who may do what with a node",
+		name: "getAcl", synopsis: "[-s] path", short: "Print the permissions (ACL) of a node",
 		long: "Prints the ACL of a node: for each identity its permissions, letters of cdrwa\n(create and delete children, read, write, admin).",
 		examples: `getAcl /app
 getAcl -s /app`,
@@ -150,7 +150,7 @@ func (s *shell) aclTable(acl []zk.ACL, stat zk.Stat, withStat bool) error {
 
 func setACLCommand() command {
 	return command{
-		name: "setAcl", synopsis: "[-s] [-v version] [-R] path acl", short: "Say who may do what with a node",
+		name: "setAcl", synopsis: "[-s] [-v version] [-R] path acl", short: "Set the permissions (ACL) of a node",
 		long: `Replaces the ACL of a node: entries scheme:id:perms, separated by commas. With -v
 only if the ACL still has this version, which getAcl -s prints as aclVersion.
 With -R also those of all nodes below, except of the servers' own in /zookeeper.
@@ -188,9 +188,9 @@ setAcl -R /app world:anyone:r,sasl:admin:cdrwa`,
 	}
 }
 
-// setACLBelow sets an ACL on root and all below, each after all below it: who
-// takes the right to read from themselves can still do it. Nodes that refuse it do
-// not keep the others from it; the error says which they are.
+// setACLBelow sets an ACL on root and all below, each after all below it, so that an
+// ACL that removes the caller's read permission does not stop it half-way. It continues
+// after nodes that refuse it; the error lists them.
 func (s *shell) setACLBelow(ctx context.Context, c *client.Client, root string, acl []zk.ACL, version int32, withStat bool) error {
 	if err := client.CheckPath(root); err != nil {
 		return &client.Error{Op: "setACL", Path: root, Err: zk.ErrBadArguments, Reason: err}
@@ -252,7 +252,7 @@ server that refuses ends the session.`,
 
 func whoAmICommand() command {
 	return command{
-		name: "whoami", short: "Print who the session is to the server",
+		name: "whoami", short: "Print the identities of the session",
 		long:     "Prints the identities of the session by their schemes: its address, and what\naddauth and the connection have added.",
 		examples: "whoami",
 		run: func(ctx context.Context, s *shell, _ []string) error {

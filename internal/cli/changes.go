@@ -22,8 +22,8 @@ func watchCommand() command {
 		name: "watch", synopsis: "[--data] [--single] [-n count] [path]", short: "Print changes as they happen",
 		long: `Prints what happens to a node and all below it: that nodes are created or deleted,
 and that data is set; until it is interrupted. An event says that a node has changed,
-not how often: changes that follow each other fast are told as one. When the
-connection was lost, "Unknown" says that nobody knows what happened meanwhile.
+not how often: changes in quick succession are printed as one. After a lost
+connection, "Unknown" says that events may have been missed.
 
 Servers know this kind of watch from 3.6 on. With older ones, all nodes are read
 and kept in memory, a watch is left on each, and what was missed is found out.`,

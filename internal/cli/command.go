@@ -3,8 +3,8 @@
 // one at a time, from a file, or in an interactive shell.
 //
 // It is a program in a package, for cmd/pinfold to wire. It knows ensembles by
-// package client only. What a command is stands in command; the shell is what
-// it gets to work with.
+// package client only. The type command describes a command; the shell is its
+// environment.
 //
 // Invariants:
 //
@@ -29,7 +29,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A command is one that users type. It is a value: setup is called anew for
+// A command is one that users type. It is a value: setup is called for
 // each time that it is run.
 type command struct {
 	name     string
@@ -38,9 +38,9 @@ type command struct {
 	long     string // what it does, in paragraphs; ends without a newline
 	examples string // a line each, "ls -R /app    # all znodes below", ends without a newline
 
-	raw      bool      // words behind the first argument are arguments, whatever they look like
+	raw      bool      // all words after the first argument are arguments, dashes or not
 	min, max int       // number of arguments beside options; a max of -1 is any
-	complete []argKind // what each argument is; the last also says what those behind it are
+	complete []argKind // what each argument is; the last also applies to all that follow
 
 	// setup declares the options, into variables that the function returned
 	// closes over. That one does the work. A nil setup is of a command without
@@ -135,7 +135,7 @@ func optionWords(name string, err error) string {
 	case errors.As(err, &noLetters):
 		word := string(noLetters)
 		if slices.Contains([]string{"-server", "-timeout", "-waitforconnection", "-client-configuration"}, word) {
-			word += "; it stands before the command"
+			word += "; it goes before the command"
 		}
 		return name + " has no option " + word
 	case errors.As(err, &unknown):
@@ -169,7 +169,7 @@ func (c command) usage() string { return strings.TrimSpace(c.name + " " + c.syno
 // parse reads options and arguments as zkCli.sh's users write them: long
 // options may have one dash ("-server", "-members"), where pflag would see
 // several short ones; a negative number is an argument, unless there is such an
-// option; options may stand behind arguments, if mixed. "--" ends the options.
+// option; options may follow arguments, if mixed. "--" ends the options.
 func parse(f *pflag.FlagSet, words []string, mixed bool) (args []string, err error) {
 	var options []string
 	for len(words) > 0 {

@@ -20,7 +20,7 @@ const (
 	completeMost = 100
 )
 
-// completions are the words that may stand for a word that is begun.
+// completions are the words that an incomplete word can become.
 type completions struct {
 	words []string // sorted
 	start int      // where the word begins in the line, its quote included
@@ -74,8 +74,8 @@ func splitBegun(line string) (words []string, begun string, start int, quote byt
 	}
 }
 
-// quoted brings a word into a form that splitLine makes the word of again. quote
-// is the one that the user has begun with, or 0.
+// quoted returns a word in a form that splitLine parses into the same word. quote is the
+// quote that the user has typed before it, or 0.
 func quoted(word string, quote byte) string {
 	if quote == 0 && !strings.ContainsFunc(word, unicode.IsSpace) {
 		return word
@@ -86,8 +86,8 @@ func quoted(word string, quote byte) string {
 	return string(quote) + word
 }
 
-// completeArgument returns what begun may become as an option or argument behind
-// words.
+// completeArgument returns the completions of begun, an option or argument that
+// follows words.
 func (s *shell) completeArgument(ctx context.Context, c command, words []string, begun string) completions {
 	if c.raw && len(words) > 0 {
 		inner, known := s.find(words[0])
@@ -118,8 +118,8 @@ func (s *shell) completeArgument(ctx context.Context, c command, words []string,
 	return completions{}
 }
 
-// optionsOf are the options of a command: by their letters as zkCli.sh has
-// them, by their names behind two dashes.
+// optionsOf returns the options of a command: single letters with one dash, names with
+// two.
 func optionsOf(f *pflag.FlagSet, begun string) []string {
 	var list []string
 	f.VisitAll(func(flag *pflag.Flag) {
@@ -226,7 +226,7 @@ func commonPrefix(words []string) string {
 	return strings.ToValidUTF8(prefix, "")
 }
 
-// showCompletions prints words in columns, by what they have behind their last
+// showCompletions prints words in columns. Of paths it prints the part after the last
 // slash.
 func (s *shell) showCompletions(screen io.Writer, words []string) {
 	more := len(words) - completeMost

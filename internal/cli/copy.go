@@ -60,7 +60,7 @@ func (s *shell) locateBoth(ctx context.Context, from, to string) (a, b subtree, 
 	return a, b, done, err
 }
 
-// copy copies a subtree. copied, if not nil, is told of each znode of the original
+// copy copies a subtree. copied, if not nil, is called for each znode of the original
 // before it is planted.
 func (s *shell) copy(ctx context.Context, from, to subtree, opt transferOptions, copied func(z *znode) error) error {
 	t, err := s.transferTo(ctx, to, opt)
@@ -71,7 +71,7 @@ func (s *shell) copy(ctx context.Context, from, to subtree, opt transferOptions,
 }
 
 // copy transfers all that a subtree has. The error is fatal; znodes that cannot be
-// read are told of.
+// read are reported.
 func (t *transfer) copy(ctx context.Context, from subtree, copied func(z *znode) error) error {
 	sc := from.scanner(ctx, scanOptions{data: true, acl: true, depth: -1}, false)
 	return sc.each(func(z *znode) error {
@@ -98,7 +98,7 @@ func (t *transfer) copy(ctx context.Context, from subtree, copied func(z *znode)
 // notWithin ends a copy that would never end, as it copies what it makes: when an
 // ephemeral below the root of the copy is seen in the ensemble of the original. The
 // root is deleted again if this copy has made it. Where nothing can be made below
-// the root, no copy goes on for ever.
+// the root, no copy runs without end.
 func (t *transfer) notWithin(ctx context.Context, from subtree) error {
 	if err := t.p.flush(); err != nil {
 		return err

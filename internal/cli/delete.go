@@ -117,7 +117,7 @@ func (d *deletion) begin(path string, unread error) error {
 	}
 	d.c.DeleteAsync(d.ctx, path, -1, func(err error) {
 		<-d.places
-		if err == nil || errors.Is(err, zk.ErrNoNode) { // somebody else was quicker
+		if err == nil || errors.Is(err, zk.ErrNoNode) { // another client was faster
 			return
 		}
 		if unread != nil && errors.Is(err, zk.ErrNotEmpty) {
@@ -152,7 +152,7 @@ type failures struct {
 	more  int     // how many beside
 }
 
-// toldFailures is how many failures of many are told one by one.
+// toldFailures is the number of failures that are printed one by one.
 const toldFailures = 5
 
 func (f *failures) add(err error) {

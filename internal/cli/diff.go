@@ -96,7 +96,7 @@ func (d *difference) run(ctx context.Context, s *shell, first, second string) (d
 // A side is one of two scans that are merged.
 type side struct {
 	*scanner
-	at   *znode // nil behind the last
+	at   *znode // nil after the last
 	path string // of at, from the root of the scan
 }
 
@@ -184,7 +184,7 @@ func describeData(a, b []byte) string {
 	return fmt.Sprintf("%d -> %d bytes, from byte %d on", len(a), len(b), at)
 }
 
-// found tells of a difference.
+// found reports a difference.
 func (d *difference) found(change, path string, what []string) error {
 	d.differ = true
 	if d.quiet {

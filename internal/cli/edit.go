@@ -20,9 +20,9 @@ func editCommand() command {
 	return command{
 		name: "edit", synopsis: "[--create] [--binary] path", short: "Change the data of a node in an editor",
 		long: `Opens the data of a node in $VISUAL, $EDITOR or vi, and sets it when the editor ends
-and the data has changed. When somebody else has set it meanwhile, it is not set, and
-the file with the edit is kept. A line break at the end, which editors add, is taken
-off if the data had none.`,
+and the data has changed. If another client has set it meanwhile, it is not set, and
+the file with the edit is kept. A line break at the end, which editors add, is removed
+if the data had none.`,
 		examples: `edit /app/config
 edit --create /app/new
 EDITOR='code --wait' pinfold cli edit /app/config   # (in a script)`,
@@ -77,7 +77,7 @@ func (s *shell) edit(ctx context.Context, node string, create, force bool) error
 	return os.Remove(file)
 }
 
-// tempFile has data, and a name by which an editor can tell what it is.
+// tempFile creates a file with data and a name from which an editor can see the type.
 func tempFile(node string, data []byte) (name string, err error) {
 	pattern := "pinfold-*-" + strings.ReplaceAll(path.Base(node), "*", "_")
 	file, err := os.CreateTemp("", strings.ReplaceAll(pattern, string(os.PathSeparator), "_"))

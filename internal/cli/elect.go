@@ -11,7 +11,7 @@ import (
 
 // electExcludes says which clients --names makes one election of.
 const electExcludes = `
---names says whose candidates stand in the same election, beside every 'pinfold cli
+--names says which candidates belong to the same election, beside every 'pinfold cli
 elect' and recipe.Election with the same names:
   curator    Curator's LeaderLatch (the default)
   selector   Curator's LeaderSelector

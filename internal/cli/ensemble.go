@@ -83,9 +83,8 @@ func (s *shell) printConfig(text string, st zk.Stat, withStat bool) error {
 	return nil
 }
 
-// clientAddresses is what config -c makes of a configuration: the addresses
-// behind the ";" of the members' lines, separated by commas, a space, the
-// version.
+// clientAddresses returns the output of config -c: the addresses after the ";" of
+// the members' lines, separated by commas, a space, the version.
 func clientAddresses(config string) string {
 	var hosts []string
 	version := ""
@@ -155,7 +154,7 @@ reconfig -file /etc/zookeeper/conf/members.txt`,
 	}
 }
 
-// reconfigOptions are what reconfig is told.
+// reconfigOptions are the options of reconfig.
 type reconfigOptions struct {
 	stat                   bool
 	version, file, members string

@@ -72,7 +72,7 @@ func (s *shell) export(ctx context.Context, path, to string) error {
 const exportPerm = 0o600
 
 // exportTo writes an export, and returns how many znodes it has. Those that cannot
-// be read are told of and make an error at the end, when the rest has been
+// be read are reported and make an error at the end, when the rest has been
 // written.
 func (s *shell) exportTo(ctx context.Context, path string, to io.Writer) (n int, err error) {
 	t, err := s.locate(ctx, path)

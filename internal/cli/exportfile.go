@@ -196,7 +196,7 @@ func readExport(from io.Reader) (*exportReader, error) {
 	return r, nil
 }
 
-// line returns the next line that is not empty; io.EOF behind the last.
+// line returns the next line that is not empty; io.EOF after the last.
 func (r *exportReader) line() ([]byte, error) {
 	for r.lines.Scan() {
 		r.number++
@@ -210,7 +210,7 @@ func (r *exportReader) line() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// next reads the next znode, and io.EOF behind the trailer. An export that ends
+// next reads the next znode; io.EOF after the trailer. An export that ends
 // without one is io.ErrUnexpectedEOF. A path must be the header's root or below
 // it.
 func (r *exportReader) next() (*exported, error) {

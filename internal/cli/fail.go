@@ -39,7 +39,7 @@ func (e connectError) Error() string {
 	reason := e.err
 	var unknown *net.DNSError
 	var refused *net.OpError
-	switch { // the rest of the text is of waiting in vain
+	switch { // the rest of the text is about the wait
 	case errors.Is(e.err, zk.ErrAuthFailed):
 		reason = errors.New("the server refuses the credentials of --auth or --login")
 	case errors.As(e.err, &unknown):
@@ -53,7 +53,7 @@ func (e connectError) Error() string {
 func (e connectError) Unwrap() error { return e.err }
 
 // statusError is an error that has been printed already: only the exit status
-// is left to be told.
+// remains.
 type statusError struct{ status int }
 
 func (e statusError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
@@ -148,7 +148,7 @@ func rightOf(err error) string {
 	return ""
 }
 
-// maybeDone warns if nobody knows whether a write was done.
+// maybeDone returns a warning if a write may or may not have been carried out.
 func maybeDone(err error) string {
 	var opErr *client.Error
 	if errors.As(err, &opErr) && opErr.Maybe {
@@ -169,13 +169,13 @@ func codeWords(code zk.Code, path string) (text, advice string) {
 	case zk.ErrNoChildrenForEphemerals:
 		return "Ephemerals cannot have children: " + path, ""
 	case zk.ErrNoAuth:
-		return "Insufficient permission : " + path, "getAcl says who may do what, whoami who you are, addauth makes you more"
+		return "Insufficient permission : " + path, "getAcl prints the permissions, whoami your identities; addauth adds one"
 	case zk.ErrAuthFailed:
-		return "Authentication is not valid : " + path, "the server has refused the credentials and ended the session: connect begins anew"
+		return "Authentication is not valid : " + path, "the server has refused the credentials and ended the session: connect begins a new session"
 	case zk.ErrInvalidACL:
 		return "Acl is not valid : " + path, "an ACL is scheme:id:perms, as in digest:user:hash:cdrwa; auth needs addauth first"
 	case zk.ErrBadVersion:
-		return "version No is not valid : " + path, "somebody has changed the node since: get -s shows its version"
+		return "version No is not valid : " + path, "the node has changed since: get -s shows its version"
 	case zk.ErrSessionExpired:
 		return "Session has expired", "its ephemeral nodes and watches are gone; the next command begins a new session"
 	case zk.ErrConnectionLoss:

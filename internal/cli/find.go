@@ -21,7 +21,7 @@ func findCommand() command {
 		long: `Prints the paths of the nodes at and below a path to which all options apply;
 without options, of all. --output table and json say more of each.
 
-A size is a number of bytes, with K, M or G behind it for 1024 times as much;
+A size is a number of bytes, optionally followed by K, M or G (powers of 1024);
 + before it means more, - less. An age is like 30s, 5m, 12h or 7d, since the data
 was last set.`,
 		examples: `find /app --name 'worker-*'          # by the last part of the path
@@ -30,12 +30,12 @@ find / --ephemeral                   # of any session
 find / --owner 0x10000abcdef0001     # of one session
 find /app --size +100K               # larger than 100 KiB
 find /app --older 30d --leaf         # not set for 30 days, and without children
-find / --acl '^world:anyone:.*w'     # that everybody may write
+find / --acl '^world:anyone:.*w'     # nodes that any client may write
 find /app --empty --output json      # without data and children`,
 		max: -1, complete: []argKind{argPath},
 		setup: func(f *pflag.FlagSet) runFunc {
 			var w wanted
-			f.StringVar(&w.name, "name", "", "the last part of the path matches this, where * ? and [a-z] stand for others")
+			f.StringVar(&w.name, "name", "", "the last part of the path matches this pattern, with * ? and [a-z]")
 			regex := f.String("regex", "", "the path matches this regular expression, somewhere")
 			acl := f.String("acl", "", "an entry scheme:id:perms of the ACL matches this regular expression, somewhere")
 			f.BoolVar(&w.ephemeral, "ephemeral", false, "lives with a session")

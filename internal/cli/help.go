@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Help is the text of `pinfold cli --help` behind the options: every command
+// Help is the text of `pinfold cli --help` after the options: every command
 // with an example or more.
 func Help() string {
 	var b strings.Builder

@@ -92,8 +92,8 @@ func (p *pastLines) search(text string) (line string, ok bool) {
 	return "", false
 }
 
-// save appends a line to the file, which nobody else may read. Lines that hold a
-// secret are not saved. A file that has grown too long is written anew.
+// save appends a line to the file, which only its owner may read. Lines that hold a
+// secret are not saved. A file that has grown too long is rewritten.
 func (p *pastLines) save(line string) error {
 	line = strings.TrimSpace(line)
 	if p.file == "" || line == "" || strings.HasPrefix(line, "addauth") {

@@ -141,7 +141,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// notHeld tells why something could not be had.
+// notHeld prints why a lock or a leadership was not acquired.
 func (s *shell) notHeld(err error) error {
 	s.tell(err)
 	return statusError{statusNotHeld}

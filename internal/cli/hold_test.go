@@ -72,7 +72,7 @@ func TestHoldStatus(t *testing.T) {
 		{[]string{"no-such-command-here"}, 127, "not found"},
 		{[]string{plainFile}, 126, "permission denied"},
 		{[]string{}, 2, "needs 2 arguments"},
-		{[]string{"--"}, 2, "what is to be run"},
+		{[]string{"--"}, 2, "the command is missing"},
 		{[]string{"echo", "-n"}, 0, ""},
 	} {
 		for _, name := range holders() {

@@ -25,7 +25,7 @@ type console struct {
 	raw func() (restore func(), err error)
 
 	size    func() (width, height int)
-	resized <-chan os.Signal // tells that the size is another; nil for never
+	resized <-chan os.Signal // receives when the size has changed; nil for never
 
 	// interruptible derives a context for a command that Ctrl-C ends.
 	interruptible func(ctx context.Context) (context.Context, context.CancelFunc)
@@ -182,7 +182,7 @@ func (s *shell) interact(ctx context.Context, c *console) error {
 		running, stop := c.interruptible(ctx)
 		last = s.execute(running, line)
 		if running.Err() != nil && last == nil {
-			fmt.Fprintln(s.out) // behind the ^C
+			fmt.Fprintln(s.out) // after the ^C
 		}
 		stop()
 		if err := past.save(line); err != nil {
@@ -196,8 +196,8 @@ func (s *shell) interact(ctx context.Context, c *console) error {
 }
 
 // readLine reads a line with the editor. Its error is io.EOF at the end, the
-// terminal's, or the context's: then a read may be left behind, which nothing
-// ends but the process.
+// terminal's, or the context's: then a read may still be pending, which only
+// the end of the process ends.
 func (s *shell) readLine(ctx context.Context, editor *term.Terminal, c *console) (string, error) {
 	restore, err := c.raw()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A kind is how a znode lives and ends. A znode's Stat tells ephemerals from all
+// A kind is the lifetime of a znode. A znode's Stat distinguishes ephemerals from all
 // others and no more: servers do not say what is a container, what has a time to
 // live, or what was made sequential.
 type kind int
@@ -36,7 +36,7 @@ func (k *kind) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no kind of znode", text)
 }
 
-// kindOf is what a Stat tells.
+// kindOf is the kind that a Stat shows.
 func kindOf(stat zk.Stat) kind {
 	if stat.EphemeralOwner != 0 {
 		return ephemeral

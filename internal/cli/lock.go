@@ -100,14 +100,14 @@ func (s *shell) lock(ctx context.Context, path string, words []string, o holdOpt
 	}, words, o.grace)
 }
 
-// commandOf is the command behind the path, with or without "--" before it.
+// commandOf returns the command that follows the path; a "--" before it is optional.
 func commandOf(args []string) ([]string, error) {
 	words := args[1:]
 	if words[0] == "--" {
 		words = words[1:]
 	}
 	if len(words) == 0 {
-		return nil, usageError{"what is to be run? lock path -- command"}
+		return nil, usageError{"the command is missing: PATH -- COMMAND"}
 	}
 	return words, nil
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 )
 
-// loginSection is the section of a login file that says who a client is.
+// loginSection is the section of a login file for clients.
 const loginSection = "Client"
 
-// digestLogin reads who to log in as by SASL's DIGEST-MD5: the file that zkCli.sh is
-// given by java.security.auth.login.config, with a section
+// digestLogin reads the name and password for SASL's DIGEST-MD5 from a login file, the
+// one that Java reads as java.security.auth.login.config, with a section
 //
 //	Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob" password="secret"; };
 //

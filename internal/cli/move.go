@@ -142,8 +142,8 @@ func (s *shell) moveLarge(ctx context.Context, from, to subtree) error {
 }
 
 // deleteListed deletes znodes, which come parents first in the list, many at a
-// time. That one is not there any more is no error. A connection that breaks makes
-// it begin anew.
+// time. A znode that is already gone is no error. After a lost connection it starts
+// again.
 func (s *shell) deleteListed(ctx context.Context, c *client.Client, list []original) error {
 	p := s.progress("nodes deleted")
 	defer p.stop()

@@ -109,7 +109,7 @@ func (r *rows) addNote(text string) error {
 	return nil
 }
 
-// show writes what add has kept back, for a row that somebody waits for. The
+// show writes the rows that add has buffered, for output that must appear at once. The
 // command's output is then not paged.
 func (r *rows) show() error {
 	r.s.pager.live = r.s.pager.program == nil

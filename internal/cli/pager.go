@@ -26,11 +26,11 @@ func pagerCommand(getenv func(string) string) []string {
 	return nil
 }
 
-// A pager takes the output of one command. It passes it on to the screen as long
-// as it fits there; then it starts a program for it, which gets all.
+// A pager receives the output of one command. It writes the output to the screen while
+// it fits there; then it starts the pager program, which gets all of it.
 type pager struct {
 	s     *shell
-	live  bool   // somebody waits for rows: no paging
+	live  bool   // rows are shown as they come: no paging
 	shown []byte // what has gone to the screen
 	rows  int    // of the screen that it takes
 
@@ -40,7 +40,7 @@ type pager struct {
 	screen  io.Writer // what s.out wrote to before the program had the terminal
 }
 
-// errPaged ends a command whose output nobody wants to see more of.
+// errPaged ends a command when the user has quit the pager.
 var errPaged = errors.New("the pager has ended")
 
 // Write never keeps p.

@@ -12,12 +12,12 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A planting is a znode that is to be there.
+// A planting describes a znode that a planter creates or verifies.
 type planting struct {
 	path string
-	data []byte        // not changed until its outcome is told
-	acl  []zk.ACL      // nil: open to everybody if it is made, and as it is if it is there
-	kind kind          // not ephemeral; a znode that is there counts as of any
+	data []byte        // must not change until its outcome is reported
+	acl  []zk.ACL      // nil: world:anyone:cdrwa for a new znode, and the ACL of one that exists is kept
+	kind kind          // not ephemeral; not compared with a znode that exists
 	ttl  time.Duration // of withTTL
 }
 
@@ -34,16 +34,16 @@ const (
 
 func (o outcome) String() string { return [...]string{"created", "replaced", "unchanged", "failed"}[o] }
 
-// errDiffers is that of a planting whose znode is there with other contents, and
+// errDiffers is the error of a planting whose znode exists with other contents, if
 // overwrite was not asked for.
 var errDiffers = errors.New("is there already, and differs")
 
 // plantOptions say what a planter may do.
 type plantOptions struct {
 	overwrite bool // give znodes that are there the data and ACL of the planting
-	dryRun    bool // only read, and tell what would become
+	dryRun    bool // only read, and report what would be done
 
-	// told is called once for each planting, in no order, by the goroutine that
+	// told reports an outcome. It is called once for each planting, in no order, by the goroutine that
 	// uses the planter. An error that it returns ends the planting.
 	told func(p *planting, o outcome, err error) error
 }
@@ -55,11 +55,11 @@ const (
 	maxTries        = 8        // of one planting, and of connections in a row without success
 )
 
-// A planter brings many znodes to be as they should, many at a time. They must
-// come parents first: a request is sent before the one that it relies on is
+// A planter creates or updates many znodes, many at a time. They must be added parents
+// first: a request is sent before the one that it relies on is
 // answered, as servers execute them in order.
 //
-// What is there already as it should be is left alone, so planting may be
+// A znode that already is as planned is not changed, so planting may be
 // repeated; that is also how a broken connection is survived. When one breaks, the
 // planter waits until every request under way has failed or succeeded, and starts
 // those that did not succeed once more, in their order.
@@ -182,7 +182,7 @@ func (p *planter) takeAll(list []planted) error {
 	return nil
 }
 
-// begin starts a job, for the first time or anew.
+// begin starts or restarts a job.
 func (p *planter) begin(j *job) {
 	j.tries++
 	if p.opt.dryRun {
@@ -204,7 +204,7 @@ func (p *planter) begin(j *job) {
 
 func (p *planter) sent(j *job) { j.waits++; p.active++ }
 
-// read asks for what is there.
+// read reads the existing znode.
 func (p *planter) read(j *job) {
 	j.step = stepRead
 	p.sent(j)
@@ -219,7 +219,7 @@ func (p *planter) read(j *job) {
 	}
 }
 
-// takeIn takes in the answer to one operation, and goes on with its job when that
+// takeIn processes the answer to one operation, and continues its job when that
 // was the last of the step.
 func (p *planter) takeIn(a *planted) error {
 	j := a.j
@@ -258,7 +258,7 @@ func (p *planter) takeIn(a *planted) error {
 	return p.goOn(j, wrong)
 }
 
-// goOn takes the step behind one that ended with wrong.
+// goOn starts the step that follows one that ended with the error wrong.
 func (p *planter) goOn(j *job, wrong error) error {
 	switch {
 	case j.step == stepCreate && errors.Is(wrong, zk.ErrNodeExists):
@@ -270,7 +270,7 @@ func (p *planter) goOn(j *job, wrong error) error {
 	case j.step == stepRead && errors.Is(wrong, zk.ErrNoNode) && p.opt.dryRun:
 		return p.over(j, created, nil)
 	case j.step != stepCreate && (errors.Is(wrong, zk.ErrNoNode) || errors.Is(wrong, zk.ErrBadVersion)) && j.tries < maxTries:
-		p.begin(j) // somebody else works here
+		p.begin(j) // another client changes the znode as well
 		return nil
 	case wrong != nil:
 		return p.over(j, failed, wrong)
@@ -285,7 +285,7 @@ func (p *planter) goOn(j *job, wrong error) error {
 	return p.compare(j)
 }
 
-// compare decides what to do with a znode that is there.
+// compare decides what to do with a znode that exists.
 func (p *planter) compare(j *job) error {
 	sameData := bytes.Equal(j.data, j.planting.data)
 	sameACL := j.planting.acl == nil || slices.Equal(j.acl, j.planting.acl)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A progress tells on the error stream how far long work has come. On a
-// terminal it is a line that is written over, from the first second on; if not,
+// A progress prints on the error stream how far long work has come. On a
+// terminal it is one line that is overwritten, from the first second on; elsewhere,
 // a line every ten seconds. It belongs to one goroutine.
 type progress struct {
 	s       *shell
@@ -34,7 +34,7 @@ func (p *progress) pause(onTerminal time.Duration) time.Duration {
 	return 10 * time.Second
 }
 
-// expect tells how much work there is.
+// expect sets the amount of work.
 func (p *progress) expect(total int) { p.total = total }
 
 // add counts n pieces of work as done.

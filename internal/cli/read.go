@@ -65,7 +65,7 @@ func (s *shell) list(ctx context.Context, path string, withStat, withWatch bool)
 	if err != nil {
 		return err
 	}
-	defer s.follow(watchChildren, w) // events come behind the list
+	defer s.follow(watchChildren, w) // events are printed after the list
 	slices.Sort(names)
 	if s.format == table {
 		return s.nameTable(names, stat, withStat)
@@ -87,7 +87,7 @@ func (s *shell) list(ctx context.Context, path string, withStat, withWatch bool)
 	return s.print(nil, one)
 }
 
-// nameTable prints children a line each, the Stat behind them.
+// nameTable prints children a line each, followed by the Stat.
 func (s *shell) nameTable(names []string, stat zk.Stat, withStat bool) error {
 	r := s.rows("name")
 	defer r.end()
@@ -211,8 +211,8 @@ func (s *shell) get(ctx context.Context, path string, g dataForm, withStat, with
 	return s.print(columns, one)
 }
 
-// oldWatch accepts the way of leaving a watch that was zkCli.sh's before 3.5, any
-// word behind the path, and says what is the way now.
+// oldWatch accepts zkCli.sh's syntax for a watch before 3.5, any word after the path,
+// and prints the present one.
 func (s *shell) oldWatch(args []string, now string, watch *bool) {
 	if len(args) == 2 {
 		name, _, _ := strings.Cut(now, " ")

@@ -49,25 +49,25 @@ func locksOut(acl []zk.ACL, ids []zk.ID, secrets []string) bool {
 	return true
 }
 
-// includes reports whether who, of an ACL, is one of a session's identities.
-func includes(who zk.ID, ids []zk.ID, secrets []string) bool {
-	if who == zk.AnyoneUnsafe {
+// includes reports whether entry, the identity of an ACL entry, is one of a session's.
+func includes(entry zk.ID, ids []zk.ID, secrets []string) bool {
+	if entry == zk.AnyoneUnsafe {
 		return true
 	}
 	for _, id := range ids {
 		switch {
 		case id.Scheme == "super":
 			return true // no ACL is checked
-		case who.Scheme == "auth" && id.Scheme != "ip" && id.Scheme != "world":
+		case entry.Scheme == "auth" && id.Scheme != "ip" && id.Scheme != "world":
 			return true // the server replaces it by what the session is
-		case who.Scheme == "ip" && id.Scheme == "ip" && inNetwork(who.ID, id.ID):
+		case entry.Scheme == "ip" && id.Scheme == "ip" && inNetwork(entry.ID, id.ID):
 			return true
-		case who.Scheme != "digest" && who == id:
+		case entry.Scheme != "digest" && entry == id:
 			return true
 		}
 	}
 	for _, secret := range secrets {
-		if who.Scheme == "digest" && isDigest(who.ID, secret) {
+		if entry.Scheme == "digest" && isDigest(entry.ID, secret) {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ type Options struct {
 	Out, Err io.Writer
 
 	auths       []credential
-	login       string // file that says who to log in as by SASL; "" for nobody
+	login       string // login file of --login; "" for no SASL
 	properties  string // file of -client-configuration; "" for none
 	tls         tlsOptions
 	dialOptions []client.Option // for tests

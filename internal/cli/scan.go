@@ -34,7 +34,7 @@ type scanOptions struct {
 	watch     bool                   // leave a watch on each list of children; those of a scan that ends early may be lost
 	depth     int                    // greatest, from 0 for the root alone; negative for no limit
 	leaveOut  func(path string) bool // a znode not to visit, nor all below it
-	visited   func(n int)            // told of n more visited; may be nil
+	visited   func(n int)            // called with the number of znodes visited since; may be nil
 }
 
 // The limits of a scan.
@@ -52,8 +52,8 @@ const (
 // of the znodes above the present one it must hold all.
 //
 // A scan is no snapshot. Znodes that vanish before they are read are left out and
-// counted; a znode that is made behind the scanner is not seen. A connection that
-// breaks is survived as long as the session is.
+// counted; a znode that is created where the scanner has passed is not seen. A lost
+// connection does not end the scan while the session lives.
 //
 // A scanner is used by one goroutine.
 type scanner struct {
@@ -149,7 +149,7 @@ func (sc *scanner) each(visit func(z *znode) error) error {
 	}
 }
 
-// eachUp is each, but visits a znode behind all that is below it.
+// eachUp is each, but visits a znode after all that is below it.
 func (sc *scanner) eachUp(visit func(z *znode) error) error {
 	var above []*znode // those whose turn is to come, each below the one before
 	leave := func(depth int) error {
@@ -391,7 +391,7 @@ func relative(root, path string) string {
 	return path[len(root):]
 }
 
-// place is what lies at rest, as relative gives it, below another root.
+// place returns the path of rest, a result of relative, below another root.
 func place(root, rest string) string {
 	switch {
 	case rest == "":

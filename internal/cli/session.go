@@ -56,9 +56,9 @@ func closeCommand() command {
 
 func syncCommand() command {
 	return command{
-		name: "sync", synopsis: "path", short: "Let the server catch up",
-		long: `Waits until the server has seen all that was written before, by anybody: what is
-read afterwards is as new as that.`,
+		name: "sync", synopsis: "path", short: "Wait until the server is up to date",
+		long: `Waits until the server has applied all writes that were committed before, by any
+client: later reads see them.`,
 		examples: "sync /",
 		min:      1, max: 1, complete: []argKind{argPath},
 		run: func(ctx context.Context, s *shell, args []string) error {
@@ -105,8 +105,8 @@ getEphemerals /app/members`,
 	}
 }
 
-// scanEphemerals finds the ephemerals of a session among all nodes. What could not be
-// read has been told.
+// scanEphemerals finds the ephemerals of a session among all nodes. Nodes that could not
+// be read have been reported.
 func (s *shell) scanEphemerals(ctx context.Context, session int64, prefix string) (paths []string, err error) {
 	err = s.scan(ctx, "/", scanOptions{depth: -1}, func(z *znode) error {
 		if z.stat.EphemeralOwner == session && strings.HasPrefix(z.path, prefix) {

@@ -26,7 +26,7 @@ type shell struct {
 	out      *screen
 	errs     *screen
 	format   format
-	terminal bool // a person is there: prompts, paging and progress make sense
+	terminal bool // a person reads the output: prompts, paging and progress make sense
 
 	console *console    // nil unless the shell is interactive
 	prompt  *promptLine // nil unless the shell is interactive
@@ -122,8 +122,8 @@ func (o *Options) connectTimeout() time.Duration {
 	return min(o.Timeout, 5*time.Second)
 }
 
-// disconnect ends the session, if there is one. That the server could not be
-// told is printed, no more: its ephemeral znodes go with the timeout.
+// disconnect ends the session, if there is one. If the server cannot be reached, it
+// prints that; ephemeral znodes are deleted after the session's timeout.
 func (s *shell) disconnect() {
 	if s.conn == nil {
 		return

@@ -30,7 +30,7 @@ const shownHistory = 11
 func historyCommand() command {
 	return command{
 		name: "history", short: "Print the last commands, with their numbers",
-		long:     fmt.Sprintf("Prints the last %d commands of this run, with the numbers that redo takes. The\nlines of earlier runs are behind the arrow keys.", shownHistory),
+		long:     fmt.Sprintf("Prints the last %d commands of this run, with the numbers that redo takes. The\narrow keys show the lines of earlier runs too.", shownHistory),
 		examples: "history",
 		run: func(_ context.Context, s *shell, _ []string) error {
 			r := s.rows("number", "command")

@@ -48,7 +48,7 @@ func (s *shell) locate(ctx context.Context, arg string) (subtree, error) {
 // absolute is the root's path without a chroot.
 func (t subtree) absolute() string { return place(cmp.Or(t.c.Chroot(), "/"), relative("/", t.root)) }
 
-// close ends a session that locate has made. That the server could not be told
+// close ends a session that locate has made. If the server cannot be reached, that
 // does no harm: the session has nothing.
 func (t subtree) close() {
 	if t.own && t.c != nil {
@@ -68,7 +68,7 @@ func (t subtree) scanner(ctx context.Context, opt scanOptions, all bool) *scanne
 	return newScanner(ctx, t.c, t.root, opt)
 }
 
-// scan calls visit for each znode of a subtree that can be read, tells how far it
+// scan calls visit for each znode of a subtree that can be read, prints how far it
 // is, and what cannot be read. Its error is visit's, that of the scan, or, at the
 // end, that something could not be read, which has been printed.
 func (s *shell) scan(ctx context.Context, path string, opt scanOptions, visit func(z *znode) error) error {
@@ -94,7 +94,7 @@ func (s *shell) scan(ctx context.Context, path string, opt scanOptions, visit fu
 	return bad.end()
 }
 
-// complaints are errors of single znodes, in work that goes on without them. The
+// complaints are errors of single znodes, which do not end the work. The
 // first are printed, the others counted.
 type complaints struct {
 	s *shell
@@ -158,7 +158,7 @@ func parseSize(text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 0 || n > 1<<62/factor {
-		return 0, fmt.Errorf("%q is no size: a number of bytes, with K, M or G behind it", text)
+		return 0, fmt.Errorf("%q is no size: a number of bytes, optionally followed by K, M or G", text)
 	}
 	return n * factor, nil
 }

@@ -10,9 +10,9 @@ import (
 // tlsOptions say how connections are encrypted.
 type tlsOptions struct {
 	on        bool
-	ca        string // file with the certificates of who may vouch for servers; "" for the system's
+	ca        string // file with the certificates of trusted authorities; "" for the system's
 	cert, key string // files of the client's own certificate; "" for none
-	anyHost   bool   // a certificate that somebody vouches for will do, whatever host it names
+	anyHost   bool   // accept a trusted certificate for any host name
 }
 
 // config is what the options mean; nil for no TLS. Naming a file turns TLS on.

@@ -19,12 +19,12 @@ type transferOptions struct {
 func (o *transferOptions) declare(f *pflag.FlagSet) {
 	f.BoolVar(&o.overwrite, "overwrite", false, "replace the data and ACL of nodes that are there and differ")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only print what would be done")
-	f.BoolVar(&o.noACL, "no-acl", false, "make nodes open to everybody, and leave the ACLs of those that are there")
+	f.BoolVar(&o.noACL, "no-acl", false, "create nodes with world:anyone:cdrwa, and keep the ACLs of existing ones")
 	f.BoolVarP(&o.parents, "parents", "p", false, "make what is missing above the target")
 }
 
-// A transfer brings znodes from somewhere to a subtree, and tells what became of
-// them.
+// A transfer copies znodes from any source to a subtree, and reports the outcome of
+// each.
 type transfer struct {
 	s   *shell
 	opt transferOptions
@@ -90,7 +90,7 @@ func (t *transfer) add(x planting) error {
 	return t.p.add(x)
 }
 
-// told takes note of an outcome (plantOptions).
+// told counts and prints an outcome (plantOptions).
 func (t *transfer) told(x *planting, o outcome, err error) error {
 	t.progress.add(1)
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *transfer) end(err error) error {
 		return err
 	}
 	if t.refused {
-		fmt.Fprintln(t.s.errs, "(an ACL that is transferred may keep you from making what is below: addauth as one whom it lets, or --no-acl)")
+		fmt.Fprintln(t.s.errs, "(a copied ACL may deny you the creation of nodes below: use addauth with an identity that it permits, or --no-acl)")
 	}
 	return t.bad.end()
 }

@@ -52,8 +52,8 @@ func unlessDone(ctx context.Context, err error) error {
 	return err
 }
 
-// happened is the event of a change of a cache, which first tells what was there when
-// the watching began: no event, or a change of its data behind that.
+// happened returns the event for a change of a cache. The changes that describe the
+// state at the start of the watch are no events, unless the data is newer than that.
 func happened(c client.Change, began zk.Zxid) zk.Event {
 	e := zk.Event{Type: c.Type, State: zk.StateSyncConnected, Path: c.Path, Zxid: -1}
 	if c.Type == zk.EventNodeCreated && c.Stat.Czxid <= began {

@@ -20,7 +20,7 @@ func watchCommands() []command {
 
 func addWatchCommand() command {
 	return command{
-		name: "addWatch", synopsis: "[-m mode] path", short: "Tell of all changes of a node, until told otherwise",
+		name: "addWatch", synopsis: "[-m mode] path", short: "Print all changes of a node until removewatches",
 		long: `Leaves a watch that stays until removewatches or the end of the session. Mode
 PERSISTENT_RECURSIVE, which is the default, tells of the creation, deletion and
 changes of data of the node and of all below it; PERSISTENT of those of the node
@@ -71,7 +71,7 @@ removewatches -a -l /app       # though no server can be reached`,
 				watchRecursive:  f.BoolP("recursive", "r", false, "persistent, recursive watches"),
 			}
 			all := f.BoolP("any", "a", false, "all of them, as without an option")
-			local := f.BoolP("local", "l", false, "even if the server cannot be told")
+			local := f.BoolP("local", "l", false, "remove it here even if the server cannot be reached")
 			return func(ctx context.Context, s *shell, args []string) error {
 				var kinds []watchKind
 				for kind, on := range chosen {
@@ -109,7 +109,7 @@ func (s *shell) removeWatches(ctx context.Context, path string, kinds []watchKin
 	return failed
 }
 
-// removed is the event that tells that a watch was taken back.
+// removed is the event that reports the removal of a watch.
 func (k watchKind) removed() zk.EventType {
 	switch k {
 	case watchChildren:

@@ -10,7 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A watchKind is what removewatches tells apart.
+// A watchKind is a kind of watch that removewatches distinguishes.
 type watchKind int
 
 const (
@@ -35,17 +35,17 @@ type heldWatch struct {
 	number int // watches are numbered as they are left
 }
 
-// A toldEvent is one that has been printed. A server tells a client once of a
-// change, which the client tells all watches that are for it: to people it is one
-// event, as zkCli.sh has it.
+// A toldEvent is an event that has been printed. The server reports a change once, and
+// the client delivers it to all its watches for it; it is printed once, as zkCli.sh
+// does.
 type toldEvent struct {
 	event   zk.Event
 	at      time.Time
 	watch   int   // the number of the latest watch then; later ones have not seen this change
-	tellers []int // the numbers of the watches that have told of it
+	tellers []int // the numbers of the watches that have reported it
 }
 
-// sameChange is how long the watches of a change take to tell of it, at most.
+// sameChange is the longest time between two watches' reports of one change.
 const sameChange = 100 * time.Millisecond
 
 func (l *watchList) add(kind watchKind, w *client.Watch) (number int) {
@@ -56,7 +56,7 @@ func (l *watchList) add(kind watchKind, w *client.Watch) (number int) {
 	return l.number
 }
 
-// first reports whether a watch is the first one that tells of a change.
+// first reports whether a watch is the first one that reports a change.
 func (l *watchList) first(e zk.Event, number int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,8 +98,8 @@ func (l *watchList) clear() {
 	l.list, l.told = nil, nil
 }
 
-// follow prints the events of a watch that a command has left, until it ends: those
-// that no other watch has told of.
+// follow prints the events of a watch that a command has left, until the watch ends.
+// Events that another watch has reported are skipped.
 func (s *shell) follow(kind watchKind, w *client.Watch) {
 	if w == nil {
 		return
@@ -115,7 +115,8 @@ func (s *shell) follow(kind watchKind, w *client.Watch) {
 	})
 }
 
-// followStates tells the outage when a connection is lost and back, until it is closed.
+// followStates reports to the outage when a connection is lost and restored, until it is
+// closed.
 // On a terminal it also prints the changes.
 func (s *shell) followStates(c *client.Client, servers string) {
 	states, _ := c.States()

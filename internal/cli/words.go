@@ -9,7 +9,7 @@ import (
 // splitLine splits a line into words as zkCli.sh does. Words are separated by
 // white space. One that begins with a quote, ' or ", goes to the next such
 // quote, without the two; a quote elsewhere is an ordinary character, and so is
-// a backslash: {"a":1} is a word as it stands. A quote that is not closed is a
+// a backslash: {"a":1} is one word. A quote that is not closed is a
 // usage error, where zkCli.sh drops the quote.
 func splitLine(line string) ([]string, error) {
 	var words []string
@@ -43,7 +43,7 @@ func nextWord(line string) (word, rest string, found bool, err error) {
 }
 
 // splitCommands splits the text of -c into lines. Commands are separated by
-// line breaks, and by a ";" that stands outside of quotes at the end of a word:
+// line breaks, and by a ";" outside of quotes at the end of a word:
 // that of "server.1=h:2888:3888;2181" separates nothing.
 func splitCommands(text string) []string {
 	var lines []string

@@ -126,7 +126,7 @@ func TestParseOptions(t *testing.T) {
 		{"-x", true, "", "", "set has no option -x"},
 		{"-ü", true, "", "", "set has no option -ü"},
 		{"-sx", true, "", "", "set has no option -sx"},
-		{"-server h:1", true, "", "", "set has no option -server; it stands before the command"},
+		{"-server h:1", true, "", "", "set has no option -server; it goes before the command"},
 		{"--nothing", true, "", "", "set has no option --nothing"},
 		{"-v", true, "", "", "-v needs a value"},
 		{"-v x", true, "", "", `-v takes a number, not "x"`},

@@ -15,7 +15,7 @@ import (
 // writeCommands are those that make and change znodes.
 func writeCommands() []command { return []command{createCommand(), setCommand()} }
 
-// createOptions are what create is told beside path, data and ACL.
+// createOptions are the options of create.
 type createOptions struct {
 	sequential, ephemeral, container bool
 	ttl                              int64 // milliseconds, 0 for none
@@ -56,7 +56,7 @@ func createCommand() command {
 		name: "create", synopsis: "[-s] [-e] [-c] [-t ttl] path [data] [acl]", short: "Make a node",
 		long: `Makes a node, whose parent must be there, and prints its path on the error stream
 as zkCli.sh does (with --output json or table, on the output). Without data its
-data is null; without an ACL it is open to everybody (world:anyone:cdrwa).
+data is null; without an ACL any client has all permissions (world:anyone:cdrwa).
 An ephemeral node ends with the session, which is that of the shell: one that is
 made by a one-shot command is gone at once.`,
 		examples: `create /app
@@ -126,7 +126,7 @@ func setCommand() command {
 		long: `Replaces the data of a node. With -v only if its data still has this version,
 which get -s prints as dataVersion.`,
 		examples: `set /app/config '{"size": 4}'
-set -v 3 /app/config '{"size": 4}'   # only if nobody has changed it since
+set -v 3 /app/config '{"size": 4}'   # only if its version is still 3
 set -b /app/key aGVsbG8=             # the data is given in base64`,
 		min: 2, max: 2, complete: []argKind{argPath, argNone},
 		setup: func(f *pflag.FlagSet) runFunc {
