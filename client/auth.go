@@ -13,7 +13,7 @@ import (
 type authInfo struct {
 	scheme string
 	auth   []byte
-	done   completion // of its first acceptance; nil if nobody is to be told
+	done   completion // called at its first acceptance; nil for none
 }
 
 // AddAuth authenticates the session by a scheme: AddAuth(ctx, "digest",
@@ -52,7 +52,7 @@ func (c *Client) addAuth(info authInfo) error {
 	return nil
 }
 
-// tell says what became of a credential, once; c.mu is held.
+// tell reports the result of a credential, once; c.mu is held.
 func (a *authInfo) tell(c *Client, err error) {
 	switch done := a.done.(type) {
 	case nil:
@@ -98,7 +98,7 @@ func (c *Client) authAnswered(code zk.Code) error {
 	return nil
 }
 
-// failAuth tells those who wait that no credential will be accepted any more.
+// failAuth fails all callers that wait for a credential to be accepted.
 func (c *Client) failAuth(err error) {
 	for i := range c.auth {
 		c.auth[i].tell(c, &Error{Op: "addauth", Err: err})

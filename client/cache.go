@@ -21,20 +21,20 @@ import (
 // to it: each znode's data is that of Zxid or newer, a znode that was created by
 // then and not deleted is there, and one that was deleted by then and not created
 // again is not. Zxid never goes back, and neither does any znode, unless the Client
-// has both NewSession and AllowReadOnly, and begins a session at a member that is
-// behind. What one transaction changed may be seen in parts; once the Cache has
+// has both NewSession and AllowReadOnly, and begins a session at a member that
+// lags. What one transaction changed may be seen in parts; once the Cache has
 // Zxid it is seen whole. Sync waits for all that is committed.
 //
 // Of a Stat, Cversion, NumChildren, Pzxid and Aversion are those of the time when
-// the znode was read: no watch tells of their change. Children has the names.
+// the znode was read: no watch reports their change. Children has the names.
 //
 // A znode that the session may not read is left out with all below it, and stays
 // so until it changes or the whole is read again.
 //
 // # How it is kept current
 //
-// A persistent recursive watch (servers from 3.6 on) tells of changes, and what
-// changed is read again. After a reconnection, of which the servers tell nothing,
+// A persistent recursive watch (servers from 3.6 on) reports changes, and what
+// changed is read again. After a reconnection, during which events are lost,
 // every znode is compared by its Stat, and what differs is read. Servers before
 // 3.6 are watched by a watch for the data and one for the children of each
 // znode. Those of 3.5 answer the attempt to leave another with the end of the
@@ -130,7 +130,7 @@ func (o *cacheOptions) check() error {
 // ends with Close, or with the Client.
 //
 // The error is that of a path or an option that cannot be, the context's,
-// ErrCacheFull, [ErrReplyTooLarge], or that which ended the session.
+// ErrCacheFull, [ErrReplyTooLarge], or the error that ended the session.
 func NewCache(ctx context.Context, c *Client, path string, opts ...CacheOption) (*Cache, error) {
 	k := &Cache{client: c, root: path, loaded: make(chan struct{}), done: make(chan struct{}), feeds: map[*feed]struct{}{}}
 	k.opts = cacheOptions{znodes: 1_000_000, bytes: 1 << 30, depth: unlimitedDepth, window: 256}
@@ -282,7 +282,7 @@ func (k *Cache) reach(ctx context.Context) error {
 //
 // Carried out in order on an empty tree the changes give that of the Cache: a
 // parent is created before its children and deleted after them. An iterator that
-// is slow is not told of every step: changes of a znode's data join, and a znode
+// is slow does not get every step: changes of a znode's data join, and a znode
 // that came and went is not mentioned. So what is kept for it is bounded by the
 // znodes that it knows and those that there are.
 func (k *Cache) Changes(ctx context.Context) iter.Seq[Change] {

@@ -7,7 +7,7 @@ import (
 )
 
 // cacheBox holds what has come for a Cache, in the order in which the Client has
-// read it: answers, events, and calls of Sync. Those who put do not wait.
+// read it: answers, events, and calls of Sync. put never blocks.
 type cacheBox struct {
 	mu     sync.Mutex // guards what follows; a leaf, taken under the Client's mu
 	items  []boxItem
@@ -55,7 +55,7 @@ func (b *cacheBox) close() {
 }
 
 // putEvent adds an event. When there are too many, all are replaced by one that
-// says so. Of events that tell a state, one after the other, the first counts.
+// says so. Of consecutive events of a state only the first counts.
 func (b *cacheBox) putEvent(e zk.Event, gen int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,8 +77,8 @@ func (b *cacheBox) putEvent(e zk.Event, gen int) {
 	b.poke()
 }
 
-// overflow replaces all events by one that says so, in the place of the first:
-// what answers behind it show must not be taken for the whole. b.mu is held.
+// overflow replaces all events by one overflow event, at the position of the first:
+// answers after it do not show every change. b.mu is held.
 func (b *cacheBox) overflow(gen int) {
 	kept, found := b.items[:0], false
 	for _, i := range b.items {
@@ -113,7 +113,7 @@ func (b *cacheBox) take(settled bool) []boxItem {
 	return items
 }
 
-// quiet reports whether the Cache has all that its Client has been told. The
+// quiet reports whether the Cache has processed all that its Client has received. The
 // Client's mu is held.
 func (b *cacheBox) quiet() bool {
 	b.mu.Lock()

@@ -23,7 +23,7 @@ type Change struct {
 // A feed is the changes that an iterator has not taken. The Cache's mu guards
 // it, but for wake.
 //
-// Invariant: of a path there is at most a deletion, and behind it at most a
+// Invariant: of a path there is at most a deletion, followed by at most a
 // creation; or else at most one change of data. An iterator that has taken all
 // knows the tree of the Cache.
 type feed struct {
@@ -141,7 +141,7 @@ func (k *Cache) pull(f *feed) (Change, bool) {
 	return c, ok
 }
 
-// tell gives a change to all iterators.
+// tell appends a change to the queues of all iterators.
 func (k *Cache) tell(t zk.EventType, path string, n *cacheNode) {
 	for f := range k.feeds {
 		f.add(Change{Type: t, Path: path, Data: n.data, Stat: n.stat})

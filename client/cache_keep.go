@@ -174,7 +174,7 @@ func (r *keeper) handle(items []boxItem) (err error) {
 	return nil
 }
 
-// publish moves the Cache's zxid on, and lets those go who wait for it.
+// publish advances the Cache's zxid and wakes the callers that wait for it.
 func (r *keeper) publish() {
 	z := r.seen
 	if r.marks.first != nil {
@@ -192,7 +192,7 @@ func (r *keeper) publish() {
 	r.syncs = waiting
 }
 
-// restart reads all anew: at first, and when all watches are gone.
+// restart reads the whole subtree: at the start, and when all watches are gone.
 func (r *keeper) restart(newSession bool) {
 	r.gen++
 	r.reads, r.queue, r.fresh = map[readKey]*cacheRead{}, nil, 0
@@ -334,7 +334,7 @@ func (c *Client) takeBack(w *Watch) {
 	}
 }
 
-// sessionEnded begins anew in the next session, if there will be one.
+// sessionEnded restarts the cache in the next session, if there will be one.
 func (r *keeper) sessionEnded() error {
 	if !r.client.opts.newSession {
 		return zk.ErrSessionExpired

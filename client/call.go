@@ -33,7 +33,7 @@ type completion interface{ complete(r *result) }
 // result is what an answer says; which fields count depends on the operation.
 type result struct {
 	err   error  // an *Error
-	data  []byte // lent to a callback, or owned by who waits
+	data  []byte // lent to a callback, or owned by the waiting caller
 	text  string
 	stat  zk.Stat
 	count int
@@ -204,7 +204,7 @@ func (c *Client) queue(k *call, encode func(b []byte) []byte) error {
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
 	c.out, c.xid, k.xid = b, xid, xid
 	c.pending.push(k)
-	c.closing = k.op == wire.OpCloseSession // the server answers nothing behind it
+	c.closing = k.op == wire.OpCloseSession // the server answers no later request
 	return nil
 }
 

@@ -12,7 +12,7 @@
 // Each operation has two forms. Get waits for the answer; GetAsync returns when
 // the request is queued, and calls back with the answer. Callbacks of a Client run
 // one after the other, in request order, in a goroutine of the Client. A callback
-// should be short, as those behind it wait for it. It may start operations; see
+// should be short, as later callbacks wait for it. It may start operations; see
 // [NoWait] for asynchronous ones. An operation that waits is woken as soon as its
 // answer is here, which may be before the callbacks of earlier operations have
 // run. What is not sent at all, such as a bad path, is called back out of turn.
@@ -34,7 +34,7 @@
 // A session outlives connections for as long as a member is reached again within
 // its timeout. When the servers have let it end, every operation fails with
 // zk.ErrSessionExpired and the Client is of no more use, unless [NewSession] was
-// asked for. States tells of each change.
+// asked for. States reports each change.
 //
 // # Releases
 //
@@ -87,7 +87,7 @@ type Client struct {
 	lastZxid    zk.Zxid                   // newest that any answer of the session has shown (P7)
 	dead        error                     // set once: why no operation can succeed any more
 	closing     bool
-	told        bool          // ready has been told
+	told        bool          // ready has received the result
 	link        *link         // nil while there is none that is ready
 	preferred   Host          // to try next, before those of hosts
 	lastFailure error         // of the last attempt to connect; nil once connected
@@ -115,7 +115,7 @@ type session struct {
 	id       zk.SessionID // 0 before the first
 	password [wire.PasswordLen]byte
 	timeout  time.Duration // as the server granted it
-	local    bool          // a read-only member made it: nobody else knows it
+	local    bool          // a read-only member made it: no other member knows it
 }
 
 // Dial connects to an ensemble and returns when its session is established and the
@@ -189,7 +189,7 @@ func (c *Client) dialError(ctx context.Context) error {
 // Operations that were started before Close are completed first; later ones fail
 // with ErrClosed. Close waits for the server's answer for at most the session's
 // timeout, and until the callbacks have run; so it must not be called from a
-// callback. Its error says that the servers could not be told, and will end the
+// callback. Its error says that the servers could not be reached, and will end the
 // session after its timeout (zk.ErrConnectionLoss), or that the session was over
 // already. Closing again waits for the first Close and returns nil.
 func (c *Client) Close() error {

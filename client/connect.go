@@ -36,7 +36,7 @@ type link struct {
 	why error // the Client has closed conn for this reason; guarded by its mu
 }
 
-// poke tells the writer that there is something to write.
+// poke wakes the writer: there is output.
 func (l *link) poke() {
 	select {
 	case l.wake <- struct{}{}:
@@ -52,8 +52,8 @@ func (l *link) shrink() {
 	}
 }
 
-// How long the Client waits after it has tried every member in vain: the first
-// time, and at most. The wait doubles, and varies by half so that the clients of
+// The Client's wait after it has tried every member without success: the first
+// and the longest. The wait doubles, and varies by half so that the clients of
 // a member that died do not come back in step.
 const (
 	firstPause = 25 * time.Millisecond
@@ -79,7 +79,7 @@ func (c *Client) run() {
 	}
 }
 
-// tell tells Dial, once, how the first connecting went. c.mu is held.
+// tell sends the result of the first connection attempt to Dial, once. c.mu is held.
 func (c *Client) tell(err error) {
 	if !c.told {
 		c.told = true
@@ -145,7 +145,7 @@ func (c *Client) try() (*link, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s: %w", host.Addr, err)
 	}
-	c.attach(l) // not before it is sure that the answer was in time: nobody detaches it
+	c.attach(l) // only now: an attached link stays attached, so the answer must have come in time
 	c.opts.log.Info("connected", "server", l.addr, "session", c.SessionID(), "timeout", c.SessionTimeout(), "read-only", l.readOnly)
 	return l, nil
 }
@@ -184,7 +184,7 @@ func (c *Client) openSession(l *link) error {
 	b, err := l.frames.next()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("the server closed the connection instead of answering the handshake: it may not serve yet, or be behind what this client has seen")
+			err = errors.New("the server closed the connection instead of answering the handshake: it may not serve yet, or lag what this client has seen")
 		}
 		return err
 	}
@@ -299,7 +299,7 @@ func (c *Client) suspend(err error) bool {
 	return true
 }
 
-// unknown reports whether nobody has been told of the session yet: Dial has not
+// unknown reports whether no caller knows the session yet: Dial has not
 // returned it, or no connection of it was in time. c.mu is held.
 func (c *Client) unknown() bool {
 	if !c.told {

@@ -115,8 +115,8 @@ func (d *dispatcher) wait() {
 	}
 }
 
-// maxRelease is how many places the dispatcher keeps before it gives them back:
-// so that those who wait are woken for a batch, not for each callback.
+// maxRelease is the number of places that the dispatcher collects before it releases
+// them, so that waiting callers are woken once a batch, not once a callback.
 const maxRelease = 64
 
 // dispatch runs the callbacks that wait.

@@ -25,11 +25,11 @@ func (c *Client) proven() {
 	c.heard, c.probe = c.probe.at, probe{}
 }
 
-// Heard returns a moment at which, or after which, a server has heard of the session:
-// that at which a request was sent that has been answered since. Servers keep the
-// session for SessionTimeout from then on, as their clocks run. When more has passed
-// since, nobody here knows whether it lives, though events or late answers may still
-// come: what was sent may not have arrived. It is zero before the first session.
+// Heard returns the send time of the last request that was answered: a server has heard
+// from the session at that time or later, and keeps the session for SessionTimeout from
+// then on, by its clock. When more time has passed, the session may have expired, even
+// if events or late answers still arrive, because later requests may have been lost. It
+// is zero before the first session.
 func (c *Client) Heard() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// lent is the memory of data that callbacks are given. When they have returned it is
-// the Client's again, and the reader puts data into it that comes later: a garbage
-// collector that had to bring back a KiB for each read would be most of what the read
-// costs. What is free is bounded by twice keepLent.
+// lent owns the memory of data that is passed to callbacks. After the callback has
+// returned, the reader reuses the memory for later data: collecting a KiB of garbage for
+// each read would be most of the cost of the read. Free memory is bounded by twice
+// keepLent.
 type lent struct {
 	mu    sync.Mutex // guards what follows
 	free  [][]byte
@@ -39,7 +39,7 @@ func (m *lent) giveBack(list completions) {
 	}
 }
 
-// spoil shows whoever reads b that it is not his any more.
+// spoil overwrites b, so that a caller that still reads it notices.
 func spoil(b []byte) {
 	for i := range b {
 		b[i] = 0xdb

@@ -85,7 +85,7 @@ func AllowReadOnly() Option { return func(o *options) { o.readOnly = true } }
 // NewSession makes the Client begin a new session when the servers have ended its
 // session, instead of being of no more use. What was under way then fails with
 // zk.ErrSessionExpired, watches end with an event of state zk.StateExpired, and
-// ephemeral znodes are gone: whoever relies on them must watch States.
+// ephemeral znodes are gone: callers that rely on them must watch States.
 func NewSession() Option { return func(o *options) { o.newSession = true } }
 
 // MaxOutstanding bounds the asynchronous operations whose callbacks have not yet
@@ -95,7 +95,7 @@ func MaxOutstanding(n int) Option { return func(o *options) { o.outstanding = n 
 
 // MaxRequest bounds a request in bytes; a larger one is refused before it is sent.
 // Servers drop the connection over what is larger than their jute.maxbuffer.
-// Without it, 1,048,575: their jute.maxbuffer, unless they are told otherwise.
+// Without it, 1,048,575: their jute.maxbuffer, unless configured otherwise.
 func MaxRequest(n int) Option { return func(o *options) { o.maxRequest = n } }
 
 // MaxReply bounds a reply in bytes. An operation whose answer is larger has the error
@@ -137,19 +137,19 @@ func SASL(m Mechanism) Option { return func(o *options) { o.mechanism = m } }
 // warn, details at debug.
 func Logger(l *slog.Logger) Option { return func(o *options) { o.log = l } }
 
-// WithMetrics is told what the Client does.
+// WithMetrics sets the receiver of the Client's metrics.
 func WithMetrics(m Metrics) Option {
 	return func(o *options) { o.metrics, o.timed = m, true }
 }
 
-// Metrics is told of operations and connections. Its methods are called by the
+// Metrics receives reports of operations and connections. Its methods are called by the
 // Client's own goroutines, possibly under a lock: they must be quick and call
 // nothing of the Client.
 type Metrics interface {
-	// Answered tells of an operation's end: its name (as in Error.Op), how long
+	// Answered reports the end of an operation: its name (as in Error.Op), how long
 	// it took since it was started, and its error, an *Error, or nil.
 	Answered(op string, took time.Duration, err error)
-	// StateChanged tells of each change that States tells of.
+	// StateChanged reports each change of state, as States does.
 	StateChanged(s State)
 }
 

@@ -6,16 +6,16 @@ import "sync"
 // put returns, without a goroutine.
 const pumpBuffer = 16
 
-// A pump carries values to a reader who may be slow, by a channel, without making
-// the giver wait. Only while there is more than the channel holds does it have a
-// goroutine, which ends when the reader has caught up, at end or at cancel.
+// A pump delivers values through a channel to a reader that may be slow; put never
+// blocks. It runs a goroutine only while values exceed the channel's capacity; the
+// goroutine ends when the queue is drained, at end or at cancel.
 type pump[T any] struct {
 	out  chan T
 	join func(queue []T, v T) []T // adds v to the values that wait; bounds their number
 
 	mu       sync.Mutex // guards what follows
 	queue    []T        // what the channel had no room for
-	carrying bool       // carry runs: nobody else sends or closes
+	carrying bool       // carry runs: only it sends and closes
 	quit     chan struct{}
 	finished bool // nothing more is put
 	drop     bool // by end or cancel: nothing that waits is carried any more
@@ -46,7 +46,7 @@ func (p *pump[T]) put(v T) {
 	p.queue = p.join(p.queue, v)
 }
 
-// finish closes the channel behind what has been put.
+// finish closes the channel after all values that have been put.
 func (p *pump[T]) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +56,8 @@ func (p *pump[T]) finish() {
 	p.finished = true
 }
 
-// end closes the channel behind v. What it has no room for is dropped, the oldest
-// first, so that nobody must read for the pump to end.
+// end closes the channel after v. Values that the channel has no room for are dropped,
+// the oldest first, so that the pump ends without a reader.
 func (p *pump[T]) end(v T) { p.stop(v) }
 
 // cancel closes the channel at once and drops what has not been read.
@@ -77,7 +77,7 @@ func (p *pump[T]) stop(last ...T) {
 	p.close()
 }
 
-// close ends the pump; p.mu is held, and nobody else sends.
+// close ends the pump; p.mu is held, and no other goroutine sends.
 func (p *pump[T]) close() {
 	p.queue, p.carrying = nil, false
 	for p.drop && len(p.out) > 0 && (len(p.last) == 0 || len(p.out) == cap(p.out)) {

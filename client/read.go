@@ -19,9 +19,9 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, zk.Stat, error) 
 	return r.data, r.stat, r.err
 }
 
-// GetAsync is Get with a callback, to which the data is lent: it is overwritten when
-// the callback has returned. Who keeps it keeps a copy (bytes.Clone). Under the race
-// detector it is spoiled at once, so that tests find out.
+// GetAsync is Get with a callback, to which the data is lent: it is overwritten after
+// the callback has returned. A caller that keeps it must clone it (bytes.Clone). Under
+// the race detector it is overwritten at once, so that tests find callers that do not.
 func (c *Client) GetAsync(ctx context.Context, path string, done func(data []byte, stat zk.Stat, err error)) {
 	k, body := c.pathWatch(wire.OpGetData, "get", path, decodeData)
 	c.begin(ctx, k, body.Append, dataDone(done))
@@ -290,7 +290,7 @@ func (k *call) read(c *Client, d *jute.Decoder, r *result) {
 // own makes the rest of the input the result's: what is decoded aliases it.
 func own(d *jute.Decoder) { *d = jute.NewDecoder(bytes.Clone(d.Rest())) }
 
-// readData copies the data: to memory of its own for who waits, and to memory that
+// readData copies the data: to new memory for a caller that waits, and to memory that
 // is lent to a callback.
 func (k *call) readData(c *Client, d *jute.Decoder, r *result) {
 	if b := d.Buffer(); k.async {

@@ -91,7 +91,7 @@ const (
 func (c *Client) certain(ctx context.Context) error {
 	for !c.newer && (c.link == nil || c.link.stage <= likely) && c.dead == nil && !c.closing {
 		if c.question == nil && !c.ask() {
-			return nil // it is at its end, or must not send as much: whoever asks may try
+			return nil // the Client has ended or cannot send now: the caller may try
 		}
 		answered, l := c.question, c.link
 		c.mu.Unlock()

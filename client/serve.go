@@ -64,7 +64,7 @@ func (c *Client) write(l *link) {
 			}
 		}
 		if _, err := l.conn.Write(b); err != nil {
-			l.conn.Close() // the reader tells
+			l.conn.Close() // the reader reports it
 			<-l.gone
 			return
 		}
@@ -227,7 +227,7 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 	}
 	if k.watch != nil {
 		if l.frames.cut > 0 {
-			k.watch.finish() // what fires it at the server tells nobody
+			k.watch.finish() // the event that fires it does not reach the Client
 		} else if c.watches.register(k.watch, head.Err) {
 			r.watch = k.watch
 		}
@@ -248,9 +248,9 @@ func (c *Client) answer(l *link, head *wire.ReplyHeader, d *jute.Decoder) error 
 var errMoved = errors.New("the servers take the session for another member's")
 
 // moved reports whether a call was refused because the servers believe the session to
-// be at another member. They may err (ZOOKEEPER-710), and close the connection over it,
-// so that the session is taken there anew; but 3.4 answers so to a multi, and leaves it
-// to the Client. The error becomes that of a lost connection: nothing was carried out.
+// be at another member. They may err (ZOOKEEPER-710). They close the connection then,
+// and the Client reconnects; but 3.4 answers a multi so, and leaves the connection open.
+// The error becomes that of a lost connection: nothing was carried out.
 func (k *call) moved(r *result) bool {
 	if !errors.Is(r.err, zk.ErrSessionMoved) {
 		return false

@@ -2,6 +2,6 @@
 
 package client
 
-// spoilLent is on under the race detector: data that was lent is overwritten as soon
-// as its callback has returned, so that a test finds who has kept it.
+// spoilLent is true under the race detector: lent data is overwritten as soon as its
+// callback has returned, so that tests find callbacks that keep it.
 const spoilLent = false

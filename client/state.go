@@ -16,7 +16,7 @@ const (
 	Connecting        State = iota // no session yet
 	Connected                      // a member with a quorum answers
 	ConnectedReadOnly              // a member without a quorum answers, see AllowReadOnly
-	Suspended                      // the connection is lost; the session may live or not: nobody can know
+	Suspended                      // the connection is lost; the session may or may not have expired
 	Expired                        // the servers have ended the session: its ephemeral znodes and watches are gone
 	AuthFailed                     // a member has refused the credentials
 	Closed                         // by Close
@@ -81,7 +81,7 @@ func joinStates(queue []State, s State) []State {
 	return slices.Delete(queue, 0, 1)
 }
 
-// setState tells everybody; c.mu is held.
+// setState changes the state and notifies all listeners; c.mu is held.
 func (c *Client) setState(s State) {
 	if c.state == s {
 		return

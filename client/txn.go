@@ -183,8 +183,8 @@ func (t *Txn) append(b []byte) []byte {
 	return wire.AppendMultiEnd(b)
 }
 
-// fill gives the results to where the caller looks for them. They have waited in
-// the result of the whole, as the slots are the caller's, who may have gone.
+// fill copies the results into the caller's slots. Until then they are kept in the
+// result of the whole, because a caller whose context has ended may reuse the slots.
 func (t *Txn) fill(r *result) {
 	for i, p := range many[result](r) {
 		t.slots[i].fill(&p)

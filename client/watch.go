@@ -10,24 +10,24 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A Watch tells when a znode changes.
+// A Watch reports changes of a znode.
 //
 // A watch that GetW, ExistsW or ChildrenW leaves is one-shot: its channel carries
 // one event and is closed. A watch of AddWatch is persistent: its channel carries
 // events until it is removed or the session ends. An event is in the channel
 // before any answer that shows the change is given to its operation, and survives
-// reconnection: what changed while there was no connection is told when there is
+// reconnection: a change during the outage is reported when there is
 // one again, once. A session that ends closes every channel after an event of type
 // zk.EventNone with state zk.StateExpired, zk.StateAuthFailed or zk.StateClosed.
 //
 // An event says that the znode has changed, not how often. A persistent watch
-// whose reader is slow joins events behind the first sixteen unread ones: one of
+// whose reader is slow joins events after the first sixteen unread ones: one of
 // the same type as the last unread event of its path adds nothing. When
 // [WatchQueue] of them are unread all the same, they are replaced by a single one
 // of type zk.EventNone and state zk.StateSyncConnected, which says that anything
 // may have changed: read again. The same event is given after a reconnection,
-// because servers do not tell persistent watches what they missed; what one-shot
-// watches of the Client on the same znodes missed, they may be told behind it. When
+// because servers do not report to persistent watches what they missed; what one-shot
+// watches of the Client on the same znodes missed, may be delivered after it. When
 // the session ends, unread events may be dropped in favour of the one that says so.
 //
 // A persistent watch that is no longer wanted should be removed, as its events cost
@@ -97,8 +97,8 @@ func (w *Watch) Path() string { return w.client.inner(w.path) }
 // Client's mu guards it.
 type watchTable struct {
 	byPath [watchKinds]map[string][]*Watch
-	deep   map[string]struct{} // where the server has a recursive watch, whoever holds it
-	told   string              // whose watches tellParent has told with the event before
+	deep   map[string]struct{} // paths with a recursive watch at the server, whichever Watch uses it
+	told   string              // path whose watches tellParent has notified with the event before
 }
 
 func (t *watchTable) init() {
@@ -155,7 +155,7 @@ func (t *watchTable) register(w *Watch, code zk.Code) bool {
 		return false
 	}
 	t.byPath[w.kind][w.path] = append(t.byPath[w.kind][w.path], w)
-	t.told = "" // this watch has been told nothing
+	t.told = "" // this watch has not been notified
 	return true
 }
 
@@ -208,7 +208,7 @@ func (t *watchTable) fire(kind watchKind, path string, e zk.Event) {
 	}
 }
 
-// fireRecursive tells the recursive watches of path and of all above it.
+// fireRecursive notifies the recursive watches of path and of all above it.
 func (t *watchTable) fireRecursive(path string, e zk.Event) {
 	for at := path; ; {
 		for _, w := range t.byPath[recursiveWatch][at] {
@@ -222,8 +222,8 @@ func (t *watchTable) fireRecursive(path string, e zk.Event) {
 	}
 }
 
-// finish closes the channel of a watch without an event; c.mu is held, or nobody
-// knows the watch.
+// finish closes the channel of a watch without an event; c.mu is held, or the watch has
+// not been published.
 func (w *Watch) finish() {
 	if w.over {
 		return
@@ -274,8 +274,8 @@ func (t *watchTable) end(s zk.KeeperState) {
 // server's jute.maxbuffer.
 const maxSetWatches = 128 << 10
 
-// appendSetWatches tells a new connection of all watches. What changed since zxid
-// fires at once. Persistent watches, which servers do not tell, are told here.
+// appendSetWatches appends the requests that renew all watches on a new connection. What changed since zxid
+// fires at once. Persistent watches, to which servers report nothing missed, are notified here.
 func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
 	clear(t.deep)
 	t.told = ""
@@ -324,7 +324,7 @@ func (t *watchTable) appendSetWatches(b []byte, zxid zk.Zxid) []byte {
 }
 
 // AddWatch leaves a persistent watch on a znode, which need not exist. Mode
-// zk.AddWatchPersistent tells of changes of its data and its list of children, and
+// zk.AddWatchPersistent reports changes of its data and its list of children, and
 // of its creation and deletion; zk.AddWatchPersistentRecursive of the creation,
 // deletion and changes of data of it and of all below it. Servers know it from 3.6
 // on; with an older one the error is zk.ErrUnimplemented.

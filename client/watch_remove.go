@@ -46,7 +46,7 @@ func (w *Watch) RemoveAsync(ctx context.Context, done func(err error)) {
 	c.unwatchAsync(w.path, w.kind, removedDone(done))
 }
 
-// removal is the request that tells the server that a watch of a kind has been
+// removal is the request that informs the server that a watch of a kind has been
 // removed; ask is false if there is none to send. c.mu is held.
 func (c *Client) removal(path string, kind watchKind) (k call, body wire.PathInt, ask bool) {
 	k = call{op: wire.OpRemoveWatches, name: "removewatches", path: c.inner(path)}
@@ -107,7 +107,7 @@ func (c *Client) unwatchAsync(path string, kind watchKind, done completion) {
 	if !errors.Is(err, zk.ErrUnimplemented) {
 		err = nil
 	}
-	c.window.leave(1) // there is nothing to send, or nobody to send it to
+	c.window.leave(1) // there is nothing to send, or no connection
 	c.callBackNow(done, err)
 }
 
@@ -140,7 +140,7 @@ func (f removedDone) complete(r *result) { f(removed(r.err)) }
 // RemoveAllWatches takes back all watches of this Client on a znode: those of data
 // and existence (zk.WatcherData), of children (zk.WatcherChildren), those of
 // AddWatch by their mode (zk.WatcherPersistent, zk.WatcherPersistentRecursive), or
-// all (zk.WatcherAny). Each channel is closed behind an event that says so, of type
+// all (zk.WatcherAny). Each channel is closed after a final event of type
 // zk.EventDataWatchRemoved, zk.EventChildWatchRemoved or
 // zk.EventPersistentWatchRemoved. Without any such watch the error is
 // zk.ErrNoWatcher; others are those of [Watch.Remove].
@@ -204,7 +204,7 @@ func (c *Client) dropWatches(path string, which zk.WatcherType) (kinds []watchKi
 			continue
 		}
 		at := c.outer(path)
-		var rest []*Watch // a cache's, which nobody but it may take
+		var rest []*Watch // a cache's, which only the cache may remove
 		for _, w := range c.watches.byPath[kind][at] {
 			if w.sink != nil {
 				rest = append(rest, w)

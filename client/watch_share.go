@@ -13,10 +13,10 @@ import (
 // two persistent modes replaces the earlier (ZOOKEEPER-4466). So what the server is
 // asked for depends on the watches that are there already:
 //
-//   - a read whose changes a persistent watch tells of asks for no watch;
-//   - who wants a persistent watch where there is a recursive one asks for that;
-//   - what a recursive watch does not tell, a change in the list of children, is
-//     seen from what happens to the children.
+//   - a read asks for no watch if a persistent watch reports its changes;
+//   - a new persistent watch on the path of a recursive one asks for a recursive one;
+//   - a change in the list of children, which a recursive watch does not report, is
+//     derived from the events of the children.
 
 // shareWatches changes the end of b, the request that leaves w, accordingly: the
 // flag of a read, or the mode of addWatch. earlier calls are under way. c.mu is held.
@@ -39,8 +39,8 @@ func (c *Client) shareWatches(w *Watch, b []byte, earlier int) {
 	}
 }
 
-// shareAgain decides anew what requests ask for that have waited for a connection:
-// what they relied on may have been removed meanwhile, without a word to any server.
+// shareAgain decides again which watches the requests ask for that have waited for a
+// connection: watches that they relied on may have been removed meanwhile.
 // c.mu is held, and c.out has the requests of all calls.
 func (c *Client) shareAgain() {
 	b := c.out
@@ -72,9 +72,9 @@ func (c *Client) watchedBefore(kind watchKind, path string, n int) bool {
 	return false
 }
 
-// tellParent tells the watches of a znode's children what the server's recursive watch
+// tellParent notifies the watches of a znode's children of what the server's recursive watch
 // means for them, which it may have for them alone. A server that has them all sends
-// the event of the parent next, and persistent watches must not be told twice.
+// the event of the parent next, and persistent watches must not be notified twice.
 func (c *Client) tellParent(path string, e zk.Event) {
 	if e.Type != zk.EventNodeCreated && e.Type != zk.EventNodeDeleted || path == "/" {
 		return

@@ -6,7 +6,7 @@ import "context"
 // The Client's mu guards it.
 type window struct {
 	used int
-	room chan struct{} // closed, and another made, when there is room for those who wait
+	room chan struct{} // closed and replaced when waiting callers have room
 }
 
 type noWaitKey struct{}

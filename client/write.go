@@ -9,7 +9,7 @@ import (
 )
 
 // Create makes a znode and returns its path, which for a sequential mode ends
-// with the number that the server chose. A nil ACL is open to everybody. Modes
+// with the number that the server chose. A nil ACL is world:anyone:cdrwa. Modes
 // with a time to live need CreateTTL. Servers know containers (zk.Container) from
 // 3.5 on.
 func (c *Client) Create(ctx context.Context, path string, data []byte, mode zk.CreateMode, acl []zk.ACL) (string, error) {
@@ -41,7 +41,7 @@ func (c *Client) Create2Async(ctx context.Context, path string, data []byte, mod
 // CreateTTL makes a znode that the servers delete when it has had no children and
 // no change for ttl, in milliseconds. The mode is zk.PersistentWithTTL or
 // zk.PersistentSequentialWithTTL. Servers know it from 3.5 on, and only if they
-// are told to (extendedTypesEnabled); otherwise the error is zk.ErrUnimplemented.
+// are configured to (extendedTypesEnabled); otherwise the error is zk.ErrUnimplemented.
 func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, mode zk.CreateMode, acl []zk.ACL, ttl time.Duration) (string, zk.Stat, error) {
 	k, body := c.create(wire.OpCreateTTL, path, data, mode, acl, ttl)
 	r := c.do(ctx, k, body.append)
@@ -68,8 +68,8 @@ func (c *Client) DeleteAsync(ctx context.Context, path string, version int32, do
 	c.begin(ctx, k, body.Append, errDone(done))
 }
 
-// Set replaces the data of a znode. version is that which the caller has seen,
-// -1 for any; the Stat has the new one.
+// Set replaces the data of a znode. It fails unless version is the znode's,
+// or -1; the Stat has the new one.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (zk.Stat, error) {
 	k, body := c.set(path, data, version)
 	r := c.do(ctx, k, body.Append)
@@ -97,7 +97,7 @@ func (c *Client) SetACLAsync(ctx context.Context, path string, acl []zk.ACL, ver
 }
 
 // Reconfig is a change of the ensemble's membership, as zoo.cfg's server lines
-// have it: members that join (or change) and ids that leave, or all members anew.
+// have it: members that join (or change) and ids that leave, or a new list of members.
 type Reconfig struct {
 	Joining string // "server.4=host:2888:3888;2181,…"
 	Leaving string // "3,5"
