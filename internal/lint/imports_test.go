@@ -32,7 +32,8 @@ const importOrder = `
 	zk, jute, zab/quorum < zab/election < zab; zab, socket < transport < transport/memnet;
 
 	# The driver, and the client side.
-	prep, storage, zab, metric < replica;
+	NONE < pipeline;
+	prep, storage, zab, metric, pipeline < replica;
 	replica, config, sasl, metric, socket < server;
 
 
@@ -84,7 +85,7 @@ const mustNever = `
 	znode !< watch, session, auth;
 
 	# Nothing below the driver knows goroutines, connections or settings.
-	replica, server, config !< zk, jute, wire, txn, znode, session, watch, auth, sasl, prep, zab, vfs, storage;
+	replica, server, config !< pipeline, zk, jute, wire, txn, znode, session, watch, auth, sasl, prep, zab, vfs, storage;
 	server, config, transport !< replica;
 
 	# Programs and tests are imported by nobody.

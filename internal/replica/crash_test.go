@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -266,34 +265,30 @@ func TestP2DiskError(t *testing.T) {
 // A snapshot that was decided on before the role was given up is not begun after
 // it: what is applied then may be cut away again.
 func TestSnapshotDecidedBeforeTheRoleIsLost(t *testing.T) {
-	m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) { o.Stepped = true })
-	defer m.halt()
-	create := wire.CreateRequest{Path: "/a", ACL: zk.OpenACLUnsafe()}
-	m.rep.Submit([]Request{{Request: prep.Request{Op: wire.OpCreate, Body: create.Append(nil, wire.OpCreate)}}})
-	for range 10 {
-		if !m.rep.StepLoop() || !m.rep.StepWriter(1) {
-			t.Fatal(m.rep.Failure())
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := mustBoot(t, vfs.NewMem(), nil)
+		defer m.halt()
+		op, body := create("/a", nil, zk.Persistent)
+		m.rep.Submit([]Request{m.request(0, op, body)})
+		synctest.Wait()
+		before, err := m.dir.Snapshots()
+		if err != nil || m.rep.LastApplied() == 0 {
+			t.Fatal(m.rep.LastApplied(), err)
 		}
-		m.rep.StepApplier()
-	}
-	before, err := m.dir.Snapshots()
-	if err != nil || m.rep.LastApplied() == 0 {
-		t.Fatal(m.rep.LastApplied(), err)
-	}
-	if !m.rep.snap.applied(1000, 0) {
-		t.Fatal("no snapshot is due after 1000 transactions")
-	}
-	m.rep.snap.cancel()
-	m.rep.snapshot()
-	for m.rep.Tasks() > 0 {
-		m.rep.StepTask(0)
-	}
-	after, err := m.dir.Snapshots()
-	if err != nil || len(after) != len(before) {
-		t.Errorf("%d snapshots became %d, %v", len(before), len(after), err)
-	}
-	m.rep.snap.allow()
-	if !m.rep.snap.applied(1000, 0) {
-		t.Error("no snapshot is due once the role is had again")
-	}
+		task := m.rep.snap.applied(1000, 0)
+		if task == nil {
+			t.Fatal("no snapshot is due after 1000 transactions")
+		}
+		m.rep.snap.cancel()
+		m.rep.snapshot(task)
+		synctest.Wait()
+		after, err := m.dir.Snapshots()
+		if err != nil || len(after) != len(before) {
+			t.Errorf("%d snapshots became %d, %v", len(before), len(after), err)
+		}
+		m.rep.snap.allow()
+		if m.rep.snap.applied(1000, 0) == nil {
+			t.Error("no snapshot is due once the role is had again")
+		}
+	})
 }

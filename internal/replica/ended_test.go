@@ -3,6 +3,7 @@ package replica
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -21,28 +22,22 @@ func (l *leaver) Leave(string) { l.left++ }
 // A session that is ended over a connection that it has moved away from does not
 // leave the new connection with a session that is over.
 func TestEndOverAnOldConnection(t *testing.T) {
-	m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) { o.Stepped, o.MinSession, o.MaxSession = true, time.Second, time.Minute })
-	defer m.halt()
-	turn := func() {
-		for range 10 {
-			if !m.rep.StepLoop() || !m.rep.StepWriter(1) {
-				t.Fatal(m.rep.Failure())
-			}
-			m.rep.StepApplier()
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) { o.MinSession, o.MaxSession = time.Second, time.Minute })
+		defer m.halt()
+		op, body := createSession(4000)
+		m.rep.Submit([]Request{m.request(0x77, op, body)})
+		synctest.Wait()
+		moved := &leaver{notes: &notes{}}
+		m.rep.Resume(0x77, session.Owner(2), 4000, moved)
+		synctest.Wait()
+		if !slices.Equal(moved.resumed, []bool{true}) {
+			t.Fatalf("the session moves: %v", moved.resumed)
 		}
-	}
-	op, body := createSession(4000)
-	m.rep.Submit([]Request{m.request(0x77, op, body)})
-	turn()
-	moved := &leaver{notes: &notes{}}
-	m.rep.Resume(0x77, session.Owner(2), 4000, moved)
-	turn()
-	if !slices.Equal(moved.resumed, []bool{true}) {
-		t.Fatalf("the session moves: %v", moved.resumed)
-	}
-	m.rep.Submit([]Request{m.request(0x77, wire.OpCloseSession, nil)})
-	turn()
-	if moved.left != 1 {
-		t.Errorf("the new connection was told to leave %d times", moved.left)
-	}
+		m.rep.Submit([]Request{m.request(0x77, wire.OpCloseSession, nil)})
+		synctest.Wait()
+		if moved.left != 1 {
+			t.Errorf("the new connection was told to leave %d times", moved.left)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -12,13 +13,14 @@ import (
 // member is what the loop of a server of an ensemble keeps.
 type member struct {
 	core       *zab.Core // nil on a standalone server, and before Join
-	disk       zab.State // what core begins with
+	recovered  zab.State // what core begins with
 	recent     []zab.Entry
 	nextExpiry time.Duration
 
-	role zab.Role
-	term uint64
-	up   bool // the core says that clients may be served
+	role   zab.Role
+	term   uint64
+	up     bool    // the core says that clients may be served
+	commit zk.Zxid // the core says that everything up to it may be applied
 
 	entries  []zab.Entry // of the batch that is being proposed
 	made     []*batch    // proposed; the core has not asked yet to write them
@@ -34,8 +36,6 @@ type member struct {
 	nextRefusal time.Duration // when a refused peer is worth a line again
 	refusals    int           // that were worth none since the last
 
-	gathering gathering
-
 	learning
 	standing
 	locals
@@ -48,25 +48,25 @@ type syncWait struct {
 }
 
 // found reads what the Zab core needs to know of the disk.
-func (r *Replica) found(rep *Report) error {
-	last := r.tree.LastZxid()
-	accepted, current, adopted, err := r.o.Dir.LoadEpochs(last)
+func (o *orderer) found(rep *Report) error {
+	last := o.tree.LastZxid()
+	accepted, current, adopted, err := o.o.Dir.LoadEpochs(last)
 	if err != nil {
 		return err
 	}
 	if adopted {
-		r.log.Warn("a crash has interrupted a synchronization: the current epoch is raised to the log's", "epoch", current, "zxid", last)
+		o.log.Warn("a crash has interrupted a synchronization: the current epoch is raised to the log's", "epoch", current, "zxid", last)
 	}
 	if lost := rep.Lost; lost > last && current >= lost.Epoch() {
 		return fmt.Errorf("replica: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", lost, last, current)
 	}
-	r.disk = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: r.recent}
-	r.recent = nil
-	if n := len(r.disk.Recent); n > 0 && r.disk.Recent[n-1].Zxid != last {
-		r.disk.Recent = nil
+	o.recovered = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: o.recent}
+	o.recent = nil
+	if n := len(o.recovered.Recent); n > 0 && o.recovered.Recent[n-1].Zxid != last {
+		o.recovered.Recent = nil
 	}
-	r.released = last
-	r.inbox.mu.early = true
+	o.released = last
+	o.pipe.early = true
 	return nil
 }
 
@@ -81,136 +81,141 @@ func (r *Replica) window() int {
 // Join takes part in the ensemble, over n: the first election begins. It is
 // called once. What the network tells before waits for it.
 func (r *Replica) Join(n Network) {
-	r.inbox.join(n)
+	r.notify(func(p *pipe) {
+		p.events = slices.Insert(p.events, 0, event{kind: joined, net: n})
+		p.early = false
+		p.machine.Arrived(len(p.events))
+	})
 }
 
 // stepCore tells the Zab core what has happened, and does what it wants.
-func (r *Replica) stepCore(m *mail) bool {
-	now := r.Now()
+func (o *orderer) stepCore(m *mail) bool {
+	now := o.Now()
 	for i := range m.events {
-		r.tell(now, &m.events[i], m.packets)
+		o.tell(now, &m.events[i], m.packets)
 	}
-	if r.core == nil {
+	if o.core == nil {
 		return true
 	}
-	if len(r.resetSeqs) == 0 {
-		r.core.Applied(r.LastApplied())
+	if len(o.resetSeqs) == 0 {
+		o.core.Applied(o.LastApplied())
 	}
-	if now >= r.core.Deadline() {
-		r.noteProgress(now)
-		r.core.Tick(now)
-		r.publishStatus()
+	if now >= o.core.Deadline() {
+		o.noteProgress(now)
+		o.core.Tick(now)
+		o.publishStatus()
 	}
-	ok := r.drive()
+	ok := o.drive()
 	for i := range m.events {
 		if m.events[i].kind == linkDown {
-			r.incomingTrees.take(m.events[i].link) // nobody wants it
+			o.incomingTrees.take(m.events[i].link) // nobody wants it
 		}
 	}
 	return ok
 }
 
-func (r *Replica) tell(now time.Duration, e *event, packets []zab.Packet) {
+func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 	switch e.kind {
 	case joined:
-		r.net = e.net
-		r.core = zab.New(*r.o.Ensemble, r.disk, now)
-		r.planReadOnly(zab.Looking)
-		r.disk = zab.State{}
+		o.net = e.net
+		o.core = zab.New(*o.o.Ensemble, o.recovered, now)
+		o.planReadOnly(zab.Looking)
+		o.recovered = zab.State{}
 	case linkUp:
-		r.core.LinkUp(now, e.link)
+		o.core.LinkUp(now, e.link)
 	case linkDown:
-		delete(r.progress, e.link)
-		r.core.LinkDown(now, e.link, e.err)
+		delete(o.progress, e.link)
+		o.core.LinkDown(now, e.link, e.err)
 	case packetsCame:
-		r.core.Step(now, e.link, packets[e.first:e.last])
+		o.core.Step(now, e.link, packets[e.first:e.last])
 	case noteCame:
-		r.core.Notification(now, r.ballots.take(e.peer))
+		o.core.Notification(now, o.ballots.take(e.peer))
 	case peerUp:
-		r.core.PeerUp(now, e.peer)
+		o.core.PeerUp(now, e.peer)
 	case peerDown:
-		r.core.PeerDown(now, e.peer)
+		o.core.PeerDown(now, e.peer)
 	case writesDone:
-		r.core.Persisted(now, e.seq)
-		for len(r.resetSeqs) > 0 && r.resetSeqs[0] <= e.seq {
-			r.resetSeqs = r.resetSeqs[1:]
+		o.core.Persisted(now, e.seq)
+		for len(o.resetSeqs) > 0 && o.resetSeqs[0] <= e.seq {
+			o.resetSeqs = o.resetSeqs[1:]
 		}
 	case cutFailed:
-		r.log.Warn("the log cannot be cut to what the leader has", "err", e.err)
-		r.core.TruncateFailed(now, e.zxid)
-		r.proposed = nil // none of it is on the disk
-		r.released = e.zxid
+		o.log.Warn("the log cannot be cut to what the leader has", "err", e.err)
+		o.core.TruncateFailed(now, e.zxid)
+		o.proposed = nil // none of it is on the disk
+		o.released = e.zxid
 	case located:
-		r.core.Located(now, e.link, e.at, e.err)
+		o.core.Located(now, e.link, e.at, e.err)
 	}
 }
 
 // noteProgress tells the core of links on which a snapshot goes.
-func (r *Replica) noteProgress(now time.Duration) {
-	for l, before := range r.progress {
-		if n := r.net.Progress(l); n != before {
-			r.progress[l] = n
-			r.core.Alive(now, l)
+func (o *orderer) noteProgress(now time.Duration) {
+	for l, before := range o.progress {
+		if n := o.net.Progress(l); n != before {
+			o.progress[l] = n
+			o.core.Alive(now, l)
 		}
 	}
 }
 
 // drive does what the core wants until it wants nothing more. False means that
 // the disk has failed.
-func (r *Replica) drive() bool {
+func (o *orderer) drive() bool {
 	for {
-		rd := r.core.Ready()
+		rd := o.core.Ready()
 		idle := len(rd.Writes) == 0
-		if !r.do(rd) {
+		if !o.do(rd) {
 			return false
 		}
 		if idle {
 			break
 		}
 	}
-	r.serve()
+	o.serve()
 	return true
 }
 
 // do carries out one Ready. Messages go first: followers log while this server
 // does.
-func (r *Replica) do(rd *zab.Ready) bool {
-	if r.o.Saw != nil {
-		r.o.Saw(rd)
+func (o *orderer) do(rd *zab.Ready) bool {
+	if o.o.Saw != nil {
+		o.o.Saw(rd)
 	}
 	for i := range rd.Events {
-		r.logEvent(&rd.Events[i])
-		r.countEvent(&rd.Events[i])
+		o.logEvent(&rd.Events[i])
+		o.countEvent(&rd.Events[i])
 	}
 	if len(rd.Events) > 0 {
-		r.publishStatus()
+		o.publishStatus()
 	}
-	r.changeRole(rd)
+	o.changeRole(rd)
 	for i := range rd.Sends {
-		r.send(&rd.Sends[i])
+		o.send(&rd.Sends[i])
 	}
 	for i := range rd.Notify {
-		r.net.Notify(rd.Notify[i].To, rd.Notify[i].Append(nil))
+		o.net.Notify(rd.Notify[i].To, rd.Notify[i].Append(nil))
 	}
 	if rd.Dial != 0 {
-		l := r.net.Dial(rd.Dial)
-		r.leaderLink = l
-		r.follow(l)
-		r.core.Dialing(l)
+		l := o.net.Dial(rd.Dial)
+		o.leaderLink = l
+		o.follow(l)
+		o.core.Dialing(l)
 	}
 	for _, c := range rd.Close {
-		r.net.CloseLink(c.Link, c.Reason)
+		o.net.CloseLink(c.Link, c.Reason)
 	}
 	for _, l := range rd.Lookups {
-		r.locate(l)
+		o.locate(l)
 	}
 	for i := range rd.Deliver {
-		r.deliver(&rd.Deliver[i])
+		o.deliver(&rd.Deliver[i])
 	}
-	r.release(min(rd.Commit, rd.Durable)) // the writer must have a batch before the applier may
-	r.answerSyncs(rd.Synced, rd.SyncedAt)
+	o.commit = rd.Commit
+	o.release()
+	o.answerSyncs(rd.Synced, rd.SyncedAt)
 	for i := range rd.Writes {
-		if !r.begin(&rd.Writes[i]) {
+		if !o.begin(&rd.Writes[i]) {
 			return false
 		}
 	}
@@ -218,98 +223,108 @@ func (r *Replica) do(rd *zab.Ready) bool {
 }
 
 // changeRole notes the role, and stops serving when it is another.
-func (r *Replica) changeRole(rd *zab.Ready) {
-	if rd.Term != r.term || r.up && !rd.Serving {
-		r.suspend()
+func (o *orderer) changeRole(rd *zab.Ready) {
+	if rd.Term != o.term || o.up && !rd.Serving {
+		o.suspend()
 	}
-	if rd.Term != r.term || rd.Role != r.role {
-		r.snap.cancel()
-		r.planReadOnly(rd.Role)
+	if rd.Term != o.term || rd.Role != o.role {
+		o.snap.cancel()
+		o.planReadOnly(rd.Role)
 	}
-	r.role, r.term, r.up = rd.Role, rd.Term, rd.Serving
+	o.role, o.term, o.up = rd.Role, rd.Term, rd.Serving
 }
 
 // suspend stops serving: all connections end, and nobody is told of what is
 // under way.
-func (r *Replica) suspend() {
-	for _, bs := range [][]*batch{r.made, r.proposed} {
+func (o *orderer) suspend() {
+	for _, bs := range [][]*batch{o.made, o.proposed} {
 		for _, b := range bs {
-			r.abandon(b)
+			o.abandon(b)
 		}
 	}
-	r.dropSyncs()
-	r.dropQuestions()
-	r.incoming, r.deliveries = nil, nil
-	r.gathering = gathering{}
-	r.inbox.signal() // what was held
-	r.stopLearning()
-	if r.Mode() == Idle {
+	o.dropSyncs()
+	o.dropQuestions()
+	o.incoming, o.deliveries = nil, nil
+	o.gather(false)
+	o.stopLearning()
+	if o.Mode() == Idle {
 		return
 	}
-	r.setMode(Idle)
-	r.owners = map[zk.SessionID]owner{}
-	r.o.Clients.Suspend()
-	r.publishStatus()
+	o.setMode(Idle)
+	o.owners = map[zk.SessionID]owner{}
+	o.o.Clients.Suspend()
+	o.publishStatus()
 }
 
 // abandon makes sure that nobody is told of a batch's transactions: whether they
 // stay is for the next leader to say.
-func (r *Replica) abandon(b *batch) {
+func (o *orderer) abandon(b *batch) {
 	for i := b.released; i < len(b.reqs); i++ {
-		if o := b.reqs[i].Origin; o != nil {
-			o.Dropped(&b.reqs[i])
+		if by := b.reqs[i].Origin; by != nil {
+			by.Dropped(&b.reqs[i])
 		}
 		b.reqs[i].Origin = nil
 	}
 }
 
 // dropSyncs forgets the syncs that are not answered.
-func (r *Replica) dropSyncs() {
-	for _, w := range r.waits {
-		r.syncs = append(r.syncs, w.req)
+func (o *orderer) dropSyncs() {
+	for _, w := range o.waits {
+		o.syncs = append(o.syncs, w.req)
 	}
-	r.waits = nil
-	for i := range r.syncs {
-		if o := r.syncs[i].Origin; o != nil {
-			o.Dropped(&r.syncs[i])
-			r.inProcess.Add(-1)
+	o.waits = nil
+	for i := range o.syncs {
+		if by := o.syncs[i].Origin; by != nil {
+			by.Dropped(&o.syncs[i])
+			o.inProcess.Add(-1)
 		}
 	}
-	r.syncs = nil
+	o.syncs = nil
 }
 
 // serve begins to serve, once the core says so and everything is applied that
 // was committed then.
-func (r *Replica) serve() {
-	if !r.up || r.serving.Load() {
-		r.awaiting.Store(false)
+func (o *orderer) serve() {
+	if wait := o.up && !o.serving.Load(); !wait || !o.allApplied(wait) {
 		return
 	}
-	if r.awaiting.Store(true); r.unapplied.Load() > 0 || r.LastApplied() < r.released {
-		return // the applier will wake the loop
-	}
-	r.awaiting.Store(false)
-	r.snap.allow()
-	r.fuzzy.Store(false)
-	r.startServing()
-	r.decides.Store(r.role == zab.Leading)
-	r.setMode(modeOf(r.role))
-	r.publishStatus()
-	waiting := r.deliveries
-	r.deliveries = nil
+	o.snap.allow()
+	o.fuzzy.Store(false)
+	o.startServing()
+	o.decides.Store(o.role == zab.Leading)
+	o.setMode(modeOf(o.role))
+	o.publishStatus()
+	waiting := o.deliveries
+	o.deliveries = nil
 	for i := range waiting {
-		r.deliver(&waiting[i])
+		o.deliver(&waiting[i])
 	}
-	if r.role == zab.Leading {
-		r.inbox.signal() // incoming
-	}
+	o.gather(o.role == zab.Leading)
+}
+
+// allApplied reports whether everything that was released is in the tree. If not,
+// and await is set, Order is called again when it is.
+func (o *orderer) allApplied(await bool) bool {
+	p := &o.pipe
+	p.Lock()
+	defer p.Unlock()
+	done := p.machine.Unapplied() == 0 && len(o.turn.steps) == 0 && o.LastApplied() >= o.released
+	p.machine.Await(await && !done)
+	return done
+}
+
+// gather tells the machine whether this server makes rounds of its requests.
+func (o *orderer) gather(yes bool) {
+	o.pipe.Lock()
+	defer o.pipe.Unlock()
+	o.pipe.machine.Gather(yes)
 }
 
 // locate looks up in the log, beside the loop, where a learner is.
-func (r *Replica) locate(l zab.Lookup) {
-	r.spawn(func() bool {
-		at, err := r.o.Dir.Locate(l.Zxid)
-		r.inbox.putEvent(event{kind: located, link: l.Link, err: err, at: zab.Location{
+func (o *orderer) locate(l zab.Lookup) {
+	o.driver.Spawn(func() bool {
+		at, err := o.o.Dir.Locate(l.Zxid)
+		o.putEvent(event{kind: located, link: l.Link, err: err, at: zab.Location{
 			Exact: at.Present, Before: at.Before, After: at.After, LogBytes: at.LogBytes, SnapshotBytes: at.SnapshotBytes,
 		}})
 		return false
@@ -317,54 +332,55 @@ func (r *Replica) locate(l zab.Lookup) {
 }
 
 // deliver takes a packet that the core leaves to this server.
-func (r *Replica) deliver(d *zab.Delivery) {
+func (o *orderer) deliver(d *zab.Delivery) {
 	switch {
-	case d.Packet.Type == zab.Ping && r.role != zab.Leading:
-		r.answerPing(d)
-	case !r.serving.Load():
-		r.deliveries = append(r.deliveries, *d)
-	case r.role == zab.Leading:
-		r.fromLearner(d)
+	case d.Packet.Type == zab.Ping && o.role != zab.Leading:
+		o.answerPing(d)
+	case !o.serving.Load():
+		o.deliveries = append(o.deliveries, *d)
+	case o.role == zab.Leading:
+		o.fromLearner(d)
 	default:
-		r.fromLeader(d)
+		o.fromLeader(d)
 	}
 }
 
 // begin has a write done. Its transactions wait in proposed until they are
 // committed.
-func (r *Replica) begin(w *zab.Write) bool {
-	j := job{write: *w, term: r.term}
+func (o *orderer) begin(w *zab.Write) bool {
+	j := job{write: *w, term: o.term}
 	switch w.Kind {
 	case zab.WriteEntries:
 		var err error
-		if j.b, err = r.batchOf(w); err != nil {
-			r.fail(err)
+		if j.b, err = o.batchOf(w); err != nil {
+			o.fail(err)
 			return false
 		}
 		j.write.Entries = nil
-		r.proposed = append(r.proposed, j.b)
+		o.proposed = append(o.proposed, j.b)
 	case zab.WriteTruncate, zab.WriteInstall:
-		r.resetSeqs = append(r.resetSeqs, w.Seq)
-		r.fuzzy.Store(w.Kind == zab.WriteInstall)
-		r.released = w.Zxid
+		o.resetSeqs = append(o.resetSeqs, w.Seq)
+		o.fuzzy.Store(w.Kind == zab.WriteInstall)
+		o.released = w.Zxid
 		if w.Kind == zab.WriteInstall {
-			j.tree = r.incomingTrees.take(w.Link)
+			j.tree = o.incomingTrees.take(w.Link)
 		}
 	}
-	return r.toWriter(j)
+	o.toLog(j)
+	return true
 }
 
 // batchOf returns the batch whose transactions a write has: one that was
 // prepared here, or one made of what the leader sent.
-func (r *Replica) batchOf(w *zab.Write) (*batch, error) {
-	if len(r.made) > 0 {
-		b := r.made[0]
-		r.made = r.made[1:]
+func (o *orderer) batchOf(w *zab.Write) (*batch, error) {
+	if len(o.made) > 0 {
+		b := o.made[0]
+		o.made = o.made[1:]
 		check(len(b.txns) == len(w.Entries) && b.txns[0].Zxid == w.Entries[0].Zxid,
 			"the core writes %d transactions from %v, %d from %v were proposed", len(w.Entries), w.Entries[0].Zxid, len(b.txns), b.txns[0].Zxid)
 		return b, nil
 	}
-	b := r.pool.get()
+	b := o.pool.get()
 	b.entries = append(b.entries, w.Entries...)
 	for i := range b.entries {
 		tx, err := txn.Decode(b.entries[i].Data)
@@ -375,55 +391,64 @@ func (r *Replica) batchOf(w *zab.Write) (*batch, error) {
 			return nil, fmt.Errorf("replica: the leader sent transaction %v as %v", tx.Zxid, b.entries[i].Zxid)
 		}
 		b.txns = append(b.txns, tx)
-		b.reqs = append(b.reqs, r.match(&b.txns[i]))
+		b.reqs = append(b.reqs, o.match(&b.txns[i]))
 		if b.reqs[i].Origin != nil && b.reqs[i].Owner != 0 {
 			b.own++
 		}
 	}
-	r.countProposed(b.txns)
+	o.countProposed(b.txns)
 	return b, nil
 }
 
-// release hands everything up to commit to the applier.
-func (r *Replica) release(commit zk.Zxid) {
-	for len(r.proposed) > 0 {
-		b := r.proposed[0]
+// release hands what is committed to Apply. On a server that serves it may not be
+// durable here, see docs/zab.md. While the tree is about to be replaced the core
+// commits nothing after that.
+func (o *orderer) release() {
+	for len(o.proposed) > 0 {
+		b := o.proposed[0]
 		s := step{b: b, start: b.released, end: b.released}
-		for s.end < len(b.txns) && b.txns[s.end].Zxid <= commit {
+		for s.end < len(b.txns) && b.txns[s.end].Zxid <= o.commit {
 			s.end++
 		}
 		if s.end == s.start {
 			break
 		}
-		r.released = b.txns[s.end-1].Zxid
-		r.countCommitted(b.txns[s.start:s.end])
-		r.gathering.committed(s.end-s.start, r.Now())
+		o.released = b.txns[s.end-1].Zxid
+		o.countCommitted(b.txns[s.start:s.end])
+		o.committed(s.end - s.start)
 		b.released = s.end
 		if s.end == len(b.txns) {
-			r.proposed[0] = nil
-			r.proposed = r.proposed[1:]
+			o.proposed[0] = nil
+			o.proposed = o.proposed[1:]
 		}
-		r.toApplier(s)
+		o.toApply(s)
 	}
-	r.flushWaits()
+	o.flushWaits()
+}
+
+// committed tells the machine that n transactions are on their way to the clients.
+func (o *orderer) committed(n int) {
+	o.pipe.Lock()
+	defer o.pipe.Unlock()
+	o.pipe.machine.Committed(n, o.Now())
 }
 
 // answerSyncs answers the n oldest syncs, when all up to at is applied.
-func (r *Replica) answerSyncs(n int, at zk.Zxid) {
-	for _, req := range r.syncs[:n] {
-		r.waits = append(r.waits, syncWait{at, req})
+func (o *orderer) answerSyncs(n int, at zk.Zxid) {
+	for _, req := range o.syncs[:n] {
+		o.waits = append(o.waits, syncWait{at, req})
 	}
-	if r.syncs = r.syncs[n:]; len(r.syncs) == 0 {
-		r.syncs = nil
+	if o.syncs = o.syncs[n:]; len(o.syncs) == 0 {
+		o.syncs = nil
 	}
-	r.flushWaits()
+	o.flushWaits()
 }
 
 // flushWaits has the applier answer the syncs behind whose zxid it has
 // everything.
-func (r *Replica) flushWaits() {
+func (o *orderer) flushWaits() {
 	n := 0
-	for n < len(r.waits) && r.waits[n].at <= r.released {
+	for n < len(o.waits) && o.waits[n].at <= o.released {
 		n++
 	}
 	if n == 0 {
@@ -431,39 +456,39 @@ func (r *Replica) flushWaits() {
 	}
 	reqs := make([]Request, n)
 	for i := range reqs {
-		reqs[i] = r.waits[i].req
+		reqs[i] = o.waits[i].req
 	}
-	if r.waits = r.waits[n:]; len(r.waits) == 0 {
-		r.waits = nil
+	if o.waits = o.waits[n:]; len(o.waits) == 0 {
+		o.waits = nil
 	}
-	r.toApplier(step{synced: reqs})
+	o.toApply(step{synced: reqs})
 }
 
 // logEvent tells the operator.
-func (r *Replica) logEvent(e *zab.Event) {
+func (o *orderer) logEvent(e *zab.Event) {
 	switch e.Kind {
 	case zab.EventLooking:
-		r.log.Info("looking for a leader", "zxid", r.released)
+		o.log.Info("looking for a leader", "zxid", o.released)
 	case zab.EventElected:
-		r.log.Info("a leader is elected", "leader", e.Peer)
+		o.log.Info("a leader is elected", "leader", e.Peer)
 	case zab.EventLeft:
-		r.log.Warn("the role is given up", "reason", e.Reason)
+		o.log.Warn("the role is given up", "reason", e.Reason)
 	case zab.EventEpoch:
-		r.log.Info("a quorum is there", "epoch", e.Epoch)
+		o.log.Info("a quorum is there", "epoch", e.Epoch)
 	case zab.EventServing:
-		r.log.Info("the ensemble is there", "leader", e.Peer, "epoch", e.Epoch)
+		o.log.Info("the ensemble is there", "leader", e.Peer, "epoch", e.Epoch)
 	case zab.EventSyncing:
-		r.log.Info("a learner is being synchronized", "server", e.Peer, "it has", e.Zxid, "it is sent", e.Reason)
+		o.log.Info("a learner is being synchronized", "server", e.Peer, "it has", e.Zxid, "it is sent", e.Reason)
 	case zab.EventJoined:
-		r.log.Info("a learner is up to date", "server", e.Peer)
+		o.log.Info("a learner is up to date", "server", e.Peer)
 	case zab.EventGone:
-		r.log.Warn("a learner has gone", "server", e.Peer, "reason", e.Reason)
+		o.log.Warn("a learner has gone", "server", e.Peer, "reason", e.Reason)
 	case zab.EventRefused:
-		r.logRefused(e)
+		o.logRefused(e)
 	case zab.EventResync:
-		r.log.Warn("a snapshot will be asked for", "reason", e.Reason)
+		o.log.Warn("a snapshot will be asked for", "reason", e.Reason)
 	case zab.EventDesignation:
-		r.log.Warn("the leader has changed the configuration of the ensemble; this server keeps its own", "zxid", e.Zxid)
+		o.log.Warn("the leader has changed the configuration of the ensemble; this server keeps its own", "zxid", e.Zxid)
 	}
 }
 
@@ -472,27 +497,27 @@ func (r *Replica) logEvent(e *zab.Event) {
 const refusalPeriod = time.Second
 
 // logRefused writes a line, or counts it for the next.
-func (r *Replica) logRefused(e *zab.Event) {
-	now := r.Now()
-	if now < r.nextRefusal {
-		r.refusals++
+func (o *orderer) logRefused(e *zab.Event) {
+	now := o.Now()
+	if now < o.nextRefusal {
+		o.refusals++
 		return
 	}
 	attrs := []any{"server", e.Peer, "link", e.Link, "reason", e.Reason}
-	if r.refusals > 0 {
-		attrs = append(attrs, "omitted", r.refusals)
+	if o.refusals > 0 {
+		attrs = append(attrs, "omitted", o.refusals)
 	}
-	r.nextRefusal, r.refusals = now+refusalPeriod, 0
-	r.log.Warn("a peer was refused", attrs...)
+	o.nextRefusal, o.refusals = now+refusalPeriod, 0
+	o.log.Warn("a peer was refused", attrs...)
 }
 
 // Status is what the core said of the ensemble when it changed last, nil on a
 // standalone server.
 func (r *Replica) Status() *zab.Status { return r.status.Load() }
 
-func (r *Replica) publishStatus() {
-	if r.core != nil {
-		s := r.core.Status()
-		r.status.Store(&s)
+func (o *orderer) publishStatus() {
+	if o.core != nil {
+		s := o.core.Status()
+		o.status.Store(&s)
 	}
 }

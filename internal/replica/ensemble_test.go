@@ -26,6 +26,7 @@ type group struct {
 	voters []int64
 	ids    []int64
 	disks  map[int64]*vfs.Mem
+	gates  map[int64]chan struct{} // what is in one stalls the syncs of that disk
 	up     map[int64]*machine
 	change func(id int64, o *Options)
 	sent   func(from int64, p *zab.Packet) // if not nil, sees the packets of who starts from now on
@@ -51,13 +52,13 @@ const groupTick = time.Second
 func inGroup(t *testing.T, voters, observers int, change func(id int64, o *Options), f func(g *group)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		g := &group{t: t, disks: map[int64]*vfs.Mem{}, up: map[int64]*machine{}, change: change}
+		g := &group{t: t, disks: map[int64]*vfs.Mem{}, gates: map[int64]chan struct{}{}, up: map[int64]*machine{}, change: change}
 		for id := int64(1); id <= int64(voters+observers); id++ {
 			g.ids = append(g.ids, id)
 			if id <= int64(voters) {
 				g.voters = append(g.voters, id)
 			}
-			g.disks[id] = vfs.NewMem()
+			g.disks[id], g.gates[id] = vfs.NewMem(), make(chan struct{}, 1)
 		}
 		for _, id := range g.ids {
 			g.start(id)
@@ -76,7 +77,7 @@ func inGroup(t *testing.T, voters, observers int, change func(id int64, o *Optio
 // start starts a machine over its disk.
 func (g *group) start(id int64) *machine {
 	g.t.Helper()
-	m, _ := mustBoot(g.t, g.disks[id], func(o *Options) {
+	m, _ := mustBoot(g.t, gated(g.disks[id], g.gates[id]), func(o *Options) {
 		o.ServerID, o.Tick = uint8(id), groupTick
 		o.Ensemble = &zab.Config{
 			ID: id, System: quorum.Majority(g.voters...), Observer: id > int64(len(g.voters)),

@@ -19,12 +19,18 @@ import (
 // stall returns a disk whose syncs wait while the gate is held.
 func stall() (fsys *vfs.Fault, gate chan struct{}) {
 	gate = make(chan struct{}, 1)
-	return vfs.NewFault(vfs.NewMem(), 0, vfs.FaultNone, func(op vfs.Op) {
+	return gated(vfs.NewMem(), gate), gate
+}
+
+// gated is a disk whose syncs wait while the gate is held, which is while something
+// is in it.
+func gated(disk *vfs.Mem, gate chan struct{}) *vfs.Fault {
+	return vfs.NewFault(disk, 0, vfs.FaultNone, func(op vfs.Op) {
 		if op.Kind == "sync" {
 			gate <- struct{}{}
 			<-gate
 		}
-	}), gate
+	})
 }
 
 // P2: nothing is applied, and nobody is told, before the disk has synced.

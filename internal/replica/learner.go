@@ -27,29 +27,29 @@ type learning struct {
 }
 
 // stopLearning drops what was forwarded.
-func (r *Replica) stopLearning() {
-	ids := make([]zk.SessionID, 0, len(r.waiting))
-	for id := range r.waiting {
+func (o *orderer) stopLearning() {
+	ids := make([]zk.SessionID, 0, len(o.waiting))
+	for id := range o.waiting {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		r.dropRequests(r.waiting[id])
+		o.dropRequests(o.waiting[id])
 	}
-	r.waiting = nil
+	o.waiting = nil
 	ids = ids[:0]
-	for id := range r.asked {
+	for id := range o.asked {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		r.asked[id].origin.Dropped(&Request{})
+		o.asked[id].origin.Dropped(&Request{})
 	}
-	r.asked = nil
+	o.asked = nil
 }
 
 // forward sends the requests of a batch to the leader.
-func (r *Replica) forward(b *batch) {
+func (o *orderer) forward(b *batch) {
 	size := 0
 	for i := range b.reqs {
 		size += requestHead + len(b.reqs[i].Body)
@@ -61,7 +61,7 @@ func (r *Replica) forward(b *batch) {
 	for i := range b.reqs {
 		req := &b.reqs[i]
 		if req.Op == wire.OpCreateSession && req.Session == 0 {
-			req.Session = r.newID()
+			req.Session = o.newID()
 		}
 		at := len(mem)
 		mem = binary.BigEndian.AppendUint64(mem, uint64(req.Session))
@@ -72,25 +72,25 @@ func (r *Replica) forward(b *batch) {
 		ps = append(ps, zab.Packet{Type: zab.Request, Zxid: -1, Data: data, Auth: req.IDs})
 		req.Body = data[requestHead:]
 		if req.Op == wire.OpSync {
-			r.syncs = append(r.syncs, *req)
+			o.syncs = append(o.syncs, *req)
 			continue
 		}
-		if r.waiting == nil {
-			r.waiting = map[zk.SessionID][]Request{}
+		if o.waiting == nil {
+			o.waiting = map[zk.SessionID][]Request{}
 		}
-		r.waiting[req.Session] = append(r.waiting[req.Session], *req)
+		o.waiting[req.Session] = append(o.waiting[req.Session], *req)
 	}
-	r.net.Send(r.leaderLink, ps)
-	r.pool.put(b)
+	o.net.Send(o.leaderLink, ps)
+	o.pool.put(b)
 }
 
 // match returns the request that a transaction comes from, if it was forwarded
 // from here.
-func (r *Replica) match(tx *txn.Txn) Request {
+func (o *orderer) match(tx *txn.Txn) Request {
 	if tx.Session == 0 {
 		return Request{}
 	}
-	list := r.waiting[tx.Session]
+	list := o.waiting[tx.Session]
 	for i := range list {
 		if list[i].Xid != tx.Cxid || !cameFrom(tx, list[i].Op) {
 			continue
@@ -98,23 +98,23 @@ func (r *Replica) match(tx *txn.Txn) Request {
 		req := list[i]
 		if i > 0 {
 			// The leader has lost them; nobody else will answer.
-			r.dropRequests(list[:i])
+			o.dropRequests(list[:i])
 		}
 		if rest := list[i+1:]; len(rest) > 0 {
-			r.waiting[tx.Session] = rest
+			o.waiting[tx.Session] = rest
 		} else {
-			delete(r.waiting, tx.Session)
+			delete(o.waiting, tx.Session)
 		}
 		switch tx.Header.Type {
 		case wire.OpCreateSession:
-			r.noteUpgrade(tx.Session, tx.Zxid)
-			r.owners[tx.Session] = owner{req.Origin, tx.TimeoutMillis}
+			o.noteUpgrade(tx.Session, tx.Zxid)
+			o.owners[tx.Session] = owner{req.Origin, tx.TimeoutMillis}
 		case wire.OpCloseSession:
-			delete(r.owners, tx.Session)
+			delete(o.owners, tx.Session)
 		}
 		return req
 	}
-	return r.expired(tx)
+	return o.expired(tx)
 }
 
 // cameFrom reports whether a transaction can be the outcome of a request. What a
@@ -130,63 +130,63 @@ func cameFrom(tx *txn.Txn, op wire.OpCode) bool {
 
 // expired returns, for the end of a session that the leader has decided, the
 // request that has its connection here told.
-func (r *Replica) expired(tx *txn.Txn) Request {
-	o, ok := r.owners[tx.Session]
+func (o *orderer) expired(tx *txn.Txn) Request {
+	own, ok := o.owners[tx.Session]
 	if tx.Header.Type != wire.OpCloseSession || !ok {
 		return Request{}
 	}
-	delete(r.owners, tx.Session)
+	delete(o.owners, tx.Session)
 	return Request{
 		Request: prep.Request{Session: tx.Session, Op: wire.OpCloseSession, Owner: session.NoOwner},
-		Origin:  o.Origin,
+		Origin:  own.Origin,
 	}
 }
 
 // fromLeader takes a packet of the leader that is not Zab's.
-func (r *Replica) fromLeader(d *zab.Delivery) {
+func (o *orderer) fromLeader(d *zab.Delivery) {
 	switch d.Packet.Type {
 	case zab.Sync:
-		if len(r.syncs) == 0 {
-			r.net.CloseLink(d.Link, fmt.Errorf("replica: a SYNC that nobody asked for"))
+		if len(o.syncs) == 0 {
+			o.net.CloseLink(d.Link, fmt.Errorf("replica: a SYNC that nobody asked for"))
 			return
 		}
-		r.waits = append(r.waits, syncWait{d.At, r.syncs[0]})
-		r.syncs = r.syncs[1:]
+		o.waits = append(o.waits, syncWait{d.At, o.syncs[0]})
+		o.syncs = o.syncs[1:]
 	case zab.Revalidate:
-		if err := r.validated(d.Packet.Data); err != nil {
-			r.net.CloseLink(d.Link, err)
+		if err := o.validated(d.Packet.Data); err != nil {
+			o.net.CloseLink(d.Link, err)
 		}
 	}
 }
 
 // revalidate asks the leader whether a session is alive.
-func (r *Replica) revalidate(s resume) {
-	if r.asked == nil {
-		r.asked = map[zk.SessionID]resume{}
+func (o *orderer) revalidate(s resume) {
+	if o.asked == nil {
+		o.asked = map[zk.SessionID]resume{}
 	}
-	if before, ok := r.asked[s.id]; ok {
+	if before, ok := o.asked[s.id]; ok {
 		before.origin.Dropped(&Request{}) // the later connection wins
 	}
-	r.asked[s.id] = s
+	o.asked[s.id] = s
 	data := binary.BigEndian.AppendUint64(nil, uint64(s.id))
 	data = binary.BigEndian.AppendUint32(data, uint32(s.timeoutMillis))
-	r.net.Send(r.leaderLink, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
+	o.net.Send(o.leaderLink, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
 }
 
 // validated takes the leader's answer.
-func (r *Replica) validated(data []byte) error {
+func (o *orderer) validated(data []byte) error {
 	if len(data) < 9 {
 		return fmt.Errorf("replica: REVALIDATE of %d bytes", len(data))
 	}
 	id, ok := zk.SessionID(binary.BigEndian.Uint64(data)), data[8] != 0
-	r.stats.Revalidations.Add(1)
-	s, waits := r.asked[id]
+	o.stats.Revalidations.Add(1)
+	s, waits := o.asked[id]
 	if !waits {
 		return nil // a connection that has gone since
 	}
-	delete(r.asked, id)
+	delete(o.asked, id)
 	if ok {
-		r.owners[id] = owner{s.origin, s.timeoutMillis}
+		o.owners[id] = owner{s.origin, s.timeoutMillis}
 	}
 	s.origin.Resumed(ok, id, s.timeoutMillis)
 	return nil
@@ -194,11 +194,11 @@ func (r *Replica) validated(data []byte) error {
 
 // answerPing tells the leader which sessions gave a sign of life since the last
 // ping.
-func (r *Replica) answerPing(d *zab.Delivery) {
-	now := r.Now()
-	ids := make([]zk.SessionID, 0, len(r.owners))
-	for id, o := range r.owners {
-		if o.LastHeard() >= r.lastPing && (r.local == nil || !r.local.Tracked(id)) {
+func (o *orderer) answerPing(d *zab.Delivery) {
+	now := o.Now()
+	ids := make([]zk.SessionID, 0, len(o.owners))
+	for id, own := range o.owners {
+		if own.LastHeard() >= o.lastPing && (o.local == nil || !o.local.Tracked(id)) {
 			ids = append(ids, id)
 		}
 	}
@@ -206,8 +206,8 @@ func (r *Replica) answerPing(d *zab.Delivery) {
 	data := []byte{} // not null: an Apache leader closes the link for that
 	for _, id := range ids {
 		data = binary.BigEndian.AppendUint64(data, uint64(id))
-		data = binary.BigEndian.AppendUint32(data, uint32(r.owners[id].timeoutMillis))
+		data = binary.BigEndian.AppendUint32(data, uint32(o.owners[id].timeoutMillis))
 	}
-	r.lastPing = now
-	r.net.Send(d.Link, []zab.Packet{{Type: zab.Ping, Zxid: d.Packet.Zxid, Data: data}})
+	o.lastPing = now
+	o.net.Send(d.Link, []zab.Packet{{Type: zab.Ping, Zxid: d.Packet.Zxid, Data: data}})
 }

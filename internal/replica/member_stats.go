@@ -49,39 +49,39 @@ func (s *MemberStats) noteServing(m Mode, idle, syncing time.Duration) {
 }
 
 // countEvent counts an event of the Zab core.
-func (r *Replica) countEvent(e *zab.Event) {
+func (o *orderer) countEvent(e *zab.Event) {
 	switch e.Kind {
 	case zab.EventLooking:
-		r.stats.Elections.Add(1)
-		r.lookingFor = r.Now()
+		o.stats.Elections.Add(1)
+		o.lookingFor = o.Now()
 	case zab.EventElected:
-		r.electedAt = r.Now()
-		r.stats.Election.Add(r.electedAt - r.lookingFor)
+		o.electedAt = o.Now()
+		o.stats.Election.Add(o.electedAt - o.lookingFor)
 	case zab.EventSyncing:
 		if strings.HasPrefix(e.Reason, zab.Snap.String()) {
-			r.stats.Snaps.Add(1)
+			o.stats.Snaps.Add(1)
 		} else {
-			r.stats.Diffs.Add(1)
+			o.stats.Diffs.Add(1)
 		}
 	}
 }
 
 // countCommitted counts transactions that the core has released to the applier.
-func (r *Replica) countCommitted(txns []txn.Txn) {
-	switch r.role {
+func (o *orderer) countCommitted(txns []txn.Txn) {
+	switch o.role {
 	case zab.Leading:
-		addAges(&r.stats.Acked, txns, r.clock.UnixMilli())
+		addAges(&o.stats.Acked, txns, o.clock.UnixMilli())
 	case zab.Following, zab.Observing:
-		r.stats.LearnerCommits.Add(int64(len(txns)))
-		addAges(&r.stats.Committed, txns, r.clock.UnixMilli())
+		o.stats.LearnerCommits.Add(int64(len(txns)))
+		addAges(&o.stats.Committed, txns, o.clock.UnixMilli())
 	}
 }
 
 // countProposed counts transactions that a follower has received from the leader.
-func (r *Replica) countProposed(txns []txn.Txn) {
-	if r.role == zab.Following {
-		r.stats.LearnerProposals.Add(int64(len(txns)))
-		addAges(&r.stats.Proposed, txns, r.clock.UnixMilli())
+func (o *orderer) countProposed(txns []txn.Txn) {
+	if o.role == zab.Following {
+		o.stats.LearnerProposals.Add(int64(len(txns)))
+		addAges(&o.stats.Proposed, txns, o.clock.UnixMilli())
 	}
 }
 

@@ -48,19 +48,19 @@ func modeOf(role zab.Role) Mode {
 }
 
 // setMode begins another mode.
-func (r *Replica) setMode(m Mode) {
-	now := r.Now()
-	before := r.Mode()
-	r.since.Store(int64(now))
-	r.mode.Store(int32(m))
-	r.serving.Store(m.Writable())
+func (o *orderer) setMode(m Mode) {
+	now := o.Now()
+	before := o.Mode()
+	o.since.Store(int64(now))
+	o.mode.Store(int32(m))
+	o.serving.Store(m.Writable())
 	if m != Idle {
-		defer r.o.Clients.Admit()
+		defer o.o.Clients.Admit()
 	}
 	switch {
 	case before.Writable() && !m.Writable():
-		r.idleSince = now
+		o.idleSince = now
 	case m.Writable() && m != Standalone:
-		r.stats.noteServing(m, now-r.idleSince, now-r.electedAt)
+		o.stats.noteServing(m, now-o.idleSince, now-o.electedAt)
 	}
 }

@@ -72,26 +72,23 @@ const (
 
 // LinkUp tells that a link is there. A link that was not dialled is a learner's.
 func (r *Replica) LinkUp(l zab.LinkID, remote string, dialed bool) {
-	r.inbox.putEvent(event{kind: linkUp, link: l})
+	r.putEvent(event{kind: linkUp, link: l})
 }
 
 // LinkDown tells that a link is gone, or could not be made. It is the last that
 // is told of it.
 func (r *Replica) LinkDown(l zab.LinkID, err error) {
-	r.inbox.putEvent(event{kind: linkDown, link: l, err: err})
+	r.putEvent(event{kind: linkDown, link: l, err: err})
 }
 
 // Packets takes packets from a link, in order. It copies ps and keeps what they
-// hold. It blocks while too many wait, so that the sender is slowed.
+// hold. It blocks while too many wait, so that the sender is slowed. It may run
+// stages of the pipeline, but never the one that waits for the disk.
 //
-// A few packets it may take care of itself: the caller holds no lock.
+// REQUIRES: the caller holds no lock.
 func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) {
-	r.inbox.putPackets(l, ps, r.failed)
-	if len(ps) <= smallBatch {
-		r.help()
-	} else {
-		r.inbox.signal()
-	}
+	r.putPackets(l, ps)
+	r.driver.Bring()
 }
 
 // Notification takes a message of the election. One that cannot be read is
@@ -103,12 +100,12 @@ func (r *Replica) Notification(from int64, payload []byte) {
 		return
 	}
 	if r.ballots.put(n) {
-		r.inbox.putEvent(event{kind: noteCame, peer: from})
+		r.putEvent(event{kind: noteCame, peer: from})
 	}
 }
 
 // PeerUp tells that the election link to a server is there.
-func (r *Replica) PeerUp(id int64) { r.inbox.putEvent(event{kind: peerUp, peer: id}) }
+func (r *Replica) PeerUp(id int64) { r.putEvent(event{kind: peerUp, peer: id}) }
 
 // PeerDown tells that the election link to a server is lost or was refused.
-func (r *Replica) PeerDown(id int64) { r.inbox.putEvent(event{kind: peerDown, peer: id}) }
+func (r *Replica) PeerDown(id int64) { r.putEvent(event{kind: peerDown, peer: id}) }

@@ -45,7 +45,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	began := time.Now()
 	var rep Report
 	var err error
-	if r.tree, r.recent, err = r.load(&rep); err != nil {
+	if r.tree, r.order.recent, err = r.load(&rep); err != nil {
 		return rep, err
 	}
 	if r.o.Ensemble == nil {
@@ -54,7 +54,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	if r.o.ConfigText != nil {
 		r.tree.SetConfig(r.o.ConfigText, nowMillis)
 	}
-	r.wal = r.o.Dir.NewLog(r.tree.LastZxid())
+	r.disk.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 	if rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" {
 		if err := r.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {
 			return rep, fmt.Errorf("replica: first snapshot: %w", err)

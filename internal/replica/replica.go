@@ -1,49 +1,41 @@
-// Package replica drives the state of a server: it prepares requests, logs the
-// transactions, applies them and tells who waits (design, section 2).
+// Package replica is the state of one server and what changes it: requests become
+// transactions, these are logged, applied to the tree, and answered (design, section 2).
 //
-//	Submit -> inbox -> loop: prepare -> writer: log+fsync -> applier: apply, notify, respond
+//	standalone  Bring -> order: prepare -> log: write, fsync -> apply: tree, watches, answers
+//	leader      Bring, or REQUEST of a learner -> order: prepare, propose -> log, here and on
+//	            followers -> order: count ACKs, commit -> apply
+//	learner     Bring -> order: REQUEST to the leader; PROPOSAL -> log -> ACK; COMMIT -> apply
 //
-// On a server of an ensemble the loop also owns the Zab core, and what is applied
-// is what the core has committed:
+// Three stages own all mutable state, each its part: Order (type orderer), Log (logger)
+// and Apply (applier). The machine of package pipeline decides which goroutine runs
+// which stage; Next and Run in drive.go are all there is between them.
 //
-//	leader    Submit, or REQUEST of a learner -> prepare -> propose -> log+fsync, here and there -> commit -> apply
-//	learner   Submit -> REQUEST -> leader; PROPOSAL -> log+fsync -> ACK; COMMIT -> apply, respond
-//
-// The way of a request, one file each:
-//
-//	inbox.go     what the loop is told
-//	loop.go      requests: prepared, forwarded or refused; sessions
-//	ensemble.go  the Zab core: what goes in, and what is done with what comes out
-//	leader.go    what a leader does for its learners
-//	learner.go   what a learner asks of its leader
-//	writer.go    the disk
-//	applier.go   the tree
+//	drive.go     the stages and their workers: start here
+//	pipe.go      the queues between the stages
+//	order.go     Order: requests are prepared, forwarded or refused; sessions
+//	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
+//	leader.go    Order: what a leader does for its learners
+//	learner.go   Order: what a learner asks of its leader
+//	local.go     Order: sessions that live on this server alone; read-only mode
+//	log.go       Log: the disk
+//	apply.go     Apply: the tree
+//	snapshot.go  fuzzy snapshots, written beside the stages
 //	transfer.go  the log and the tree on their way to a learner, and from a leader
+//	recover.go   the state at the start
 //
-// A batch of requests goes through the stages as one. While the writer waits
-// for the disk the next batches gather, and one fsync carries them all.
+// A batch of requests passes the stages as one. While Log waits for the disk the next
+// batches gather, and one fsync carries them all.
 //
-// Goroutines, each the only owner of its part:
+// Invariants; tests have the same names:
 //
-//	loop      the preparer, the session tracker, the zxid counter, the Zab core
-//	writer    the transaction log
-//	applier   the only one that changes the tree and fires watches
-//	tasks     a snapshot that is written, at most one, or a place in the log that is looked up
-//	sweeper and purger, by the clock
-//
-// A small batch that finds the next stage idle is taken through it by the
-// goroutine that has it, which owns the stage meanwhile: a lone request is
-// logged, applied and answered by the loop.
-//
-// Invariants, tests have the same names:
-//
-//	P2  nothing is applied, and so nobody is told, before it is durable
+//	P2  nothing is applied, and so no client is told, before it is durable: here on a
+//	    standalone server, on a quorum's disks in an ensemble
 //	P3  transactions apply in zxid order, without a gap
 //	P4  events of zxid z reach a connection before any reply that shows a state
 //	    at or after z: applying, firing and replying happen under the tree's
 //	    write lock, reading and replying under its read lock
-//	P6  the inbox is bounded by its users, see Outstanding; the stages hold at
-//	    most stageBatches batches between them
+//	P6  what waits is bounded: requests by Outstanding, packets by maxPacketBytes, what
+//	    is not durable by the Zab core
 package replica
 
 import (
@@ -154,20 +146,15 @@ type Options struct {
 	LocalSessions bool
 	ReadOnly      bool // a server of an ensemble without a quorum serves who only reads
 
-	// For the simulator: a clock of its own; Stepped starts no goroutines, the
-	// owner calls StepLoop, StepWriter, StepApplier and StepTask.
-	Clock   Clock
-	Stepped bool
-	Seed    uint64 // of the snapshots' randomness
+	Clock  Clock  // nil is the machine's; the simulator has its own
+	Driver Driver // nil is goroutines; the simulator has its own
+	Seed   uint64 // of the snapshots' randomness
+	// Group chooses how many of the jobs that wait are made durable by one write; nil
+	// is all. The simulator has its own.
+	Group func(jobs int) int
 	// Saw is shown what the Zab core wants, before it is done; nil: nobody looks.
 	Saw func(*zab.Ready)
 }
-
-// stageBatches bounds the batches that wait between two stages.
-const stageBatches = 4
-
-// steppedBatches is the same for a Stepped replica, which cannot wait.
-const steppedBatches = 1 << 9
 
 // Replica is the state of one server and what changes it. Make one with Open.
 type Replica struct {
@@ -182,26 +169,26 @@ type Replica struct {
 	watchMu sync.Mutex
 	watches watch.Tables
 
-	clock   Clock
-	net     Network // nil until Join
-	inbox   inbox
-	toLog   logQueue
-	toApply chan step
-	pool    batchPool
-	tasks   []func() bool // of a Stepped replica
+	clock  Clock
+	driver Driver
+	net    Network // nil until Join
+	pool   batchPool
+
+	pipe  pipe    // between the stages
+	order orderer // the stage Order
+	disk  logger  // the stage Log
+	tip   applier // the stage Apply
 
 	incomingTrees incomingTrees
 	ballots       ballots
 
 	applied   atomic.Int64 // zxid of the last transaction in the tree
+	logged    atomic.Int64 // zxid of the last transaction that is durable
 	inProcess atomic.Int64 // requests submitted and not yet applied
-	unlogged  atomic.Int64 // jobs sent to the writer and not yet passed on
-	unapplied atomic.Int64 // steps sent to the applier and not yet applied
 	serving   atomic.Bool  // the mode is writable
 	mode      atomic.Int32
 	since     atomic.Int64 // when the mode began
 	decides   atomic.Bool  // this server makes the transactions: it leads, or is alone
-	awaiting  atomic.Bool  // the loop waits until all is applied
 	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
 	status    atomic.Pointer[zab.Status]
 	rollLog   atomic.Bool // the snapshotter asks the writer for a new file
@@ -216,72 +203,31 @@ type Replica struct {
 	failed   chan struct{}
 	failure  error // set before failed is closed
 
-	// turn is held by who does the loop's work: the loop, or who helps. It guards
-	// what is the loop's.
-	turn     sync.Mutex
-	over     bool          // there are no more turns
-	armed    time.Duration // when the loop's timer fires
-	writing  bool          // the writer does it, which must not wait for itself
-	mayWrite bool          // who does it may become the writer for a moment
-	lone     []job         // what he is to write
-
-	// Owned by the loop.
-	prep     *prep.Preparer
-	tracker  *session.Tracker
-	nextZxid zk.Zxid
-	owners   map[zk.SessionID]owner
-	closing  []closingSession
-	member
-
-	// Owned by the writer.
-	wal       *storage.Log
-	failedCut uint64 // the term in which a truncation failed; 0 is none
-
-	// Owned by the applier or, while nothing is unapplied, by who feeds it.
-	result znode.Result
-	fired  []watch.ID
-
 	snap snapshotPlan
-	// snapshotting is the task that writes the present snapshot.
-	snapshotting func() bool
-}
-
-// owner is the connection through which a session's requests come.
-type owner struct {
-	Origin
-	timeoutMillis int32
-}
-
-// closingSession is a session whose closeSession transaction is on its way.
-type closingSession struct {
-	zxid zk.Zxid
-	id   zk.SessionID
 }
 
 // Start recovers the state from the directory and starts the goroutines.
 // nowMillis is the server's wall clock. The report says what was recovered.
 func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r := &Replica{
-		o: o, log: o.Logger, clock: o.Clock, stopping: make(chan struct{}), failed: make(chan struct{}),
-		owners: map[zk.SessionID]owner{}, started: time.Now(),
+		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: make(batchPool, pooledBatches),
+		stopping: make(chan struct{}), failed: make(chan struct{}), started: time.Now(),
 	}
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
+	r.order = orderer{Replica: r, owners: map[zk.SessionID]owner{}}
+	r.disk, r.tip = logger{Replica: r}, applier{Replica: r}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	if r.clock == nil {
 		r.clock = wallClock{r.started}
 	}
-	stages := stageBatches
-	if o.Stepped {
-		stages = steppedBatches
+	if r.driver == nil {
+		r.driver = new(goroutines)
 	}
-	r.toLog.init(stages)
-	r.toApply = make(chan step, stages)
-	r.pool = make(batchPool, pooledBatches)
-	r.inbox.init(r.pool)
+	r.pipe.init(r.pool, o.Group)
 	r.snap.init(o)
 	report, err := r.recover(nowMillis)
 	if err != nil {
@@ -290,52 +236,14 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	snapshotDue := r.snap.applied(report.Replayed, 0)
 	r.zero = nowMillis - r.clock.Now().Milliseconds()
 	last := r.tree.LastZxid()
-	r.nextZxid = following(last)
 	r.applied.Store(int64(last))
-	r.newTracker()
-	if o.Ensemble == nil {
-		r.prep = prep.New(r.o.Prep, r.tree, o.Auth, r.tracker)
-		r.setMode(Standalone)
-		r.decides.Store(true)
-	} else if err := r.found(&report); err != nil {
+	r.logged.Store(int64(last))
+	if err := r.order.start(last, &report); err != nil {
 		return nil, report, err
 	}
-	if snapshotDue {
-		r.snapshot()
-	}
-	if o.Stepped {
-		return r, report, nil
-	}
-	r.wg.Go(r.loop)
-	r.wg.Go(r.writeLog)
-	r.wg.Go(r.apply)
-	r.wg.Go(r.sweep)
-	if o.PurgeInterval > 0 {
-		r.wg.Go(r.purge)
-	}
+	r.driver.Start(r)
+	r.snapshot(snapshotDue)
 	return r, report, nil
-}
-
-// newTracker begins to track the sessions that the tree has.
-func (r *Replica) newTracker() {
-	r.tracker = session.NewTracker(session.Config{
-		TickMillis: int32(r.o.Tick.Milliseconds()), Standalone: r.o.Ensemble == nil,
-		FirstID: session.InitialID(r.o.ServerID, r.clock.UnixMilli()),
-	})
-	r.tree.Sessions(func(id zk.SessionID, timeout int32) { r.tracker.Add(id, timeout, r.Millis(r.Now())) })
-}
-
-// spawn has a task done in a goroutine of its own: it is called until it returns
-// false. A Stepped replica leaves it to StepTask.
-func (r *Replica) spawn(task func() (again bool)) {
-	if r.o.Stepped {
-		r.tasks = append(r.tasks, task)
-		return
-	}
-	r.wg.Go(func() {
-		for task() {
-		}
-	})
 }
 
 // ErrClosed is the failure of a replica that was closed in order.
@@ -353,15 +261,30 @@ func (r *Replica) fail(err error) {
 	r.failOnce.Do(func() {
 		r.failure = err
 		close(r.failed)
-		r.inbox.release()
-		r.toLog.release()
+		r.notify(func(p *pipe) {
+			p.machine.Fail()
+			p.room.Broadcast()
+		})
 	})
+}
+
+// hasFailed reports whether fail has been called.
+func (r *Replica) hasFailed() bool {
+	select {
+	case <-r.failed:
+		return true
+	default:
+		return false
+	}
 }
 
 // Close finishes what was submitted, closes the log and waits for the
 // goroutines. The directory stays with its owner.
 func (r *Replica) Close() error {
-	r.stopOnce.Do(func() { close(r.stopping) })
+	r.stopOnce.Do(func() {
+		close(r.stopping)
+		r.notify(func(p *pipe) { p.machine.Close() })
+	})
 	r.wg.Wait()
 	select {
 	case <-r.failed:
@@ -412,6 +335,21 @@ func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
 // LastApplied is the zxid of the last transaction in the tree.
 func (r *Replica) LastApplied() zk.Zxid { return zk.Zxid(r.applied.Load()) }
 
+// LastLogged is the zxid of the last transaction that is durable here. It may be
+// behind LastApplied: what a quorum has made durable is applied.
+func (r *Replica) LastLogged() zk.Zxid { return zk.Zxid(r.logged.Load()) }
+
+// Drained reports whether everything that is committed is applied.
+func (r *Replica) Drained() bool {
+	r.pipe.Lock()
+	defer r.pipe.Unlock()
+	return r.pipe.machine.Unapplied() == 0
+}
+
+// Fuzzy reports whether the tree may be ahead of its zxid: it came from the leader,
+// and what it is ahead by is on its way.
+func (r *Replica) Fuzzy() bool { return r.fuzzy.Load() }
+
 // Serving reports whether the mode is Writable.
 func (r *Replica) Serving() bool { return r.serving.Load() }
 
@@ -423,32 +361,34 @@ func (r *Replica) Ensemble() bool { return r.o.Ensemble != nil }
 // the transaction.
 func (r *Replica) Submit(reqs []Request) {
 	r.inProcess.Add(int64(len(reqs)))
-	r.inbox.put(reqs)
-	r.inbox.signal()
+	r.notify(func(p *pipe) { p.submit(reqs) })
 }
 
-// Bring is Submit by who may be kept busy, and holds no lock: if nobody else is
-// at it, the requests are taken on before it returns.
+// Bring is Submit for callers that may be kept busy: the calling goroutine runs
+// stages of the pipeline, if these are idle and have little to do, but never the one
+// that waits for the disk.
+//
+// REQUIRES: the caller holds no lock.
 func (r *Replica) Bring(reqs []Request) {
 	r.inProcess.Add(int64(len(reqs)))
-	r.inbox.put(reqs)
-	if len(reqs) <= smallBatch {
-		r.help()
-	} else {
-		r.inbox.signal()
-	}
+	r.pipe.Lock()
+	r.pipe.submit(reqs)
+	r.pipe.Unlock()
+	r.driver.Bring()
 }
 
-// Resume makes origin the one that speaks for a session from now on, with a new
-// timeout. The password is checked already. Origin.Resumed answers.
+// Resume makes origin the connection of a session from now on, with a new timeout.
+// The caller has checked the password. Origin.Resumed answers.
 func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin Origin) {
-	r.inbox.putResume(resume{id, owner, timeoutMillis, origin})
+	r.notify(func(p *pipe) {
+		p.resumes = append(p.resumes, resume{id, owner, timeoutMillis, origin})
+		p.machine.Arrived(1)
+	})
 }
 
-// Do calls f in the loop's goroutine, between two batches, with the session
-// tracker. It does not wait.
+// Do calls f between two rounds of Order, with the session tracker. It does not wait.
 func (r *Replica) Do(f func(t *session.Tracker, heard func(zk.SessionID) (int64, bool))) {
-	r.inbox.putCall(f)
+	r.putCall(f)
 }
 
 // check stops the process for a broken invariant: a stopped server is better

@@ -25,22 +25,19 @@ type snapshotPlan struct {
 
 	mu struct {
 		sync.Mutex
-		sync.Cond      // writing has become false
-		writing   bool // a snapshotter is at work: at most one is
-		held      bool // none may be
-		cancels   int  // calls of cancel
-		begun     int  // of them when the newest snapshot was decided on
-		txns      int  // since the newest snapshot began
-		bytes     int64
-		dueTxns   int
-		dueBytes  int64
+		task     *snapshotTask // that writes a snapshot, at most one; nil if none does
+		held     bool          // none may be written
+		cancels  int           // calls of cancel
+		txns     int           // since the newest snapshot began
+		bytes    int64
+		dueTxns  int
+		dueBytes int64
 	}
 }
 
 func (p *snapshotPlan) init(o Options) {
 	p.maxTxns, p.maxBytes = o.SnapCount, o.SnapBytes
 	p.rand = rand.New(rand.NewPCG(o.Seed, uint64(o.ServerID)))
-	p.mu.L = &p.mu.Mutex
 	p.draw()
 }
 
@@ -55,33 +52,38 @@ func (p *snapshotPlan) draw() {
 	}
 }
 
-// applied counts, and reports whether a snapshot is to be begun now.
-func (p *snapshotPlan) applied(txns, bytes int) bool {
+// applied counts, and returns the task that is to write a snapshot now, nil if none
+// is due.
+func (p *snapshotPlan) applied(txns, bytes int) *snapshotTask {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.txns += txns
 	p.mu.bytes += int64(bytes)
-	return !p.mu.writing && p.begin()
-}
-
-// finished ends a snapshot, and reports whether another is to be begun at once.
-func (p *snapshotPlan) finished() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.writing = false
-	p.mu.Broadcast()
+	if p.mu.task != nil {
+		return nil
+	}
 	return p.begin()
 }
 
-// begin begins a snapshot if one is due. REQUIRES: p.mu, and that none is being
-// written.
-func (p *snapshotPlan) begin() bool {
+// finished ends a task, and returns the next one if that is due at once.
+func (p *snapshotPlan) finished(t *snapshotTask) *snapshotTask {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.task != t {
+		return nil // holdSnapshots has ended it
+	}
+	p.mu.task = nil
+	return p.begin()
+}
+
+// begin makes a task if a snapshot is due. REQUIRES: p.mu, and that there is none.
+func (p *snapshotPlan) begin() *snapshotTask {
 	if p.mu.held || p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
-		return false
+		return nil
 	}
 	p.draw()
-	p.mu.writing, p.mu.begun = true, p.mu.cancels
-	return true
+	p.mu.task = &snapshotTask{cancels: p.mu.cancels}
+	return p.mu.task
 }
 
 // late reports whether so much was logged since the snapshot began that it must
@@ -92,22 +94,19 @@ func (p *snapshotPlan) late() bool {
 	return p.maxBytes > 0 && p.mu.bytes > p.maxBytes
 }
 
-// hold ends the snapshot that is being written, if any, and lets none begin: the
-// log and the tree are about to be replaced.
+// holdSnapshots ends the snapshot that is being written, if any, and lets none begin:
+// the log and the tree are about to be replaced. It waits for the piece that is being
+// written.
 func (r *Replica) holdSnapshots() {
 	p := &r.snap
 	p.mu.Lock()
 	p.mu.held = true
-	for p.mu.writing {
-		if !r.o.Stepped {
-			p.mu.Wait()
-			continue
-		}
-		p.mu.Unlock()
-		r.snapshotting() // sees that it is held
-		p.mu.Lock()
-	}
+	t := p.mu.task
+	p.mu.task = nil
 	p.mu.Unlock()
+	if t != nil {
+		r.giveUp(t)
+	}
 }
 
 // releaseSnapshots ends holdSnapshots. The count begins anew.
@@ -137,18 +136,12 @@ func (p *snapshotPlan) allow() {
 	p.mu.held = false
 }
 
-// canceled reports whether the snapshot that is being written was canceled since
-// it was decided on, which is before its walk begins.
-func (p *snapshotPlan) canceled() bool {
+// canceled reports whether cancel was called since a task was made, which is before
+// its walk begins.
+func (p *snapshotPlan) canceled(t *snapshotTask) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.begun != p.mu.cancels
-}
-
-func (p *snapshotPlan) isWriting() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.writing
+	return t.cancels != p.mu.cancels
 }
 
 func (p *snapshotPlan) isHeld() bool {
@@ -157,35 +150,69 @@ func (p *snapshotPlan) isHeld() bool {
 	return p.mu.held
 }
 
-// snapshot begins a snapshot, which a task of its own writes.
-func (r *Replica) snapshot() {
-	var j *snapshotJob
-	r.snapshotting = func() (again bool) {
-		if !r.snap.isWriting() {
-			return false // ended by holdSnapshots
-		}
-		var done bool
-		var err error
-		if j == nil {
-			r.rollLog.Store(true)
-			j, err = r.beginSnapshot(r.tree)
-		} else {
-			done, err = j.step()
-		}
-		if !done && err == nil {
+// snapshotTask writes one snapshot, a piece at a time, beside the stages.
+type snapshotTask struct {
+	cancels int // of the plan, when the task was made
+
+	mu    sync.Mutex // held while a piece is written
+	job   *snapshotJob
+	ended bool
+}
+
+// snapshot has a task write its snapshot, and others that are due when it is done.
+func (r *Replica) snapshot(t *snapshotTask) {
+	if t == nil {
+		return
+	}
+	r.driver.Spawn(func() (again bool) {
+		if pause, more := r.stepSnapshot(t); more {
+			if pause > 0 {
+				r.driver.Rest(pause)
+			}
 			return true
 		}
-		j = nil
-		switch {
-		case errors.Is(err, errStopping), errors.Is(err, errCanceled):
-			r.log.Info("snapshot given up; the log has everything", "err", err)
-		case err != nil:
-			r.stats.SnapshotErrors.Add(1)
-			r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
-		}
-		return r.snap.finished() && !r.Stopping()
+		t = r.snap.finished(t)
+		return t != nil && !r.Stopping()
+	})
+}
+
+// stepSnapshot writes a piece, and says how long the task is to rest then. False
+// means that the snapshot is written or given up.
+func (r *Replica) stepSnapshot(t *snapshotTask) (pause time.Duration, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return 0, false
 	}
-	r.spawn(r.snapshotting)
+	var err error
+	if t.job == nil {
+		r.rollLog.Store(true)
+		t.job, err = r.beginSnapshot(r.tree)
+		more = true
+	} else {
+		pause, more, err = t.job.step(t)
+	}
+	switch {
+	case errors.Is(err, errStopping), errors.Is(err, errCanceled):
+		r.log.Info("snapshot given up; the log has everything", "err", err)
+	case err != nil:
+		r.stats.SnapshotErrors.Add(1)
+		r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
+	}
+	t.ended = err != nil || !more
+	return pause, !t.ended
+}
+
+// giveUp ends a task whatever it has written. What is left of its file is removed.
+func (r *Replica) giveUp(t *snapshotTask) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended && t.job != nil {
+		if err := t.job.w.Abort(); err != nil {
+			r.log.Warn("a snapshot that was given up cannot be removed; the next start removes it", "err", err)
+		}
+	}
+	t.ended = true
 }
 
 // A snapshot rests snapshotRest times as long as it has worked, each time after
@@ -206,20 +233,17 @@ type pace struct {
 	bytes int           // written since
 }
 
-// rest counts what was written, and rests if it is time to.
-func (p *pace) rest(bytes int) {
+// rest counts what was written, and returns how long to rest.
+func (p *pace) rest(bytes int) (pause time.Duration) {
 	if p.bytes += bytes; p.bytes < snapshotStretch {
-		return
+		return 0
 	}
-	if z := p.r.LastApplied(); z != p.zxid && !p.r.snap.late() && !p.r.o.Stepped {
-		pause := min(snapshotRest*(p.r.clock.Now()-p.since), longestRest)
-		select {
-		case <-time.After(pause):
-		case <-p.r.stopping:
-		case <-p.r.failed:
-		}
+	now := p.r.clock.Now()
+	if z := p.r.LastApplied(); z != p.zxid && !p.r.snap.late() {
+		pause = min(snapshotRest*(now-p.since), longestRest)
 	}
-	p.zxid, p.since, p.bytes = p.r.LastApplied(), p.r.clock.Now(), 0
+	p.zxid, p.since, p.bytes = p.r.LastApplied(), now+pause, 0
+	return pause
 }
 
 // snapshotPiece is how much of the tree is written under one read lock: about
@@ -227,7 +251,9 @@ func (p *pace) rest(bytes int) {
 const snapshotPiece = 64 << 10
 
 // snapshotJob is a fuzzy snapshot that is being written while transactions go on
-// being applied.
+// being applied. It becomes visible once the log is durable up to the last transaction
+// that it may hold: what a quorum has made durable is applied before this server's own
+// log has it, and a snapshot must not be ahead of its log (docs/zab.md).
 type snapshotJob struct {
 	r     *Replica
 	tree  *znode.Tree
@@ -236,6 +262,10 @@ type snapshotJob struct {
 	w     *storage.SnapshotWriter
 	pace  pace
 	began time.Duration
+
+	walked bool    // all of the tree is written
+	last   zk.Zxid // of the tree then: the snapshot may hold what it did up to here
+	digest uint64  // of the tree then
 }
 
 func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
@@ -249,30 +279,38 @@ func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
 	return j, err
 }
 
-// step writes a piece. After an error the snapshot is gone.
-func (j *snapshotJob) step() (done bool, err error) {
-	r := j.r
-	r.mu.RLock()
-	j.buf, done = j.walk.Next(j.buf, snapshotPiece)
-	r.mu.RUnlock()
-	_, err = j.w.Write(j.buf)
+// logPoll is how often a snapshot that is written looks whether the log has come as
+// far as the snapshot.
+const logPoll = 5 * time.Millisecond
+
+// step writes a piece. After an error the snapshot's file is removed.
+func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err error) {
+	r, done := j.r, j.walked
+	if !done {
+		r.mu.RLock()
+		j.buf, done = j.walk.Next(j.buf, snapshotPiece)
+		j.last, j.digest, j.walked = j.tree.LastZxid(), j.tree.Digest(), done
+		r.mu.RUnlock()
+		_, err = j.w.Write(j.buf)
+	}
 	switch {
 	case err != nil:
-	case r.snap.canceled(): // after Next: it may have seen what it must not
+	case r.snap.canceled(t): // after Next: it may have seen what it must not
 		err = errCanceled
-	case done:
-		err = j.finish((*storage.SnapshotWriter).Commit)
+	case done && r.LastLogged() >= j.last:
+		if err = j.finish((*storage.SnapshotWriter).Commit); err == nil {
+			return 0, false, nil
+		}
 	case r.Stopping() || r.snap.isHeld():
 		err = errStopping
+	case done:
+		return logPoll, true, nil
 	default:
-		j.pace.rest(len(j.buf))
+		pause = j.pace.rest(len(j.buf))
 		j.buf = j.buf[:0]
-		return false, nil
+		return pause, true, nil
 	}
-	if err != nil {
-		return true, errors.Join(err, j.w.Abort())
-	}
-	return true, nil
+	return 0, false, errors.Join(err, j.w.Abort())
 }
 
 // finish writes what is behind the body, and makes the snapshot visible.
@@ -281,10 +319,7 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 	if err := j.w.Seal(); err != nil {
 		return err
 	}
-	r.mu.RLock()
-	last, digest := j.tree.LastZxid(), j.tree.Digest()
-	r.mu.RUnlock()
-	zxid := last
+	zxid, digest := j.last, j.digest
 	if r.fuzzy.Load() {
 		// No digest is known. The block is there all the same, as Apache writes it
 		// then: it would take the next block for it.
@@ -296,7 +331,7 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 		}
 	}
 	if r.o.LastZxidBlock {
-		if err := writeSealed(j.w, jute.AppendLong(j.buf[:0], int64(last))); err != nil {
+		if err := writeSealed(j.w, jute.AppendLong(j.buf[:0], int64(j.last))); err != nil {
 			return err
 		}
 	}
@@ -321,6 +356,7 @@ func (r *Replica) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWrite
 			return errors.Join(err, j.w.Abort())
 		}
 	}
+	j.last, j.digest = tree.LastZxid(), tree.Digest()
 	if err := j.finish(commit); err != nil {
 		return errors.Join(err, j.w.Abort())
 	}

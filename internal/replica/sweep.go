@@ -26,6 +26,14 @@ func (r *Replica) sweep() {
 	}
 }
 
+// Sweep submits all deletions that are due, at once. The simulator calls it; a server
+// has a goroutine that paces them.
+func (r *Replica) Sweep() {
+	for _, path := range r.sweepable() {
+		r.Submit([]Request{r.sweepRequest(path)})
+	}
+}
+
 // sweepable lists what is due; only a leader or a standalone server finds any.
 func (r *Replica) sweepable() (due []string) {
 	if !r.serving.Load() || !r.decides.Load() {

@@ -11,26 +11,26 @@ import (
 )
 
 // send puts on a link what the core wants there.
-func (r *Replica) send(s *zab.Send) {
+func (o *orderer) send(s *zab.Send) {
 	switch s.Kind {
 	case zab.SendPackets:
-		r.net.Send(s.Link, s.Packets)
+		o.net.Send(s.Link, s.Packets)
 	case zab.SendRange:
-		r.follow(s.Link)
+		o.follow(s.Link)
 		after, upto := s.After, s.Upto // s is the core's again before the stream begins
-		r.net.Stream(s.Link, func(w io.Writer) error { return r.streamLog(w, after, upto) })
+		o.net.Stream(s.Link, func(w io.Writer) error { return o.streamLog(w, after, upto) })
 	case zab.SendSnapshot:
-		r.follow(s.Link)
-		r.net.Stream(s.Link, r.streamTree)
+		o.follow(s.Link)
+		o.net.Stream(s.Link, o.streamTree)
 	}
 }
 
 // follow makes noteProgress look at a link.
-func (r *Replica) follow(l zab.LinkID) {
-	if r.progress == nil {
-		r.progress = map[zab.LinkID]uint64{}
+func (o *orderer) follow(l zab.LinkID) {
+	if o.progress == nil {
+		o.progress = map[zab.LinkID]uint64{}
 	}
-	r.progress[l] = 0
+	o.progress[l] = 0
 }
 
 // streamPiece is how much of the log is written to a link at once.

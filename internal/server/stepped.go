@@ -8,8 +8,8 @@ import (
 
 // A SteppedConn is a client's connection that has neither goroutine nor socket:
 // its owner, the simulator, is both. What conn.serve does, Feed and Step do, and
-// never wait. The server's replica must be Stepped, and the server must have no
-// limit of what is in the pipeline, for which there would be waiting.
+// never wait. The server must have no
+// limit of what is in the pipeline: nothing would wait for it.
 type SteppedConn struct {
 	c      *conn
 	socket *steppedSocket

@@ -168,7 +168,6 @@ func (k *clientConn) feed() {
 		k.c.heard(k)
 	}
 	k.m.poll()
-	k.m.arm()
 }
 
 // pollServer takes what the member sends. It reports whether the connection

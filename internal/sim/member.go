@@ -42,10 +42,6 @@ type member struct {
 	leader zab.LinkID    // the link that it has dialled last
 	slow   time.Duration // until then its disk is slow
 
-	looping, writing, applying, tasking bool // a turn is queued
-	timer                               time.Duration
-	timerNo                             int
-
 	shadow shadow
 }
 
@@ -83,14 +79,12 @@ func (m *member) start() {
 		return
 	}
 	m.up, m.paused = true, 0
-	m.looping, m.writing, m.applying, m.tasking, m.timer = false, false, false, false, 0
 	m.conns = nil
 	m.s.say(m.who, "starts at %v", m.rep.LastApplied())
 	m.s.trace.note(uint64(m.id), 1, uint64(m.rep.LastApplied()), uint64(m.s.now))
 	m.s.check.started(m)
 	m.s.net.started(m)
 	m.rep.Join(memberNet{m})
-	m.arm()
 }
 
 // serverConfig is what all members' client side is set to.
@@ -145,7 +139,7 @@ func (m *member) open() error {
 			Window: p.window, SizeFactor: p.sizeFactor, ForceSnap: p.forceSnap,
 			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter,
 		},
-		Clock: m, Stepped: true, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw,
+		Clock: m, Driver: &driver{m: m}, Group: m.group, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw,
 	}, m.UnixMilli())
 	if err != nil {
 		return err
@@ -219,45 +213,8 @@ func (m *member) after(d time.Duration, f func()) {
 	m.s.after(d, g)
 }
 
-// arm queues the turns of the goroutines that have something to do.
-func (m *member) arm() {
-	if !m.up {
-		return
-	}
-	p, r := &m.s.profile, m.rep
-	if !m.looping && r.HasMail() {
-		m.looping = true
-		m.after(m.s.between(p.loopDelay/10, p.loopDelay), m.stepLoop)
-	}
-	if !m.writing && r.Unwritten() > 0 {
-		m.writing = true
-		m.after(m.diskDelay(), m.stepWriter)
-	}
-	if !m.applying && r.Unapplied() > 0 {
-		m.applying = true
-		m.after(m.s.between(p.applyDelay/20, p.applyDelay), m.stepApplier)
-	}
-	if !m.tasking && r.Tasks() > 0 {
-		m.tasking = true
-		m.after(m.s.between(p.taskDelay/10, p.taskDelay), m.stepTask)
-	}
-	if at := m.started + r.Deadline(); m.timer == 0 || at < m.timer {
-		m.timer = max(at, m.s.now+time.Microsecond)
-		m.timerNo++
-		no := m.timerNo
-		m.after(m.timer-m.s.now, func() {
-			if m.timerNo != no {
-				return
-			}
-			m.timer = 0
-			if m.Now() >= m.rep.Deadline() && !m.looping {
-				m.stepLoop()
-				return
-			}
-			m.arm()
-		})
-	}
-}
+// group is how many of the jobs that wait one write makes durable.
+func (m *member) group(jobs int) int { return 1 + m.s.rng.IntN(jobs) }
 
 // diskDelay is how long the next write takes.
 func (m *member) diskDelay() time.Duration {
@@ -271,51 +228,15 @@ func (m *member) diskDelay() time.Duration {
 	return m.s.between(p.diskDelay/10, p.diskDelay)
 }
 
-func (m *member) stepLoop() {
-	m.looping = false
-	m.stepped(3, m.rep.StepLoop())
-}
-
-func (m *member) stepWriter() {
-	m.writing = false
-	n := 1 + m.s.rng.IntN(m.rep.Unwritten())
-	m.s.trace.note(uint64(n))
-	ok := m.rep.StepWriter(n)
-	if ok {
-		m.s.check.wrote(m, n)
-	}
-	m.stepped(4, ok)
-}
-
-func (m *member) stepApplier() {
-	m.applying = false
-	m.rep.StepApplier()
-	m.s.check.applied(m)
-	m.stepped(5, true)
-}
-
-func (m *member) stepTask() {
-	m.tasking = false
-	if n := m.rep.Tasks(); n > 0 {
-		m.rep.StepTask(m.s.rng.IntN(n))
-	}
-	m.stepped(6, true)
-}
-
-// stepped is what follows each turn.
-func (m *member) stepped(kind uint64, ok bool) {
+// stepped is what follows each turn of a worker or a task.
+func (m *member) stepped(kind uint64) {
 	m.s.trace.note(uint64(m.id)<<8|kind, uint64(m.s.now), uint64(m.rep.LastApplied()))
-	if !ok {
-		m.failed()
-		return
-	}
 	m.poll()
-	m.arm()
 }
 
 // upkeep does what is due by the clock.
 func (m *member) upkeep() {
-	m.rep.StepSweep()
+	m.rep.Sweep()
 	if m.s.profile.purge && m.s.chance(0.3) {
 		removed, err := m.dir.Purge(3)
 		m.s.cover.Purged += len(removed)
@@ -323,7 +244,7 @@ func (m *member) upkeep() {
 			m.s.fail("NoFailure", "member %d cannot purge: %v", m.id, err)
 		}
 	}
-	m.stepped(7, true)
+	m.stepped(7)
 }
 
 // poll moves the output of the clients' connections.
@@ -353,6 +274,6 @@ func (m *member) describe() string {
 	if st == nil {
 		return m.who + " has no status"
 	}
-	return fmt.Sprintf("%s serving %v applied %v unwritten %d unapplied %d status %+v",
-		m.who, m.rep.Serving(), m.rep.LastApplied(), m.rep.Unwritten(), m.rep.Unapplied(), *st)
+	return fmt.Sprintf("%s serving %v applied %v logged %v status %+v",
+		m.who, m.rep.Serving(), m.rep.LastApplied(), m.rep.LastLogged(), *st)
 }

@@ -121,9 +121,7 @@ func (e *end) connect(to *member, budget time.Duration) {
 			s.disturbed(s.now)
 			s.trace.note(uint64(e.m.id), uint64(to.id), 7)
 			to.rep.LinkUp(far.id, e.m.who, false)
-			to.arm()
 			e.m.rep.LinkUp(e.id, to.who, true)
-			e.m.arm()
 		}
 	})
 }
@@ -286,7 +284,6 @@ func (e *end) take() {
 // read hands a chunk to the member.
 func (e *end) read(c chunk) error {
 	r := e.m.rep
-	defer e.m.arm()
 	if c.snap {
 		e.snapshot = append(e.snapshot, c.b...)
 		if !c.last {
@@ -378,7 +375,6 @@ func (e *end) down(reason error) {
 	e.m.s.say(e.m.who, "link %d is down: %v", e.id, reason)
 	e.m.after(e.m.s.between(0, time.Millisecond), func() {
 		e.m.rep.LinkDown(e.id, reason)
-		e.m.arm()
 	})
 	if e.peer != nil && !e.ended {
 		e.transmit(chunk{end: errLink})
@@ -453,7 +449,6 @@ func (n *network) meet(a, b *member) {
 		a.after(n.delay()*2, func() {
 			if !b.up {
 				a.rep.PeerDown(int64(b.id))
-				a.arm()
 			}
 		})
 		return
@@ -465,7 +460,6 @@ func (n *network) meet(a, b *member) {
 				return
 			}
 			from.rep.PeerUp(int64(to.id))
-			from.arm()
 			n.resend(from, to)
 		})
 	}
@@ -496,7 +490,6 @@ func (n *network) stopped(m *member) {
 		o.after(n.delay()*2, func() {
 			if !m.up {
 				o.rep.PeerDown(int64(m.id))
-				o.arm()
 			}
 		})
 	}
@@ -528,7 +521,6 @@ func (n *network) carry(from, to *member, payload []byte) {
 		}
 		to.after(0, func() {
 			to.rep.Notification(int64(from.id), payload)
-			to.arm()
 		})
 	})
 }
@@ -547,7 +539,6 @@ func (n *network) block(from, to int, blocked bool) {
 			a.after(n.s.between(0, time.Second), func() {
 				if a.up && n.blocked[from][to] {
 					a.rep.PeerDown(int64(to))
-					a.arm()
 				}
 			})
 		}

@@ -283,7 +283,7 @@ func (s *Sim) converged() bool {
 		if m.gone {
 			continue
 		}
-		if !m.up || !m.rep.Serving() || m.rep.Unapplied() > 0 {
+		if !m.up || !m.rep.Serving() || !m.rep.Drained() {
 			return false
 		}
 		if first == nil {

@@ -1,0 +1,122 @@
+package replica
+
+import (
+	"sync/atomic"
+
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+)
+
+// batch is a run of requests on its way through the stages. Order makes it; from
+// then on Log reads the encodings, Apply reads the transactions and answers the
+// requests, and neither changes anything that the other reads. The stage that
+// finishes last puts it back into the pool.
+type batch struct {
+	reqs   []Request
+	bodies []byte // what the requests' bodies lie in
+	txns   []txn.Txn
+	enc    []byte // the transactions' encodings, one behind the other
+	ends   []int  // where in enc each ends
+	own    int    // requests that were submitted to this server
+	lent   bool   // others keep enc
+
+	// A learner's batch is made of what the leader sent; then enc is empty.
+	entries  []zab.Entry
+	released int // transactions that were handed to Apply; owned by Order
+
+	owed atomic.Int32 // stages, Log and Apply, that are not done with it
+}
+
+func (b *batch) reset() {
+	clear(b.reqs)
+	clear(b.txns)
+	clear(b.entries)
+	if b.lent {
+		b.enc = nil
+	}
+	b.reqs, b.bodies, b.txns = b.reqs[:0], b.bodies[:0], b.txns[:0]
+	b.enc, b.ends, b.entries = b.enc[:0], b.ends[:0], b.entries[:0]
+	b.own, b.lent, b.released = 0, false, 0
+}
+
+// batchPool keeps batches for reuse. Unlike a sync.Pool it is not emptied by the
+// garbage collector: batches are large, and always needed again.
+type batchPool chan *batch
+
+// The pool holds at most pooledBatches, each with buffers of at most
+// maxPooledBytes.
+const (
+	pooledBatches  = 10
+	maxPooledBytes = 4 << 20
+)
+
+func (p batchPool) get() *batch {
+	select {
+	case b := <-p:
+		return b
+	default:
+		return new(batch)
+	}
+}
+
+// done tells that a stage is done with a batch. The last one puts it back.
+func (p batchPool) done(b *batch) {
+	if b.owed.Add(-1) == 0 {
+		p.put(b)
+	}
+}
+
+// put takes a batch to which nothing refers any more.
+func (p batchPool) put(b *batch) {
+	b.reset()
+	if cap(b.bodies) > maxPooledBytes || cap(b.enc) > maxPooledBytes {
+		return
+	}
+	select {
+	case p <- b:
+	default:
+	}
+}
+
+// ReleaseSpare gives up the buffers that are kept for the next requests, up to
+// 16 MiB with small ones: for when the server is left alone. It may be called at
+// any time by anybody; what is in use is not touched.
+func (r *Replica) ReleaseSpare() {
+	for {
+		select {
+		case <-r.pool:
+		default:
+			return
+		}
+	}
+}
+
+// encoded is the encoding of transaction i.
+func (b *batch) encoded(i int) []byte {
+	if len(b.entries) > 0 {
+		return b.entries[i].Data
+	}
+	start := 0
+	if i > 0 {
+		start = b.ends[i-1]
+	}
+	return b.enc[start:b.ends[i]]
+}
+
+// encodedSize is about how long the transactions of the requests will be.
+func (b *batch) encodedSize() int {
+	const head = 128 // header, digest, ACL, counters
+	size := 0
+	for i := range b.reqs {
+		size += head + len(b.reqs[i].Body)
+	}
+	return size
+}
+
+// add appends a request and copies its body.
+func (b *batch) add(req *Request) {
+	at := len(b.bodies)
+	b.bodies = append(b.bodies, req.Body...)
+	b.reqs = append(b.reqs, *req)
+	b.reqs[len(b.reqs)-1].Body = b.bodies[at:len(b.bodies):len(b.bodies)]
+}

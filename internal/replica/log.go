@@ -1,0 +1,183 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// logger is what the owner of the stage Log keeps. Only the Writer runs it, so
+// nothing else waits for the disk.
+type logger struct {
+	*Replica
+	turn *Turn // the present one, which collects what follows from a write
+
+	wal       *storage.Log
+	failedCut uint64 // the term in which a truncation failed; 0 is none
+}
+
+// write is a turn of Log: one write and one fsync for all jobs that it was given. A
+// failure of the disk ends the server (protocol page, section 17.1: 3701, 4882).
+func (l *logger) write(t *Turn) {
+	if t.Closing {
+		if err := l.wal.Close(); err != nil {
+			l.fail(fmt.Errorf("replica: close the transaction log: %w", err))
+		}
+		return
+	}
+	l.turn = t
+	if err := l.logGroup(t.group); err != nil {
+		l.fail(fmt.Errorf("replica: transaction log: %w", err))
+		return
+	}
+	if l.o.Ensemble != nil {
+		t.events = append(t.events, event{kind: writesDone, seq: t.group[len(t.group)-1].write.Seq})
+	}
+	for i := range t.group {
+		j := &t.group[i]
+		if l.o.Ensemble == nil { // what is durable is committed
+			s := step{b: j.b, synced: j.synced}
+			if j.b != nil {
+				s.end = len(j.b.txns)
+			}
+			t.steps = append(t.steps, s)
+		}
+		if j.b != nil {
+			l.pool.done(j.b)
+		}
+	}
+}
+
+// logGroup appends all transactions of the group and syncs them; what else is in
+// it is done in its place.
+func (l *logger) logGroup(group []job) error {
+	if l.rollLog.Swap(false) {
+		if err := l.wal.Roll(); err != nil {
+			return err
+		}
+	}
+	txns := 0
+	for i := range group {
+		if l.failedCut != 0 && group[i].term == l.failedCut {
+			continue // it builds on a truncation that could not be
+		}
+		b := group[i].b
+		if group[i].synced != nil {
+			continue
+		}
+		if b == nil {
+			if err := l.flushLog(&txns); err != nil {
+				return err
+			}
+			if err := l.writeOther(&group[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		for k := range b.txns {
+			if err := l.wal.Append(b.txns[k].Zxid, b.encoded(k)); err != nil {
+				return err
+			}
+		}
+		txns += len(b.txns)
+	}
+	return l.flushLog(&txns)
+}
+
+// flushLog makes the appended transactions durable, and sets their number to 0.
+func (l *logger) flushLog(txns *int) error {
+	if *txns == 0 {
+		return nil
+	}
+	began := l.clock.Now()
+	if err := l.wal.Flush(); err != nil {
+		return err
+	}
+	l.logged.Store(int64(l.wal.LastZxid()))
+	took := l.clock.Now() - began
+	l.stats.Fsync.Add(took)
+	l.stats.Synced.Add(int64(*txns))
+	*txns = 0
+	if l.o.FsyncWarnAfter > 0 && took > l.o.FsyncWarnAfter {
+		l.stats.SlowFsyncs.Add(1)
+		l.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took)
+	}
+	return nil
+}
+
+// writeOther does what is not an entry of the log.
+func (l *logger) writeOther(j *job) error {
+	w := &j.write
+	switch w.Kind {
+	case zab.WriteAcceptedEpoch:
+		return l.o.Dir.SetAcceptedEpoch(w.Epoch)
+	case zab.WriteCurrentEpoch:
+		return l.o.Dir.SetCurrentEpoch(w.Epoch)
+	case zab.WriteTruncate:
+		return l.truncate(j)
+	case zab.WriteInstall:
+		return l.install(w, j.tree)
+	}
+	return fmt.Errorf("replica: a write of kind %d without entries", w.Kind)
+}
+
+// truncate makes the log end at w.Zxid and reads the state anew. If the log does
+// not hold that zxid nothing changes, and the core is told.
+func (l *logger) truncate(j *job) error {
+	w := &j.write
+	l.holdSnapshots()
+	defer l.releaseSnapshots()
+	last := l.wal.LastZxid()
+	if err := l.wal.Close(); err != nil {
+		return err
+	}
+	switch err := l.o.Dir.Truncate(w.Zxid); {
+	case errors.Is(err, storage.ErrNoZxid):
+		l.wal = l.o.Dir.NewLog(last)
+		l.failedCut = j.term
+		l.turn.events = append(l.turn.events, event{kind: cutFailed, zxid: last, err: err})
+		return nil
+	case err != nil:
+		return err
+	}
+	began := l.clock.Now()
+	var rep Report
+	tree, _, err := l.load(&rep)
+	if err != nil {
+		return err
+	}
+	check(tree.LastZxid() == w.Zxid, "the log was cut to %v and reads to %v", w.Zxid, tree.LastZxid())
+	l.log.Info("the log was cut to what the leader has, and the state read anew",
+		"from", last, "to", w.Zxid, "znodes", tree.Count(), "took", l.clock.Now()-began)
+	l.replaceTree(tree, w.Zxid)
+	return nil
+}
+
+// install makes the tree that came over w.Link the state, durably.
+func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
+	l.holdSnapshots()
+	defer l.releaseSnapshots()
+	check(tree != nil && tree.LastZxid() == w.Zxid, "there is no snapshot at %v of link %d", w.Zxid, w.Link)
+	if err := l.wal.Close(); err != nil {
+		return err
+	}
+	if err := l.writeTree(tree, (*storage.SnapshotWriter).Install); err != nil {
+		return fmt.Errorf("the leader's snapshot: %w", err)
+	}
+	l.replaceTree(tree, w.Zxid)
+	return nil
+}
+
+// replaceTree hands a new tree to the applier; the log goes on behind it.
+func (l *logger) replaceTree(tree *znode.Tree, z zk.Zxid) {
+	if l.o.ConfigText != nil {
+		tree.SetConfig(l.o.ConfigText, l.clock.UnixMilli())
+	}
+	l.wal = l.o.Dir.NewLog(z)
+	l.logged.Store(int64(z))
+	l.turn.steps = append(l.turn.steps, step{tree: tree})
+}

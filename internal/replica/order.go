@@ -1,0 +1,349 @@
+package replica
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// prepareRun is how many requests are prepared under one read lock, so that the
+// applier gets in between.
+const prepareRun = 64
+
+// orderer is what the owner of the stage Order keeps: all that decides what happens
+// in which order. The machine sees to it that one worker at a time runs it.
+type orderer struct {
+	*Replica
+	turn *Turn // the present one, which collects what is to be logged and applied
+
+	prep     *prep.Preparer
+	tracker  *session.Tracker
+	nextZxid zk.Zxid
+	owners   map[zk.SessionID]owner
+	closing  []closingSession
+	member
+}
+
+// owner is the connection through which a session's requests come.
+type owner struct {
+	Origin
+	timeoutMillis int32
+}
+
+// closingSession is a session whose closeSession transaction is on its way.
+type closingSession struct {
+	zxid zk.Zxid
+	id   zk.SessionID
+}
+
+// start prepares for the first turn: last is where the tree is.
+func (o *orderer) start(last zk.Zxid, rep *Report) error {
+	o.nextZxid = following(last)
+	o.newTracker()
+	if o.o.Ensemble != nil {
+		return o.found(rep)
+	}
+	o.prep = prep.New(o.o.Prep, o.tree, o.o.Auth, o.tracker)
+	o.setMode(Standalone)
+	o.decides.Store(true)
+	return nil
+}
+
+// newTracker begins to track the sessions that the tree has.
+func (o *orderer) newTracker() {
+	o.tracker = session.NewTracker(session.Config{
+		TickMillis: int32(o.o.Tick.Milliseconds()), Standalone: o.o.Ensemble == nil,
+		FirstID: session.InitialID(o.o.ServerID, o.clock.UnixMilli()),
+	})
+	o.tree.Sessions(func(id zk.SessionID, timeout int32) { o.tracker.Add(id, timeout, o.Millis(o.Now())) })
+}
+
+// step is a turn of Order: it takes in what has happened, does what is due by the
+// clock, and takes up one round of requests.
+func (o *orderer) step(t *Turn) {
+	o.turn = t
+	o.forgetClosed()
+	if now := o.Now(); now >= o.nextExpiry {
+		o.nextExpiry = now + o.untilTick()
+		o.expire()
+	}
+	if o.o.Ensemble != nil && !o.stepCore(&t.mail) {
+		return
+	}
+	o.beginReadOnly()
+	for _, f := range t.mail.calls {
+		f(o.tracker, o.heard) // before resumes: one may be the end of a session
+	}
+	for _, s := range t.mail.resumes {
+		o.resume(s)
+	}
+	o.round()
+	t.deadline, t.forwards = o.deadline(), o.forwards()
+}
+
+// deadline is when step has something to do by the clock, at the latest.
+func (o *orderer) deadline() time.Duration {
+	if o.core == nil {
+		return o.nextExpiry
+	}
+	at := min(o.nextExpiry, o.core.Deadline())
+	if o.readOnlyAt > 0 {
+		at = min(at, o.readOnlyAt)
+	}
+	return at
+}
+
+// forwards is the number of learners' requests that wait to be proposed here.
+func (o *orderer) forwards() int {
+	if o.role != zab.Leading || !o.serving.Load() {
+		return 0
+	}
+	return len(o.incoming)
+}
+
+// round takes up the requests that wait, if it is time: on a leader those of its
+// learners, too.
+func (o *orderer) round() {
+	b, due := o.takeRound(o.forwards())
+	if !due {
+		return
+	}
+	if b == nil {
+		b = o.pool.get()
+	}
+	o.beginLocals(b)
+	switch {
+	case o.o.Ensemble == nil:
+		o.proposeAlone(b)
+	case !o.serving.Load():
+		o.dropRequests(b.reqs)
+		o.pool.put(b)
+	case o.role == zab.Leading:
+		o.propose(b)
+	default:
+		o.forward(b)
+		o.drive()
+	}
+}
+
+// toLog queues a job for the next stage.
+func (o *orderer) toLog(j job) {
+	if j.b != nil {
+		j.b.owed.Store(2)
+	}
+	o.turn.jobs = append(o.turn.jobs, j)
+}
+
+// toApply queues a step for the last stage.
+func (o *orderer) toApply(s step) { o.turn.steps = append(o.turn.steps, s) }
+
+// proposeAlone makes the transactions of a batch on a standalone server, and has them
+// logged. Syncs go behind them: what a session has asked for over a connection that
+// it has lost is not in the tree yet, and who syncs over the next must see it.
+func (o *orderer) proposeAlone(b *batch) {
+	var synced []Request
+	if slices.ContainsFunc(b.reqs, func(q Request) bool { return q.Op == wire.OpSync }) {
+		o.takeSyncs(b)
+		synced, o.syncs = o.syncs, nil
+	}
+	if len(b.reqs) == 0 {
+		o.pool.put(b)
+	} else {
+		o.prepare(b)
+		o.toLog(job{b: b})
+	}
+	if synced != nil {
+		o.toLog(job{synced: synced})
+	}
+}
+
+// dropRequests tells that requests will not be answered.
+func (o *orderer) dropRequests(reqs []Request) {
+	for i := range reqs {
+		if by := reqs[i].Origin; by != nil {
+			by.Dropped(&reqs[i])
+		}
+	}
+	o.inProcess.Add(int64(-len(reqs)))
+}
+
+// prepare makes the transactions of a batch.
+func (o *orderer) prepare(b *batch) {
+	now := o.clock.UnixMilli()
+	if cap(b.txns) < len(b.reqs) {
+		b.txns = make([]txn.Txn, 0, cap(b.reqs))
+	}
+	for start := 0; start < len(b.reqs); start += prepareRun {
+		end := min(start+prepareRun, len(b.reqs))
+		o.mu.RLock()
+		o.prep.Applied(zk.Zxid(o.applied.Load()))
+		for i := start; i < end; i++ {
+			b.txns = b.txns[:i+1]
+			o.prepareOne(&b.reqs[i], &b.txns[i], now)
+		}
+		o.mu.RUnlock()
+	}
+	if size := b.encodedSize(); cap(b.enc) < size {
+		b.enc = make([]byte, 0, size)
+	}
+	for i := range b.txns {
+		b.enc = b.txns[i].Append(b.enc)
+		b.ends = append(b.ends, len(b.enc))
+	}
+	o.stats.Proposals.Add(int64(len(b.txns)))
+}
+
+// prepareOne gives the request the next zxid.
+func (o *orderer) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
+	z := o.nextZxid
+	o.nextZxid = following(z)
+	if req.Op == wire.OpCreateSession {
+		o.beginSession(req, z)
+	}
+	if o.throttled(req) {
+		o.stats.Throttled.Add(1)
+		prep.Refuse(&req.Request, z, nowMillis, zk.ErrThrottledOp, tx)
+		return
+	}
+	o.prep.Prepare(&req.Request, z, nowMillis, tx)
+	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
+		o.closing = append(o.closing, closingSession{z, req.Session})
+		// A session may be ended over a connection that it has moved away from.
+		switch own, ok := o.owners[req.Session]; {
+		case !ok:
+		case req.Origin == nil: // of another server
+			req.Origin, req.Owner = own.Origin, session.NoOwner
+		case own.Origin != nil && req.Origin != own.Origin:
+			own.Origin.Leave("its session is ended over a connection that it has left")
+		}
+	}
+}
+
+// following is the zxid after z. When the counter is used up another epoch
+// begins, as an ensemble would begin one by an election; its first counter is 1.
+func following(z zk.Zxid) zk.Zxid {
+	z++
+	if z.Counter() == 0 {
+		z++
+	}
+	return z
+}
+
+// throttled reports whether a client's request has waited too long. Sessions
+// begin and end all the same.
+func (o *orderer) throttled(req *Request) bool {
+	return o.o.ThrottledOpWait > 0 && req.Session != 0 && req.Received != 0 &&
+		req.Op != wire.OpCreateSession && req.Op != wire.OpCloseSession &&
+		o.Now()-req.Received > o.o.ThrottledOpWait
+}
+
+// beginSession gives a createSession, which is to be transaction z, its session.
+// That of a learner's client has its id from there, one that is upgraded its own.
+func (o *orderer) beginSession(req *Request, z zk.Zxid) {
+	timeout := int32(binary.BigEndian.Uint32(req.Body))
+	if req.Session == 0 {
+		req.Session = o.newID()
+	} else {
+		o.noteUpgrade(req.Session, z)
+	}
+	o.tracker.Add(req.Session, timeout, o.Millis(o.Now()))
+	o.tracker.SetOwner(req.Session, req.Owner)
+	if req.Origin != nil {
+		o.owners[req.Session] = owner{req.Origin, timeout}
+	}
+}
+
+// forgetClosed drops the sessions whose end has been applied.
+func (o *orderer) forgetClosed() {
+	applied, n := zk.Zxid(o.applied.Load()), 0
+	for ; n < len(o.closing) && o.closing[n].zxid <= applied; n++ {
+		o.tracker.Remove(o.closing[n].id)
+		delete(o.owners, o.closing[n].id)
+		o.decide(o.closing[n].id)
+	}
+	o.closing = o.closing[n:]
+	if len(o.closing) == 0 {
+		o.closing = nil
+	}
+	o.forgetUpgraded()
+}
+
+// resume gives a session another connection, or on a learner asks the leader
+// whether it may have one.
+func (o *orderer) resume(s resume) {
+	switch {
+	case o.Mode() == Idle:
+		s.origin.Dropped(&Request{}) // the session may well be alive
+		return
+	case o.resumeLocal(s) || o.Mode() == ReadOnly && o.leaveUnknown(s):
+		return
+	case o.role == zab.Following || o.role == zab.Observing:
+		o.revalidate(s)
+		return
+	}
+	ok := o.revive(s.id, s.owner, s.timeoutMillis)
+	switch {
+	case ok:
+		o.owners[s.id] = owner{s.origin, s.timeoutMillis}
+	case o.ending(s.id):
+		o.undecided = append(o.undecided, question{resume: s})
+		return
+	}
+	s.origin.Resumed(ok, s.id, s.timeoutMillis)
+}
+
+// revive makes by the owner of a session that is alive, and counts as a sign of
+// life. It reports false if the session is over.
+func (o *orderer) revive(id zk.SessionID, by session.Owner, timeoutMillis int32) bool {
+	return o.tracker.SetOwner(id, by) == zk.OK && o.tracker.Touch(id, timeoutMillis, o.Millis(o.Now()))
+}
+
+// heard is when the session's client was last heard of, by its connection.
+func (o *orderer) heard(id zk.SessionID) (int64, bool) {
+	if own, ok := o.owners[id]; ok {
+		return o.Millis(own.LastHeard()), true
+	}
+	return 0, false
+}
+
+// expire submits the end of every session that is due. Only who decides about
+// sessions does: a leader, or a standalone server.
+func (o *orderer) expire() {
+	o.expireLocals()
+	if !o.serving.Load() || o.role == zab.Following || o.role == zab.Observing {
+		return
+	}
+	due := o.tracker.Due(o.Millis(o.Now()), o.heard)
+	if len(due) == 0 {
+		return
+	}
+	reqs := make([]Request, len(due))
+	for i, id := range due {
+		o.log.Info("session expired", "session", id)
+		reqs[i] = o.closeRequest(id)
+	}
+	o.stats.Expired.Add(int64(len(due)))
+	o.Submit(reqs)
+}
+
+// closeRequest is the server's own request to end a session.
+func (o *orderer) closeRequest(id zk.SessionID) Request {
+	return Request{
+		Request:  prep.Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner},
+		Origin:   o.owners[id].Origin,
+		Received: o.Now(),
+	}
+}
+
+// untilTick is the time to the next multiple of the tick, by the sessions' clock.
+func (o *orderer) untilTick() time.Duration {
+	now := time.Duration(o.zero)*time.Millisecond + o.Now()
+	return o.o.Tick - now%o.o.Tick
+}

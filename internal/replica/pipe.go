@@ -1,0 +1,230 @@
+package replica
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/pinfold-zk/pinfold/internal/pipeline"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// pipe is what lies between the stages: the machine that says which goroutine runs
+// which of them, and the queues. Its lock is held for a few instructions.
+type pipe struct {
+	sync.Mutex
+	room    sync.Cond // packets were taken, or the replica has failed
+	pool    batchPool
+	machine *pipeline.Machine
+
+	mail                     // for Order
+	packetBytes int          // of the packets in mail
+	early       bool         // events wait: there is no network yet
+	spare       []zab.Packet // memory for the next packets
+	jobs        []job        // for Log
+	steps       []step       // for Apply
+}
+
+// mail is what Order is given.
+type mail struct {
+	batch   *batch // requests of this server's clients; nil if there are none
+	resumes []resume
+	calls   []call
+	events  []event
+	packets []zab.Packet // of the events
+}
+
+// job is something that must become durable. On a server of an ensemble the Zab
+// core has given it a number, and is told when it is done; on a standalone server a
+// batch goes on to be applied.
+type job struct {
+	b     *batch // of WriteEntries
+	write zab.Write
+	term  uint64      // of the role that wants it
+	tree  *znode.Tree // of WriteInstall
+
+	// synced are syncs of a standalone server, which are answered when what was
+	// asked for before them is applied. Nothing is written for them.
+	synced []Request
+}
+
+// step is what is applied: transactions of a batch, start up to end; or syncs that
+// are to be answered; or a tree that replaces the present one.
+type step struct {
+	b          *batch
+	start, end int
+	synced     []Request
+	tree       *znode.Tree
+}
+
+// resume is a session that has come back on another connection.
+type resume struct {
+	id            zk.SessionID
+	owner         session.Owner
+	timeoutMillis int32
+	origin        Origin
+}
+
+type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
+
+// maxPacketBytes bounds the packets that wait for Order (P6): a link whose packets do
+// not fit is not read from until they do. What waits for the disk is bounded by the
+// Zab core, which gives its role up (zab.Config, StallBytes), and on a standalone
+// server by what clients may have outstanding.
+const maxPacketBytes = 32 << 20
+
+func (p *pipe) init(pool batchPool, group func(int) int) {
+	p.pool = pool
+	p.machine = pipeline.New(group)
+	p.room.L = &p.Mutex
+}
+
+// put takes over what a stage has made, for the stages after it.
+// REQUIRES: the lock.
+func (p *pipe) put(t *Turn) {
+	if t.Stage == pipeline.Order {
+		p.recycle(&t.mail)
+		p.machine.Deadline(t.deadline)
+		p.machine.Forwards(t.forwards)
+	}
+	if n := len(t.jobs); n > 0 {
+		p.jobs = append(p.jobs, t.jobs...)
+		p.machine.Logging(n)
+		clear(t.jobs)
+		t.jobs = t.jobs[:0]
+	}
+	if len(t.steps) > 0 {
+		p.steps = append(p.steps, t.steps...)
+		for i := range t.steps {
+			p.machine.Applying(t.steps[i].end - t.steps[i].start)
+		}
+		clear(t.steps)
+		t.steps = t.steps[:0]
+	}
+	for i := range t.events {
+		p.tell(t.events[i])
+	}
+	t.events = t.events[:0]
+}
+
+// take gives a stage what waits for it.
+// REQUIRES: the lock.
+func (p *pipe) take(t *Turn) {
+	switch t.Stage {
+	case pipeline.Order:
+		p.takeMail(&t.mail)
+	case pipeline.Log:
+		clear(t.group)
+		t.group = append(t.group[:0], p.jobs[:t.Jobs]...)
+		p.jobs = slices.Delete(p.jobs, 0, t.Jobs)
+	case pipeline.Apply:
+		clear(t.due)
+		t.due, p.steps = p.steps, t.due[:0]
+	}
+}
+
+// takeMail gives Order all that waits but the requests, for which it asks by
+// takeRound.
+func (p *pipe) takeMail(m *mail) {
+	m.resumes, p.resumes = p.resumes, nil
+	m.calls, p.calls = p.calls, nil
+	if p.early {
+		return
+	}
+	m.events, p.events = p.events, nil
+	m.packets, p.packets = p.packets, p.spare
+	p.spare = nil
+	if p.packetBytes > maxPacketBytes {
+		p.room.Broadcast()
+	}
+	p.packetBytes = 0
+}
+
+// recycle keeps the memory of the packets that Order was given.
+func (p *pipe) recycle(m *mail) {
+	if c := cap(m.packets); c > 0 && c <= 1<<16 {
+		clear(m.packets)
+		p.spare = m.packets[:0]
+	}
+	*m = mail{}
+}
+
+// takeRound returns the requests of this server's clients if Order is to take up
+// requests now, those and the forwarded ones of learners; the batch is nil if only
+// learners have asked.
+func (r *Replica) takeRound(forwarded int) (b *batch, ok bool) {
+	p := &r.pipe
+	p.Lock()
+	defer p.Unlock()
+	p.machine.Forwards(forwarded)
+	if !p.machine.Round(r.Now()) {
+		return nil, false
+	}
+	b, p.batch = p.batch, nil
+	return b, true
+}
+
+// tell appends an event. That more is durable supersedes an event before it that
+// says the same of less.
+// REQUIRES: the lock.
+func (p *pipe) tell(e event) {
+	if n := len(p.events); e.kind == writesDone && n > 0 && p.events[n-1].kind == writesDone {
+		p.events[n-1].seq = e.seq
+		return
+	}
+	p.events = append(p.events, e)
+	p.machine.Arrived(1)
+}
+
+// submit queues requests for Order. It copies their bodies.
+// REQUIRES: the lock.
+func (p *pipe) submit(reqs []Request) {
+	if p.batch == nil {
+		p.batch = p.pool.get()
+	}
+	for i := range reqs {
+		p.batch.add(&reqs[i])
+	}
+	p.batch.own += len(reqs)
+	p.machine.Submitted(len(reqs))
+}
+
+// notify has f queue something, and wakes the workers that have to know.
+func (r *Replica) notify(f func(p *pipe)) {
+	r.pipe.Lock()
+	f(&r.pipe)
+	wake := r.pipe.machine.Wake(r.Now())
+	r.pipe.Unlock()
+	r.wake(wake)
+}
+
+// putEvent queues an event for Order.
+func (r *Replica) putEvent(e event) { r.notify(func(p *pipe) { p.tell(e) }) }
+
+// putCall queues a function that Order calls between two rounds.
+func (r *Replica) putCall(f call) {
+	r.notify(func(p *pipe) {
+		p.calls = append(p.calls, f)
+		p.machine.Arrived(1)
+	})
+}
+
+// putPackets queues packets of a link. It blocks while too many wait, unless the
+// replica fails meanwhile; Order, which takes them, waits for no disk.
+func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet) {
+	p := &r.pipe
+	p.Lock()
+	defer p.Unlock()
+	for p.packetBytes > maxPacketBytes && !r.hasFailed() {
+		p.room.Wait()
+	}
+	first := len(p.packets)
+	p.packets = append(p.packets, ps...)
+	for i := range ps {
+		p.packetBytes += len(ps[i].Data)
+	}
+	p.events = append(p.events, event{kind: packetsCame, link: l, first: first, last: len(p.packets)})
+	p.machine.Arrived(len(ps))
+}
