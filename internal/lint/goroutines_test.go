@@ -35,7 +35,7 @@ var goroutines = map[string]string{
 	"internal/transport tryConnect":  "dialler",
 	"internal/transport open":        "dialler",
 	"internal/transport tryName":     "dialler",
-	"cmd/pinfold await":              "child watch",
+	"internal/trial await":           "child watch",
 	"client run":                     "client's connection",
 	"client serve":                   "client's writer",
 	"client dispatch":                "client's callbacks",

@@ -53,7 +53,8 @@ const importOrder = `
 	node < pinfold;
 
 	# What is run.
-	node, broadcast, bench/report, cli < cmd/pinfold;
+	vfs < trial;
+	node, broadcast, trial, bench/report, cli < cmd/pinfold;
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A trialMember is one server of a local ensemble.
-type trialMember struct {
+// A member is one server of a local ensemble.
+type member struct {
 	index   int // from 0; the server's number is one more
 	port    int
 	process *exec.Cmd
@@ -30,7 +30,7 @@ type trialMember struct {
 	silent int  // times in a row that it did not answer
 }
 
-func (m *trialMember) number() int { return m.index + 1 }
+func (m *member) number() int { return m.index + 1 }
 
 // serverState is what a server says of itself.
 type serverState struct {
@@ -53,14 +53,12 @@ const (
 	// signalReaches is how long Ctrl-C in a terminal, which goes to the servers
 	// as well as to us, may need to reach us behind the end of one of them.
 	signalReaches = 100 * time.Millisecond
-
-	stopWithin = 15 * time.Second
 )
 
 // start starts all processes. Those that it could start are in e.members even if
 // it fails.
-func (e *ensemble) start() error {
-	e.ended = make(chan *trialMember, e.size())
+func (e *Ensemble) start() error {
+	e.ended = make(chan *member, e.size())
 	for i := range e.size() {
 		if err := e.launch(i); err != nil {
 			return fmt.Errorf("ensemble: server %d: %w", i+1, err)
@@ -71,14 +69,14 @@ func (e *ensemble) start() error {
 
 // launch starts the process of server i, counted from 0. What it says is appended
 // to the file log.
-func (e *ensemble) launch(i int) error {
+func (e *Ensemble) launch(i int) error {
 	log, err := os.OpenFile(e.path(i, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the process has its own
-	args := append([]string{"server", e.path(i, "zoo.cfg")}, e.serverArgs...)
-	m := &trialMember{index: i, port: e.clientPort(i), process: exec.Command(e.executable, args...)}
+	args := append([]string{"server", e.path(i, "zoo.cfg")}, e.ServerArgs...)
+	m := &member{index: i, port: e.clientPort(i), process: exec.Command(e.Executable, args...)}
 	m.process.Stdout, m.process.Stderr = log, log
 	if err := m.process.Start(); err != nil {
 		return err
@@ -90,7 +88,7 @@ func (e *ensemble) launch(i int) error {
 
 // await waits for the end of the process. How it ended is in its ProcessState,
 // which nobody reads before m comes over e.ended.
-func (e *ensemble) await(m *trialMember) {
+func (e *Ensemble) await(m *member) {
 	// The error says how it ended, which ProcessState does, too: nothing is copied
 	// that could fail.
 	_ = m.process.Wait()
@@ -99,7 +97,7 @@ func (e *ensemble) await(m *trialMember) {
 
 // watch reports until ctx ends, which is no error, or no process is left, or one
 // ends before there is a leader.
-func (e *ensemble) watch(ctx context.Context) error {
+func (e *Ensemble) watch(ctx context.Context) error {
 	e.sayf("An ensemble of %d in %s; waiting for a leader ...\n", e.size(), e.shortDir())
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -139,7 +137,7 @@ type leaderReport struct {
 
 // report tells what has changed since the last time: first that there is a
 // leader, then who it is.
-func (e *ensemble) report(r *leaderReport, now time.Time) {
+func (e *Ensemble) report(r *leaderReport, now time.Time) {
 	leader, epoch := e.leader()
 	changed := leader != r.leader || epoch != r.epoch
 	switch {
@@ -174,7 +172,7 @@ func stopping(ctx context.Context) bool {
 
 // poll asks every server how it is, and reports, if it shall, who has stopped
 // answering and who serves again.
-func (e *ensemble) poll(report bool) {
+func (e *Ensemble) poll(report bool) {
 	for _, m := range e.members {
 		state, err := askServer(m.port)
 		switch {
@@ -199,7 +197,7 @@ func (e *ensemble) poll(report bool) {
 
 // reportBack leaves out that it leads: that is told on its own, and not of one
 // that was paused and does not know better.
-func (e *ensemble) reportBack(m *trialMember) {
+func (e *Ensemble) reportBack(m *member) {
 	as := ""
 	if m.state.mode != "leader" {
 		as = ", as " + m.state.mode
@@ -248,7 +246,7 @@ func parseServer(text string) (s serverState) {
 
 // leader returns the number of the server that leads, and its epoch; 0 if none
 // does. Of two that believe it, it is the one of the later epoch.
-func (e *ensemble) leader() (number int, epoch uint32) {
+func (e *Ensemble) leader() (number int, epoch uint32) {
 	for _, m := range e.members {
 		if m.state.mode == "leader" && (number == 0 || m.state.epoch > epoch) {
 			number, epoch = m.number(), m.state.epoch
@@ -257,7 +255,7 @@ func (e *ensemble) leader() (number int, epoch uint32) {
 	return number, epoch
 }
 
-func (e *ensemble) reportLeader(before, now int, epoch uint32) {
+func (e *Ensemble) reportLeader(before, now int, epoch uint32) {
 	switch {
 	case now == 0:
 		e.eventf("no server leads")
@@ -269,7 +267,7 @@ func (e *ensemble) reportLeader(before, now int, epoch uint32) {
 }
 
 // settled reports whether every server serves.
-func (e *ensemble) settled() bool {
+func (e *Ensemble) settled() bool {
 	for _, m := range e.members {
 		if m.state.mode == "" {
 			return false
@@ -278,7 +276,7 @@ func (e *ensemble) settled() bool {
 	return true
 }
 
-func (e *ensemble) running() (n int) {
+func (e *Ensemble) running() (n int) {
 	for _, m := range e.members {
 		if !m.ended {
 			n++
@@ -288,7 +286,7 @@ func (e *ensemble) running() (n int) {
 }
 
 // summarise prints where everything is and what can be done with it.
-func (e *ensemble) summarise(leader int, epoch uint32, took time.Duration) {
+func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 	e.sayf("server %d leads, epoch %d, after %.1f s\n\n", leader, epoch, took.Seconds())
 	dir := e.shortDir()
 	for _, m := range e.members {
@@ -317,19 +315,19 @@ func (e *ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 }
 
 // shortDir is the directory as one would write it here.
-func (e *ensemble) shortDir() string {
+func (e *Ensemble) shortDir() string {
 	wd, err := os.Getwd()
 	if err != nil {
-		return e.dir
+		return e.Dir
 	}
-	if rel, err := filepath.Rel(wd, e.dir); err == nil && !strings.HasPrefix(rel, "..") {
+	if rel, err := filepath.Rel(wd, e.Dir); err == nil && !strings.HasPrefix(rel, "..") {
 		return rel
 	}
-	return e.dir
+	return e.Dir
 }
 
 // logTail returns the last lines of a server's log.
-func (e *ensemble) logTail(m *trialMember) string {
+func (e *Ensemble) logTail(m *member) string {
 	const lines, most = 8, 4 << 10
 	f, err := os.Open(e.path(m.index, "log"))
 	if err != nil {
@@ -353,7 +351,7 @@ func (e *ensemble) logTail(m *trialMember) string {
 
 // stop asks the processes that still run to end, and ends those that do not. The
 // error says which could not be left to themselves.
-func (e *ensemble) stop() error {
+func (e *Ensemble) stop() error {
 	if len(e.members) == 0 {
 		return nil
 	}
@@ -367,7 +365,7 @@ func (e *ensemble) stop() error {
 			e.kill(m)
 		}
 	}
-	timer := time.NewTimer(e.stopWithin)
+	timer := time.NewTimer(e.StopWithin)
 	defer timer.Stop()
 	var errs []error
 	for e.running() > 0 {
@@ -377,7 +375,7 @@ func (e *ensemble) stop() error {
 		case <-timer.C:
 			for _, m := range e.members {
 				if !m.ended {
-					errs = append(errs, fmt.Errorf("ensemble: server %d did not stop within %v and was killed", m.number(), e.stopWithin))
+					errs = append(errs, fmt.Errorf("ensemble: server %d did not stop within %v and was killed", m.number(), e.StopWithin))
 					e.kill(m)
 				}
 			}
@@ -395,17 +393,17 @@ func (e *ensemble) stop() error {
 }
 
 // kill ends a process that does not listen. Its end comes over e.ended.
-func (e *ensemble) kill(m *trialMember) {
+func (e *Ensemble) kill(m *member) {
 	if err := m.process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		e.sayf("server %d cannot be ended: %v\n", m.number(), err)
 	}
 }
 
-func (e *ensemble) eventf(format string, args ...any) {
+func (e *Ensemble) eventf(format string, args ...any) {
 	e.sayf("%s  %s\n", time.Now().Format("15:04:05.0"), fmt.Sprintf(format, args...))
 }
 
 // sayf writes to the user. Nothing is to be done about one who does not read.
-func (e *ensemble) sayf(format string, args ...any) {
-	_, _ = fmt.Fprintf(e.out, format, args...)
+func (e *Ensemble) sayf(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.Out, format, args...)
 }
