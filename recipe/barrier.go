@@ -6,9 +6,9 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A Barrier holds back all who wait at it for as long as a znode exists (the recipes
-// page, "Barriers"). Its absence lets everybody pass. The znode is persistent:
-// who has closed a barrier may go, and the barrier stays.
+// A Barrier blocks all callers of Wait for as long as a znode exists (the recipes
+// page, "Barriers"). Without it they pass. The znode is persistent:
+// the barrier stays closed after the end of the session that has closed it.
 //
 // Any number of clients and goroutines may use a Barrier.
 type Barrier struct {
@@ -19,7 +19,7 @@ type Barrier struct {
 
 // BarrierOptions are what NewBarrier may be told.
 type BarrierOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // NewBarrier returns the barrier that the znode path is. Nothing is created.
@@ -32,8 +32,8 @@ func (b *Barrier) Close(ctx context.Context) error {
 	return makePath(ctx, b.client, b.path, b.opts.ACL)
 }
 
-// Open takes the barrier away, and lets pass all who wait. That it is not there
-// is no error.
+// Open deletes the barrier, and all callers of Wait pass. A missing barrier is no
+// error.
 func (b *Barrier) Open(ctx context.Context) error {
 	return deleteIfThere(ctx, b.client, b.path)
 }

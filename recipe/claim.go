@@ -11,8 +11,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A claim is an ephemeral znode of ours that stands for one who waits for a lock,
-// or has it. It is followed until it is gone or left.
+// A claim is an ephemeral znode of ours that represents a contender for a lock or its
+// holder. It is followed until it is gone or left.
 type claim struct {
 	c         Client
 	path      string
@@ -174,7 +174,7 @@ func (cl *claim) removeOnce(ctx context.Context) error {
 	return cl.c.Delete(ctx, cl.path, -1)
 }
 
-// hold makes the claim that of a holder, who relies on what v says. It reports
+// hold makes the claim that of a holder, which relies on v. It reports
 // false when v has given up already.
 func (cl *claim) hold(v *vigil) bool {
 	cl.mu.Lock()
@@ -184,7 +184,7 @@ func (cl *claim) hold(v *vigil) bool {
 }
 
 // A vigil follows the states of a session, from one in which a server with a quorum
-// answered. It gives up when nobody can say any more that the session lives.
+// answered. It gives up when the session may have expired.
 type vigil struct {
 	stop func()
 

@@ -17,7 +17,7 @@ type Config struct {
 
 // ConfigOptions are what NewConfig may be told.
 type ConfigOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // NewConfig returns the configuration in the znode at path. It touches nothing.
@@ -40,8 +40,8 @@ func (g *Config) Set(ctx context.Context, data []byte) (zk.Stat, error) {
 // Update makes data the configuration if its version is that of stat, as Get or
 // Watch has told. Otherwise the error is zk.ErrBadVersion, or zk.ErrNoNode. A lost
 // connection is the error only if it is not known what has happened: the answer
-// was lost, and the configuration has been changed twice since, or deleted. Who
-// has changed it to the very same data at the same moment cannot be told apart:
+// was lost, and the configuration has been changed twice since, or deleted. A
+// client that has set the same data at the same moment cannot be distinguished:
 // both have done it.
 func (g *Config) Update(ctx context.Context, data []byte, stat zk.Stat) (zk.Stat, error) {
 	return setVersion(ctx, g.c, g.path, data, stat.Version)

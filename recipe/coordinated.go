@@ -22,7 +22,7 @@ import (
 //     that wait in Outcome: they commit if all votes are there, and abort if not.
 //   - A site that votes abort decides at once.
 //
-// Whoever decides creates the znode "outcome", and the first one counts. To commit,
+// A decision is the creation of the znode "outcome"; the first one counts. To commit,
 // it checks in the same transaction that the votes of all sites are still there.
 // The transaction's znode has the data, "sites" a child for each site, "votes" one
 // for each that has joined, and "coordinator" is there while the coordinator lives.
@@ -96,7 +96,7 @@ func (p *CoordinatedCommit) Join(ctx context.Context, site string) error {
 // Vote votes for a site that this session has joined for. A site that votes commit
 // must be able to do so whatever happens, until it knows the outcome. A vote to
 // abort is the outcome, unless the site has voted commit before and that is; then
-// the error is ErrVoted. zk.ErrNoNode says that nobody has joined for the site.
+// the error is ErrVoted. zk.ErrNoNode says that no process has joined for the site.
 func (p *CoordinatedCommit) Vote(ctx context.Context, site string, commit bool) error {
 	if commit {
 		return vote(ctx, p.client, p.vote(site), Committed)
@@ -193,8 +193,8 @@ func (p *CoordinatedCommit) commit(ctx context.Context, sites []string) (Outcome
 	return Undecided, err
 }
 
-// Outcome waits for the outcome, and decides it if the coordinator dies. All who ask
-// are told the same, at any time, until Remove.
+// Outcome waits for the outcome, and decides it if the coordinator dies. Every
+// caller gets the same outcome, at any time, until Remove.
 func (p *CoordinatedCommit) Outcome(ctx context.Context) (Outcome, error) {
 	_, sites, err := p.Transaction(ctx)
 	if err != nil {
@@ -228,8 +228,8 @@ func (p *CoordinatedCommit) Outcome(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// Remove deletes the transaction, at once: who asks meanwhile is told its outcome, or
-// finds nothing. It is for when all sites know the outcome, which the recipe does not
+// Remove deletes the transaction atomically: concurrent readers get its outcome or find
+// nothing. It is for when all sites know the outcome, which the recipe does not
 // find out.
 func (p *CoordinatedCommit) Remove(ctx context.Context) error {
 	return removeTree(ctx, p.client, p.path)

@@ -37,7 +37,7 @@ type Counter struct {
 
 // CounterOptions are what NewCounter may be told.
 type CounterOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // CounterValue is a number that a Counter had.
@@ -76,7 +76,7 @@ func (n *Counter) parse(v Value) (CounterValue, error) {
 }
 
 // Add adds delta and returns the sum. It starts over while others are faster; of
-// all who try one succeeds. An error for which client.Error's Maybe is true, which
+// all concurrent callers one succeeds. An error for which client.Error's Maybe is true, which
 // is the session's end or the context's, says that it may have taken effect.
 func (n *Counter) Add(ctx context.Context, delta int64) (CounterValue, error) {
 	return n.change(ctx, func(old CounterValue) (int64, error) {
@@ -233,7 +233,7 @@ func (l *ledger) doubt(ctx context.Context, c Client, err error) {
 }
 
 // open makes a new ledger, and the znode that is counted for if it is missing. It
-// returns errOvertaken, for the caller to begin anew.
+// returns errOvertaken, for the caller to start again.
 func (l *ledger) open(ctx context.Context, c Client, path string, acl []zk.ACL) error {
 	if err := makePath(ctx, c, path, acl); err != nil {
 		return err

@@ -79,7 +79,7 @@ func watchData(ctx context.Context, c Client, path string, f func(v Value)) erro
 // setVersion replaces the data of a znode that has a version, though answers be
 // lost: then it looks at the znode. The version it had says that nothing was done,
 // and the next one, with the same data, that it was; with other data, that another
-// was first: zk.ErrBadVersion. When there have been more changes nobody can tell,
+// was first: zk.ErrBadVersion. After more changes the outcome is unknown,
 // and the error is the lost connection's.
 func setVersion(ctx context.Context, c Client, path string, data []byte, version int32) (zk.Stat, error) {
 	for {
@@ -109,7 +109,7 @@ func setVersion(ctx context.Context, c Client, path string, data []byte, version
 // it, though answers be lost: then it looks for the znode. An ephemeral one is told
 // by its session. A persistent one whose data was never changed is told by its
 // data: another that has made it with the same data cannot be told apart, and
-// makes no difference. If the data was changed nobody can tell, and the error is
+// makes no difference. If the data was changed the outcome is unknown, and the error is
 // the lost connection's. A znode that was made, and deleted by another before it
 // was looked for, is made again.
 func createNamed(ctx context.Context, c Client, path string, data []byte, mode zk.CreateMode, acl []zk.ACL) (zk.Stat, error) {
@@ -146,7 +146,7 @@ func createNamed(ctx context.Context, c Client, path string, data []byte, mode z
 }
 
 // ours reports whether an ephemeral znode is of the session in which a request was
-// begun, or of the one that there is now: who begins between two sessions is served
+// begun, or of the one that there is now: a request between two sessions is served
 // in the second.
 func ours(c Client, began zk.SessionID, stat zk.Stat) bool {
 	owner := zk.SessionID(stat.EphemeralOwner)
@@ -155,7 +155,7 @@ func ours(c Client, began zk.SessionID, stat zk.Stat) bool {
 
 // put makes data what a persistent znode holds, and creates it if it is missing.
 // It takes effect once, though answers be lost, and others change the znode at the
-// same time; for the case in which nobody can tell, see setVersion.
+// same time; for the case in which the outcome is unknown, see setVersion.
 func put(ctx context.Context, c Client, path string, data []byte, acl []zk.ACL) (zk.Stat, error) {
 	for {
 		var stat zk.Stat
@@ -177,7 +177,7 @@ func put(ctx context.Context, c Client, path string, data []byte, acl []zk.ACL) 
 		if !errors.Is(err, again) && !errors.Is(err, zk.ErrNoNode) {
 			return stat, err
 		}
-		if err := c.Sync(ctx, path); err != nil && !errors.Is(err, zk.ErrConnectionLoss) { // the look was behind
+		if err := c.Sync(ctx, path); err != nil && !errors.Is(err, zk.ErrConnectionLoss) { // the read was outdated
 			return stat, err
 		}
 	}

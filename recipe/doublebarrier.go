@@ -15,14 +15,14 @@ import (
 // A DoubleBarrier lets a number of processes begin together and end together (the
 // recipes page, "Double Barriers"; the paper, 2.4). Enter returns when that many
 // are there, and Leave when all of them have left or died. It can be used again
-// and again: those who come for the next round wait until the present one is over,
+// and again: processes that come for the next round wait until the present one is over,
 // unless they make it a larger one, see Enter.
 //
 // A DoubleBarrier is one process. Its methods must not be called at the same time,
 // and Leave follows an Enter that has succeeded. Processes are children
-// "p-<guid>-<sequence>" of the barrier, ephemeral, so that one that dies keeps
-// nobody waiting. The child "ready" says that the barrier is open. It holds the
-// highest sequence number of those who may pass, a GUID that names the round, and
+// "p-<guid>-<sequence>" of the barrier, ephemeral, so that no process
+// waits for one that has died. The child "ready" says that the barrier is open. It holds the
+// highest sequence number that may pass, a GUID that names the round, and
 // the process with the lowest number: the processes up to the highest are the round,
 // and those above it are not. That is what the page lacks to be used more than once.
 type DoubleBarrier struct {
@@ -40,7 +40,7 @@ type DoubleBarrier struct {
 
 // DoubleBarrierOptions are what NewDoubleBarrier may be told.
 type DoubleBarrierOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // ErrNotEntered is the error of Leave without an Enter, ErrEntered that of an Enter
@@ -59,16 +59,16 @@ func NewDoubleBarrier(c Client, path string, number int, opts DoubleBarrierOptio
 
 // Enter registers this process, and returns when the barrier is open to it: in
 // one transaction, the last to come makes "ready" and makes sure that as many as
-// are needed are still there. So nobody passes before that many were registered
+// are needed are still there. So no process passes before that many were registered
 // at the same time. Later some of them may die; the others pass all the same.
 //
-// Who comes when the barrier is open already, and too late for its round, joins
-// the round if with those who have not left yet there are enough, as the page has
-// it. Otherwise it waits for the next.
+// A process that comes too late for the round of an open barrier joins the round if
+// it and the processes that have not left are enough, as the page has it. Otherwise
+// it waits for the next.
 //
 // When the context ends, the process is taken back and the error is the context's;
 // others may have counted it, and pass. The other errors are that the session
-// has ended, and zk.ErrNoNode when there are enough others, and somebody has
+// has ended, and zk.ErrNoNode when there are enough others, and another client has
 // deleted this process' znode.
 func (b *DoubleBarrier) Enter(ctx context.Context) error {
 	if b.name != "" {
@@ -88,7 +88,7 @@ func (b *DoubleBarrier) Enter(ctx context.Context) error {
 }
 
 // enter waits until the barrier is open to the process that session has registered.
-// The Client may begin another session, of which nobody is registered.
+// The Client may begin another session, which has no registration.
 func (b *DoubleBarrier) enter(ctx context.Context, session zk.SessionID) error {
 	for woken := false; ; woken = true {
 		r, w, err := b.ready(ctx, woken)
@@ -255,7 +255,7 @@ func inOrder(names []string) []string {
 // the caller looks again.
 func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) error {
 	round := r.round
-	if !r.exists || after(numberOf(names[0]), r.limit) { // nobody of r's round is left
+	if !r.exists || after(numberOf(names[0]), r.limit) { // no process of r's round is left
 		round = newGUID()
 	}
 	t := b.client.Txn()
@@ -276,13 +276,13 @@ func (b *DoubleBarrier) open(ctx context.Context, r readyNode, names []string) e
 	return lookAgain(ctx, t.Commit(ctx))
 }
 
-// Leave takes this process out, and returns when nobody of its round is inside.
+// Leave removes this process, and returns when no process of its round is inside.
 // Steps are those of the page: the process with the lowest sequence number waits
 // for the highest; all others delete their znodes, and wait for the lowest. So a
 // deletion wakes one process, and the last wakes all. The last one deletes "ready"
-// together with its znode. Who was not the lowest when the barrier was opened need
-// not look who is there before it deletes its znode: the lowest may have died, and
-// this process be the lowest of the others, but then nobody is kept waiting by that.
+// together with its znode. A process that was not the lowest when the barrier was
+// opened deletes its znode without listing the others: if the lowest has died, this
+// process may be the lowest now, but no other process waits longer for that.
 //
 // When the context ends, the process is out, and the error is the context's. After
 // another error, which is that of a session that has ended, it is out too.
@@ -318,7 +318,7 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 		var wait string
 		switch {
 		case len(names) == 0:
-			return nil // a ready that is left, of a last process that died, harms nobody
+			return nil // the ready of a last process that died is harmless
 		case len(names) == 1 && at == 0:
 			if err := b.last(ctx, r); err != nil {
 				return err
@@ -340,8 +340,8 @@ func (b *DoubleBarrier) leave(ctx context.Context) error {
 	}
 }
 
-// inside lists who is left of this process' round. r is ready if that is still
-// the round's; it is not looked at when nobody is left.
+// inside lists the processes that are left of this process' round. r is ready if that
+// is still the round's; it is not read when none is left.
 func (b *DoubleBarrier) inside(ctx context.Context) (r readyNode, names []string, err error) {
 	if names, err = b.processes(ctx); err != nil || len(names) == 0 {
 		return r, nil, err
@@ -368,7 +368,7 @@ func (b *DoubleBarrier) last(ctx context.Context, r readyNode) error {
 }
 
 // lookAgain forgives the errors of a transaction that came too late, and of one
-// whose answer was lost: who looks again sees what is true.
+// whose answer was lost: the caller reads the state again.
 func lookAgain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion),

@@ -33,10 +33,10 @@ func NewElection(c Client, path string, opts ...LockOption) *Election {
 	return &Election{newQueue(c, path, candidateKind, candidateKind, opts)}
 }
 
-// Campaign stands for election, and returns when it is won. When the context ends
+// Campaign adds a candidate, and returns when it leads. When the context ends
 // first, the candidate withdraws: its znode is deleted, in the background if there
 // is no connection. The error is the context's; zk.ErrSessionExpired; ErrLost when
-// the znode was deleted by somebody; or what the servers refuse.
+// the znode was deleted by another client; or what the servers refuse.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	cl, err := e.queue.acquire(ctx, false, true)
 	if err != nil {
@@ -45,8 +45,8 @@ func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	return &Leadership{held: &Held{lock: e.queue.path, claim: cl}}, nil
 }
 
-// Candidates are those who stand for election, the leader first. The list is of the
-// past when it is there.
+// Candidates lists the candidates, the leader first. The list may be
+// outdated when it is returned.
 func (e *Election) Candidates(ctx context.Context) ([]Contender, error) {
 	return e.queue.contenders(ctx)
 }
@@ -71,7 +71,7 @@ func (l *Leadership) Lost() <-chan struct{} { return l.held.Lost() }
 func (l *Leadership) Err() error { return l.held.Err() }
 
 // Proclaim changes what the leader says of itself. The error is ErrLost when its
-// znode is gone, and then nobody has heard it.
+// znode is gone; then observers do not see the data.
 func (l *Leadership) Proclaim(ctx context.Context, data []byte) error {
 	cl := l.held.claim
 	if err := l.Err(); err != nil {
@@ -94,7 +94,7 @@ func (l *Leadership) Proclaim(ctx context.Context, data []byte) error {
 // Held.Unlock: ErrLost says that it had ended before.
 func (l *Leadership) Resign(ctx context.Context) error { return l.held.Unlock(ctx) }
 
-// A Leader is what others see of one who leads. It may not know yet that it does
+// A Leader is the leader as observers see it. It may not know yet that it leads
 // (the recipes page, notes of "Leader Election").
 type Leader struct {
 	Epoch   zk.Zxid      // 0 if there is none
@@ -103,7 +103,7 @@ type Leader struct {
 	Session zk.SessionID // that it lives with
 }
 
-// Leader returns who led when it was called, or later; Epoch is 0 if nobody did.
+// Leader returns the leader at the time of the call or later; Epoch is 0 for none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	err := retry(ctx, func() error { return e.queue.c.Sync(ctx, e.queue.path) })
 	var l Leader
@@ -121,8 +121,8 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // Observe calls f with the present leader, and again whenever there is another,
 // none, or the leader says something else of itself, until the context or the
 // session ends; its error says which. Epochs grow from call to call, but for 0,
-// which is told when nobody leads. Who led for so short a time that another came
-// before it was looked at is not told, nor what was said while f ran.
+// which means that there is no leader. A leader that was followed by another before it
+// was read is not reported, nor are changes of data while f ran.
 //
 // Observers watch the leader's znode alone: candidates that come and go do not
 // wake them.
@@ -145,7 +145,7 @@ func (e *Election) Observe(ctx context.Context, f func(l Leader)) error {
 	}
 }
 
-// leader reads who leads, and leaves a watch for the next change of that.
+// leader reads the leader, and leaves a watch for its next change.
 func (e *Election) leader(ctx context.Context) (l Leader, w *client.Watch, err error) {
 	err = retry(ctx, func() error {
 		for {

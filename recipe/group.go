@@ -27,7 +27,7 @@ type Group struct {
 
 // GroupOptions are what NewGroup may be told.
 type GroupOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 
 	// WaitForName makes Join wait when its name is taken, instead of failing: a
 	// process that starts again finds its name taken until the session of the one
@@ -112,7 +112,7 @@ func (m *Membership) Name() string { return m.name }
 func (m *Membership) Token() zk.Zxid { return m.hold.czxid }
 
 // Lost is closed when the membership is over: at Leave, at the session's end, or
-// because somebody has deleted the znode.
+// because another client has deleted the znode.
 func (m *Membership) Lost() <-chan struct{} { return m.hold.lost }
 
 // Leave ends the membership. When the context ends first, it is ended in the

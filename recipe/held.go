@@ -16,10 +16,10 @@ var (
 	// ErrHeld is why a TryLock does not have the lock: others hold it, or are
 	// before it in the line.
 	ErrHeld = errors.New("the lock is held by others")
-	// ErrLost is that of a holder, or of one who waits, that has lost its znode or
+	// ErrLost is the error of a holder or contender that has lost its znode or
 	// cannot be sure of it any more.
 	ErrLost = errors.New("the lock is lost")
-	// ErrRevoked is why one who waited for a RevocableLock does not have it.
+	// ErrRevoked ends the wait of a contender for a RevocableLock that was asked to yield.
 	ErrRevoked = errors.New("the lock was asked back")
 	// ErrUpgrade is that of a reader that wants to write and would wait for itself.
 	ErrUpgrade = errors.New("a reader cannot become a writer without letting go")
@@ -36,19 +36,19 @@ type Held struct {
 	freed atomic.Bool
 }
 
-// Token is the zxid of the transaction that created the znode which stands for the
-// holder: a fencing token. Who gets the lock later has a larger one; of those that
-// read at the same time, who came later.
+// Token is the zxid of the transaction that created the holder's znode: a fencing
+// token. Later holders have larger ones; so do later ones of the readers that hold the
+// lock at the same time.
 func (h *Held) Token() zk.Zxid { return h.claim.stat.Czxid }
 
-// Path is the znode that stands for the holder.
+// Path is the holder's znode.
 func (h *Held) Path() string { return h.claim.path }
 
 // Session is the session that the lock lives with.
 func (h *Held) Session() zk.SessionID { return zk.SessionID(h.claim.stat.EphemeralOwner) }
 
 // Lost is closed when the holder cannot be sure of the lock any more: its session
-// has ended; its znode was deleted by somebody; or the connection has been away
+// has ended; its znode was deleted by another client; or the connection has been away
 // for as long as the session is certain to live without it. That is a third of the
 // session's timeout after client.Suspended, because a silent connection is given
 // up after two thirds; with LoseWhenSuspended it is no time at all. A read-only

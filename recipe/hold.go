@@ -8,8 +8,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A hold is a znode that a session has made, and that stands for what it holds: a
-// lock, a lease, a membership. It tells of its loss.
+// A hold is a znode of a session that represents a lock, a lease or a membership. It
+// reports its loss.
 type hold struct {
 	path   string
 	czxid  zk.Zxid
@@ -77,7 +77,7 @@ func (h *hold) give(ctx context.Context, c Client) error {
 	return err
 }
 
-// forget takes back a watch that nobody waits for any more; w may be nil. The server
+// forget removes a watch that is no longer needed; w may be nil. The server
 // is not told, which would take its time, and which one older than 3.5 does not
 // understand: the Client discards the one event that may still come.
 func forget(ctx context.Context, w *client.Watch) {

@@ -20,13 +20,13 @@ var ErrFull = errors.New("recipe: the queue is full")
 // QueueOptions are what the queues may be told.
 type QueueOptions struct {
 	// MaxSize bounds the number of items, those that are leased included; 0 is no
-	// bound. The bound is exact: if all who put have the same one, there are never
-	// more items. Its price is that of all who put at the same moment one
+	// bound. The bound is exact: if all clients that put items use the same one,
+	// there are never more. Its price is that of concurrent Puts one
 	// succeeds, and the others look again; and that the data of the queue's znode
 	// belongs to the recipe.
 	MaxSize int
 
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // items is a queue of both kinds. Items are persistent sequential children
@@ -36,7 +36,7 @@ type QueueOptions struct {
 //
 // All changes are transactions with a marker, so that none is lost or made twice
 // by a lost answer. The removal of an item creates and deletes its lease, which
-// fails when somebody else has it.
+// fails when another client has it.
 type items struct {
 	client Client
 	path   string
@@ -44,7 +44,7 @@ type items struct {
 	newest bool // each take is from an up-to-date list of children
 	marks  markers
 
-	turn chan struct{} // has room for one: whoever has put something there owns list and watch
+	turn chan struct{} // holds one value, of the goroutine that owns list and watch
 	list []string      // what may still be there, the next first
 	look *client.Watch // for a change since list was read; nil before the first
 
@@ -68,7 +68,7 @@ const (
 	leasePrefix = "lease-"
 )
 
-// rank is where an item stands.
+// rank is the position of an item in the queue.
 type rank struct {
 	priority int
 	number   int32
@@ -112,7 +112,7 @@ func queued(children []string) (names []string) {
 	return names
 }
 
-// unleased are the items that nobody has a lease of.
+// unleased returns the items without a lease.
 func unleased(children []string) []string {
 	leased := map[string]bool{}
 	for _, n := range children {
@@ -163,7 +163,7 @@ func (q *items) put(ctx context.Context, prefix string, data []byte, wait bool) 
 		}
 		_, err := q.marks.commit(ctx, func(t *client.Txn, _ string) {
 			if q.opts.MaxSize > 0 {
-				t.Set(q.path, nil, version) // nobody has put an item since they were counted
+				t.Set(q.path, nil, version) // no item was put since they were counted
 			}
 			t.Create(join(q.path, prefix), data, zk.PersistentSequential, q.opts.ACL)
 		}, nil)
@@ -201,7 +201,7 @@ func (q *items) room(ctx context.Context, wait bool) (version int32, err error) 
 	}
 }
 
-// next returns the first item that nobody has been seen to have; "" and a watch
+// next returns the first item without a known lease; "" and a watch
 // if there is none. sure demands to know of all that was put before the call.
 func (q *items) next(ctx context.Context, sure bool) (name string, w *client.Watch, err error) {
 	select {
@@ -316,7 +316,7 @@ func (q *items) take(ctx context.Context, wait bool) (item []byte, ok bool, err 
 	}
 }
 
-// keep saves an item that was removed for nobody.
+// keep saves an item that was removed after its caller had gone.
 func (q *items) keep(item []byte) {
 	q.mu.Lock()
 	q.kept = append(q.kept, item)
@@ -324,7 +324,7 @@ func (q *items) keep(item []byte) {
 	q.tell()
 }
 
-// tell wakes one who waits for an item.
+// tell wakes one caller that waits for an item.
 func (q *items) tell() {
 	select {
 	case q.arrive <- struct{}{}:

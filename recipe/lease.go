@@ -13,7 +13,7 @@ import (
 // lease has ended, or when the lease was over already.
 var ErrLeaseLost = errors.New("recipe: the lease is lost")
 
-// A Lease is an item of a queue that its holder works on, and that nobody else
+// A Lease is an item of a queue that its holder works on, and that no other client
 // gets meanwhile. Ack removes it. Until then it stays in the queue: when the
 // holder releases it, or dies, it comes to another. So an item is processed at
 // least once, and by more than one holder at the same time only if one goes on
@@ -25,7 +25,7 @@ type Lease struct {
 	marker string // of the session that has the lease
 	hold   *hold
 
-	turn chan struct{} // has room for one: whoever has put something there owns what follows
+	turn chan struct{} // holds one value, of the goroutine that owns what follows
 	over bool          // it was ended by this Lease, or is not there any more
 	open *openEnd      // the call before, if its outcome was not known; nil if there is none
 }
@@ -55,7 +55,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.hold.lost }
 func (l *Lease) Ack(ctx context.Context) error { return l.end(ctx, true) }
 
 // Release gives the item back, to where it was in the queue. Others see it there
-// when they read the list of items anew; in a Queue that is when they have taken
+// when they read the list of items again; in a Queue that is when they have taken
 // what they had read. What was said of Ack and its context holds for Release.
 func (l *Lease) Release(ctx context.Context) error {
 	defer l.queue.stale.Store(true)

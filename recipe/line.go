@@ -48,7 +48,7 @@ const (
 	pageLeaderFamily               // elections of the recipes page
 )
 
-// lockWords are the words that stand before the number in a contender's name.
+// lockWords are the words before the number in a contender's name.
 // Contenders whose word is shared hold the lock together.
 var lockWords = [...]struct {
 	word   string
@@ -140,7 +140,7 @@ func lineOf(names []string) []place {
 }
 
 // before returns the last contender in front of name that keeps it waiting, "" if
-// there is none: who shares waits only for those who do not. ok is false if name
+// there is none: shared contenders wait only for those that are not. ok is false if name
 // is not in the line.
 func before(line []place, name string, shared bool) (blocker string, ok bool) {
 	for _, p := range line {
@@ -154,7 +154,7 @@ func before(line []place, name string, shared bool) (blocker string, ok bool) {
 	return blocker, false
 }
 
-// A Contender is somebody who holds a lock or waits for it.
+// A Contender is a client that holds a lock or waits for it.
 type Contender struct {
 	Name    string       // of its znode, below the lock's
 	Shared  bool         // it wants, or has, the lock for reading
@@ -164,7 +164,8 @@ type Contender struct {
 	Token   zk.Zxid      // its fencing token
 }
 
-// contenders reads the line for the lock of base. Who leaves meanwhile is left out.
+// contenders reads the queue for the lock at base. Those that leave meanwhile are left
+// out.
 func contenders(ctx context.Context, c Client, base string) ([]Contender, error) {
 	var names []string
 	err := retry(ctx, func() (err error) {

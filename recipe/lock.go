@@ -37,7 +37,7 @@ func HolderData(data []byte) LockOption { return func(o *lockOptions) { o.data =
 
 // LockACL is the ACL of the znodes that the lock makes. It must let all contenders
 // read each other's znodes, and create and delete below the lock's. Without it,
-// everybody may do everything.
+// the ACL is world:anyone:cdrwa.
 func LockACL(acl []zk.ACL) LockOption { return func(o *lockOptions) { o.acl = acl } }
 
 // UseNames sets the names of the znodes, for locks that other libraries use as well.
@@ -49,20 +49,20 @@ func UseNames(n NodeNames) LockOption { return func(o *lockOptions) { o.names = 
 // rather stop once too often.
 func LoseWhenSuspended() LockOption { return func(o *lockOptions) { o.impatient = true } }
 
-// Reentrant makes the value of a lock its owner: who uses it while it has the lock
-// gets it at once, and the lock is given back by as many Unlocks. In Go a goroutine
+// Reentrant makes the value of a lock its owner: Lock on a value that has the lock
+// succeeds at once, and the same number of Unlocks releases it. In Go a goroutine
 // has no name, so all goroutines that use one value are one owner. Without it, each
-// Lock stands in line by itself, also against the others of the same value.
+// Lock queues for itself, also against the others of the same value.
 //
-// An RWLock that writes lets its own readers in, who count as writers until the last
-// of them is gone; one that reads refuses to write with ErrUpgrade, as it would wait
-// for itself. A lock that is lost is not given again: Lock stands in line anew.
+// An RWLock that writes admits its own readers, which count as writers until the last
+// of them has unlocked; one that reads refuses to write with ErrUpgrade, as it would wait
+// for itself. A lost lock is not reused: Lock joins the queue again.
 func Reentrant() LockOption { return func(o *lockOptions) { o.reentrant = true } }
 
 // A Lock is held by one client at a time, in the order in which they asked. It is
 // the paper's "Simple Locks without Herd Effect" (2.4), and "Locks" of the recipes
 // page: each contender has an ephemeral sequential znode below the lock's and
-// watches the one before it, so that who leaves wakes one other.
+// watches the one before it, so that a release wakes one other.
 //
 // The methods of a Lock may be called from any number of goroutines.
 type Lock struct{ queue queue }
@@ -75,15 +75,15 @@ func NewLock(c Client, path string, opts ...LockOption) *Lock {
 // Lock waits for the lock. When the context ends first, or with another error,
 // nothing stays of the wait: the znode is deleted, in the background if there is no
 // connection. The error is the context's; zk.ErrSessionExpired; ErrLost when the
-// znode was deleted by somebody; or what the servers refuse.
+// znode was deleted by another client; or what the servers refuse.
 func (l *Lock) Lock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, false, true) }
 
-// TryLock is Lock for those who do not want to wait: ErrHeld says that the lock is
+// TryLock is Lock without waiting: ErrHeld says that the lock is
 // held, or that others wait for it.
 func (l *Lock) TryLock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, false, false) }
 
-// Contenders are those who hold the lock or wait for it, in their order. The list
-// is of the past when it is there.
+// Contenders are the holders of the lock and the clients that wait for it, in order. The list
+// may be outdated when it is returned.
 func (l *Lock) Contenders(ctx context.Context) ([]Contender, error) { return l.queue.contenders(ctx) }
 
 // queue is the line below a lock's znode, and our side of it.
@@ -91,9 +91,9 @@ type queue struct {
 	c          Client
 	path       string
 	opts       lockOptions
-	alone      lockKind // what a znode of ours is called that shares with nobody
+	alone      lockKind // kind of our exclusive znodes
 	shared     lockKind
-	turn       chan struct{} // has room for one: who decides, when it is Reentrant
+	turn       chan struct{} // holds one value while a goroutine decides, when it is Reentrant
 	mine, read *share        // guarded by turn, when Reentrant
 }
 
@@ -221,7 +221,7 @@ func (q *queue) acquire(ctx context.Context, shared, wait bool) (*claim, error) 
 	}
 	cl := &claim{c: q.c, path: join(q.path, name), stat: stat, revocable: q.opts.revocable}
 	cl.start(ctx)
-	if err := q.stand(ctx, cl, name, shared, wait); err != nil {
+	if err := q.awaitTurn(ctx, cl, name, shared, wait); err != nil {
 		cl.leave(ctx) // what it cannot delete now is deleted in the background
 		return nil, err
 	}
@@ -251,9 +251,9 @@ func (q *queue) children(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// stand follows steps 2 to 6 of the paper's Lock. The list of children may be old:
+// awaitTurn follows steps 2 to 6 of the paper's Lock. The list of children may be old:
 // it has our znode, so it has all that were created before ours and still exist.
-func (q *queue) stand(ctx context.Context, cl *claim, name string, shared, wait bool) error {
+func (q *queue) awaitTurn(ctx context.Context, cl *claim, name string, shared, wait bool) error {
 	for {
 		v, err := newVigil(ctx, q.c, q.opts.patience(q.c), cl)
 		if err != nil {
@@ -277,7 +277,7 @@ func (q *queue) stand(ctx context.Context, cl *claim, name string, shared, wait 
 	}
 }
 
-// blocker returns whom the claim waits for, "" if it is its turn.
+// blocker returns the contender that the claim waits for, "" if it is its turn.
 func (q *queue) blocker(ctx context.Context, cl *claim, name string, shared bool) (string, error) {
 	names, err := q.children(ctx)
 	if err != nil {
@@ -295,7 +295,7 @@ func (q *queue) blocker(ctx context.Context, cl *claim, name string, shared bool
 
 // await returns when it is worth to look again: the one before us is gone, or has
 // changed. It reads that one's data only because an exists would leave a watch
-// behind when it is gone already.
+// on a znode that is already gone.
 func (q *queue) await(ctx context.Context, cl *claim, blocker string) error {
 	for {
 		_, _, w, err := q.c.GetW(ctx, join(q.path, blocker))

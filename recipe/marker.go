@@ -12,7 +12,7 @@ import (
 
 // markers make transactions that take effect once although answers are lost. A
 // deletion, or the creation of what another may delete at once, leaves nothing to
-// look for, so the GUID rule of the recipes page does not help: who finds no znode
+// look for, so the GUID rule of the recipes page does not help: a client that finds no znode
 // cannot know whether it was its own request that removed it. So each transaction
 // begins with a set of an ephemeral znode that belongs to one transaction at a
 // time, its marker, from the version that the client knows. When the transaction
@@ -42,7 +42,7 @@ type marker struct {
 // before it is known, the error is the context's, and open is true: then late, which
 // may be nil, is called once in the background when it is known, or never will be
 // because the session is over, which counts as not carried out. After
-// zk.ErrSessionExpired, and the end of the Client, nobody knows.
+// zk.ErrSessionExpired, and the end of the Client, the outcome is unknown.
 func (m *markers) commit(ctx context.Context, build func(t *client.Txn, marker string), late lateFunc) (open bool, err error) {
 	k, err := m.take(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func (m *markers) findOut(ctx context.Context, k marker, late lateFunc) {
 		stat, exists, err = m.client.Exists(ctx, k.path)
 		return err
 	})
-	known := err == nil && exists // otherwise the session is over: nobody will know
+	known := err == nil && exists // otherwise the session is over: the outcome stays unknown
 	if late != nil {
 		late(ctx, known && stat.Version == k.version+1)
 	}
@@ -108,7 +108,7 @@ func (m *markers) findOut(ctx context.Context, k marker, late lateFunc) {
 	}
 }
 
-// take returns a marker that nobody else uses.
+// take returns a marker that no other transaction uses.
 func (m *markers) take(ctx context.Context) (marker, error) {
 	m.mu.Lock()
 	if n := len(m.free); n > 0 {

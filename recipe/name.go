@@ -19,7 +19,7 @@ type Names struct {
 
 // NamesOptions are what NewNames may be told.
 type NamesOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 
 	// Ephemeral makes the names that Bind binds end with the session. They can
 	// have no names below them.
@@ -31,8 +31,8 @@ func NewNames(c Client, path string, opts NamesOptions) *Names { return &Names{c
 
 // Bind binds a name that is free. One that is taken is zk.ErrNodeExists; one
 // becomes taken, without data, by a name that is bound below it. Should the answer
-// be lost, an ephemeral name is known by its session, and another by its data: who
-// has bound it to the same data at the same moment cannot be told apart, and both
+// be lost, an ephemeral name is known by its session, and another by its data: two
+// that bind it to the same data at the same moment cannot be distinguished, and both
 // have. An error for which errors.Is(err, zk.ErrConnectionLoss) says that this is
 // not known, because the name was bound, and bound again to something else since.
 func (n *Names) Bind(ctx context.Context, name string, data []byte) error {

@@ -11,8 +11,8 @@ import (
 // A PriorityQueue is a Queue whose items have priorities; a lower number is taken
 // first, as with UNIX, and among equals what was put first (the recipes page,
 // "Priority Queues"). The names of its items are "queue-YY-NUMBER", where YY is the
-// priority. Who takes looks at the list of items anew when it has been told that the
-// list has changed.
+// priority. A taker reads the list of items again when it has received an event for the
+// list.
 //
 // Otherwise it is a Queue, with the same promises.
 type PriorityQueue struct{ items *items }
@@ -51,7 +51,7 @@ func (q *PriorityQueue) TryTake(ctx context.Context) (item []byte, ok bool, err 
 	return q.items.take(ctx, false)
 }
 
-// Lease takes out a lease of the first item that nobody has a lease of, when there
+// Lease takes out a lease of the first item without a lease, when there
 // is one; see Queue.Lease.
 func (q *PriorityQueue) Lease(ctx context.Context) (*Lease, error) { return q.items.lease(ctx, true) }
 

@@ -55,7 +55,7 @@ func createFindable(ctx context.Context, c Client, base, name, guid string, data
 		case found != "":
 			return found, stat, nil
 		}
-		open = false // servers refuse what a connection that was left behind still carries
+		open = false // servers refuse requests that are still on the closed connection
 	}
 }
 
@@ -99,7 +99,7 @@ func (m *maker) create(ctx context.Context, c Client, path string, data []byte, 
 // find returns the child of base whose name contains guid; "" if there is none.
 func find(ctx context.Context, c Client, base, guid string) (name string, stat zk.Stat, err error) {
 	err = retry(ctx, func() error {
-		if err := c.Sync(ctx, base); err != nil { // the create may be behind what this server has applied
+		if err := c.Sync(ctx, base); err != nil { // this server may not have applied the create yet
 			return err
 		}
 		names, _, err := c.Children(ctx, base)

@@ -2,9 +2,9 @@ package recipe
 
 import "context"
 
-// A Queue is first in, first out (the recipes page, "Queues"): who takes gets the
-// item that was put first of those that are left. Items are persistent znodes, not
-// ephemeral ones as on the page: an item does not die with who has put it.
+// A Queue is first in, first out (the recipes page, "Queues"): a taker gets the
+// oldest item that is left. Items are persistent znodes, not
+// ephemeral ones as on the page: an item outlives the session that put it.
 //
 // An item is put once, though answers be lost. There are two ways to get one:
 //
@@ -27,7 +27,7 @@ func NewQueue(c Client, path string, opts QueueOptions) *Queue {
 
 // Put adds an item. While the queue is full, it waits. When the context ends before
 // the answer has come, the item may have been put or not. After any other error
-// it was not put, but that of the session's end, after which nobody knows.
+// it was not put, but that of the session's end, after which the outcome is unknown.
 func (q *Queue) Put(ctx context.Context, item []byte) error {
 	return q.items.put(ctx, itemPrefix, item, true)
 }
@@ -46,18 +46,18 @@ func (q *Queue) Take(ctx context.Context) ([]byte, error) {
 	return item, err
 }
 
-// TryTake is Take, and returns false instead of waiting. It sees what was put, by
-// whomever, before it was called.
+// TryTake is Take, and returns false instead of waiting. It sees all items that any
+// client had put before the call.
 func (q *Queue) TryTake(ctx context.Context) (item []byte, ok bool, err error) {
 	return q.items.take(ctx, false)
 }
 
-// Lease takes out a lease of the first item that nobody has a lease of, when there
+// Lease takes out a lease of the first item without a lease, when there
 // is one.
 func (q *Queue) Lease(ctx context.Context) (*Lease, error) { return q.items.lease(ctx, true) }
 
-// TryLease is Lease, and returns nil instead of waiting. It sees what was put, by
-// whomever, before it was called.
+// TryLease is Lease, and returns nil instead of waiting. It sees all items that any
+// client had put before the call.
 func (q *Queue) TryLease(ctx context.Context) (*Lease, error) { return q.items.lease(ctx, false) }
 
 // Size counts the items, those that are leased included.

@@ -27,12 +27,12 @@ import (
 //
 //   - ready, while the configuration is whole;
 //   - values, whose children are the configuration;
-//   - writer, which says who sets it, with an ephemeral child while it is set.
+//   - writer, which names the writer, with an ephemeral child while it is set.
 //
 // The paper has one writer, the leader. Here several do no harm either: each
 // transaction of a Set also writes that child, with the version that its predecessor
 // gives it, and a Set that begins deletes the child of the one before. So of two
-// writers the one that has begun first fails, and none goes on behind a gap that a
+// writers the one that has begun first fails, and none continues after a gap that a
 // lost connection has left.
 type ReadyConfig struct {
 	c        AsyncClient
@@ -43,7 +43,7 @@ type ReadyConfig struct {
 
 // ReadyOptions are what NewReadyConfig may be told.
 type ReadyOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // NewReadyConfig returns the configuration below path. It touches nothing.
@@ -186,7 +186,7 @@ func (r *ReadyConfig) Set(ctx context.Context, values map[string][]byte, fence z
 		case !chain.Exists:
 			return zk.ErrSessionExpired // and the Client has begun another
 		}
-		s.done = chain.Stat.Version // what is left of the plan is planned anew
+		s.done = chain.Stat.Version // the rest is planned again
 	}
 }
 
@@ -298,7 +298,7 @@ const (
 )
 
 // plan fills batches with the changes that make values of what is there, and
-// with ready's creation. Nobody else changes the values, as the znode writer has
+// with ready's creation. No other client changes the values, as the znode writer has
 // this writer's name, and this server has carried out all that was before that.
 func (s *setting) plan(ctx context.Context, values map[string][]byte) error {
 	var names []string

@@ -5,7 +5,7 @@
 // # What all of them share
 //
 // A recipe is made on a base path, which it creates with all above it when it is
-// needed, with the ACL of its options (nil is open to everybody). Several clients
+// needed, with the ACL of its options (nil is world:anyone:cdrwa). Several clients
 // that use the same recipe on the same path take part in the same thing.
 //
 // Waiting operations have a context. When it ends, they return its error, and take

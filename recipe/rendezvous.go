@@ -22,7 +22,7 @@ type Rendezvous struct {
 
 // RendezvousOptions are what NewRendezvous may be told.
 type RendezvousOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 
 	// Ephemeral makes the znode that Open creates end with the session of the
 	// starter, for the others to clean up then (Gone).
@@ -112,7 +112,7 @@ func (r *Rendezvous) Wait(ctx context.Context) ([]byte, error) {
 // starter has ended, or because it was closed. Master and workers clean up then.
 func (r *Rendezvous) Gone(ctx context.Context) error { return waitGone(ctx, r.c, r.path) }
 
-// Close deletes the znode, whoever has opened it. That there is none is no error.
+// Close deletes the znode, whichever client has opened it. A missing znode is no error.
 // It deletes one znode: when its answer is lost, one that another has opened in
 // the meantime stays.
 func (r *Rendezvous) Close(ctx context.Context) error { return deletePresent(ctx, r.c, r.path) }

@@ -10,13 +10,13 @@ import (
 )
 
 // A RevocableLock is an RWLock whose holders can be asked to give it back. It is
-// "Recoverable Shared Locks" of the recipes page: who wants the lock writes "unlock"
-// to the znode of a holder, which watches its own. The holder finds [Held.Revoked]
-// closed, brings what it does to an end and calls Unlock. Nothing makes it do so,
-// but RevokeWithin. Who only waits gives up with ErrRevoked when it is asked.
+// "Recoverable Shared Locks" of the recipes page: a client that wants the lock writes
+// "unlock" to the znode of a holder, which watches its own. The holder sees that
+// [Held.Revoked] is closed, finishes its work and calls Unlock. Only RevokeWithin
+// enforces that. A contender that still waits gives up with ErrRevoked.
 //
 // What is written replaces the holder's data. Curator's word, "__REVOKE__", is
-// understood too. Who may write to the znodes may ask: see LockACL.
+// accepted too. Any client that may write to the znodes may ask: see LockACL.
 //
 // The methods of a RevocableLock may be called from any number of goroutines.
 type RevocableLock struct{ queue queue }
@@ -35,7 +35,7 @@ func (l *RevocableLock) Lock(ctx context.Context) (*Held, error) {
 	return l.queue.lock(ctx, false, true)
 }
 
-// TryLock is Lock for those who do not want to wait; see [Lock.TryLock].
+// TryLock is Lock without waiting; see [Lock.TryLock].
 func (l *RevocableLock) TryLock(ctx context.Context) (*Held, error) {
 	return l.queue.lock(ctx, false, false)
 }
@@ -45,13 +45,13 @@ func (l *RevocableLock) RLock(ctx context.Context) (*Held, error) {
 	return l.queue.lock(ctx, true, true)
 }
 
-// TryRLock is RLock for those who do not want to wait; see [RWLock.TryRLock].
+// TryRLock is RLock without waiting; see [RWLock.TryRLock].
 func (l *RevocableLock) TryRLock(ctx context.Context) (*Held, error) {
 	return l.queue.lock(ctx, true, false)
 }
 
-// Contenders are those who hold the lock or wait for it, in their order. The data of
-// one who has been asked is "unlock". The list is of the past when it is there.
+// Contenders are the holders of the lock and the clients that wait for it, in order. The data of
+// one that has been asked is "unlock". The list may be outdated when it is returned.
 func (l *RevocableLock) Contenders(ctx context.Context) ([]Contender, error) {
 	return l.queue.contenders(ctx)
 }

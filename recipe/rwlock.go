@@ -3,12 +3,12 @@ package recipe
 import "context"
 
 // An RWLock is held by one writer or by any number of readers. Writers wait for all
-// who came before them, readers for the last writer before them: nobody overtakes,
-// so readers cannot keep a writer out. It is "Read/Write Locks" of the paper (2.4)
+// earlier contenders, readers for the last earlier writer: contenders never overtake,
+// so readers cannot starve a writer. It is "Read/Write Locks" of the paper (2.4)
 // and "Shared Locks" of the recipes page. All readers that wait for a writer wake
 // when it leaves, as they should.
 //
-// A fencing token refuses only who came before: two readers at a time have two
+// A fencing token excludes earlier holders only: two readers at a time have two
 // tokens, and a system that takes reads in the order of tokens would refuse one of
 // them. It should compare those of readers with the writers' alone.
 //
@@ -23,7 +23,7 @@ func NewRWLock(c Client, path string, opts ...LockOption) *RWLock {
 // Lock waits until it may write. Errors are those of [Lock.Lock], and ErrUpgrade.
 func (l *RWLock) Lock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, false, true) }
 
-// TryLock is Lock for those who do not want to wait; see [Lock.TryLock].
+// TryLock is Lock without waiting; see [Lock.TryLock].
 func (l *RWLock) TryLock(ctx context.Context) (*Held, error) {
 	return l.queue.lock(ctx, false, false)
 }
@@ -31,12 +31,12 @@ func (l *RWLock) TryLock(ctx context.Context) (*Held, error) {
 // RLock waits until it may read. Errors are those of [Lock.Lock].
 func (l *RWLock) RLock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, true, true) }
 
-// TryRLock is RLock for those who do not want to wait: ErrHeld says that a writer
+// TryRLock is RLock without waiting: ErrHeld says that a writer
 // holds the lock or waits for it.
 func (l *RWLock) TryRLock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, true, false) }
 
-// Contenders are those who hold the lock or wait for it, in their order. The list
-// is of the past when it is there.
+// Contenders are the holders of the lock and the clients that wait for it, in order. The list
+// may be outdated when it is returned.
 func (l *RWLock) Contenders(ctx context.Context) ([]Contender, error) {
 	return l.queue.contenders(ctx)
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Semaphore lets a number of holders in at the same time. It is of no seed, but of
-// every recipe library. Who wants a lease stands in a line, which is the lock
+// Semaphore lets a number of holders in at the same time. It is neither in the paper nor
+// on the recipes page. A client that wants a lease joins a queue, which is the lock
 // without herd effect of the paper's 2.4; the first in line waits for a free lease,
 // and the others each for the one in front.
 //
 // The layout is that of kazoo's Semaphore, with which it may be shared. The znode at
 // the path holds the number of leases in decimal digits. Its children are the
 // leases: ephemeral znodes with the data of their holders, each named by a GUID.
-// The line is beside it, at the path with "-__lock__" behind.
+// The line is beside it, at the path with the suffix "-__lock__".
 type Semaphore struct {
 	c      Client
 	path   string
@@ -33,14 +33,14 @@ type Semaphore struct {
 
 // SemaphoreOptions are what NewSemaphore may be told.
 type SemaphoreOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // ErrLeases says that the semaphore was made with another number of leases.
 var ErrLeases = errors.New("recipe: the semaphore has another number of leases")
 
 // NewSemaphore returns the semaphore at path, which has a number of leases, the
-// same for everybody. It touches nothing.
+// same for all clients. It sends no request.
 func NewSemaphore(c Client, path string, leases int, opts SemaphoreOptions) *Semaphore {
 	return &Semaphore{c: c, path: path, leases: leases, opts: opts}
 }
@@ -57,7 +57,7 @@ type SemaphoreLease struct {
 func (l *SemaphoreLease) Zxid() zk.Zxid { return l.hold.czxid }
 
 // Lost is closed when the lease is over: at Release, at the session's end, because
-// somebody has deleted its znode, or, as Held.Lost is, when the connection has been
+// another client has deleted its znode, or, as Held.Lost is, when the connection has been
 // away for so long that the session may end before it is back. A lease that is
 // lost must be released, too, as its session may live.
 func (l *SemaphoreLease) Lost() <-chan struct{} { return l.hold.lost }
@@ -66,8 +66,7 @@ func (l *SemaphoreLease) Lost() <-chan struct{} { return l.hold.lost }
 // the background, as soon as there is a connection.
 func (l *SemaphoreLease) Release(ctx context.Context) error { return l.hold.give(ctx, l.sem.c) }
 
-// Acquire waits for a lease, with data for others to see. Who comes first is served
-// first. When the context ends, the place in the line is given up. ErrLeases says
+// Acquire waits for a lease, with data for others to see. Clients are served in order. When the context ends, the place in the line is given up. ErrLeases says
 // that others think of another number of leases.
 func (s *Semaphore) Acquire(ctx context.Context, data []byte) (*SemaphoreLease, error) {
 	l, _, err := s.acquire(ctx, data, true)
@@ -80,13 +79,13 @@ func (s *Semaphore) TryAcquire(ctx context.Context, data []byte) (*SemaphoreLeas
 	return s.acquire(ctx, data, false)
 }
 
-// SemaphoreHolder is who has a lease.
+// SemaphoreHolder is a client that has a lease.
 type SemaphoreHolder struct {
 	Data []byte
 	Zxid zk.Zxid // of the SemaphoreLease
 }
 
-// Holders returns who has a lease, those first who have had it longest, as it is
+// Holders returns the holders of leases, the longest first, as it is
 // when Holders is called, or later.
 func (s *Semaphore) Holders(ctx context.Context) (list []SemaphoreHolder, err error) {
 	var names []string
@@ -163,7 +162,7 @@ func (s *Semaphore) acquire(ctx context.Context, data []byte, wait bool) (*Semap
 		return nil, false, err
 	}
 	place = join(line, place)
-	free, err := s.stand(ctx, place, wait)
+	free, err := s.awaitTurn(ctx, place, wait)
 	var h *hold
 	if err == nil && free {
 		h, err = s.take(ctx, place, guid, data)
@@ -186,9 +185,9 @@ func (s *Semaphore) acquire(ctx context.Context, data []byte, wait bool) (*Semap
 	return &SemaphoreLease{s, h}, true, nil
 }
 
-// stand waits until place is the first in line and a lease is free. Without wait
+// awaitTurn waits until place is the first in line and a lease is free. Without wait
 // it returns false when none is.
-func (s *Semaphore) stand(ctx context.Context, place string, wait bool) (free bool, err error) {
+func (s *Semaphore) awaitTurn(ctx context.Context, place string, wait bool) (free bool, err error) {
 	for {
 		front, err := s.inFront(ctx, place)
 		if err != nil {
@@ -256,7 +255,7 @@ func (s *Semaphore) free(ctx context.Context) (free bool, w *client.Watch, err e
 	return free, w, err
 }
 
-// inFront is who stands in front of place; "" for the first. zk.ErrNoNode says
+// inFront is the contender before place; "" for the first. zk.ErrNoNode says
 // that place is not in the line.
 func (s *Semaphore) inFront(ctx context.Context, place string) (string, error) {
 	line := parent(place)

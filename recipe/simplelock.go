@@ -10,7 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A SimpleLock is a lock file: the paper's "Simple Locks" (2.4). Who creates the
+// A SimpleLock is a lock file: the paper's "Simple Locks" (2.4). The client that creates the
 // ephemeral znode at the path has the lock; the others watch it and try again when
 // it is gone. All that wait wake at once and one of them gets it, whichever is the
 // first (the herd effect): for few contenders, or for a path that others use so. A
@@ -42,7 +42,7 @@ func NewSimpleLock(c Client, path string, opts ...LockOption) *SimpleLock {
 // Lock waits for the lock. Errors are those of [Lock.Lock].
 func (l *SimpleLock) Lock(ctx context.Context) (*Held, error) { return l.lock(ctx, true) }
 
-// TryLock is Lock for those who do not want to wait: ErrHeld says that somebody has
+// TryLock is Lock without waiting: ErrHeld says that another client has
 // the lock.
 func (l *SimpleLock) TryLock(ctx context.Context) (*Held, error) { return l.lock(ctx, false) }
 
@@ -85,8 +85,8 @@ func (l *SimpleLock) sure(ctx context.Context, cl *claim) error {
 	return err
 }
 
-// create makes the znode, as soon as it can. What a request may have made whose
-// answer nobody waits for is deleted in the background.
+// create makes the znode, as soon as it can. A znode that an abandoned request
+// may have created is deleted in the background.
 func (l *SimpleLock) create(ctx context.Context, guid string, wait bool) (cl *claim, err error) {
 	open := false // the znode may be ours
 	defer func() {
@@ -171,8 +171,8 @@ func (l *SimpleLock) takeBack(ctx context.Context, guid string) error {
 	return deleteMade(ctx, l.c, l.path, stat.Czxid)
 }
 
-// Holder is who has the lock; held is false if nobody has. It is of the past when it
-// is there.
+// Holder returns the holder of the lock; held is false if there is none. The answer
+// may be outdated when it is returned.
 func (l *SimpleLock) Holder(ctx context.Context) (holder Contender, held bool, err error) {
 	var data []byte
 	var stat zk.Stat

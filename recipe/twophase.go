@@ -55,12 +55,12 @@ func voted(commit bool) Outcome {
 }
 
 // ErrVoted is the error of a vote that differs from the one that the site has
-// given, or that somebody has given for it.
+// given, or that another process has given for it.
 var ErrVoted = errors.New("recipe: the site has voted otherwise")
 
 // TwoPhaseOptions are what the two-phase commits may be told.
 type TwoPhaseOptions struct {
-	ACL []zk.ACL // of znodes that are created; nil is open to everybody
+	ACL []zk.ACL // of znodes that are created; nil is world:anyone:cdrwa
 }
 
 // A PeerCommit is a transaction that several sites carry out all or not at all, and
@@ -71,9 +71,9 @@ type TwoPhaseOptions struct {
 // abort, or all votes.
 //
 // Of a coordinator that dies there is all or nothing, for Begin is one transaction
-// of ZooKeeper's, and later nobody needs it. A site that dies before it has voted
+// of ZooKeeper's, and later it is not needed. A site that dies before it has voted
 // keeps all others waiting, for its znode is not its own: the page's second
-// drawback. Whoever knows that it is dead, or has waited long enough, may vote
+// drawback. Any process that knows of its death, or has waited long enough, may vote
 // abort in its place; the first vote of a site counts, and stays. The page's first
 // drawback is that n sites read n znodes each. CoordinatedCommit has neither.
 //
@@ -215,7 +215,7 @@ func readOutcome(ctx context.Context, c Client, path string) (o Outcome, err err
 }
 
 // Outcome waits for the outcome: Aborted as soon as a site has voted abort,
-// Committed when all have voted commit. All who ask are told the same, at any time,
+// Committed when all have voted commit. Every caller gets the same outcome, at any time,
 // until Remove.
 func (p *PeerCommit) Outcome(ctx context.Context) (Outcome, error) {
 	_, sites, err := p.Transaction(ctx)
@@ -269,8 +269,8 @@ func (p *PeerCommit) ballot(ctx context.Context, site string) (o Outcome, w *cli
 	return o, w, err
 }
 
-// Remove deletes the transaction, at once: who asks meanwhile is told its outcome, or
-// finds nothing. It is for when all sites know the outcome, which the recipe does not
+// Remove deletes the transaction atomically: concurrent readers get its outcome or find
+// nothing. It is for when all sites know the outcome, which the recipe does not
 // find out.
 func (p *PeerCommit) Remove(ctx context.Context) error { return removeTree(ctx, p.client, p.path) }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// await returns when a watch has fired or its session is over; whoever waits looks
-// again then. The error is the context's.
+// await returns when a watch has fired or its session is over; the caller
+// reads again then. The error is the context's.
 func await(ctx context.Context, w *client.Watch) error {
 	select {
 	case <-w.Events():

@@ -9,7 +9,7 @@ import (
 
 // plainPackages are the directories whose comments are in plain English: a subject that
 // is named, a standard verb. The list grows; it is to hold every package.
-var plainPackages = []string{"internal/cli", "client"}
+var plainPackages = []string{"internal/cli", "client", "recipe"}
 
 // riddles are words that comments of plainPackages do not use: pronouns in place of the
 // component that acts, and verbs and prepositions that mean nothing in particular.
