@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -11,7 +12,15 @@ import (
 // maxEpoch is the last epoch that fits the signed zxids of Java.
 const maxEpoch = 1<<31 - 1
 
-// takeInfo takes FOLLOWERINFO or OBSERVERINFO.
+// maxEpochLead is by how much the epoch that a follower says it has accepted may be
+// later than what this server has accepted. Each epoch that was begun and not
+// finished makes a difference of one. More than this is a mistake or an attack; were
+// it believed, a few messages would use up all the epochs that there are.
+const maxEpochLead = 1 << 10
+
+// takeInfo takes FOLLOWERINFO or OBSERVERINFO. It says who has connected, which
+// anybody can say: the id is not the learner's until it has finished discovery, see
+// claim.
 func (c *Core) takeInfo(l *learner, p *Packet) error {
 	if p.Type != FollowerInfo && p.Type != ObserverInfo {
 		return fmt.Errorf("the first packet is %v", p.Type)
@@ -25,47 +34,28 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 			return fmt.Errorf("its configuration has version %#x, ours is static: is it of another ensemble?", v)
 		}
 	}
-	index, voter := c.cfg.System.Index(id)
+	accepted := p.Zxid.Epoch()
 	switch {
 	case id == c.cfg.ID || id == noServer:
 		return fmt.Errorf("it says that it is server %d, which is not possible", id)
-	case p.Type == FollowerInfo && !voter:
+	case p.Type == FollowerInfo && !c.cfg.System.Voter(id):
 		return fmt.Errorf("server %d wants to follow, but has no vote in the configuration", id)
-	case p.Zxid.Epoch() >= maxEpoch:
-		return fmt.Errorf("server %d has accepted epoch %#x: is it of another ensemble?", id, p.Zxid.Epoch())
-	}
-	term := c.term
-	if c.replaceOlder(l, id); c.role != Leading || c.term != term {
-		return nil // it has left this server, and its leaving was the end
+	case accepted > max(c.acceptedEpoch, c.epoch)+maxEpochLead:
+		return fmt.Errorf("server %d says that it has accepted epoch %d, far from %d, which is accepted here: is it of another ensemble, or its acceptedEpoch damaged?", id, accepted, c.acceptedEpoch)
 	}
 	l.id, l.observer = id, p.Type == ObserverInfo
-	if !l.observer {
-		l.voter = index
-		c.leader.voters[index] = l
-	}
-	l.accepted, l.state, l.contact = p.Zxid.Epoch(), informed, c.now
+	l.accepted, l.state, l.contact = accepted, informed, c.now
 	if c.leader.stage >= gatherEpochs {
 		c.inform(l)
 	}
 	return nil
 }
 
-// replaceOlder closes the link that the same server had before.
-func (c *Core) replaceOlder(l *learner, id int64) {
-	for _, old := range c.leader.learners {
-		if old != l && old.id == id && id >= 0 {
-			c.dropLearner(old.link, fmt.Errorf("server %d has connected anew", id))
-			c.close(old.link, fmt.Errorf("%w: server %d has connected anew", ErrLost, id))
-			return
-		}
-	}
-}
-
-// inform sends LEADERINFO.
+// inform sends LEADERINFO. A leader in office begins no other epoch, whatever a
+// learner says that it has accepted: such a learner waits for the next election.
 func (c *Core) inform(l *learner) {
 	if l.accepted > c.epoch {
-		c.refuse(l, fmt.Errorf("it has accepted epoch %d, this one is %d", l.accepted, c.epoch))
-		c.lockedOut(l)
+		c.refuse(l, fmt.Errorf("it has accepted epoch %d, this one is %d: it can follow in a later one only", l.accepted, c.epoch))
 		return
 	}
 	l.state = asked
@@ -74,39 +64,80 @@ func (c *Core) inform(l *learner) {
 	})
 }
 
-// lockedOut ends this server's leadership for the sake of a voter that cannot
-// come back before there is a later epoch: it has accepted one from a leader that
-// got no further. It may wait for initLimit, since it is of no use yet. Only one
-// whose vote is no better than this server's own is let in like that: another
-// ensemble's server would win the election.
-func (c *Core) lockedOut(l *learner) {
-	s := &c.leader
-	if l.voter < 0 || s.stage != leading || !c.standings[l.voter].behind(int64(c.epoch), c.last) {
+// gathered reports whether this server and those that have said what epoch they
+// have accepted, and that it is not later than epoch, are a quorum.
+func (c *Core) gathered(epoch uint32) bool {
+	return c.cfg.System.Quorum(func(id int64) bool {
+		if id == c.cfg.ID {
+			return true
+		}
+		return slices.ContainsFunc(c.leader.learners, func(l *learner) bool {
+			return l.id == id && !l.observer && l.state >= informed && l.accepted <= epoch
+		})
+	})
+}
+
+// claim gives a learner that has finished discovery its id, with which it counts. If
+// another link has the id, that one keeps it as long as it shows that somebody is
+// behind it: it has a tick to answer a ping that was sent after the claim. So a
+// follower whose old link is dead soon gets in, and neither a stranger nor a second
+// server with the same id by mistake can push one out.
+func (c *Core) claim(l *learner) {
+	old := c.holder(l.id)
+	if old == nil {
+		c.grant(l)
 		return
 	}
-	switch {
-	case !s.locked:
-		s.locked, s.lockedSince = true, c.now
-	case c.now-s.lockedSince >= c.ticks(c.cfg.InitLimit):
-		c.atLeast = max(c.atLeast, l.accepted)
-		c.leave(fmt.Errorf("server %d has accepted epoch %d and needs a later one", l.id, l.accepted))
+	l.state, l.claimed = claiming, c.now
+	if old.state == current && old.pings.len() == 0 {
+		c.leader.pingDue = true
 	}
 }
 
-// standing is what a voter stood for when it last looked for a leader.
-type standing struct {
-	known bool
-	epoch int64
-	zxid  zk.Zxid
+// holder returns the learner that has an id, nil if none has.
+func (c *Core) holder(id int64) *learner {
+	i := slices.IndexFunc(c.leader.learners, func(l *learner) bool { return l.holds && l.id == id })
+	if i < 0 {
+		return nil
+	}
+	return c.leader.learners[i]
 }
 
-// behind reports whether it is known to be no better than an epoch and a zxid.
-func (s standing) behind(epoch int64, z zk.Zxid) bool {
-	return s.known && (s.epoch < epoch || s.epoch == epoch && s.zxid <= z)
+// grant gives a learner its id.
+func (c *Core) grant(l *learner) {
+	l.holds = true
+	if i, voter := c.cfg.System.Index(l.id); voter && !l.observer {
+		l.voter = i
+		c.leader.voters[i] = l
+	}
+	c.admit(l)
 }
 
-// takeAckEpoch takes a learner's history. While a quorum is gathered, one that is
-// later than ours ends this server's leadership: it may hold what is committed.
+// settleClaims refuses those who claim an id whose holder has shown a sign of life
+// since, and gives them the id if it has not for a tick or is gone.
+func (c *Core) settleClaims() {
+	term := c.term
+	for _, l := range c.snapshotOfLearners() {
+		if c.role != Leading || c.term != term {
+			return
+		}
+		if l.state != claiming || c.leader.links[l.link] != l {
+			continue
+		}
+		old := c.holder(l.id)
+		switch {
+		case old == nil:
+			c.grant(l)
+		case old.contact >= l.claimed:
+			c.refuse(l, fmt.Errorf("server %d is connected already, and that link works: do two servers have one id?", l.id))
+		case c.now-l.claimed >= c.cfg.Tick:
+			c.dropLearner(old.link, fmt.Errorf("server %d has connected anew, and this link is silent", l.id))
+			c.close(old.link, fmt.Errorf("%w: server %d has connected anew", ErrLost, l.id))
+		}
+	}
+}
+
+// takeAckEpoch takes a learner's history, which ends its discovery.
 func (c *Core) takeAckEpoch(l *learner, p *Packet) error {
 	if len(p.Data) < 4 {
 		return errors.New("ACKEPOCH without an epoch")
@@ -116,21 +147,26 @@ func (c *Core) takeAckEpoch(l *learner, p *Packet) error {
 	if l.last < -1 || l.last > end || l.current < -1 || int64(l.current) >= int64(c.epoch) {
 		return fmt.Errorf("its history is of epoch %d and ends at %v, this epoch is %d: is it of another ensemble?", l.current, l.last, c.epoch)
 	}
-	l.state, l.contact = accepted, c.now
-	if c.leader.stage >= gatherAcks {
+	l.contact = c.now
+	c.claim(l)
+	return nil
+}
+
+// admit goes on with a learner that has its id. While a quorum is gathered, a
+// history that is later than ours ends this server's leadership: it may hold what
+// is committed.
+func (c *Core) admit(l *learner) {
+	l.state = accepted
+	switch {
+	case c.leader.stage >= gatherAcks:
 		c.synchronizeLearner(l)
-		return nil
-	}
-	if c.leader.stage != gatherEpochs || l.voter < 0 || l.current == -1 || l.last == -1 {
-		return nil
-	}
-	if c.moreRecent(l) {
+	case c.leader.stage != gatherEpochs || l.voter < 0 || l.current == -1 || l.last == -1:
+	case c.moreRecent(l):
 		c.leave(fmt.Errorf("server %d has a longer history: epoch %d, zxid %v; this one's is %d, %v",
 			l.id, l.current, l.last, c.currentEpoch, c.last))
-		return nil
+	default:
+		c.leader.accepted |= 1 << l.voter
 	}
-	c.leader.accepted |= 1 << l.voter
-	return nil
 }
 
 // moreRecent reports whether the learner's history is later than ours. A zxid

@@ -13,6 +13,8 @@ func TestAnAcknowledgementIsOfOneSynchronization(t *testing.T) {
 	o, links := leads(t, testConfig(3), history(4, 3), 2, 3)
 	o.propose(1)
 	o.ack(links[2], zk.MakeZxid(5, 1))
+	o.core.LinkDown(o.now, links[2], errLink)
+	o.drive()
 	l := o.accept()
 	o.step(l, infoOf(2, 5), ackEpochOf(-1, zk.MakeZxid(5, 1)))
 	want(t, "says", o.says(l), "LEADERINFO epoch 5, TRUNC <4,3>, PROPOSAL <5,1>, NEWLEADER epoch 5")

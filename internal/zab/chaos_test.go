@@ -454,6 +454,15 @@ func (x *chaos) state() (text string) {
 }
 
 // runSeed runs one seed. A panic is an error: the seed that leads to it is printed.
+// showTrace prints what happens, with -show.
+func (x *chaos) showTrace() {
+	if *traceFlag {
+		x.trace = func(format string, args ...any) {
+			fmt.Printf("%10v  "+format+"\n", append([]any{x.now}, args...)...)
+		}
+	}
+}
+
 func runSeed(seed uint64) (seen map[string]int, err error) {
 	x := newChaos(seed)
 	defer func() {
@@ -461,11 +470,7 @@ func runSeed(seed uint64) (seen map[string]int, err error) {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())
 		}
 	}()
-	if *traceFlag {
-		x.trace = func(format string, args ...any) {
-			fmt.Printf("%10v  "+format+"\n", append([]any{x.now}, args...)...)
-		}
-	}
+	x.showTrace()
 	return x.check.seen, x.run()
 }
 

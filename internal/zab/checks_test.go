@@ -17,6 +17,7 @@ type checks struct {
 	initial  map[uint32]zk.Zxid // what an epoch began with: the end of its leader's history
 	safe     zk.Zxid            // committed, and looked at
 	lenient  bool               // a peer is played, and may break the protocol
+	off      bool               // strangers act in the name of servers that are away: nothing can be promised
 	seen     map[string]int     // what has happened, to know that it does
 	// committed is what was shown to a client by any server: it is never lost.
 	committed []Entry
@@ -125,7 +126,7 @@ func (x *checks) event(s *server, e *Event) {
 	if e.Kind != EventLeft && e.Kind != EventRefused && e.Kind != EventResync {
 		return
 	}
-	if x.lenient {
+	if x.lenient || e.Kind == EventRefused && s.wire(e.Link) == nil { // a stranger's link
 		return
 	}
 	for _, text := range []string{"COMMIT of", "is not due", "the first ACK", "was not proposed", "from a learner", "another ensemble", "during", "before", "behind"} {

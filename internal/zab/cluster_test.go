@@ -56,7 +56,7 @@ func newCluster(voters, observers int, cfg Config) *cluster {
 }
 
 func (c *cluster) fail(format string, args ...any) {
-	if c.violation == nil {
+	if c.violation == nil && !c.check.off {
 		c.violation = fmt.Errorf(format, args...)
 	}
 }

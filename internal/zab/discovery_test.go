@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -192,12 +193,27 @@ func TestTheLastEpoch(t *testing.T) {
 		want(t, "has left", o.core.role == Looking || o.core.term > term, true)
 	}
 
-	o := newSolo(t, testConfig(3), State{})
+	o := newSolo(t, testConfig(3), State{AcceptedEpoch: maxEpoch - 1})
 	o.elect(1)
-	o.step(o.accept(), infoOf(2, maxEpoch))
-	want(t, "writes", o.writes(), "")
 	o.step(o.accept(), infoOf(3, maxEpoch-1))
 	want(t, "writes", o.writes(), "the accepted epoch: 2147483647")
+}
+
+// A follower that its leader turned away again and again has counted more elections
+// than the leader that looks again. It does not wait for it until initLimit.
+func TestALeaderThatLooksIsLeftWhateverItsElectionEpoch(t *testing.T) {
+	cfg := testConfig(3)
+	cfg.Tick = time.Second
+	o := newSolo(t, cfg, State{})
+	o.elect(2)
+	o.up(o.core.learner.link)
+	o.notify(2, 0) // may have been on its way when it was elected
+	want(t, "role", o.core.role, Following)
+	o.tick(firstPatience)
+	o.notify(3, 0)
+	want(t, "role", o.core.role, Following)
+	o.notify(2, 0)
+	want(t, "role", o.core.role, Looking)
 }
 
 // A leader that is itself on its way to a later epoch, and whose followers have

@@ -3,6 +3,7 @@ package zab
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
@@ -29,9 +30,6 @@ type leaderState struct {
 	lastAcks    uint64          // of which lastIs was worked out last
 	lastIs      bool
 
-	locked      bool // a voter is locked out by its accepted epoch
-	lockedSince time.Duration
-
 	lastPing  time.Duration
 	leaseEnd  time.Duration // before this no learner is silent for too long
 	syncs     queue[pendingSync]
@@ -55,7 +53,9 @@ type learner struct {
 	link     LinkID
 	id       int64 // noServer until FOLLOWERINFO or OBSERVERINFO
 	observer bool
-	voter    int           // its index among the voters, -1 if it has no vote
+	holds    bool          // the id counts as this link's
+	voter    int           // its index among the voters, -1 if it has no vote, or does not hold its id
+	claimed  time.Duration // when it claimed an id that another link has
 	since    time.Duration // when it connected, or was sent a snapshot's piece
 	accepted uint32        // what it had accepted when it came
 
@@ -89,6 +89,7 @@ const (
 	told     learnerStage = iota // has connected
 	informed                     // has sent its accepted epoch
 	asked                        // has been sent LEADERINFO
+	claiming                     // has acknowledged the epoch, but another link has its id
 	accepted                     // has acknowledged the epoch
 	looking                      // its place in the log is being looked up
 	awaiting                     // its snapshot is sent when snapFrom is applied
@@ -173,7 +174,7 @@ func (c *Core) advance() {
 		own := c.persisted >= s.epochSeq
 		switch s.stage {
 		case gatherInfo:
-			if !c.quorum(own, func(l *learner) bool { return l.state >= informed }) {
+			if !c.gathered(math.MaxUint32) {
 				return
 			}
 			if !c.beginEpoch() {
@@ -199,17 +200,20 @@ func (c *Core) advance() {
 	}
 }
 
-// beginEpoch fixes the new epoch: later than every one that a quorum has
-// accepted. What an observer has accepted does not count: anybody can say that
-// he is one. It returns false if there is no later one.
+// beginEpoch fixes the new epoch: the first that a quorum can accept. Of what others
+// say it believes no more than it has to: if a quorum is there without those that
+// have accepted the latest epochs, they are left to follow in a later one. What an
+// observer has accepted does not count. It returns false if there is no later epoch.
 func (c *Core) beginEpoch() bool {
 	s := &c.leader
-	epoch := max(c.acceptedEpoch, c.atLeast)
-	for _, l := range s.voters {
-		if l != nil && l.state >= informed {
-			epoch = max(epoch, l.accepted)
+	said := []uint32{c.acceptedEpoch}
+	for _, l := range s.learners {
+		if l.state >= informed && l.accepted > c.acceptedEpoch {
+			said = append(said, l.accepted)
 		}
 	}
+	slices.Sort(said)
+	epoch := said[slices.IndexFunc(said, c.gathered)]
 	if epoch >= maxEpoch {
 		s.hopeless = fmt.Errorf("epoch %d is accepted, which is the last that there is", epoch)
 		return false

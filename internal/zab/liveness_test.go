@@ -321,38 +321,6 @@ func TestStatus(t *testing.T) {
 	want(t, "pending", s.Pending, 1)
 }
 
-// A voter that is locked out by its accepted epoch is let in if its vote is no
-// better than what the leader has; equal is not better, anything else is.
-func TestWhoIsLockedOutIsLetInIfItCouldNotWin(t *testing.T) {
-	z := zk.MakeZxid
-	for _, c := range []struct {
-		epoch int64
-		zxid  zk.Zxid
-		known bool
-		let   bool
-	}{
-		{4, z(4, 2), true, true}, {5, z(4, 3), true, true}, {5, z(4, 4), true, false}, {6, z(4, 3), true, false}, {4, z(4, 2), false, false},
-	} {
-		o, links := leads(t, testConfig(3), history(4, 3), 2)
-		if c.known {
-			o.notifyFor(3, c.epoch, c.zxid)
-		}
-		for range 3 {
-			o.step(o.accept(), infoOf(3, 9))
-			want(t, "role before initLimit", o.core.role, Leading)
-			for range 7 {
-				o.tick(50 * ms)
-				for l := o.core.leader.voters[1]; l.pings.len() > 0; {
-					o.step(links[2], Packet{Type: Ping})
-				}
-			}
-		}
-		o.step(o.accept(), infoOf(3, 9))
-		want(t, "steps down", o.core.role == Looking, c.let)
-		want(t, "at least", o.core.atLeast == 9, c.let)
-	}
-}
-
 // An early link that is gone is forgotten.
 func TestAnEarlyLinkMayGo(t *testing.T) {
 	o := newSolo(t, testConfig(3), State{})

@@ -32,11 +32,15 @@ func (c *Core) dropLearner(k LinkID, err error) {
 	if l.voter >= 0 {
 		s.voters[l.voter] = nil
 	}
-	if l.id != noServer {
+	if l.holds {
 		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
 	}
 	if l.voter >= 0 && s.stage == leading && !c.quorum(true, func(l *learner) bool { return l.newAcked }) {
 		c.leave(errors.New("no quorum of followers is left"))
+		return
+	}
+	if l.holds {
+		c.settleClaims()
 	}
 }
 
@@ -53,6 +57,9 @@ func (c *Core) leaderTick() {
 		if c.role != Leading || c.term != term {
 			return
 		}
+	}
+	if c.settleClaims(); c.role != Leading || c.term != term {
+		return
 	}
 	if s.stage != leading {
 		if c.now-c.since > c.ticks(c.cfg.InitLimit) {

@@ -107,10 +107,13 @@ func (c *Core) setPhase(r Role, p phase) {
 }
 
 // abandoned leaves a role that has not got far when a server on which it depends
-// looks for a leader again: who waits for it would wait until initLimit.
-func (c *Core) abandoned(by int64) {
-	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.cfg.System.Voter(by)
-	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader
+// looks for a leader again: waiting for that server would take initLimit. It looks
+// again if its election is a later one; a leader also if it still says so when the
+// role is firstPatience old, since its election epoch may be smaller than ours.
+func (c *Core) abandoned(by int64, later bool) {
+	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.cfg.System.Voter(by) && later
+	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader &&
+		(later || c.now-c.since >= firstPatience)
 	if gathers || follows {
 		c.leave(fmt.Errorf("server %d looks for a leader again", by))
 	}

@@ -308,9 +308,3 @@ func noteOf(from, leader, electionEpoch int64) election.Notification {
 	}
 	return n
 }
-
-// notifyFor has a voter look for a leader, and stand for a history.
-func (o *solo) notifyFor(from, epoch int64, z zk.Zxid) {
-	o.core.Notification(o.now, election.Notification{From: from, State: election.Looking, Leader: from, PeerEpoch: epoch, Zxid: z, Version: 2})
-	o.drive()
-}

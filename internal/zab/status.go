@@ -45,7 +45,7 @@ func (c *Core) Status() Status {
 	}
 	s.Leader = c.cfg.ID
 	for _, l := range c.leader.learners {
-		if l.id != noServer {
+		if l.holds {
 			s.Learners = append(s.Learners, LearnerStatus{
 				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == current,
 				Acked: l.acked, Heard: l.contact,

@@ -179,9 +179,6 @@ type Core struct {
 	retry    int64 // go back to this leader, for the snapshot; 0: elect one
 	misses   int   // roles of a learner in a row in which it did not serve
 
-	standings []standing // of the voters, by index
-	atLeast   uint32     // the next epoch that this server establishes is later
-
 	// epoch is the one that is being established, or was; 0 while that is open.
 	epoch   uint32
 	learner learnerState
@@ -222,7 +219,6 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
 	}
-	c.standings = make([]standing, len(cfg.System.Voters()))
 	c.window.reset(s.Recent, s.Last)
 	c.election = election.New(election.Config{
 		ID: cfg.ID, System: cfg.System, Observer: cfg.Observer, ConfigText: cfg.ConfigText,
@@ -285,11 +281,8 @@ func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.at(now)
 	c.election.Step(c.now, n)
 	c.takeElected()
-	if i, ok := c.cfg.System.Index(n.From); ok && n.State == election.Looking && n.Leader == n.From {
-		c.standings[i] = standing{true, n.PeerEpoch, n.Zxid}
-	}
-	if n.State == election.Looking && n.ElectionEpoch > c.election.ElectionEpoch() {
-		c.abandoned(n.From)
+	if n.State == election.Looking {
+		c.abandoned(n.From, n.ElectionEpoch > c.election.ElectionEpoch())
 	}
 }
 
@@ -361,7 +354,7 @@ func (c *Core) Alive(now time.Duration, l LinkID) {
 	switch {
 	case c.role == Leading:
 		if ln := c.leader.links[l]; ln != nil && ln.state == synced {
-			ln.since = c.now
+			ln.since, ln.contact = c.now, c.now
 		}
 	case l == c.learner.link && c.phase == syncing:
 		c.learner.heard = c.now

@@ -147,7 +147,7 @@ func TestLookWithoutVote(t *testing.T) {
 
 // Rule 12.3: peer epoch, then zxid, then server id.
 func TestOrderOfVotes(t *testing.T) {
-	e := patient()
+	e := patient(func(c *Config) { c.ID = 9 })
 	ascending := []Vote{
 		{Leader: NoCandidate, PeerEpoch: math.MaxInt64, Zxid: math.MaxInt64},
 		{Leader: 3, PeerEpoch: 1, Zxid: 0x1_00000004},
@@ -668,4 +668,27 @@ func TestNoRoundEndsAllElections(t *testing.T) {
 			t.Fatalf("round %d: a server that has just started is not let in: %v and %v", round, a, b)
 		}
 	}
+}
+
+// A vote for this server on grounds that are not its own is not adopted: it is stale
+// or invented. Servers that believe it are told better by nobody else.
+func TestVotesOnFalseGroundsAreNotAdopted(t *testing.T) {
+	for _, v := range []Notification{
+		says(2, Looking, 1, myZxid+1, 1, 1), says(2, Looking, 1, myZxid, 2, 1), says(2, Looking, 1, myZxid, math.MaxInt64, 7),
+	} {
+		e := look(patient())
+		e.Step(0, v)
+		wantVote(t, e, 1, myZxid, 1, v.ElectionEpoch)
+	}
+	// The candidate itself says otherwise: its vote is the best that it knows.
+	e := look(patient())
+	e.Step(0, says(2, Looking, 3, myZxid, 9, 1)) // believed for now
+	wantVote(t, e, 3, myZxid, 9, 1)
+	e.Step(0, says(3, Looking, 3, myZxid+1, 1, 1))
+	wantVote(t, e, 3, myZxid+1, 1, 1)
+	e.Step(0, says(2, Looking, 3, myZxid, 9, 1)) // not once more
+	wantVote(t, e, 3, myZxid+1, 1, 1)
+	e.Step(0, says(2, Looking, 3, myZxid+1, 1, 1))
+	e.Tick(200 * ms)
+	wantElected(t, e, Following, Vote{3, myZxid + 1, 1, 1})
 }

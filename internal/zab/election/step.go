@@ -88,21 +88,20 @@ func (e *Election) stepVote(i int, b ballot) {
 	if b.Zxid == notInitialised || e.own.Zxid == notInitialised {
 		return
 	}
-	switch {
-	case b.ElectionEpoch > e.clock:
+	later := b.ElectionEpoch > e.clock
+	if later {
 		e.clock = b.ElectionEpoch
 		clear(e.received)
-		if e.beats(b.Vote, e.own) {
-			e.propose(b.Vote)
-		} else {
-			e.propose(e.own)
-		}
+	}
+	e.received[i] = b // first: what a candidate says of itself counts
+	switch {
+	case later, !e.eligible(e.vote):
+		e.propose(e.best())
 	case e.beats(b.Vote, e.vote):
 		e.propose(b.Vote)
 	case e.beats(e.vote, b.Vote):
 		e.send(e.cfg.System.Voters()[i]) // it may have missed ours
 	}
-	e.received[i] = b
 	if s := e.settledOn[i].ElectionEpoch; s < b.ElectionEpoch || s >= lastElectionEpoch {
 		e.settledOn[i] = ballot{} // it has left that leader
 	}
@@ -112,18 +111,52 @@ func (e *Election) stepVote(i int, b ballot) {
 // beats reports whether a is a better candidate than b: first whether it may be
 // elected at all, then by history, then by id.
 func (e *Election) beats(a, b Vote) bool {
-	weightA, weightB := e.cfg.System.Weight(a.Leader) > 0, e.cfg.System.Weight(b.Leader) > 0
-	switch {
-	case !weightA:
-		return false
-	case !weightB:
-		return true
-	case a.PeerEpoch != b.PeerEpoch:
-		return a.PeerEpoch > b.PeerEpoch
-	case a.Zxid != b.Zxid:
-		return a.Zxid > b.Zxid
+	mayA, mayB := e.eligible(a), e.eligible(b)
+	if !mayA || !mayB {
+		return mayA
 	}
-	return a.Leader > b.Leader
+	return a.outranks(b)
+}
+
+// outranks reports whether a vote is for a later history than another or, if for
+// none, for a greater id.
+func (v Vote) outranks(b Vote) bool {
+	switch {
+	case v.PeerEpoch != b.PeerEpoch:
+		return v.PeerEpoch > b.PeerEpoch
+	case v.Zxid != b.Zxid:
+		return v.Zxid > b.Zxid
+	}
+	return v.Leader > b.Leader
+}
+
+// eligible reports whether a vote may be adopted: its candidate has weight, and does
+// not itself say otherwise. A server knows on what grounds it stands; and one that
+// looks votes for itself or for better, so a vote for it that outranks its own is on
+// false grounds: they are stale, or invented. Such a vote would go round among the
+// servers for ever, each telling the next, and the election would not end, or elect
+// the same unfit server again and again.
+func (e *Election) eligible(v Vote) bool {
+	i, ok := e.cfg.System.Index(v.Leader)
+	if !ok || e.cfg.System.Weight(v.Leader) == 0 {
+		return false
+	}
+	if i == e.me {
+		return v.Zxid == e.own.Zxid && v.PeerEpoch == e.own.PeerEpoch
+	}
+	its := &e.received[i]
+	return !(its.cast && its.state == Looking && its.ElectionEpoch == v.ElectionEpoch && v.outranks(its.Vote))
+}
+
+// best is the best candidate of this server and of the votes in this election epoch.
+func (e *Election) best() Vote {
+	best := e.own
+	for i := range e.received {
+		if b := &e.received[i]; b.cast && b.state == Looking && i != e.me && e.beats(b.Vote, best) {
+			best = b.Vote
+		}
+	}
+	return best
 }
 
 // tally looks at whether the proposal has a quorum, and ends the election or
