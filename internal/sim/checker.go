@@ -191,6 +191,9 @@ func (c *checker) event(m *member, e *zab.Event) {
 	switch e.Kind {
 	case zab.EventElected:
 		cover.Elections++
+		if !c.s.profile.electorate.plain {
+			cover.Weighted++
+		}
 	case zab.EventServing:
 		cover.Served++
 	case zab.EventResync:
@@ -203,8 +206,11 @@ func (c *checker) event(m *member, e *zab.Event) {
 		c.protocol(m, e)
 	case zab.EventLeft:
 		c.protocol(m, e)
-		if strings.Contains(e.Reason, "no zxids left") {
+		switch {
+		case strings.Contains(e.Reason, "no zxids left"):
 			cover.Rollovers++
+		case strings.Contains(e.Reason, "a quorum does without it"), strings.Contains(e.Reason, "no quorum has acknowledged"):
+			cover.Stalls++
 		}
 	case zab.EventSyncing:
 		kind, _, _ := strings.Cut(e.Reason, " ")
@@ -366,15 +372,13 @@ func (c *checker) deliver(m *member, e entry) {
 	case e.z.Epoch() < c.newest:
 		c.s.fail("PrimaryIntegrity", "member %d delivers %v, which the primary of epoch %d has not", m.id, e.z, c.newest)
 	}
-	holders := 0
 	at := len(c.s.history.entries)
-	for _, o := range c.s.members[1:] {
-		if h := &o.shadow; o.voter && h.durable() > at && h.log[at].z == e.z && h.log[at].hash == e.hash {
-			holders++
-		}
+	holds := func(id int) bool {
+		h := &c.s.members[id].shadow
+		return h.durable() > at && h.log[at].z == e.z && h.log[at].hash == e.hash
 	}
-	if 2*holders <= c.s.profile.voters {
-		c.s.fail("QuorumDurable", "member %d delivers %v, which is on the disks of %d of %d voters", m.id, e.z, holders, c.s.profile.voters)
+	if !c.s.profile.electorate.holds(holds) {
+		c.s.fail("QuorumDurable", "member %d delivers %v, which is not on the disks of a quorum of %+v", m.id, e.z, c.s.profile.electorate)
 	}
 	c.s.history.extend(e)
 }

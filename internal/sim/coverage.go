@@ -19,6 +19,7 @@ type Coverage struct {
 	Sessions, Reattached, Moved, Refusals, Denied int
 	SessionsEnded, Synced, Purged, Swept          int
 	HiddenEvents, MovedWrites, Expiries           int
+	Weighted, RefusedStarts, Stalls               int
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
@@ -82,7 +83,8 @@ func (c *Coverage) counters() []counter {
 		{"connections without an answer", &c.Refusals}, {"refused: session over", &c.Denied},
 		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"files purged", &c.Purged}, {"containers and TTL znodes swept", &c.Swept},
 		{"events that an ACL hides", &c.HiddenEvents}, {"writes refused: session moved", &c.MovedWrites},
-		{"expiries judged", &c.Expiries},
+		{"expiries judged", &c.Expiries}, {"elections by weights or groups", &c.Weighted},
+		{"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
 	}
 }
 
@@ -108,6 +110,26 @@ func (c *Coverage) Add(o *Coverage) {
 	}
 	c.Recovery.merge(o.Recovery)
 	c.Convergence.merge(o.Convergence)
+}
+
+// missing names what never happened of what every long soak must come by.
+func (c *Coverage) missing() (names []string) {
+	for _, k := range c.counters() {
+		if *k.n == 0 && k.name != "snapshots asked for" { // which one seed in thousands has
+			names = append(names, k.name)
+		}
+	}
+	for i, n := range c.Codes {
+		if n == 0 && knownCodes[i] != zk.ErrSessionExpired { // which needs a write that is late by chance
+			names = append(names, fmt.Sprintf("the answer %v", knownCodes[i]))
+		}
+	}
+	for i, n := range c.Faults {
+		if n == 0 {
+			names = append(names, faultKind(i).String())
+		}
+	}
+	return names
 }
 
 // String lists everything, a line each.

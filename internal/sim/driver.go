@@ -46,7 +46,7 @@ func (d *driver) Bring() {
 // wakeDelay is how long a goroutine takes to begin.
 func (d *driver) wakeDelay() time.Duration {
 	p := &d.m.s.profile
-	return d.m.s.between(p.loopDelay/10, p.loopDelay)
+	return d.m.turn(p.loopDelay/10, p.loopDelay)
 }
 
 // next has a worker take up its next stage, which is run when its time is over.
@@ -63,8 +63,7 @@ func (d *driver) next(t *replica.Turn) {
 func (d *driver) sleep() {
 	d.timer++
 	set := d.timer
-	at := max(d.r.Due()-d.m.Now(), time.Microsecond)
-	d.m.after(at, func() {
+	d.m.after(max(d.m.when(d.r.Due())-d.m.s.now, time.Microsecond), func() {
 		if d.timer == set {
 			d.next(&d.workers[pipeline.Orderer])
 		}
@@ -104,9 +103,9 @@ func (d *driver) stageDelay(s pipeline.Stage) time.Duration {
 	case pipeline.Log:
 		return d.m.diskDelay()
 	case pipeline.Apply:
-		return d.m.s.between(p.applyDelay/20, p.applyDelay)
+		return d.m.turn(p.applyDelay/20, p.applyDelay)
 	}
-	return d.m.s.between(p.loopDelay/10, p.loopDelay)
+	return d.m.turn(p.loopDelay/10, p.loopDelay)
 }
 
 // Spawn implements replica.Driver.

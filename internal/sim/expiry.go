@@ -27,7 +27,7 @@ func (h *history) endsEarly(tx *txn.Txn) {
 	s, life := h.s, h.sessions[tx.Session]
 	p := &s.profile
 	decided := s.check.broadcast[tx.Zxid].at
-	report := 2*p.tick + 4*p.netDelay + 20*p.loopDelay
+	report := 3*p.tick + 4*p.netDelay + 20*p.loopDelay
 	if p.slowPacket > 0 {
 		return
 	}
@@ -40,7 +40,7 @@ func (h *history) endsEarly(tx *txn.Txn) {
 			return
 		}
 		s.cover.Expiries++
-		if decided-at < life.timeout {
+		if float64(decided-at)*(1+p.drift) < float64(life.timeout) {
 			s.fail("SessionExpiry", "session %v, timeout %v, is ended at %v though a server has heard of it at %v, and nothing goes wrong since %v",
 				tx.Session, life.timeout, decided, at, s.quiet)
 		}

@@ -29,7 +29,14 @@ const (
 	wipeObserver                     // an observer comes back with an empty disk
 	loseVoter                        // a voter never comes back
 	leaderDown                       // whoever leads is killed
-	leaderAlone                      // nobody but clients hears whoever leads
+	leaderAlone                      // no member hears the leader
+	killInWrite                      // a member's process is killed within an operation of its disk
+	diskStall                        // a member's disk does not answer for seconds, or until all is healed
+	leaderStall                      // the leader's disk does not
+	lagging                          // a member lives, and is slow
+	leaderLags                       // the leader lives, and is slow
+	oneWayLink                       // a member hears another one, and is not heard
+	wipeVoter                        // a voter's disk is emptied: it must refuse to start
 	faultKinds
 )
 
@@ -37,6 +44,8 @@ var faultNames = [faultKinds]string{
 	"power lost", "process killed", "power lost within an operation", "power lost everywhere", "disk full", "disk error", "short write",
 	"slow disk", "partition", "one-way partition", "bridge", "pair cut", "link cut", "client cut", "pause",
 	"clock set", "observer wiped", "voter lost", "leader killed", "leader alone",
+	"process killed within an operation", "disk stalls", "leader's disk stalls", "slow process", "slow leader",
+	"one-way link", "voter's disk emptied",
 }
 
 func (k faultKind) String() string { return faultNames[k] }
@@ -45,7 +54,8 @@ func (k faultKind) String() string { return faultNames[k] }
 var faultWeights = [faultKinds]float64{
 	crashPower: 10, crashProcess: 5, crashInWrite: 12, crashAll: 4, diskFull: 2, diskError: 2, diskShort: 2, diskSlow: 4,
 	partition: 8, partitionOneWay: 4, partitionBridge: 3, cutPair: 6, cutLink: 10, cutClient: 6, pause: 6,
-	clockJump: 2, wipeObserver: 1, loseVoter: 0.5, leaderDown: 8, leaderAlone: 12,
+	clockJump: 2, wipeObserver: 6, loseVoter: 0.5, leaderDown: 8, leaderAlone: 12,
+	killInWrite: 8, diskStall: 3, leaderStall: 4, lagging: 2, leaderLags: 4, oneWayLink: 4, wipeVoter: 0.5,
 }
 
 // scheduleFault queues the next fault.
@@ -92,7 +102,7 @@ func (s *Sim) fault() {
 	m := s.members[1+s.rng.IntN(len(s.members)-1)]
 	if s.harm(k, m) {
 		s.cover.Faults[k]++
-		s.disturbed(max(s.now, m.paused, m.slow))
+		s.disturbed(max(s.now, m.paused, m.slow, m.lag))
 		s.trace.note(8, uint64(k), uint64(m.id), uint64(s.now))
 		s.say("sim", "fault: %v, member %d", k, m.id)
 	}
@@ -100,6 +110,12 @@ func (s *Sim) fault() {
 
 // harm does a fault to a member, if that makes sense now.
 func (s *Sim) harm(k faultKind, m *member) bool {
+	if k == leaderStall || k == leaderLags {
+		if m = s.leader(); m == nil {
+			return false
+		}
+		s.disturbed(s.profile.length) // which of its kind this is, the caller does not know
+	}
 	switch k {
 	case crashPower, crashProcess:
 		return s.crash(m, k == crashPower)
@@ -126,6 +142,21 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 		m.fault.Arm(1+s.rng.IntN(40), kind)
 	case diskSlow:
 		m.slow = s.now + s.between(100*time.Millisecond, 2*time.Second)
+	case killInWrite:
+		if !m.up {
+			return false
+		}
+		m.kill = true
+		m.fault.Arm(1+s.rng.IntN(40), vfs.FaultKill)
+	case diskStall, leaderStall:
+		m.stall = s.profile.length // then all is healed
+		if s.chance(0.7) {
+			m.stall = min(m.stall, s.now+s.between(500*time.Millisecond, 5*time.Second))
+		}
+	case lagging, leaderLags:
+		m.lag = s.now + s.between(100*time.Millisecond, 2*time.Second)
+	case wipeVoter:
+		return s.wipeVoter(m)
 	case pause:
 		m.paused = s.now + s.between(10*time.Millisecond, 2*time.Second)
 	case clockJump:
@@ -135,7 +166,7 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 			return false
 		}
 		s.crash(m, false)
-		m.disk = vfs.NewMem()
+		m.disk, m.filled = vfs.NewMem(), false
 		s.check.wiped(m)
 	case loseVoter:
 		return s.lose(m)
@@ -166,21 +197,36 @@ func (s *Sim) crash(m *member, power bool) bool {
 	return true
 }
 
-// lose takes a voter away for ever, with its disk. Zab does without a minority;
-// a voter that came back without what it had promised would make of a majority
-// less than one.
+// spare reports whether a voter can be taken away for ever: the others that are
+// left are a quorum. A voter that came back without what it had promised would make
+// of a quorum less than one.
+func (s *Sim) spare(m *member) bool {
+	return m.voter && !m.gone && s.profile.electorate.holds(func(id int) bool { return id != m.id && !s.members[id].gone })
+}
+
+// lose takes a voter away for ever, with its disk.
 func (s *Sim) lose(m *member) bool {
-	lost := 0
-	for _, o := range s.members[1:] {
-		if o.gone && o.voter {
-			lost++
-		}
-	}
-	if !m.voter || m.gone || 2*(lost+1) >= s.profile.voters {
+	if !s.spare(m) {
 		return false
 	}
 	m.stop(true)
 	m.gone = true
+	return true
+}
+
+// wipeVoter empties a voter's disk. It must refuse to start: with an empty history
+// it could vote, and has forgotten what it has acknowledged.
+func (s *Sim) wipeVoter(m *member) bool {
+	if !m.up || !s.spare(m) {
+		return false
+	}
+	m.stop(true)
+	m.disk = vfs.NewMem()
+	s.check.wiped(m)
+	m.start()
+	if !m.gone {
+		s.fail("Recovery", "member %d starts on an empty disk and has had a database", m.id)
+	}
 	return true
 }
 
@@ -215,6 +261,8 @@ func (s *Sim) divide(k faultKind, m *member) {
 				cut = side[a] != side[b] && a != m.id && b != m.id
 			case partitionOneWay:
 				cut = both && a == m.id || !both && b == m.id
+			case oneWayLink:
+				cut = a == m.id && b == other
 			case leaderAlone:
 				cut = a == m.id || b == m.id
 			case cutPair:
@@ -248,7 +296,7 @@ func (s *Sim) heal() {
 		}
 	}
 	for _, m := range s.members[1:] {
-		m.paused, m.slow = min(m.paused, s.now), 0
+		m.paused, m.slow, m.stall, m.lag = min(m.paused, s.now), 0, 0, 0
 		if m.up {
 			m.fault.Arm(0, vfs.FaultNone)
 		} else {

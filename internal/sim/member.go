@@ -14,7 +14,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/zab"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 )
 
@@ -32,6 +31,7 @@ type member struct {
 
 	started time.Duration
 	wall    time.Duration // how far its wall clock is off
+	rate    float64       // of its clocks, 1 is right
 	paused  time.Duration // until then it does nothing
 
 	fault  *vfs.Fault
@@ -41,6 +41,10 @@ type member struct {
 	conns  []*clientConn
 	leader zab.LinkID    // the link that it has dialled last
 	slow   time.Duration // until then its disk is slow
+	stall  time.Duration // until then its disk does not answer
+	lag    time.Duration // until then its process is slow
+	kill   bool          // a fault of the disk that is armed ends the process alone
+	filled bool          // its disk has held a database
 
 	shadow shadow
 }
@@ -48,18 +52,26 @@ type member struct {
 func newMember(s *Sim, id int) *member {
 	return &member{
 		s: s, id: id, who: fmt.Sprintf("m%d", id), voter: id <= s.profile.voters, disk: vfs.NewMem(),
-		wall: s.between(-time.Second, time.Second),
+		wall: s.between(-time.Second, time.Second), rate: 1 + s.profile.drift*(2*s.rng.Float64()-1),
 	}
 }
 
-// Now is the time since the member was started (replica.Clock).
-func (m *member) Now() time.Duration { return m.s.now - m.started }
+// Now is the time since the member was started, by the member's clock, which may
+// be fast or slow (replica.Clock).
+func (m *member) Now() time.Duration { return time.Duration(float64(m.s.now-m.started) * m.rate) }
+
+// when is the moment at which the member's clock shows a time, or shortly after.
+func (m *member) when(now time.Duration) time.Duration {
+	return m.started + time.Duration(float64(now)/m.rate) + time.Microsecond
+}
 
 // epoch is the wall clock when a run begins, in milliseconds since 1970.
 const epoch = 1_700_000_000_000
 
 // UnixMilli is the member's wall clock (replica.Clock).
-func (m *member) UnixMilli() int64 { return epoch + (m.s.now + m.wall).Milliseconds() }
+func (m *member) UnixMilli() int64 {
+	return epoch + (time.Duration(float64(m.s.now)*m.rate) + m.wall).Milliseconds()
+}
 
 // start begins a life: the server is started over what is on its disk.
 func (m *member) start() {
@@ -69,7 +81,12 @@ func (m *member) start() {
 	m.life++
 	m.started = m.s.now
 	m.fault = vfs.NewFault(m.disk, 0, vfs.FaultNone, nil)
+	m.kill = false
+	m.mark()
 	if err := m.open(); err != nil {
+		if m.refused(err) {
+			return
+		}
 		if !m.injected(err) {
 			m.s.fail("Recovery", "member %d cannot start: %v", m.id, err)
 		}
@@ -78,7 +95,7 @@ func (m *member) start() {
 		m.s.after(m.s.between(time.Millisecond, m.s.profile.down), m.start)
 		return
 	}
-	m.up, m.paused = true, 0
+	m.up, m.filled, m.paused, m.stall, m.lag = true, true, 0, 0, 0
 	m.conns = nil
 	m.s.say(m.who, "starts at %v", m.rep.LastApplied())
 	m.s.trace.note(uint64(m.id), 1, uint64(m.rep.LastApplied()), uint64(m.s.now))
@@ -121,23 +138,19 @@ func (m *member) open() error {
 	if err != nil {
 		return err
 	}
-	voters := make([]int64, p.voters)
-	for i := range voters {
-		voters[i] = int64(i + 1)
-	}
 	m.srv = server.New(server.Options{Config: m.serverConfig(), Auth: authority, Logger: log})
 	m.rep, _, err = replica.Start(replica.Options{
 		Dir: m.dir, Tree: znode.Options{ExtendedTypes: true},
 		Prep: prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true, EnforceQuota: p.quota != (quota{})},
 		Auth: authority, Clients: m.srv, ServerID: uint8(m.id),
 		Tick: p.tick, MinSession: p.minSession, MaxSession: p.maxSession,
-		SnapCount: p.snapCount, LastZxidBlock: true, DBAutoCreate: true, MaxRecordBytes: 1 << 20,
+		SnapCount: p.snapCount, LastZxidBlock: true, MaxRecordBytes: 1 << 20,
 		NeverUsed: neverUsed, Logger: log,
 		Ensemble: &zab.Config{
-			ID: int64(m.id), System: quorum.Majority(voters...), Observer: !m.voter,
+			ID: int64(m.id), System: p.electorate.system(), Observer: !m.voter,
 			ConfigText: []byte("server list"), Tick: p.tick, InitLimit: p.initLimit, SyncLimit: p.syncLimit,
 			Window: p.window, SizeFactor: p.sizeFactor, ForceSnap: p.forceSnap,
-			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter,
+			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter, StallAfter: p.stallAfter,
 		},
 		Clock: m, Driver: &driver{m: m}, Group: m.group, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw,
 	}, m.UnixMilli())
@@ -149,6 +162,37 @@ func (m *member) open() error {
 }
 
 func (m *member) saw(rd *zab.Ready) { m.s.check.saw(m, rd) }
+
+// mark puts the file on the disk that allows a new database, as an operator does
+// for a new member. A member that has had one must not begin anew by itself.
+func (m *member) mark() {
+	if m.filled {
+		return
+	}
+	err := m.disk.MkdirAll("/data")
+	if err == nil {
+		var f vfs.File
+		if f, err = m.disk.Create("/data/initialize"); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
+// refused reports whether a member refuses to start because its disk has lost its
+// database. Such a member must refuse, and is gone.
+func (m *member) refused(err error) bool {
+	if !errors.Is(err, replica.ErrNoDatabase) || !m.filled {
+		return false
+	}
+	m.s.say(m.who, "refuses to start: %v", err)
+	m.s.cover.RefusedStarts++
+	m.closeDir()
+	m.gone = true
+	return true
+}
 
 // injected reports whether an error is one that a fault has made.
 func (m *member) injected(err error) bool {
@@ -192,7 +236,7 @@ func (m *member) failed() {
 		m.s.fail("NoFailure", "member %d has failed: %v", m.id, err)
 	}
 	m.s.cover.DiskFailures++
-	m.stop(true)
+	m.stop(!m.kill)
 	m.s.after(m.s.between(time.Millisecond, m.s.profile.down), m.start)
 }
 
@@ -216,10 +260,20 @@ func (m *member) after(d time.Duration, f func()) {
 // group is how many of the jobs that wait one write makes durable.
 func (m *member) group(jobs int) int { return 1 + m.s.rng.IntN(jobs) }
 
+// turn is how long a goroutine waits for its turn.
+func (m *member) turn(least, most time.Duration) time.Duration {
+	if m.lag > m.s.now {
+		return m.s.between(5*time.Millisecond, 50*time.Millisecond)
+	}
+	return m.s.between(least, most)
+}
+
 // diskDelay is how long the next write takes.
 func (m *member) diskDelay() time.Duration {
 	p := &m.s.profile
 	switch {
+	case m.stall > m.s.now:
+		return m.stall - m.s.now
 	case m.slow > m.s.now:
 		return m.s.between(50*time.Millisecond, time.Second)
 	case m.s.chance(p.slowDisk):

@@ -9,12 +9,15 @@ import (
 // and what goes wrong how often.
 type profile struct {
 	voters, observers int
+	electorate        electorate
 	clients           int
 	length            time.Duration // until everything is healed
 	startSpread       time.Duration
 
 	tick                 time.Duration
 	initLimit, syncLimit int
+	stallAfter           time.Duration // of a leader's disk, until it hands over
+	drift                float64       // how much faster or slower clocks run, at most
 	minSession           time.Duration
 	maxSession           time.Duration
 	awaitExpiry          bool
@@ -81,6 +84,9 @@ func drawProfile(r *rand.Rand) profile {
 	if r.IntN(6) == 0 {
 		p.lastCounter = uint32(10 + r.IntN(50))
 	}
+	p.electorate = drawElectorate(r, p.voters)
+	p.stallAfter = pick(500*ms, 2000*ms, 30*time.Second)
+	p.drift = [...]float64{0, 0, 0.001, 0.05}[r.IntN(4)]
 	if r.IntN(5) == 0 {
 		p.quota = quota{count: int64(2 + r.IntN(4)), bytes: int64(10 + r.IntN(40))}
 	}

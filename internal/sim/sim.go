@@ -18,7 +18,9 @@
 //	checker.go   Zab's invariants, by the names of ZooKeeper's TLA+ specification
 //	history.go   what is committed, and whether it is what clients have asked for
 //	registers.go what porcupine is given to judge
-//	coverage.go  what was come by
+//	voters.go    voters with weights and in groups
+//	epochs.go    the epoch files at a start
+//	coverage.go  what a run has come by
 //	trace.go     what happened: as a hash, and as text
 //
 // The specification is zookeeper-specifications in Apache's repository, modules

@@ -100,6 +100,11 @@ func TestSoak(t *testing.T) {
 			fmt.Printf("%d seeds, to %d, in %v\n", n, seed, time.Since(began).Round(time.Second))
 		}
 	}
+	if *seedsFlag >= 300 {
+		for _, name := range cover.missing() {
+			t.Errorf("%d seeds, and never: %s", *seedsFlag, name)
+		}
+	}
 	took := time.Since(began)
 	hours := virtual.Hours() * float64(runs) / float64(*seedsFlag)
 	t.Logf("%d seeds, %d runs in %v; %v of virtual time in a run of each, %d events; %.0f virtual hours in an hour\n%v",

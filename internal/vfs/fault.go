@@ -16,13 +16,14 @@ var ErrCrashed = errors.New("vfs: the machine has crashed")
 type FaultKind int
 
 // The faults. Each leaves the operation undone and returns an error;
-// FaultShortWrite does half of a write before.
+// FaultShortWrite and FaultKill do half of a write before.
 const (
 	FaultNone       FaultKind = iota
 	FaultNoSpace              // syscall.ENOSPC
 	FaultIO                   // syscall.EIO
 	FaultShortWrite           // half is written (whole blocks of direct I/O), then syscall.ENOSPC; FaultNoSpace if it is no write
 	FaultCrash                // ErrCrashed, from this operation on
+	FaultKill                 // like FaultCrash, but of a write half is done before
 )
 
 // Op is one disk operation as a Fault sees it.
@@ -130,6 +131,9 @@ func (f *Fault) enterOp(op Op) (half bool, err error) {
 	case FaultCrash:
 		f.crashed = true
 		return false, ErrCrashed
+	case FaultKill:
+		f.crashed = true
+		return op.Kind == "write" || op.Kind == "writeat", ErrCrashed
 	default:
 		return false, nil
 	}
