@@ -10,9 +10,9 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 )
 
-// logins returns who may log in by SASL, as the login file says. It is nil, with
-// a word in the log, if the file has no section for us, and nil if there is no
-// file.
+// logins returns the users that may log in by SASL, read from the login file. It
+// returns nil if no login file is configured, and nil with a warning if the file
+// has no section for this server.
 func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 	c := &cfg.Auth.SASL
 	if c.LoginFile == "" {
@@ -34,7 +34,7 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
 	}
 	if !ok {
-		log.Warn("nobody can log in by SASL: the login file has no such section", "file", c.LoginFile, "section", c.Section)
+		log.Warn("no client can log in by SASL: the login file has no such section; add it, or name another by zookeeper.sasl.serverconfig", "file", c.LoginFile, "section", c.Section)
 		return nil, nil
 	}
 	const super = "super"
@@ -48,7 +48,8 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil
 }
 
-// readLoginFile reads one byte more than is parsed, so that a longer file is told.
+// readLoginFile reads at most one byte more than sasl.ParseLogin accepts, which then
+// reports that the file is too long.
 func readLoginFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

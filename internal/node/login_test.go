@@ -17,7 +17,7 @@ func TestLogins(t *testing.T) {
 		name     string
 		file     string
 		super    string
-		can      bool   // somebody can log in
+		can      bool   // some user can log in
 		err, log string // parts of
 	}{
 		{name: "users", file: `Server { ` + digest + ` required user_bob="b"; };`, can: true},
