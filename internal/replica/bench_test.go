@@ -65,7 +65,7 @@ func fillForBench(b *testing.B, dir *storage.Dir, znodes, upto int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	walk, body := tree.Walk(nil)
+	walk, body := tree.Walk(), []byte(nil)
 	body, _ = walk.Next(body, 1<<40)
 	if _, err = w.Write(body); err == nil {
 		err = w.Seal()

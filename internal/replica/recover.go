@@ -205,7 +205,7 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 
 // startAt makes an empty tree one that has come to z.
 func (r *Replica) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
-	walk, b := tree.Walk(nil)
+	walk, b := tree.Walk(), []byte(nil)
 	for done := false; !done; {
 		b, done = walk.Next(b, snapshotPiece)
 	}

@@ -272,7 +272,7 @@ func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
 	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now()}
 	j.pace = pace{r: r, zxid: r.LastApplied(), since: j.began}
 	r.mu.RLock()
-	j.walk, j.buf = tree.Walk(nil)
+	j.walk = tree.Walk()
 	r.mu.RUnlock()
 	var err error
 	j.w, err = r.o.Dir.CreateSnapshot(j.walk.Zxid())

@@ -71,7 +71,7 @@ const streamEnd = "\x00\x00\x00\x0aBenWasHere"
 func (r *Replica) streamTree(w io.Writer) error {
 	r.mu.RLock()
 	tree := r.tree
-	walk, b := tree.Walk(nil)
+	walk, b := tree.Walk(), []byte(nil)
 	r.mu.RUnlock()
 	for done := false; !done; b = b[:0] {
 		r.mu.RLock()

@@ -132,7 +132,7 @@ func BenchmarkWalk(b *testing.B) {
 	buf, bytes := make([]byte, 0, 1<<20), 0
 	b.ReportAllocs()
 	for b.Loop() {
-		w, out := tree.Walk(buf[:0])
+		w, out := tree.Walk(), buf[:0]
 		bytes = 0
 		for done := false; !done; {
 			out, done = w.Next(out, 64<<10)
@@ -145,7 +145,7 @@ func BenchmarkWalk(b *testing.B) {
 
 func BenchmarkLoad(b *testing.B) {
 	tree, _ := bigTree(b, million)
-	w, body := tree.Walk(nil)
+	w, body := tree.Walk(), []byte(nil)
 	body, _ = w.Next(body, 1<<40)
 	tree = nil
 	b.SetBytes(int64(len(body)))

@@ -49,7 +49,7 @@ func appendBody(b []byte, sessions []zk.SessionID, acls []bodyACL, nodes []bodyN
 
 // reload is the tree that a snapshot of an idle t gives.
 func reload(t *Tree) (*Tree, error) {
-	w, b := t.Walk(nil)
+	w, b := t.Walk(), []byte(nil)
 	b, done := w.Next(b, 1<<40)
 	if !done {
 		return nil, fmt.Errorf("the walk is not done after %d bytes", len(b))

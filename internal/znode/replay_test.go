@@ -68,7 +68,7 @@ func TestReplayFromAnyPoint(t *testing.T) {
 func fuzzy(t testing.TB, h *history, tree *Tree, newest zk.Zxid) (*Walk, []byte, []txn.Txn) {
 	var log []txn.Txn
 	r := new(Result)
-	w, b := tree.Walk(nil)
+	w, b := tree.Walk(), []byte(nil)
 	w.newest = max(w.newest, newest)
 	for done := false; !done; {
 		if h.rng.IntN(3) > 0 {
@@ -157,7 +157,7 @@ func TestSnapshotOfIdleTree(t *testing.T) {
 		for _, tx := range h.log(t, 100) {
 			tree.Apply(&tx, r)
 		}
-		w, b := tree.Walk(nil)
+		w, b := tree.Walk(), []byte(nil)
 		b, _ = w.Next(b, 1<<30)
 		loaded, _ := load(t, h.rng, b, w.Zxid())
 		mustCheck(t, loaded)

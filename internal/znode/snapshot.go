@@ -23,11 +23,15 @@ import (
 type Walk struct {
 	tree    *Tree
 	since   zk.Zxid
-	newest  zk.Zxid // znodes created after it are left out; at least since
-	nextACL aclID   // the list at the front has no ids from here on
-	stack   []walkFrame
-	path    []byte
-	nodes   int
+	newest  zk.Zxid                    // znodes created after it are left out; at least since
+	nextACL aclID                      // the list at the front has no ids from here on
+	step    func(*Walk, []byte) []byte // writes the next record; nil at the end
+
+	sessions []walkedSession // not written yet, and so the ACLs
+	acls     []walkedACL
+	stack    []walkFrame
+	path     []byte
+	nodes    int
 }
 
 // walkFrame is a znode whose children are being written. Its czxid tells it
@@ -39,35 +43,89 @@ type walkFrame struct {
 	pathLen int  // of the znode's own path
 }
 
-// Walk begins a walk and writes sessions and ACLs, the front of the body.
-func (t *Tree) Walk(b []byte) (*Walk, []byte) {
-	b = t.appendSessions(b)
-	ids := t.acls.ids()
-	b = jute.AppendInt(b, int32(len(ids)))
-	for _, id := range ids {
-		b = jute.AppendLong(b, id.fileID())
-		b = wire.AppendACL(b, t.acls.list(id))
-	}
-	w := &Walk{tree: t, since: t.lastZxid, newest: max(t.lastZxid, t.newest), nextACL: t.acls.next}
-	b = w.visit(rootID, 0, b)
-	return w, b
+// walkedSession and walkedACL are records of the front of the body.
+type walkedSession struct {
+	id            zk.SessionID
+	timeoutMillis int32
 }
 
-func (t *Tree) appendSessions(b []byte) []byte {
-	type session struct {
-		id      zk.SessionID
-		timeout int32
-	}
-	all := make([]session, 0, len(t.sessions))
+type walkedACL struct {
+	id  aclID
+	acl []zk.ACL // shared with the tree, which does not change it
+}
+
+// Walk begins a walk. It notes the sessions and ACLs, which are the front of the
+// body and are written as they are now, without copying the ACLs: there may be
+// hundreds of megabytes of them.
+func (t *Tree) Walk() *Walk {
+	w := &Walk{tree: t, since: t.lastZxid, newest: max(t.lastZxid, t.newest), nextACL: t.acls.next}
+	w.sessions = make([]walkedSession, 0, len(t.sessions))
 	for id, timeout := range t.sessions {
-		all = append(all, session{id, timeout})
+		w.sessions = append(w.sessions, walkedSession{id, timeout})
 	}
-	slices.SortFunc(all, func(a, b session) int { return cmp.Compare(a.id, b.id) })
-	b = jute.AppendInt(b, int32(len(all)))
-	for _, s := range all {
-		b = jute.AppendInt(jute.AppendLong(b, int64(s.id)), s.timeout)
+	slices.SortFunc(w.sessions, func(a, b walkedSession) int { return cmp.Compare(a.id, b.id) })
+	w.acls = make([]walkedACL, 0, len(t.acls.byID))
+	for id, e := range t.acls.byID {
+		w.acls = append(w.acls, walkedACL{id, e.acl})
 	}
-	return b
+	slices.SortFunc(w.acls, func(a, b walkedACL) int { return cmp.Compare(a.id, b.id) })
+	w.step = (*Walk).sessionCount
+	return w
+}
+
+// The steps write one record each and say what comes next. They need no lock,
+// but for root and node.
+
+func (w *Walk) sessionCount(b []byte) []byte {
+	w.step = (*Walk).session
+	return jute.AppendInt(b, int32(len(w.sessions)))
+}
+
+func (w *Walk) session(b []byte) []byte {
+	if len(w.sessions) == 0 {
+		w.step = (*Walk).acl
+		return jute.AppendInt(b, int32(len(w.acls)))
+	}
+	s := w.sessions[0]
+	w.sessions = w.sessions[1:]
+	return jute.AppendInt(jute.AppendLong(b, int64(s.id)), s.timeoutMillis)
+}
+
+func (w *Walk) acl(b []byte) []byte {
+	if len(w.acls) == 0 {
+		w.step = (*Walk).root
+		return b
+	}
+	a := w.acls[0]
+	w.acls[0] = walkedACL{}
+	w.acls = w.acls[1:]
+	return wire.AppendACL(jute.AppendLong(b, a.id.fileID()), a.acl)
+}
+
+func (w *Walk) root(b []byte) []byte {
+	w.step = (*Walk).node
+	return w.visit(rootID, 0, b)
+}
+
+// node writes the next znode, or drops a frame; with no frame left it writes the
+// end mark.
+func (w *Walk) node(b []byte) []byte {
+	if len(w.stack) == 0 {
+		w.step = nil
+		return jute.AppendString(b, "/")
+	}
+	f := &w.stack[len(w.stack)-1]
+	if len(f.kids) == 0 || !w.tree.is(f.id, f.czxid) {
+		w.stack = w.stack[:len(w.stack)-1]
+		return b
+	}
+	kid := f.kids[len(f.kids)-1]
+	f.kids = f.kids[:len(f.kids)-1]
+	n := w.tree.nodes.at(kid)
+	if n.slot == freeSlot || n.parent != f.id || n.czxid > w.newest {
+		return b
+	}
+	return w.visit(kid, f.pathLen, b)
 }
 
 // Zxid is the last transaction that the walk is sure to contain: the snapshot's
@@ -77,27 +135,17 @@ func (w *Walk) Zxid() zk.Zxid { return w.since }
 // Nodes is the number of znodes written so far.
 func (w *Walk) Nodes() int { return w.nodes }
 
-// Next appends znodes to b, parents before children, until there are limit
-// bytes; done means that the last one, and the end mark, are written.
+// Next appends to b, sessions and ACLs first, then znodes, parents before children,
+// until there are limit bytes; done means that the last one, and the end mark, are
+// written. The last record may be longer than what was left of limit.
 func (w *Walk) Next(b []byte, limit int) (_ []byte, done bool) {
-	for len(w.stack) > 0 {
+	for w.step != nil {
 		if len(b) >= limit {
 			return b, false
 		}
-		f := &w.stack[len(w.stack)-1]
-		if len(f.kids) == 0 || !w.tree.is(f.id, f.czxid) {
-			w.stack = w.stack[:len(w.stack)-1]
-			continue
-		}
-		kid := f.kids[len(f.kids)-1]
-		f.kids = f.kids[:len(f.kids)-1]
-		n := w.tree.nodes.at(kid)
-		if n.slot == freeSlot || n.parent != f.id || n.czxid > w.newest {
-			continue
-		}
-		b = w.visit(kid, f.pathLen, b)
+		b = w.step(w, b)
 	}
-	return jute.AppendString(b, "/"), true
+	return b, true
 }
 
 // is reports whether id is still the znode that was created at czxid.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestSnapshotGolden(t *testing.T) {
 	apply(tree, 1, txn.Op{Type: wire.OpCreateSession, TimeoutMillis: 30000})
 	apply(tree, 2, txn.Op{Type: wire.OpCreate, Path: "/a", Data: []byte("data"), ACL: zk.ReadACLUnsafe(), ParentCversion: 1})
 	apply(tree, 3, txn.Op{Type: wire.OpCreate, Path: "/a/e", Ephemeral: true, ACL: zk.OpenACLUnsafe(), ParentCversion: 1})
-	w, b := tree.Walk(nil)
+	w, b := tree.Walk(), []byte(nil)
 	b, done := w.Next(b, 1<<20)
 	if !done || w.Zxid() != 3 || w.Nodes() != 6 {
 		t.Errorf("done %v, zxid %v, %d znodes", done, w.Zxid(), w.Nodes())
@@ -52,10 +53,10 @@ func TestWalkPieces(t *testing.T) {
 	for _, tx := range newHistory(1).log(t, 100) {
 		tree.Apply(&tx, r)
 	}
-	w, whole := tree.Walk(nil)
+	w, whole := tree.Walk(), []byte(nil)
 	whole, _ = w.Next(whole, 1<<30)
 	for _, limit := range []int{0, 1, 100, 1000} {
-		w, all := tree.Walk(nil)
+		w, all := tree.Walk(), []byte(nil)
 		for done := false; !done; {
 			var piece []byte
 			piece, done = w.Next(nil, max(limit, 1))
@@ -160,7 +161,7 @@ func FuzzLoader(f *testing.F) {
 		for _, tx := range h.log(f, 15) {
 			tree.Apply(&tx, r)
 		}
-		w, b := tree.Walk(nil)
+		w, b := tree.Walk(), []byte(nil)
 		b, _ = w.Next(b, 1<<30)
 		f.Add(b, uint16(len(b)/2))
 	}
@@ -193,7 +194,7 @@ func FuzzLoader(f *testing.F) {
 // the tree changed.
 func walked(t *testing.T, tree *Tree, first int, newest zk.Zxid, change func()) string {
 	t.Helper()
-	w, b := tree.Walk(nil)
+	w, b := tree.Walk(), []byte(nil)
 	w.newest = max(w.newest, newest)
 	for done := false; w.Nodes() < first; {
 		if b, done = w.Next(b, len(b)+1); done {
@@ -248,5 +249,58 @@ func TestWalkLeavesOutLater(t *testing.T) {
 		apply(tree, 3, txn.Op{Type: wire.OpCreate, Path: "/a", ParentCversion: 2})
 	}); got != "/" {
 		t.Error(got)
+	}
+}
+
+// TestWalkWritesACLsInPieces: of ACLs of many megabytes a walk writes no more at
+// once than of anything else, and copies nothing when it begins.
+func TestWalkWritesACLsInPieces(t *testing.T) {
+	tree := New(Options{})
+	var r Result
+	const lists, entries, limit = 400, 100, 64 << 10
+	for i := range zk.Zxid(lists) {
+		acl := make([]zk.ACL, entries)
+		for k := range acl {
+			acl[k] = zk.ACL{Perms: zk.PermAll, ID: zk.ID{Scheme: "digest", ID: fmt.Sprintf("user%d:%020d", k, i)}}
+		}
+		tree.Apply(&txn.Txn{
+			Header: txn.Header{Zxid: i + 1, Type: wire.OpCreate},
+			Op:     txn.Op{Type: wire.OpCreate, Path: fmt.Sprintf("/n%d", i), ACL: acl, ParentCversion: -1},
+		}, &r)
+		if r.Err != zk.OK {
+			t.Fatal(r.Err)
+		}
+	}
+	w := tree.Walk()
+	l := NewLoader(Options{})
+	total, largest, buf := 0, 0, []byte(nil)
+	var left []byte
+	for done := false; !done; {
+		buf, done = w.Next(buf[:0], limit)
+		total, largest = total+len(buf), max(largest, len(buf))
+		left = append(left, buf...)
+		n, _, err := l.Load(left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = left[n:]
+		// While the walk goes on, the lists go out of use one by one.
+		if i := total / limit; i < lists/2 {
+			tree.Apply(&txn.Txn{
+				Header: txn.Header{Zxid: zk.Zxid(lists + i + 1), Type: wire.OpDelete},
+				Op:     txn.Op{Type: wire.OpDelete, Path: fmt.Sprintf("/n%d", lists-1-i)},
+			}, &r)
+		}
+	}
+	if len(left) != 0 {
+		t.Fatalf("%d bytes left", len(left))
+	}
+	if most := limit + 60*entries; largest > most || total < 20*limit {
+		t.Errorf("the largest of the pieces of %d bytes has %d, want %d at most", total, largest, most)
+	}
+	loaded := l.Tree(w.Zxid())
+	id := loaded.Lookup("/n0")
+	if got, want := loaded.ACL(id), tree.ACL(tree.Lookup("/n0")); !slices.Equal(got, want) {
+		t.Errorf("the ACL of /n0 has %d entries, want %d", len(got), len(want))
 	}
 }
