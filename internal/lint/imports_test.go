@@ -19,7 +19,7 @@ const importOrder = `
 	NONE < zk, jute, rawio < vfs;
 	rawio < socket;
 	NONE < socket/memconn;
-	NONE < config, sasl, metric;
+	NONE < config, sasl, metric, refusal;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk, jute < wire < txn < znode, session, watch, auth < prep;
@@ -29,12 +29,12 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab; zab, socket < transport < transport/memnet;
+	zk, jute, zab/quorum < zab/election < zab; zab, socket, refusal < transport < transport/memnet;
 
 	# The driver, and the client side.
 	NONE < pipeline;
 	prep, storage, zab, metric, pipeline < replica;
-	replica, config, sasl, metric, socket < server;
+	replica, config, sasl, metric, socket, refusal < server;
 
 
 	# The client that people use.

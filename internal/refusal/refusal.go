@@ -1,21 +1,30 @@
-package transport
+// Package refusal logs what is refused to clients and peers: a flood of
+// connections or requests makes a few lines, and text that comes from outside is
+// cut before it is logged.
+package refusal
 
 import (
+	"context"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
 
-// How many lines refusals write: refusalBurst at once, then one each
-// refusalPeriod.
+// How many lines a Log writes: Burst at once, then one each Period.
 const (
-	refusalBurst  = 20
-	refusalPeriod = time.Second
+	Burst  = 20
+	Period = time.Second
 )
 
-// refusals logs who was turned away and why. A flood of connections makes a few
-// lines, which say how many are left out.
-type refusals struct {
+// maxText is how many bytes of a text from outside a line shows.
+const maxText = 128
+
+// Log writes lines about refusals to a logger, at most Burst at once and one each
+// Period. A line says how many before it were left out. It may be used by several
+// goroutines at once.
+type Log struct {
 	log *slog.Logger
 	mu  struct {
 		sync.Mutex
@@ -24,25 +33,49 @@ type refusals struct {
 	}
 }
 
-// note writes a line, or counts it.
-func (r *refusals) note(port, remote string, reason error) {
-	now := time.Now()
-	r.mu.Lock()
-	if r.mu.full.Before(now) {
-		r.mu.full = now
-	}
-	if r.mu.full.Sub(now) > (refusalBurst-1)*refusalPeriod {
-		r.mu.omitted++
-		r.mu.Unlock()
+// New returns a Log that writes to log.
+func New(log *slog.Logger) *Log { return &Log{log: log} }
+
+// Warn writes a line of that level, or counts it. The attributes are those of
+// slog.Logger.Warn; text from outside among them has been through Cut.
+func (l *Log) Warn(msg string, attrs ...any) { l.write(slog.LevelWarn, msg, attrs) }
+
+// Error is Warn of level Error.
+func (l *Log) Error(msg string, attrs ...any) { l.write(slog.LevelError, msg, attrs) }
+
+func (l *Log) write(level slog.Level, msg string, attrs []any) {
+	omitted, ok := l.admit(time.Now())
+	if !ok {
 		return
 	}
-	r.mu.full = r.mu.full.Add(refusalPeriod)
-	omitted := r.mu.omitted
-	r.mu.omitted = 0
-	r.mu.Unlock()
-	attrs := []any{"port", port, "remote", remote, "err", reason}
 	if omitted > 0 {
-		attrs = append(attrs, "omitted", omitted)
+		attrs = append(attrs[:len(attrs):len(attrs)], "omitted", omitted)
 	}
-	r.log.Warn("connection refused", attrs...)
+	l.log.Log(context.Background(), level, msg, attrs...)
+}
+
+// admit reports whether a line may be written now, and how many were left out
+// since the last one; or counts one more.
+func (l *Log) admit(now time.Time) (omitted int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.full.Before(now) {
+		l.mu.full = now
+	}
+	if l.mu.full.Sub(now) > (Burst-1)*Period {
+		l.mu.omitted++
+		return 0, false
+	}
+	l.mu.full = l.mu.full.Add(Period)
+	omitted, l.mu.omitted = l.mu.omitted, 0
+	return omitted, true
+}
+
+// Cut returns text as a line may show it: at most 128 bytes of it, quoted, and how
+// long the rest was.
+func Cut(text string) string {
+	if len(text) <= maxText {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(strings.ToValidUTF8(text[:maxText], "")) + "... (" + strconv.Itoa(len(text)) + " bytes)"
 }

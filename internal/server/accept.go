@@ -25,7 +25,7 @@ func (s *Server) Serve(l net.Listener) error {
 				return nil
 			}
 			// Out of file descriptors or memory: those who are connected go on.
-			s.log.Error("accept failed", "err", err)
+			s.refused.Error("accept failed", "err", err)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -45,7 +45,7 @@ func (s *Server) accept(nc net.Conn) {
 	c.established = time.Now()
 	if reason := s.admit(c, c.serve); reason != "" {
 		s.stats.Rejected.Add(1)
-		s.log.Warn("connection refused", "client", addr, "reason", reason)
+		s.refused.Warn("connection refused", "client", addr, "reason", reason)
 		nc.Close()
 	}
 }

@@ -148,7 +148,7 @@ var errEnd = errors.New("server: connection ended")
 // noteEnd logs why the connection ends, where that is worth a line.
 func (c *conn) noteEnd(err error) {
 	if errors.Is(err, errProtocol) {
-		c.s.log.Warn("connection closed", "client", c.remote, "err", err)
+		c.s.refused.Warn("connection closed", "client", c.remote, "err", err)
 		return
 	}
 	c.s.log.Debug("connection closed", "client", c.remote, "err", err)

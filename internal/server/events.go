@@ -49,7 +49,7 @@ func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
 	}
 	if c.mu.events+len(event) > hardOutBytes {
 		c.s.stats.SlowClients.Add(1)
-		c.s.log.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", c.mu.events)
+		c.s.refused.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", c.mu.events)
 		c.killLocked("slow client")
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -269,7 +270,7 @@ func (c *conn) submit(q *request, r *run) {
 	if !c.s.large.admit(len(q.body)) {
 		c.leaveLocked()
 		c.s.stats.LargeRejected.Add(1)
-		c.s.log.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
+		c.s.refused.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return
 	}
 	c.mu.pending.largest = max(c.mu.pending.largest, len(q.body))
@@ -347,7 +348,7 @@ func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
 		if len(c.mu.out.Buf) > hardOutBytes {
 			// What it reads has grown since it asked.
 			c.s.stats.SlowClients.Add(1)
-			c.s.log.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))
+			c.s.refused.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))
 			c.killLocked("slow client")
 			break
 		}
@@ -378,11 +379,11 @@ func (c *conn) authenticate(q *request) {
 		c.replyErrLocked(q.Xid, 0, zk.OK)
 	case auth.Refused:
 		c.s.stats.AuthFailed.Add(1)
-		c.s.log.Warn("authentication failed", "client", c.remote, "scheme", p.Scheme)
+		c.s.refused.Warn("authentication failed", "client", c.remote, "scheme", refusal.Cut(p.Scheme))
 		c.replyErrLocked(q.Xid, 0, zk.ErrAuthFailed)
 		c.leaveLocked()
 	case auth.HangUp:
-		c.s.log.Warn("the client looks for another ensemble", "client", c.remote)
+		c.s.refused.Warn("the client looks for another ensemble", "client", c.remote)
 		c.leaveLocked()
 	}
 }

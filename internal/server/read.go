@@ -203,7 +203,7 @@ func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	began := len(c.mu.out.Buf)
 	for i := range ops {
 		if len(c.mu.out.Buf)-began > hardOutBytes {
-			c.s.log.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
+			c.s.refused.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
 			c.closeLocked()
 			return zk.ErrMarshalling
 		}

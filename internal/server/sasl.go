@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -30,20 +31,20 @@ func (c *conn) login(q *request) {
 	}
 	answer, err := c.mu.login.Step(token, rand.Reader)
 	if err != nil {
-		c.s.log.Warn("login failed", "client", c.remote, "err", err)
+		c.s.refused.Warn("login failed", "client", c.remote, "err", refusal.Cut(err.Error()))
 		c.loginFailed(q)
 		return
 	}
 	if user, ok := c.mu.login.User(); ok {
 		ids, ok := c.s.auth.LogIn(user, c.mu.ids)
 		if !ok {
-			c.s.log.Warn("login failed: no ACL could name the user, or the connection has too many identities",
-				"client", c.remote, "user", user)
+			c.s.refused.Warn("login failed: no ACL could name the user, or the connection has too many identities",
+				"client", c.remote, "user", refusal.Cut(user))
 			c.loginFailed(q)
 			return
 		}
 		c.mu.ids = ids
-		c.s.log.Debug("logged in", "client", c.remote, "user", user)
+		c.s.log.Debug("logged in", "client", c.remote, "user", refusal.Cut(user))
 	}
 	c.replyTokenLocked(q.Xid, answer, zk.OK)
 }
@@ -90,7 +91,7 @@ func (c *conn) mayAskLocked() bool {
 // turnAway answers a request of who should have authenticated first, and ends
 // the connection. REQUIRES: c.mu.
 func (c *conn) turnAway(q *request) {
-	c.s.log.Warn("connection closed: the client did not authenticate", "client", c.remote, "needs", c.s.enforced)
+	c.s.refused.Warn("connection closed: the client did not authenticate", "client", c.remote, "needs", c.s.enforced)
 	c.replyErrLocked(q.Xid, 0, zk.ErrSessionClosedRequireSaslAuth)
 	c.leaveLocked()
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/metric"
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/socket"
@@ -81,6 +82,7 @@ type Server struct {
 	auth    *auth.Authority
 	sasl    *sasl.Server // nil if nobody can log in
 	log     *slog.Logger
+	refused *refusal.Log // what clients are refused
 	replica *replica.Replica
 	stats   Stats
 	metrics *metric.Registry
@@ -129,6 +131,7 @@ func New(o Options) *Server {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.refused = refusal.New(s.log)
 	s.mu.perIP = map[netip.Addr]int{}
 	s.mu.sessions = map[zk.SessionID]*conn{}
 	s.mu.held = map[*conn]heldConn{}

@@ -128,7 +128,7 @@ func (t *Transport) greet(g *greeting) {
 	h, err := readHello(link.in)
 	if !t.endGreeting(g) {
 		if t.ctx.Err() == nil {
-			t.refused.note("election port", link.remote, fmt.Errorf("%w: %d have not said who they are", ErrCrowded, maxGreetings))
+			t.logRefused("election port", link.remote, fmt.Errorf("%w: %d have not said who they are", ErrCrowded, maxGreetings))
 		}
 		return // it is closed
 	}
@@ -139,7 +139,7 @@ func (t *Transport) greet(g *greeting) {
 	if err != nil {
 		g.nc.Close() // an error changes nothing: it is given up
 		if !errors.Is(err, ErrClosed) {
-			t.refused.note("election port", link.remote, err)
+			t.logRefused("election port", link.remote, err)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (c *electionLink) read(p *peer) {
 			c.err = err
 			c.nc.Close() // an error changes nothing: it is given up
 			if errors.Is(err, errFrame) {
-				t.refused.note("election port", c.remote, fmt.Errorf("server %d: %w", p.id, err))
+				t.logRefused("election port", c.remote, fmt.Errorf("server %d: %w", p.id, err))
 			}
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 )
 
 // helloOf is the first message of a server.
@@ -449,7 +450,7 @@ func TestCrowdedElectionPort(t *testing.T) {
 		if got := n.heard(3); !slices.Equal(got, []string{"in between"}) {
 			t.Errorf("heard %q", got)
 		}
-		if lines := n.logged.refusals(); len(lines) != refusalBurst || !strings.Contains(lines[0], "too many connections") {
+		if lines := n.logged.refusals(); len(lines) != refusal.Burst || !strings.Contains(lines[0], "too many connections") {
 			t.Errorf("the log says %q", lines)
 		}
 	})

@@ -207,7 +207,7 @@ func (l *link) end() {
 	l.mu.Unlock()
 	l.t.forget(l)
 	if stranger := errors.Is(reason, ErrPacket) || errors.Is(reason, ErrSilent) || errors.Is(reason, ErrCrowded); stranger {
-		l.t.refused.note("quorum port", l.remote, reason)
+		l.t.logRefused("quorum port", l.remote, reason)
 	}
 	l.t.h.LinkDown(l.id, reason)
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -507,29 +506,6 @@ func TestCrowdedQuorumPort(t *testing.T) {
 		synctest.Wait()
 		if len(n.came()) != before+1 {
 			t.Error("the place of one that has gone is not given away")
-		}
-	})
-}
-
-// A flood of refusals makes few lines, and the next line says how many there
-// were.
-func TestRefusalsAreFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &logBuffer{}
-		r := &refusals{log: b.logger()}
-		for i := range 1000 {
-			r.note("quorum port", fmt.Sprint("peer ", i), ErrCrowded)
-		}
-		if n := len(b.refusals()); n != refusalBurst {
-			t.Errorf("%d lines at once, want %d", n, refusalBurst)
-		}
-		time.Sleep(3 * refusalPeriod)
-		for range 10 {
-			r.note("quorum port", "peer x", ErrCrowded)
-		}
-		lines := b.refusals()
-		if len(lines) != refusalBurst+3 || !strings.Contains(lines[refusalBurst], "omitted=980") || strings.Contains(lines[refusalBurst+1], "omitted") {
-			t.Errorf("after three periods: %q", lines[refusalBurst:])
 		}
 	})
 }

@@ -85,7 +85,7 @@ func (t *Transport) admitLearner(nc net.Conn) {
 	}
 	nc.Close() // an error changes nothing: nobody has used it
 	if !errors.Is(err, ErrClosed) {
-		t.refused.note("quorum port", remoteName(nc), err)
+		t.logRefused("quorum port", remoteName(nc), err)
 	}
 }
 

@@ -22,7 +22,6 @@
 //	dial.go      reaching an address, and a leader
 //	election.go  which connection to a peer is kept; the first message
 //	peer.go      one peer's election link
-//	refusal.go   one line in the log for what is turned away
 //
 // # Who runs what
 //
@@ -58,6 +57,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -172,7 +172,7 @@ type Transport struct {
 	o       Options
 	h       Handler
 	log     *slog.Logger
-	refused *refusals
+	refused *refusal.Log
 	hello   []byte // this server's first message on the election port
 	outputs *socket.OutputPool
 
@@ -210,7 +210,7 @@ func New(o Options) (*Transport, error) {
 		return nil, err
 	}
 	t.hello = hello
-	t.refused = &refusals{log: t.log}
+	t.refused = refusal.New(t.log)
 	t.outputs = socket.NewOutputPool(pooledOutputs, pooledBytes)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.links = map[zab.LinkID]*link{}
@@ -433,4 +433,9 @@ func closeAll(ls []net.Listener) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// logRefused logs why a connection was refused, unless there are too many of them.
+func (t *Transport) logRefused(port, remote string, reason error) {
+	t.refused.Warn("connection refused", "port", port, "remote", remote, "err", reason)
 }
