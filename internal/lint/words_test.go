@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
 // plainPackages are the directories whose comments are in plain English: a subject that
 // is named, a standard verb. The list grows; it is to hold every package.
 var plainPackages = []string{"internal/cli", "client", "recipe"}
+
+// plainDocuments are the documents for which the same holds.
+var plainDocuments = []string{"README.md", "docs/cli.md", "docs/client.md"}
 
 // riddles are words that comments of plainPackages do not use: pronouns in place of the
 // component that acts, and verbs and prepositions that mean nothing in particular.
@@ -32,6 +36,18 @@ func TestCommentsArePlain(t *testing.T) {
 	for _, dir := range plainPackages {
 		if !load(t).hasDir(dir) {
 			t.Errorf("plainPackages has %s, which does not exist", dir)
+		}
+	}
+}
+
+func TestDocumentsArePlain(t *testing.T) {
+	for _, name := range plainDocuments {
+		number := 0
+		for line := range strings.Lines(readText(t, name)) {
+			number++
+			for _, word := range riddles.FindAllString(line, -1) {
+				t.Errorf("%s:%d: %q: name the actor, and use a standard word", name, number, word)
+			}
 		}
 	}
 }
