@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// calls matches a command line of pinfold in a document, without cli, whose lines
+// internal/cli tests; up to the end of what the shell gives it.
+var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold ((?:server|ensemble|bench|broadcast|version)\b[^\n\x60|<&#;)]*)`)
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{Use: "pinfold"}
+	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), broadcastCommand(), versionCommand())
+	return root
+}
+
+// Every command line of the documents names commands and flags that exist.
+func TestDocumentsNameCommandsThatExist(t *testing.T) {
+	found := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
+				found++
+				if err := check(m[1]); err != nil {
+					t.Errorf("%s: pinfold %s: %v", file, m[1], err)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d command lines", found)
+	}
+}
+
+// check looks up the command of a line and its flags. Values are not looked at: quotes
+// and line breaks of the shell may split them.
+func check(line string) error {
+	c, rest, err := newRoot().Find(strings.Fields(line))
+	if err != nil {
+		return err
+	}
+	if c.Name() == "bench" && len(rest) > 0 && regexp.MustCompile(`^[a-z]`).MatchString(rest[0]) {
+		return fmt.Errorf("bench has no %s", rest[0])
+	}
+	c.InitDefaultHelpFlag()
+	for _, word := range rest {
+		name, isLong := strings.CutPrefix(word, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isLong && name != "" && c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
+			return fmt.Errorf("%s has no flag --%s", c.CommandPath(), name)
+		}
+	}
+	return nil
+}
+
+func TestDocumentCheckFindsBreaks(t *testing.T) {
+	for line, good := range map[string]bool{
+		"server zoo.cfg": true, "ensemble --servers 3": true, "bench mix --read-ratio 0": true, "bench --help": true, "version": true,
+		"ensemble --nope 3": false, "bench nope --size 3": false, "bench mix --nope": false,
+	} {
+		if err := check(line); (err == nil) != good {
+			t.Errorf("%q: %v, want good: %v", line, err, good)
+		}
+	}
+}
