@@ -69,6 +69,7 @@ type Client struct {
 	SessionlessTimeout time.Duration
 
 	MaxFrameBytes int // jute.maxbuffer: a longer request closes its connection
+	BufferBytes   int // connectionBufferBytes: of all connections' buffers; 0 is no limit
 
 	// ExtraBytes is what records read from disk may exceed MaxFrameBytes by:
 	// a transaction is larger than the request that it came from.

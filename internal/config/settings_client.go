@@ -45,6 +45,11 @@ func clientSettings() []setting {
 		{name: "largeRequestMaxBytes", scope: property, def: "104857600",
 			setter: count(1, func(c *Config) *int { return &c.Requests.LargeMaxBytes }),
 			note:   "bytes of all large requests in flight; beyond it the connection is closed"},
+		{name: "connectionBufferBytes", scope: property, def: "536870912",
+			setter: count(0, func(c *Config) *int { return &c.Client.BufferBytes }),
+			note: "Pinfold's own. Bytes of all client connections' buffers together: unfinished requests, replies " +
+				"that are not taken; the connections that hold most wait first, and are closed after 10 s. A reply " +
+				"of more than a third of it closes its connection. At least 8 × `jute.maxbuffer`; 0 is no limit"},
 	}
 }
 

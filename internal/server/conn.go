@@ -31,9 +31,10 @@ type conn struct {
 
 	// Owned by serve.
 	in      socket.Input
-	open    bool // the handshake is over
-	leaving bool // what is read from now on is ignored
-	stepped bool // there is no goroutine, see SteppedConn
+	account socket.Account // of the buffers; of the server's budget
+	open    bool           // the handshake is over
+	leaving bool           // what is read from now on is ignored
+	stepped bool           // there is no goroutine, see SteppedConn
 	// patience is when a handshake that is held is given up, by Replica.Now; 0 if
 	// it was not held.
 	patience time.Duration
@@ -47,6 +48,9 @@ type conn struct {
 		sync.Cond               // output was sent, pending requests were answered, or closed
 		out       socket.Output // frames to be sent
 		events    int           // bytes of events in out.Buf
+		reserved  int           // bytes of out.Buf, or to come, that account was charged by room
+		short     int           // what a reply needs for which there was no room; 0: none
+		forced    bool          // replies are built whether there is room or not
 		closing   bool          // close when out is sent, see closeLocked
 		closed    bool          // nothing more is sent: the socket is closed, or shut
 		shut      bool          // closed, but only for output: end reads what still comes
@@ -71,7 +75,9 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c.mu.L = &c.mu.Mutex
 	c.mu.ids = []zk.ID{auth.IPIdentity(remote.Addr())}
 	c.mu.stats.reset()
-	c.in.Init(c.sock, s.inputs)
+	c.account.Init(s.budget)
+	c.in.Init(c.sock, s.inputs, &c.account)
+	c.mu.out.Charge(&c.account)
 	c.mu.out.Init(&c.mu.Mutex, c, &s.wg, s.outputs)
 	c.mu.out.Attach(c.sock)
 	return c
@@ -231,6 +237,8 @@ func (c *conn) endOutputLocked(reason string) {
 	c.mu.closed = true
 	c.mu.out.Stop()
 	c.mu.events = 0
+	c.releaseRoom()
+	c.account.Close()
 	c.dropHeld()
 	c.mu.pending = pendingFIFO{}
 	if c.mu.ready != nil {
@@ -270,6 +278,7 @@ func (c *conn) flush(wait bool) {
 func (c *conn) Sending(n int) {
 	c.countFlushLocked(n)
 	c.mu.events = 0
+	c.releaseRoom() // the output is charged by itself now
 }
 
 // Sent ends the connection if writing has failed (socket.Owner).

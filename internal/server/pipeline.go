@@ -26,6 +26,7 @@ type request struct {
 type run struct {
 	submit []replica.Request
 	now    time.Duration
+	short  bool // the run ended at a read for whose reply there was no room
 }
 
 // pendingFIFO holds, in order, a session's writes that are in the pipeline and
@@ -110,6 +111,11 @@ func (c *conn) process(b []byte) (n int, err error) {
 			r.submit = r.submit[:0]
 		}
 		c.flush(true)
+		if r.short {
+			c.awaitRoomForReply()
+			c.flush(true) // ends the connection if there was no room
+			continue
+		}
 		if took == 0 || c.stepped && c.full() {
 			break
 		}
@@ -126,6 +132,7 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 	c.mu.Lock()
 	defer view.unlock()
 	received := 0
+	r.short = false
 	for !c.leaving && !c.mu.closing {
 		frame, size, ok, ferr := c.nextFrame(b[n:])
 		if !ok || ferr != nil {
@@ -135,11 +142,15 @@ func (c *conn) processRun(b []byte, r *run) (n int, err error) {
 		if len(frame) < 8 {
 			return n, fmt.Errorf("%w: frame of %d bytes has no header", errProtocol, len(frame))
 		}
-		n += size
-		if received++; received == 1 {
+		if received == 0 {
 			c.heard.Store(int64(r.now)) // a part of a frame is no sign of life
 		}
 		c.take(frame, r, &view)
+		if r.short = c.mu.short > 0; r.short {
+			break // it is answered when there is room for the reply
+		}
+		n += size
+		received++
 		if len(c.mu.out.Buf) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
 			break
 		}
@@ -339,6 +350,8 @@ func (c *conn) dropHeld() {
 // answerPending answers the reads that are at the front now. REQUIRES: c.mu and
 // the tree's lock.
 func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
+	c.mu.forced = true
+	defer func() { c.mu.forced = false }()
 	n, at := 0, time.Duration(0) // reads that came together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()

@@ -25,6 +25,12 @@ func (c *conn) answer(t *znode.Tree, q *request) {
 	at := c.beginReplyLocked(xid, t.LastZxid())
 	d := jute.NewDecoder(q.body)
 	code := c.read(t, q, &d)
+	if c.mu.short > 0 { // it is answered later, see room
+		if c.mu.out.Buf = c.mu.out.Buf[:at]; at == 0 {
+			c.mu.out.Buf = nil // it may be large, and is not charged
+		}
+		return
+	}
 	c.mu.stats.reads.end(c.s.stats.readsBy, len(c.mu.out.Buf))
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
@@ -100,15 +106,20 @@ func (c *conn) getData(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	if code != zk.OK {
 		return code
 	}
-	c.appendData(t, id)
+	if c.appendData(t, id); c.mu.short > 0 {
+		return zk.OK // and no watch yet
+	}
 	if r.Watch {
 		c.s.replica.AddWatch(c.id, r.Path, watch.Data)
 	}
 	return zk.OK
 }
 
-// appendData appends data and Stat.
+// appendData appends data and Stat, unless there is no room for them.
 func (c *conn) appendData(t *znode.Tree, id znode.ID) {
+	if n := t.DataLen(id); n > largeReply/2 && !c.room(n+largeReply/2) {
+		return
+	}
 	var s zk.Stat
 	t.Stat(id, &s)
 	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, t.Data(id))
@@ -149,7 +160,9 @@ func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	if code != zk.OK {
 		return code
 	}
-	c.appendChildren(t, id)
+	if c.appendChildren(t, id); c.mu.short > 0 {
+		return zk.OK // and no watch yet
+	}
 	if q.Op == wire.OpGetChildren2 {
 		var s zk.Stat
 		t.Stat(id, &s)
@@ -161,9 +174,25 @@ func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
+// appendChildren appends the names of the children, unless there is no room for
+// them: then mu.short is what all of them need.
 func (c *conn) appendChildren(t *znode.Tree, id znode.ID) {
+	began := len(c.mu.out.Buf)
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(t.NumChildren(id)))
-	t.Children(id, func(name string) { c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, name) })
+	next, size := began+largeReply/2, 0
+	t.Children(id, func(name string) {
+		size += 4 + len(name)
+		if len(c.mu.out.Buf)+len(name) > next && c.mu.short == 0 {
+			c.room(len(name) + largeReply)
+			next = len(c.mu.out.Buf) + len(name) + largeReply/2
+		}
+		if c.mu.short == 0 {
+			c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, name)
+		}
+	})
+	if c.mu.short > 0 {
+		c.mu.short = began + size + 2*largeReply
+	}
 }
 
 // sync has nothing to wait for on a standalone server: every change that was
@@ -217,6 +246,11 @@ func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 			c.appendData(t, id)
 		} else {
 			c.appendChildren(t, id)
+		}
+		if c.mu.short > 0 {
+			// More operations follow: ask for more, so that few attempts suffice.
+			c.mu.short = max(c.mu.short, min(2*c.mu.short, 2*hardOutBytes, c.s.budget.Most()))
+			return zk.OK
 		}
 	}
 	c.mu.out.Buf = wire.AppendMultiEnd(c.mu.out.Buf)

@@ -10,6 +10,7 @@
 //	hold.go       handshakes that wait for a quorum
 //	eager.go      writes that the ACLs of this server's tree refuse already
 //	local.go      sessions that live on this server alone
+//	room.go       large replies wait for room in the budget of all buffers
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
 //	sasl.go       logins
@@ -122,6 +123,7 @@ type Server struct {
 	runs      sync.Pool // of *run
 	inputs    *socket.InputPool
 	outputs   *socket.OutputPool
+	budget    *socket.Budget // of all connections' buffers
 	lingering socket.Lingering
 }
 
@@ -137,6 +139,7 @@ func New(o Options) *Server {
 	s.mu.held = map[*conn]heldConn{}
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return new(run) }
+	s.budget = socket.NewBudget(bufferLimit(&o.Config.Client))
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.outputs = socket.NewOutputPool(pooledOuts, softOutBytes)
 	s.throttle = newThrottle(&o.Config.Throttle)
@@ -158,6 +161,15 @@ func New(o Options) *Server {
 		s.stats.writing.fold()
 	}
 	return s
+}
+
+// bufferLimit is the budget of all connections' buffers: connectionBufferBytes, but
+// enough for a few of the largest requests.
+func bufferLimit(cfg *config.Client) int {
+	if cfg.BufferBytes == 0 {
+		return 0
+	}
+	return max(cfg.BufferBytes, 8*(cfg.MaxFrameBytes+1))
 }
 
 // Attach gives the server its replica, before Serve.

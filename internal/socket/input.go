@@ -1,6 +1,17 @@
 package socket
 
-import "sync"
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrBudget ends the input of a connection whose unfinished frame finds no room in
+// the budget for budgetPatience.
+var ErrBudget = errors.New("socket: no room for a larger frame in the budget of all connections")
+
+// budgetPatience is how long an unfinished frame waits for room.
+const budgetPatience = 10 * time.Second
 
 // InputPool lends buffers of one size to Inputs. The zero value is not usable.
 type InputPool struct {
@@ -19,25 +30,52 @@ func NewInputPool(size int) *InputPool {
 // have arrived and are not consumed. It belongs to the reader. It holds a buffer
 // only while it holds bytes, and while the Conn reads.
 type Input struct {
-	conn   *Conn
-	pool   *InputPool
-	buf    *[]byte // nil while nothing is buffered
-	filled int
+	conn    *Conn
+	pool    *InputPool
+	account *Account // nil: nothing is charged
+	buf     *[]byte  // nil while nothing is buffered
+	filled  int
+	charged int // bytes of buf that the account was charged
 }
 
-// Init makes the Input the reading half of c. c may be nil if only Append is used.
-func (in *Input) Init(c *Conn, pool *InputPool) { in.conn, in.pool = c, pool }
+// Init makes the Input the reading half of c, which may be nil if only Append is
+// used. The account, if it is not nil, is charged for the buffer while it holds an
+// unfinished frame.
+func (in *Input) Init(c *Conn, pool *InputPool, account *Account) {
+	in.conn, in.pool, in.account = c, pool, account
+}
 
 // Fill waits until more bytes have arrived and appends what one read returns. A
 // buffer that is full is doubled: memory is taken as bytes arrive, not by what a
-// frame announces. The error is io.EOF when the peer has closed its side.
+// frame announces, and only when the account has room for them. The error is
+// io.EOF when the peer has closed its side, ErrBudget if there was no room.
 func (in *Input) Fill() error {
+	if in.filled > 0 && !in.reserve() {
+		return ErrBudget
+	}
 	n, err := in.conn.readInto(in)
 	in.filled += n
 	if err != nil {
 		in.Release()
 	}
 	return err
+}
+
+// reserve charges the account for the buffer that the next bytes need. It blocks
+// until there is room: the connections that hold most wait longest.
+func (in *Input) reserve() bool {
+	want := len(*in.buf)
+	if in.filled == want {
+		want *= 2
+	}
+	if in.account == nil || want <= in.charged {
+		return true
+	}
+	if !in.account.AwaitGrow(want-in.charged, budgetPatience) {
+		return false
+	}
+	in.charged = want
+	return true
 }
 
 // Append appends b, as if it had been read.
@@ -94,6 +132,10 @@ func (in *Input) Release() {
 	if in.buf != nil && in.filled == 0 {
 		in.recycle()
 		in.buf = nil
+		if in.charged > 0 {
+			in.account.Charge(-in.charged)
+			in.charged = 0
+		}
 	}
 }
 

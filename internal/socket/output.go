@@ -71,6 +71,9 @@ type Output struct {
 	group *sync.WaitGroup // counts the flusher
 	pool  *OutputPool
 
+	account *Account // nil: nothing is charged
+	charged int      // bytes that the account was charged
+
 	streams []stream // to be sent before Buf
 	before  int      // bytes in the streams' before
 	inHand  int      // bytes that the writer has and the connection has not taken
@@ -90,6 +93,25 @@ type stream struct {
 func (o *Output) Init(lock *sync.Mutex, owner Owner, group *sync.WaitGroup, pool *OutputPool) {
 	o.lock, o.owner, o.group, o.pool = lock, owner, group, pool
 	o.idle.L = lock
+}
+
+// Charge has the account charged for output that the connection has not taken: at
+// once if it is more than freeBytes, else when a writer has to wait for the peer.
+func (o *Output) Charge(a *Account) { o.account = a }
+
+// settle charges the account for what waits, or releases what has left.
+func (o *Output) settle(waits bool) {
+	if o.account == nil {
+		return
+	}
+	n := o.Unsent()
+	if n <= freeBytes && !waits {
+		n = 0
+	}
+	if n != o.charged {
+		o.account.Charge(n - o.charged)
+		o.charged = n
+	}
 }
 
 // Attach gives the Output its connection. From now on Flush sends.
@@ -128,6 +150,7 @@ func (o *Output) Stream(write func(w io.Writer) error) {
 func (o *Output) Stop() {
 	o.stopped = true
 	o.Buf, o.streams, o.before, o.inHand = nil, nil, 0, 0
+	o.settle(false)
 }
 
 // AwaitIdle returns when no goroutine writes. REQUIRES: the output is stopped, and
@@ -154,15 +177,25 @@ func (o *Output) Flush(wait bool) {
 			return
 		}
 		buf := o.take()
-		o.lock.Unlock()
-		n, more, err := o.send(buf, wait)
-		o.lock.Lock()
-		o.sent(n, err)
-		if more && err == nil && !o.stopped {
-			o.group.Go(func() { o.run(buf, n) })
-			return
+		n, more, err := 0, true, error(nil)
+		if o.conn.canPush() {
+			o.lock.Unlock()
+			n, more, err = o.conn.push(buf)
+			o.lock.Lock()
+			o.sent(n, err)
 		}
-		o.pool.put(buf)
+		if more && err == nil && !o.stopped {
+			o.settle(true)
+			if !wait {
+				o.group.Go(func() { o.run(buf, n) })
+				return
+			}
+			o.lock.Unlock()
+			o.finish(buf, n)
+			o.lock.Lock()
+		} else {
+			o.pool.put(buf)
+		}
 		o.endWriting()
 	}
 }
@@ -172,21 +205,9 @@ func (o *Output) take() []byte {
 	buf := o.Buf
 	o.Buf = nil
 	o.inHand += len(buf)
+	o.settle(false)
 	o.owner.Sending(len(buf))
 	return buf
-}
-
-// send writes buf, all of it if wait is true. REQUIRES: the caller is the writer,
-// without the lock.
-func (o *Output) send(buf []byte, wait bool) (n int, more bool, err error) {
-	if o.conn.canPush() {
-		n, more, err = o.conn.push(buf)
-		if !more || err != nil || !wait {
-			return n, more, err
-		}
-	}
-	k, err := o.conn.Write(buf[n:])
-	return n + k, false, err
 }
 
 // sent counts what the connection has taken.
@@ -195,6 +216,9 @@ func (o *Output) sent(n int, err error) {
 		return
 	}
 	o.inHand -= n
+	if o.charged > 0 {
+		o.settle(true)
+	}
 	if err != nil {
 		err = fmt.Errorf("write: %w", err)
 	}
@@ -212,12 +236,18 @@ func (o *Output) endWriting() {
 // run is the flusher that goes on with a write: it sends what the layer has
 // encoded, buf[sent:], and then all that waits. The lock is not held.
 func (o *Output) run(buf []byte, sent int) {
+	o.finish(buf, sent)
+	o.runQueued()
+}
+
+// finish writes what the layer has encoded, and buf[sent:], and blocks meanwhile.
+// REQUIRES: the caller is the writer, without the lock.
+func (o *Output) finish(buf []byte, sent int) {
 	err := o.conn.settle()
 	if err == nil {
 		err = o.writePieces(buf, sent)
 	}
 	o.fail(err)
-	o.runQueued()
 }
 
 // runQueued is the flusher that sends all that waits. The lock is not held.
@@ -257,6 +287,7 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 			s.before = nil
 			o.before -= len(buf)
 			o.inHand += len(buf)
+			o.settle(true)
 			o.owner.Sending(len(buf))
 			return buf, nil
 		}

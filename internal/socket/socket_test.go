@@ -18,10 +18,12 @@ import (
 
 // end is a Conn with its halves, as an owner has them.
 type end struct {
-	conn  *Conn
-	in    Input
-	group sync.WaitGroup
-	mu    struct {
+	conn    *Conn
+	in      Input
+	budget  *Budget
+	account Account
+	group   sync.WaitGroup
+	mu      struct {
 		sync.Mutex
 		sync.Cond
 		out     Output
@@ -38,7 +40,10 @@ const testBuffer = 4 << 10
 func newEnd(c *Conn) *end {
 	e := &end{conn: c}
 	e.mu.L = &e.mu.Mutex
-	e.in.Init(c, NewInputPool(testBuffer))
+	e.budget = NewBudget(1 << 30)
+	e.account.Init(e.budget)
+	e.in.Init(c, NewInputPool(testBuffer), &e.account)
+	e.mu.out.Charge(&e.account)
 	e.mu.out.Init(&e.mu.Mutex, e, &e.group, NewOutputPool(2, testBuffer))
 	e.mu.out.Attach(c)
 	return e
@@ -61,6 +66,9 @@ func (e *end) Drained() { e.mu.drained++; e.mu.Broadcast() }
 func (e *end) write(b []byte, wait bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.mu.err != nil {
+		return
+	}
 	e.mu.out.Need()
 	e.mu.out.Buf = append(e.mu.out.Buf, b...)
 	e.mu.out.Flush(wait)
@@ -151,6 +159,12 @@ func eachKind(t *testing.T, f func(t *testing.T, e *end, peer net.Conn)) {
 			e.conn.Close()
 			peer.Close()
 			e.group.Wait()
+			e.in.Clear()
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if n := e.budget.Used(); n != 0 {
+				t.Errorf("%d bytes are charged at the end", n)
+			}
 		})
 	}
 }
