@@ -98,6 +98,10 @@ func (l *logger) flushLog(txns *int) error {
 		return err
 	}
 	l.logged.Store(int64(l.wal.LastZxid()))
+	if name := l.wal.Restored(); name != "" {
+		l.log.Error("the file of the transaction log was removed while it was in use: it has been written anew, nothing is lost; "+
+			"find out which program removes files there", "file", name)
+	}
 	took := l.clock.Now() - began
 	l.stats.Fsync.Add(took)
 	l.stats.Synced.Add(int64(*txns))

@@ -99,6 +99,8 @@ type Log struct {
 	zeroed int64    // the file is written up to here, with zeros behind pos
 	end    *openEnd // pos, for readers beside
 
+	restored string // the file that was removed and written anew; Restored forgets it
+
 	// buf holds the block that pos is in, up to there, and behind it the entries
 	// that are not written yet. For a new file the header comes first. It is
 	// memory of vfs.AlignedBytes. Invariant: len(buf) > kept exactly if there is
@@ -312,6 +314,14 @@ func (l *Log) writeFile() error {
 	l.end.bytes.Store(end)
 	if tmp != "" {
 		if err := l.publish(tmp); err != nil {
+			return err
+		}
+	}
+	if linked, err := l.file.Linked(); err != nil || !linked {
+		if err == nil {
+			err = l.restore()
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -277,6 +277,9 @@ func (f *faultFile) half(p []byte) []byte {
 // Alignment implements File.
 func (f *faultFile) Alignment() int { return f.inner.Alignment() }
 
+// Linked implements File. It is no operation of the disk.
+func (f *faultFile) Linked() (bool, error) { return f.inner.Linked() }
+
 func (f *faultFile) Truncate(size int64) error {
 	if _, err := f.fs.enter("truncate", f.name, size); err != nil {
 		return err

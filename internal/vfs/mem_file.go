@@ -89,6 +89,20 @@ func (f *memFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Linked implements File.
+func (f *memFile) Linked() (bool, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	for _, d := range f.fs.dirs {
+		for _, n := range d.live {
+			if n == f.node {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
 func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()

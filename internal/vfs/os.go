@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // OS is the file system of the operating system.
@@ -124,3 +125,13 @@ type osFile struct{ *os.File }
 
 // Alignment implements File.
 func (osFile) Alignment() int { return 1 }
+
+// Linked implements File. Where the system does not count names it says yes.
+func (f osFile) Linked() (bool, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || st.Nlink > 0, nil
+}

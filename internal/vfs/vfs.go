@@ -84,6 +84,9 @@ type File interface {
 	// Truncate and Preallocate take any size. It is the same as long as the file is
 	// open.
 	Alignment() int
+	// Linked reports whether the file still has a name. A file that was removed
+	// while it is open can be read and written, but is gone once it is closed.
+	Linked() (bool, error)
 	// Truncate sets the length; bytes that it adds are zero.
 	Truncate(size int64) error
 	// Sync makes the content and the length durable (fdatasync).

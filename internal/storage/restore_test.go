@@ -1,0 +1,53 @@
+package storage
+
+import (
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// TestRemovedLogIsWrittenAnew: a log file that is removed while the server runs is
+// there again, whole, before the next flush is acknowledged; by direct I/O and
+// without, and on the real file system.
+func TestRemovedLogIsWrittenAnew(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		fs   vfs.FS
+		dir  string
+	}{
+		{"direct", vfs.NewMem(), "/data"},
+		{"buffered", bufferedFS{vfs.NewMem()}, "/data"},
+		{"real", vfs.OS{}, t.TempDir()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := testOptions()
+			o.DataDir = tt.dir
+			d := openTest(t, tt.fs, o)
+			l := d.NewLog(0)
+			var want []entry
+			for z := range zk.Zxid(60) {
+				if z%20 == 10 {
+					if err := tt.fs.Remove(tt.dir + "/version-2/log.1"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want = append(want, appendTest(t, l, 700, z+1)...)
+				flush(t, l)
+				if name := l.Restored(); (name != "") != (z%20 == 10) {
+					t.Fatalf("transaction %v: restored %q", z+1, name)
+				}
+			}
+			got, _, err := readAll(d, 0)
+			if err != nil || !sameEntries(got, want) {
+				t.Fatalf("%d transactions of %d, %v", len(got), len(want), err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got, _, err = readAll(d, 0); err != nil || !sameEntries(got, want) {
+				t.Fatalf("after the end: %d transactions of %d, %v", len(got), len(want), err)
+			}
+		})
+	}
+}
