@@ -57,7 +57,13 @@ type Node struct {
 	report   replica.Report
 	links    *transport.Transport // nil: standalone, or not running
 	leave    func()               // ends the node's use of Options.Memory
+	reserve  *vfs.Reserve         // nil: the caller chose the file system
 }
+
+// reservedFiles is how many file descriptors are kept for the disk: for a log file
+// and a snapshot that begin while connections have all others, and the directories
+// that are synced for them.
+const reservedFiles = 8
 
 // Open opens the port for clients and the data directory, and recovers the state.
 // Clients may connect from now on, and are answered when Run is called. If it
@@ -66,10 +72,11 @@ func Open(o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.FS == nil {
-		o.FS = vfs.OS{}
-	}
 	n := &Node{o: o, log: o.Logger, listener: o.Listener, leave: func() {}}
+	if o.FS == nil {
+		n.reserve = vfs.NewReserve(vfs.OS{}, reservedFiles)
+		n.o.FS = n.reserve
+	}
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.release())
 	}
@@ -191,6 +198,9 @@ func (n *Node) release() error {
 	}
 	if n.dir != nil {
 		errs = append(errs, n.dir.Close())
+	}
+	if n.reserve != nil {
+		n.reserve.Release()
 	}
 	if n.listener != nil {
 		if err := n.listener.Close(); !errors.Is(err, net.ErrClosed) {
