@@ -279,7 +279,7 @@ With --members 3 each system is an ensemble of three servers on this machine. Ro
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&systems, "system", nil, "a system to measure; the second is held against the first")
+	c.Flags().StringArrayVar(&systems, "system", nil, "a system to measure; the second is compared with the first")
 	c.Flags().IntVar(&w.Pairs, "pairs", 5, "visits to each system")
 	c.Flags().StringSliceVar(&w.Rows, "rows", nil, "rows to measure (default all)")
 	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")

@@ -13,7 +13,7 @@ import (
 var plainPackages = []string{"internal/cli", "client", "recipe"}
 
 // plainDocuments are the documents for which the same holds.
-var plainDocuments = []string{"README.md", "docs/cli.md", "docs/client.md"}
+var plainDocuments = []string{"README.md", "docs/cli.md", "docs/client.md", "docs/recipes.md"}
 
 // riddles are words that comments of plainPackages do not use: pronouns in place of the
 // component that acts, and verbs and prepositions that mean nothing in particular.
