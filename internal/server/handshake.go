@@ -72,18 +72,19 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 }
 
 // begin asks for the session, which Applied, Resumed or ResumedLocal will tell. A
-// client that has seen a later state than this server has to wait (P7). Who calls
-// may be the replica's loop, or who applies.
+// client that has seen a later state than this server has to wait (P7), on a leader
+// too: another server may have applied what the leader has committed and not applied
+// yet. Called from a connection's goroutine, the replica's loop or the applier.
 func (c *conn) begin(req *wire.ConnectRequest, mode replica.Mode) error {
 	last := c.s.replica.LastApplied()
 	switch {
 	case mode == replica.Idle, mode == replica.ReadOnly && !req.ReadOnly:
 		return errNoQuorum
-	case req.LastZxidSeen > last && (mode == replica.Follower || mode == replica.Observer):
+	case req.LastZxidSeen > last && (mode == replica.Standalone || mode == replica.ReadOnly): // no later state will come
+		return c.tooNew(req.LastZxidSeen)
+	case req.LastZxidSeen > last:
 		c.s.awaitZxid(c, req)
 		return nil
-	case req.LastZxidSeen > last: // and no later state will come
-		return c.tooNew(req.LastZxidSeen)
 	}
 	cfg := &c.s.cfg.Session
 	timeout := session.Clamp(req.TimeoutMillis, int32(cfg.MinTimeout.Milliseconds()), int32(cfg.MaxTimeout.Milliseconds()))

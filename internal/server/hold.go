@@ -19,9 +19,9 @@ import (
 // if that is less, after the server has lost its quorum or has started. After
 // that, as on a server that is cut off, connections are closed at once.
 //
-// A client that has seen a later state than this server has (P7) is held as well,
-// for as long: it comes from another server, and what it has seen is most likely
-// on its way here.
+// A client that has seen a later state than this server of an ensemble has (P7) is held
+// as well, for as long: it comes from another server, and what it has seen is most
+// likely on its way here, or waits to be applied here.
 //
 // A held connection counts as any other, for maxClientCnxns too. Its goroutine
 // waits, as it does for every session; there is no other.
