@@ -19,7 +19,7 @@ type Coverage struct {
 	Sessions, Reattached, Moved, Refusals, Denied int
 	SessionsEnded, Synced, Purged, Swept          int
 	HiddenEvents, MovedWrites, Expiries           int
-	Weighted, RefusedStarts, Stalls               int
+	Weighted, RefusedStarts, Stalls, DamageFound  int
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
@@ -84,7 +84,7 @@ func (c *Coverage) counters() []counter {
 		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"files purged", &c.Purged}, {"containers and TTL znodes swept", &c.Swept},
 		{"events that an ACL hides", &c.HiddenEvents}, {"writes refused: session moved", &c.MovedWrites},
 		{"expiries judged", &c.Expiries}, {"elections by weights or groups", &c.Weighted},
-		{"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
+		{"damaged disks found", &c.DamageFound}, {"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
 	}
 }
 

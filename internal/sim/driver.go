@@ -63,7 +63,11 @@ func (d *driver) next(t *replica.Turn) {
 func (d *driver) sleep() {
 	d.timer++
 	set := d.timer
-	d.m.after(max(d.m.when(d.r.Due())-d.m.s.now, time.Microsecond), func() {
+	at := d.m.when(d.r.Due()) - d.m.s.now
+	if at <= 2*time.Microsecond { // another worker is at it, and may take long
+		at = d.wakeDelay()
+	}
+	d.m.after(at, func() {
 		if d.timer == set {
 			d.next(&d.workers[pipeline.Orderer])
 		}

@@ -37,6 +37,7 @@ const (
 	leaderLags                       // the leader lives, and is slow
 	oneWayLink                       // a member hears another one, and is not heard
 	wipeVoter                        // a voter's disk is emptied: it must refuse to start
+	bitFlip                          // a bit of a member's log or snapshot is flipped while its process is down
 	faultKinds
 )
 
@@ -45,7 +46,7 @@ var faultNames = [faultKinds]string{
 	"slow disk", "partition", "one-way partition", "bridge", "pair cut", "link cut", "client cut", "pause",
 	"clock set", "observer wiped", "voter lost", "leader killed", "leader alone",
 	"process killed within an operation", "disk stalls", "leader's disk stalls", "slow process", "slow leader",
-	"one-way link", "voter's disk emptied",
+	"one-way link", "voter's disk emptied", "disk damaged",
 }
 
 func (k faultKind) String() string { return faultNames[k] }
@@ -55,7 +56,7 @@ var faultWeights = [faultKinds]float64{
 	crashPower: 10, crashProcess: 5, crashInWrite: 12, crashAll: 4, diskFull: 2, diskError: 2, diskShort: 2, diskSlow: 4,
 	partition: 8, partitionOneWay: 4, partitionBridge: 3, cutPair: 6, cutLink: 10, cutClient: 6, pause: 6,
 	clockJump: 2, wipeObserver: 6, loseVoter: 0.5, leaderDown: 8, leaderAlone: 12,
-	killInWrite: 8, diskStall: 3, leaderStall: 4, lagging: 2, leaderLags: 4, oneWayLink: 4, wipeVoter: 0.5,
+	killInWrite: 8, diskStall: 3, leaderStall: 4, lagging: 2, leaderLags: 4, oneWayLink: 4, wipeVoter: 0.5, bitFlip: 6,
 }
 
 // scheduleFault queues the next fault.
@@ -155,6 +156,8 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 		}
 	case lagging, leaderLags:
 		m.lag = s.now + s.between(100*time.Millisecond, 2*time.Second)
+	case bitFlip:
+		return s.damage(m)
 	case wipeVoter:
 		return s.wipeVoter(m)
 	case pause:
@@ -166,7 +169,7 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 			return false
 		}
 		s.crash(m, false)
-		m.disk, m.filled = vfs.NewMem(), false
+		m.disk, m.filled, m.damaged = vfs.NewMem(), false, false
 		s.check.wiped(m)
 	case loseVoter:
 		return s.lose(m)
@@ -201,7 +204,10 @@ func (s *Sim) crash(m *member, power bool) bool {
 // left are a quorum. A voter that came back without what it had promised would make
 // of a quorum less than one.
 func (s *Sim) spare(m *member) bool {
-	return m.voter && !m.gone && s.profile.electorate.holds(func(id int) bool { return id != m.id && !s.members[id].gone })
+	return m.voter && !m.gone && s.profile.electorate.holds(func(id int) bool {
+		o := s.members[id]
+		return o != m && !o.gone && !o.damaged
+	})
 }
 
 // lose takes a voter away for ever, with its disk.

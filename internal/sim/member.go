@@ -46,6 +46,8 @@ type member struct {
 	kill   bool          // a fault of the disk that is armed ends the process alone
 	filled bool          // its disk has held a database
 
+	damaged bool // a bit of its disk was flipped
+
 	shadow shadow
 }
 
@@ -84,7 +86,7 @@ func (m *member) start() {
 	m.kill = false
 	m.mark()
 	if err := m.open(); err != nil {
-		if m.refused(err) {
+		if m.refused(err) || !m.injected(err) && m.damagedEnd(err) {
 			return
 		}
 		if !m.injected(err) {
@@ -232,6 +234,9 @@ func (m *member) closeDir() {
 func (m *member) failed() {
 	err := m.rep.Failure()
 	m.s.say(m.who, "fails: %v", err)
+	if !m.injected(err) && m.damagedEnd(err) {
+		return
+	}
 	if !m.injected(err) {
 		m.s.fail("NoFailure", "member %d has failed: %v", m.id, err)
 	}
@@ -294,7 +299,7 @@ func (m *member) upkeep() {
 	if m.s.profile.purge && m.s.chance(0.3) {
 		removed, err := m.dir.Purge(3)
 		m.s.cover.Purged += len(removed)
-		if err != nil && !m.injected(err) {
+		if err != nil && !m.injected(err) && !m.damaged {
 			m.s.fail("NoFailure", "member %d cannot purge: %v", m.id, err)
 		}
 	}

@@ -8,6 +8,7 @@
 //	member.go    one server: its life, its disk, its goroutines' turns
 //	network.go   links between members: first in, first out; election messages: not
 //	faults.go    what goes wrong
+//	damage.go    disks whose bits flip
 //	client.go    clients: connections, sessions
 //	request.go   clients: what they ask
 //	answers.go   clients: what they must be answered
