@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"sort"
 	"strings"
 	"time"
 
@@ -375,7 +376,8 @@ func (c *checker) deliver(m *member, e entry) {
 	at := len(c.s.history.entries)
 	holds := func(id int) bool {
 		h := &c.s.members[id].shadow
-		return h.durable() > at && h.log[at].z == e.z && h.log[at].hash == e.hash
+		// A damaged disk may have lost what it had when the member acknowledged it.
+		return c.s.members[id].damaged || h.durable() > at && h.log[at].z == e.z && h.log[at].hash == e.hash
 	}
 	if !c.s.profile.electorate.holds(holds) {
 		c.s.fail("QuorumDurable", "member %d delivers %v, which is not on the disks of a quorum of %+v", m.id, e.z, c.s.profile.electorate)
@@ -420,6 +422,9 @@ func (c *checker) started(m *member) {
 		if n := len(h.log); n == 0 && last == 0 || n > 0 && h.log[n-1].z == last {
 			break
 		}
+		if len(h.ops) == 0 && m.damaged && c.fellBack(m, last) {
+			break
+		}
 		if len(h.ops) == 0 {
 			c.s.fail("Durability", "member %d comes back with %v, it had %v on its disk", m.id, last, h.last())
 		}
@@ -433,6 +438,19 @@ func (c *checker) started(m *member) {
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
 	}
+}
+
+// fellBack handles a member that cannot read its newest snapshot and starts with the
+// one before. It must not vote before it has again what it had.
+func (c *checker) fellBack(m *member, last zk.Zxid) bool {
+	h := &m.shadow
+	n := sort.Search(len(h.log), func(i int) bool { return h.log[i].z > last })
+	if last != 0 && (n == 0 || h.log[n-1].z != last) {
+		return false
+	}
+	h.log, h.epochs.cut = h.log[:n], true
+	c.s.cover.DamageFound++
+	return true
 }
 
 // undo takes back the last write or, of one that can be done in part, so much
