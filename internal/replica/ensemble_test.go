@@ -26,7 +26,8 @@ type group struct {
 	voters []int64
 	ids    []int64
 	disks  map[int64]*vfs.Mem
-	gates  map[int64]chan struct{} // what is in one stalls the syncs of that disk
+	gates  map[int64]chan struct{}    // what is in one stalls the syncs of that disk
+	wrap   func(int64, vfs.FS) vfs.FS // if not nil, what a machine that starts from now on sees of its disk
 	up     map[int64]*machine
 	change func(id int64, o *Options)
 	sent   func(from int64, p *zab.Packet) // if not nil, sees the packets of who starts from now on
@@ -77,7 +78,11 @@ func inGroup(t *testing.T, voters, observers int, change func(id int64, o *Optio
 // start starts a machine over its disk.
 func (g *group) start(id int64) *machine {
 	g.t.Helper()
-	m, _ := mustBoot(g.t, gated(g.disks[id], g.gates[id]), func(o *Options) {
+	var disk vfs.FS = gated(g.disks[id], g.gates[id])
+	if g.wrap != nil {
+		disk = g.wrap(id, disk)
+	}
+	m, _ := mustBoot(g.t, disk, func(o *Options) {
 		o.ServerID, o.Tick = uint8(id), groupTick
 		o.Ensemble = &zab.Config{
 			ID: id, System: quorum.Majority(g.voters...), Observer: id > int64(len(g.voters)),
@@ -109,6 +114,18 @@ func (g *group) stop(id int64) {
 		g.t.Errorf("server %d: %v", id, err)
 	}
 	delete(g.up, id)
+}
+
+// restart stops all machines and starts them again.
+func (g *group) restart() {
+	g.t.Helper()
+	for _, id := range g.ids {
+		g.stop(id)
+	}
+	for _, id := range g.ids {
+		g.start(id)
+	}
+	g.await()
 }
 
 // part cuts a machine off from all others; heal undoes that.

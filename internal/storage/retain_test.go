@@ -23,6 +23,7 @@ func TestPurge(t *testing.T) {
 		{"just enough", []zk.Zxid{0, 10, 20}, []zk.Zxid{1, 11, 21}, 3, "[log.1 log.15 log.b snapshot.0 snapshot.14 snapshot.a]"},
 		{"one too many", []zk.Zxid{0, 10, 20, 30}, []zk.Zxid{1, 11, 21, 31}, 3, "[log.15 log.1f log.b snapshot.14 snapshot.1e snapshot.a]"},
 		{"a log spans the oldest", []zk.Zxid{0, 10, 20, 30}, []zk.Zxid{1, 5, 15, 25}, 3, "[log.19 log.5 log.f snapshot.14 snapshot.1e snapshot.a]"},
+		{"one transaction of a log is needed", []zk.Zxid{0, 10, 20, 30}, []zk.Zxid{1, 12, 21, 31}, 3, "[log.1 log.15 log.1f log.c snapshot.14 snapshot.1e snapshot.a]"},
 		{"one is not valid", []zk.Zxid{0, 10, -20, 30}, []zk.Zxid{1, 11, 21, 31}, 3, "[log.1 log.15 log.1f log.b snapshot.0 snapshot.14 snapshot.1e snapshot.a]"},
 		{"retain is too small", []zk.Zxid{0, 10, 20, 30}, []zk.Zxid{1, 11, 21, 31}, 1, "[log.15 log.1f log.b snapshot.14 snapshot.1e snapshot.a]"},
 		{"retain 4", []zk.Zxid{0, 5, 10, 20, 30}, []zk.Zxid{1, 11}, 4, "[log.1 log.b snapshot.14 snapshot.1e snapshot.5 snapshot.a]"},

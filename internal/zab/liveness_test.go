@@ -29,7 +29,7 @@ func TestPingsEveryHalfTick(t *testing.T) {
 func TestALeaderGivesUpBeforeItsFollowersDo(t *testing.T) {
 	for syncLimit := 1; syncLimit <= 5; syncLimit++ {
 		for cutAt := 300 * ms; cutAt < 420*ms; cutAt += 7 * ms {
-			for _, delay := range []time.Duration{0, ms, 20 * ms} {
+			for _, delay := range []time.Duration{0, ms, 20 * ms, 90 * ms} {
 				leader, follower := cutOff(t, syncLimit, cutAt, delay)
 				if leader > follower {
 					t.Errorf("syncLimit %d, cut off at %v, delay %v: the leader gives up at %v, the follower at %v", syncLimit, cutAt, delay, leader, follower)

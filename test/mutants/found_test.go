@@ -24,7 +24,7 @@ var (
 	onlyFlag    = flag.String("only", "", "TestFound: only the mutants whose name matches this regular expression")
 	atOnceFlag  = flag.Int("at-once", 2, "TestFound: how many mutants are built and run at once")
 	effectsFlag = flag.Bool("effects", false, "TestFound: the simulator looks only at what members deliver and clients see")
-	updateFlag  = flag.Bool("update", false, "TestFound: write the table in docs/testing.md anew")
+	updateFlag  = flag.Bool("update", false, "TestFound: write the rows of what was found into the table in docs/testing.md")
 )
 
 // Limits of one run of a test binary. A run of a mutant may hang: that is found
@@ -44,8 +44,9 @@ func TestFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ms := slices.DeleteFunc(read(t), func(m Mutant) bool { return !only.MatchString(m.Name) })
-	rows := make([]string, len(ms))
+	all := read(t)
+	ms := slices.DeleteFunc(slices.Clone(all), func(m Mutant) bool { return !only.MatchString(m.Name) })
+	rows := make([]string, len(ms)) // "" if the mutant survives
 	var wg sync.WaitGroup
 	turns := make(chan int)
 	for range *atOnceFlag {
@@ -55,6 +56,7 @@ func TestFound(t *testing.T) {
 				how, err := prove(t.TempDir(), &ms[i])
 				if err != nil {
 					t.Errorf("%s: %v", ms[i].Name, err)
+					continue
 				}
 				rows[i] = row(&ms[i], how)
 				t.Logf("%v %s", time.Since(began).Round(100*time.Millisecond), rows[i])
@@ -66,10 +68,9 @@ func TestFound(t *testing.T) {
 	}
 	close(turns)
 	wg.Wait()
-	table := tableHead + strings.Join(rows, "")
-	fmt.Print(table)
-	if *updateFlag && *onlyFlag == "" && !t.Failed() {
-		if err := writeTable(table); err != nil {
+	fmt.Print(tableHead, strings.Join(rows, ""))
+	if *updateFlag {
+		if err := updateTable(all, rows); err != nil {
 			t.Error(err)
 		}
 	}

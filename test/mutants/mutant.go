@@ -11,8 +11,8 @@
 //	with: zab/assertions-off
 //	found by: sim 300 AckedIsDurable
 //	found by: test ./internal/zab TestChaos -seeds 3000
-//	-- internal/zab/follower.go --
-//	the lines as they are, which the file must hold exactly once
+//	-- internal/zab --
+//	the lines as they are, which the package must hold exactly once
 //	-- becomes --
 //	the lines with the bug
 //
@@ -43,10 +43,11 @@ type Mutant struct {
 	Hunts []Hunt // each must find the bug; there is at least one
 }
 
-// Edit replaces Old, which File must hold exactly once, by New. Both are whole
-// lines; New may be empty. File is relative to the root of the module.
+// Edit replaces Old by New. Exactly one file of the package in Dir, tests left out,
+// must hold Old, and once. Both are whole lines; New may be empty. Dir is relative
+// to the root of the module; it may name one file instead.
 type Edit struct {
-	File, Old, New string
+	Dir, Old, New string
 }
 
 // Hunt is a way to find a bug: the simulator if Seeds is not 0, else a test.
@@ -166,13 +167,13 @@ func parseEdits(body string) (es []Edit, err error) {
 			}
 			to = &es[len(es)-1].New
 		default:
-			es = append(es, Edit{File: marker})
+			es = append(es, Edit{Dir: marker})
 			to = &es[len(es)-1].Old
 		}
 	}
 	for _, e := range es {
 		if e.Old == "" || e.Old == e.New {
-			return nil, fmt.Errorf("an edit of %s changes nothing", e.File)
+			return nil, fmt.Errorf("an edit of %s changes nothing", e.Dir)
 		}
 	}
 	return es, nil
@@ -182,22 +183,45 @@ func parseEdits(body string) (es []Edit, err error) {
 // bug. src holds the module's source. An edit whose old lines are not there
 // exactly once is an error.
 func (m *Mutant) Apply(src fs.FS) (map[string][]byte, error) {
-	files := map[string][]byte{}
+	changed := map[string][]byte{}
 	for _, e := range m.Edits {
-		text, ok := files[e.File]
+		if err := e.apply(src, changed); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Name, err)
+		}
+	}
+	return changed, nil
+}
+
+// apply makes one edit, on top of those that changed holds.
+func (e *Edit) apply(src fs.FS, changed map[string][]byte) error {
+	pattern := e.Dir + "/*.go"
+	if path.Ext(e.Dir) == ".go" {
+		pattern = e.Dir
+	}
+	names, err := fs.Glob(src, pattern)
+	if err != nil {
+		return err
+	}
+	file, text, found := "", []byte(nil), []int(nil)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		b, ok := changed[name]
 		if !ok {
-			var err error
-			if text, err = fs.ReadFile(src, e.File); err != nil {
-				return nil, fmt.Errorf("%s: %w", m.Name, err)
+			if b, err = fs.ReadFile(src, name); err != nil {
+				return err
 			}
 		}
-		at := places(string(text), e.Old)
-		if len(at) != 1 {
-			return nil, fmt.Errorf("%s: %s holds these lines %d times, not once:\n%s", m.Name, e.File, len(at), e.Old)
+		if at := places(string(b), e.Old); len(at) > 0 {
+			file, text, found = name, b, append(found, at...)
 		}
-		files[e.File] = slices.Concat(text[:at[0]], []byte(e.New), text[at[0]+len(e.Old):])
 	}
-	return files, nil
+	if len(found) != 1 {
+		return fmt.Errorf("%s holds these lines %d times, not once:\n%s", e.Dir, len(found), e.Old)
+	}
+	changed[file] = slices.Concat(text[:found[0]], []byte(e.New), text[found[0]+len(e.Old):])
+	return nil
 }
 
 // places returns where in the text whole lines are.

@@ -160,36 +160,40 @@ func (c *checker) parse(name string, src []byte) (*ast.File, error) {
 func TestRefused(t *testing.T) {
 	const head = "A bug.\n\nfound by: test ./p TestP\n"
 	for text, want := range map[string]string{
-		head + "-- a.go --\nb\n-- becomes --\nc\n":                       "holds these lines 0 times",
-		head + "-- a.go --\na\n-- becomes --\nc\n":                       "holds these lines 2 times",
-		head + "-- b.go --\na\n-- becomes --\nc\n":                       "file does not exist",
-		head + "-- a.go --\na\n-- becomes --\na\n":                       "changes nothing",
-		head + "-- a.go --\n-- becomes --\na\n":                          "changes nothing",
-		head + "-- becomes --\na\n":                                      "without lines to replace",
-		head:                                                             "no edit",
-		"A bug.\n-- a.go --\na\n-- becomes --\nb\n":                      "found by",
-		"A bug.\nfound by: sim x\n-- a.go --\na\n-- becomes --\nb\n":     "no number of seeds",
-		"A bug.\nfound by: luck\n-- a.go --\na\n-- becomes --\nb\n":      "want",
-		"A bug.\nwith: p/none\n-- a.go --\na\n-- becomes --\nb\n":        "file does not exist",
-		"A bug.\nlooked for: nowhere\n-- a.go --\na\n-- becomes --\nb\n": "neither",
+		head + "-- q --\nb\n-- becomes --\nc\n":                       "holds these lines 0 times",
+		head + "-- q --\na\n-- becomes --\nc\n":                       "holds these lines 2 times",
+		head + "-- r --\na\n-- becomes --\nc\n":                       "holds these lines 0 times",
+		head + "-- q --\na\n-- becomes --\na\n":                       "changes nothing",
+		head + "-- q --\n-- becomes --\na\n":                          "changes nothing",
+		head + "-- becomes --\na\n":                                   "without lines to replace",
+		head:                                                          "no edit",
+		"A bug.\n-- q --\na\n-- becomes --\nb\n":                      "found by",
+		"A bug.\nfound by: sim x\n-- q --\na\n-- becomes --\nb\n":     "no number of seeds",
+		"A bug.\nfound by: luck\n-- q --\na\n-- becomes --\nb\n":      "want",
+		"A bug.\nwith: p/none\n-- q --\na\n-- becomes --\nb\n":        "file does not exist",
+		"A bug.\nlooked for: nowhere\n-- q --\na\n-- becomes --\nb\n": "neither",
 	} {
 		err := tryMutant(text)
 		if err == nil || !bytes.Contains([]byte(err.Error()), []byte(want)) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
 	}
-	if err := tryMutant(head + "-- a.go --\na\n}\n-- becomes --\n-- a.go --\n{\na\n-- becomes --\n"); err != nil {
+	if err := tryMutant(head + "-- q --\na\n}\n-- becomes --\n-- q --\n{\na\n-- becomes --\n"); err != nil {
 		t.Error(err)
 	}
 }
 
-// tryMutant reads a mutant and applies it to a file "a.go".
+// tryMutant reads a mutant and applies it to a package "q".
 func tryMutant(text string) error {
 	ms, err := Read(fstest.MapFS{"p/m.mutant": {Data: []byte(text)}})
 	if err != nil {
 		return err
 	}
-	var src fs.FS = fstest.MapFS{"a.go": {Data: []byte("{\na\n ab\n{\na\n}\n")}}
+	var src fs.FS = fstest.MapFS{
+		"q/a.go":      {Data: []byte("{\na\n ab\n{\n")},
+		"q/b.go":      {Data: []byte("a\n}\n")},
+		"q/a_test.go": {Data: []byte("a\n}\n")},
+	}
 	_, err = ms[0].Apply(src)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,10 +37,23 @@ func splitPage() (before, table, after string, err error) {
 	return before, table, after, nil
 }
 
-func writeTable(table string) error {
-	before, _, after, err := splitPage()
+// updateTable writes the table anew: a row for each mutant, that of rows if it is
+// there, else the one that the page has.
+func updateTable(ms []Mutant, rows []string) error {
+	before, table, after, err := splitPage()
 	if err != nil {
 		return err
+	}
+	lines := slices.Concat(rows, strings.SplitAfter(table, "\n"))
+	table = tableHead
+	for i := range ms {
+		head := rowHead(&ms[i])
+		at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, head) })
+		if at < 0 {
+			table += head + "not run |\n"
+			continue
+		}
+		table += lines[at]
 	}
 	return os.WriteFile(filepath.Join(root, filepath.FromSlash(page)), []byte(before+begin+table+end+after), 0o644)
 }
