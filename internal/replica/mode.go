@@ -42,6 +42,11 @@ func (r *Replica) Mode() Mode { return Mode(r.mode.Load()) }
 // Since is when the present mode began, by Now.
 func (r *Replica) Since() time.Duration { return time.Duration(r.since.Load()) }
 
+// DiskAway reports whether the mode is Idle and began while the disk had finished no
+// write for long (zab.Core.DiskStalled). The others elect a leader without this server,
+// which serves again only after its disk has finished all writes.
+func (r *Replica) DiskAway() bool { return r.diskAway.Load() }
+
 // modeOf is the mode of a role that serves.
 func modeOf(role zab.Role) Mode {
 	return [...]Mode{zab.Looking: Idle, zab.Leading: Leader, zab.Following: Follower, zab.Observing: Observer}[role]
@@ -52,6 +57,7 @@ func (o *orderer) setMode(m Mode) {
 	now := o.Now()
 	before := o.Mode()
 	o.since.Store(int64(now))
+	o.diskAway.Store(m == Idle && o.core != nil && o.core.DiskStalled())
 	o.mode.Store(int32(m))
 	o.serving.Store(m.Writable())
 	if m != Idle {

@@ -188,6 +188,7 @@ type Replica struct {
 	serving   atomic.Bool  // the mode is writable
 	mode      atomic.Int32
 	since     atomic.Int64 // when the mode began
+	diskAway  atomic.Bool  // the mode is Idle, and began because the disk stalls
 	decides   atomic.Bool  // this server makes the transactions: it leads, or is alone
 	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
 	status    atomic.Pointer[zab.Status]

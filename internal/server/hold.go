@@ -17,7 +17,9 @@ import (
 //
 // It is held only while an election is likely to end: until holdAtMost, or a tick
 // if that is less, after the server has lost its quorum or has started. After
-// that, as on a server that is cut off, connections are closed at once.
+// that, as on a server that is cut off, connections are closed at once; so they are on
+// one that has left its role because its disk stalls, as the others elect a leader
+// without it.
 //
 // A client that has seen a later state than this server of an ensemble has (P7) is held
 // as well, for as long: it comes from another server, and what it has seen is most
@@ -45,7 +47,7 @@ var errNoQuorum = fmt.Errorf("%w: this server has no quorum", errEnd)
 // nothing to wait for. REQUIRES: to be in serve's goroutine; mu.ready is set.
 func (s *Server) awaitQuorum(c *conn, req *wire.ConnectRequest) bool {
 	until := s.replica.Since() + s.holdFor()
-	if s.replica.Mode() != replica.Idle || s.replica.Stopping() || s.replica.Now() >= until {
+	if s.replica.Mode() != replica.Idle || s.replica.Stopping() || s.replica.DiskAway() || s.replica.Now() >= until {
 		return false
 	}
 	c.patience = until

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -100,6 +101,46 @@ func TestHandshakeIsNotHeldForEver(t *testing.T) {
 		if err := <-n.done; err == nil || n.took == 0 {
 			t.Errorf("after a start: %v after %v", err, n.took)
 		}
+	})
+}
+
+// A leader that has handed over because its disk stalls refuses handshakes at once: it
+// takes no part in the election, so another server answers sooner.
+func TestHandshakeIsNotHeldForADisk(t *testing.T) {
+	gates := map[int64]chan struct{}{} // what is in one stalls the syncs of that disk
+	inEnsemble(t, 3, 0, func(e *ensemble) {
+		old := e.leader()
+		gates[e.id(old)] <- struct{}{}
+		e.in(replica.Follower)[0].open().create("/a", "", zk.Persistent)
+		e.until("another leads", func() bool {
+			rs := e.in(replica.Leader)
+			return len(rs) == 1 && rs[0] != old
+		})
+		if left := old.rep.Since() + holdAtMost - old.rep.Now(); left <= 0 {
+			t.Fatalf("it left its role %v ago: handshakes are not held any more", holdAtMost-left)
+		}
+		n := arrive(old, newSession)
+		if n.waits() {
+			t.Error("the handshake is held")
+		}
+		pass(holdAtMost)
+		if err := <-n.done; err == nil {
+			t.Errorf("session %v begins without a quorum", n.resp.SessionID)
+		}
+		<-gates[e.id(old)]
+		e.await()
+		if err := <-arrive(old, newSession).done; err != nil {
+			t.Error(err)
+		}
+	}, func(id int64, s *rigSetup) {
+		gate := make(chan struct{}, 1)
+		gates[id] = gate
+		s.fs = vfs.NewFault(s.fs.(*vfs.Mem), 0, vfs.FaultNone, func(op vfs.Op) {
+			if op.Kind == "sync" {
+				gate <- struct{}{}
+				<-gate
+			}
+		})
 	})
 }
 

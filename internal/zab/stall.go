@@ -32,9 +32,10 @@ func (c *Core) Unsynced() int64 { return c.unsynced }
 // committed. The owner bounds it, by taking no more requests.
 func (c *Core) Uncommitted() int64 { return c.leader.uncommitted }
 
-// diskStalled reports whether this server's disk has finished no write for
-// StallAfter, though one is pending.
-func (c *Core) diskStalled() bool {
+// DiskStalled reports whether this server's disk has finished no write for
+// StallAfter, though one is pending. A server that has left its role in this state
+// takes part in an election only when the disk has finished all writes.
+func (c *Core) DiskStalled() bool {
 	return c.persisted < c.seq && c.now-c.diskSince >= c.cfg.StallAfter
 }
 
@@ -53,7 +54,7 @@ func (c *Core) dispensable() bool {
 func (c *Core) stalled() error {
 	s := &c.leader
 	switch {
-	case (c.diskStalled() || c.overfull()) && c.dispensable():
+	case (c.DiskStalled() || c.overfull()) && c.dispensable():
 		return fmt.Errorf("its disk has finished no write for %v, %d bytes wait for it, and a quorum does without it", c.now-c.diskSince, c.unsynced)
 	case s.outstanding.len() > 0 && c.now-s.oldestSince >= c.cfg.StallAfter:
 		return fmt.Errorf("no quorum has acknowledged %v for %v: the disks of too many servers are stalled", s.outstanding.at(0).Zxid, c.now-s.oldestSince)
