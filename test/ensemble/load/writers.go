@@ -166,12 +166,13 @@ func (w *Writers) LongestGap(from, to time.Time) (gap time.Duration, began time.
 	w.mu.Lock()
 	acks := slices.Clone(w.acks)
 	w.mu.Unlock()
-	g, at := longestGap(acks, from.Sub(w.origin), to.Sub(w.origin))
+	g, at := LongestGap(acks, from.Sub(w.origin), to.Sub(w.origin))
 	return g, w.origin.Add(at)
 }
 
-// longestGap looks for the longest stretch of [from, to] without an ack.
-func longestGap(acks []time.Duration, from, to time.Duration) (gap, began time.Duration) {
+// LongestGap returns the longest part of [from, to] without an ack, and when it
+// begins. It sorts acks.
+func LongestGap(acks []time.Duration, from, to time.Duration) (gap, began time.Duration) {
 	slices.Sort(acks)
 	last := from
 	for _, a := range append(acks, to) {
