@@ -78,13 +78,13 @@ func (g *Generator) ended() {
 }
 
 // Applied counts a transaction that was applied (replica.Origin).
-func (g *Generator) Applied(*replica.Request, *txn.Txn, *znode.Result) { g.ended() }
+func (g *Generator) Applied(*replica.Request, *txn.Txn, *znode.Result, replica.View) { g.ended() }
 
 // Dropped counts a transaction whose leader has left its role.
 func (g *Generator) Dropped(*replica.Request) { g.ended() }
 
 // Synced is never called: a Generator sends no sync.
-func (g *Generator) Synced(*replica.Request) {}
+func (g *Generator) Synced(*replica.Request, replica.View) {}
 
 // Resumed is never called: a Generator has no session.
 func (g *Generator) Resumed(bool, zk.SessionID, int32) {}

@@ -74,7 +74,7 @@ func (a *applier) tellSynced(reqs []Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range reqs {
-		reqs[i].Origin.Synced(&reqs[i])
+		reqs[i].Origin.Synced(&reqs[i], View{a.tree, a.Replica})
 	}
 }
 
@@ -96,7 +96,7 @@ func (a *applier) applyRun(b *batch, start, end int) {
 			a.o.Clients.Carried(tx)
 		}
 		if o := b.reqs[i].Origin; o != nil {
-			o.Applied(&b.reqs[i], tx, &a.result)
+			o.Applied(&b.reqs[i], tx, &a.result, View{a.tree, a.Replica})
 		}
 	}
 	if a.decides.Load() {

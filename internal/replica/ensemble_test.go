@@ -253,10 +253,9 @@ func (g *group) agree() string {
 }
 
 // knows reports whether the machine's tree has a session.
-func (m *machine) knows(s zk.SessionID) bool {
-	m.rep.RLock()
-	defer m.rep.RUnlock()
-	return m.rep.Tree().HasSession(s)
+func (m *machine) knows(s zk.SessionID) (ok bool) {
+	m.rep.View(func(tree View) { ok = tree.HasSession(s) })
+	return ok
 }
 
 // Whatever is written through whichever member, all have the same.

@@ -97,7 +97,7 @@ type note struct {
 	event string // "" is a reply
 }
 
-func (n *notes) Applied(_ *Request, tx *txn.Txn, r *znode.Result) {
+func (n *notes) Applied(_ *Request, tx *txn.Txn, r *znode.Result, _ View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.acked = append(n.acked, tx.Append(nil))
@@ -124,7 +124,7 @@ func (n *notes) Leave(string) {}
 
 func (n *notes) Admit() {}
 
-func (n *notes) Synced(*Request) {
+func (n *notes) Synced(*Request, View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.synced++
@@ -256,10 +256,9 @@ func dump(t *znode.Tree) (string, error) {
 	return b.String(), nil
 }
 
-func (m *machine) dump() (string, error) {
-	m.rep.RLock()
-	defer m.rep.RUnlock()
-	return dump(m.rep.Tree())
+func (m *machine) dump() (s string, err error) {
+	m.rep.View(func(tree View) { s, err = dump(tree.Tree) })
+	return s, err
 }
 
 // rebuild is the tree that transactions lead to.

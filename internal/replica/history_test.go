@@ -201,7 +201,7 @@ func TestOrphansAreDroppedByTheLeader(t *testing.T) {
 		}
 		// Damage: a transaction of a session that nobody has made.
 		m, _ := mustBoot(t, g.disks[1], nil)
-		m.rep.Do(func(tr *session.Tracker, _ func(zk.SessionID) (int64, bool)) { tr.Add(77, 5000, 0) })
+		m.rep.putCall(func(tr *session.Tracker, _ func(zk.SessionID) (int64, bool)) { tr.Add(77, 5000, 0) })
 		op, body := create("/orphan", nil, zk.Ephemeral)
 		m.submit(77, op, body)
 		pass(0)
@@ -212,7 +212,7 @@ func TestOrphansAreDroppedByTheLeader(t *testing.T) {
 			g.disks[id] = g.disks[1].CrashClone(rand.New(rand.NewPCG(1, 1)))
 		}
 		for _, id := range g.ids {
-			if g.start(id).rep.Tree().Lookup("/orphan") == 0 {
+			if g.start(id).rep.tree.Lookup("/orphan") == 0 {
 				t.Fatal("there is no orphan")
 			}
 		}

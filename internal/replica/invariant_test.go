@@ -113,9 +113,7 @@ func TestP4EventsFirst(t *testing.T) {
 		m.rep.Submit([]Request{m.request(0, op, body)})
 		synctest.Wait()
 		s := m.note.newSession()
-		m.rep.RLock()
-		m.rep.AddWatch(7, "/", watch.Recursive)
-		m.rep.RUnlock()
+		m.rep.View(func(v View) { v.AddWatch(7, "/", watch.Recursive) })
 		var reqs []Request
 		for i := range 50 {
 			op, body := create(fmt.Sprintf("/n%d", i), nil, zk.Ephemeral)
@@ -242,7 +240,7 @@ func TestOrphansAreDropped(t *testing.T) {
 		m, _ := mustBoot(t, disk, nil)
 		// Damage: a transaction of a session that nobody has made.
 		op, body := create("/orphan", nil, zk.Ephemeral)
-		m.rep.Do(func(tr *session.Tracker, _ func(zk.SessionID) (int64, bool)) { tr.Add(77, 5000, 0) })
+		m.rep.putCall(func(tr *session.Tracker, _ func(zk.SessionID) (int64, bool)) { tr.Add(77, 5000, 0) })
 		m.rep.Submit([]Request{m.request(77, op, body)})
 		synctest.Wait()
 		if err := m.halt(); err != nil {
@@ -250,7 +248,7 @@ func TestOrphansAreDropped(t *testing.T) {
 		}
 		for range 2 {
 			m, report := mustBoot(t, disk, nil)
-			if report.Znodes == 0 || m.rep.Tree().Lookup("/orphan") != 0 {
+			if report.Znodes == 0 || m.rep.tree.Lookup("/orphan") != 0 {
 				t.Errorf("the orphan is there: %+v", report)
 			}
 			if err := m.halt(); err != nil {

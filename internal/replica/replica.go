@@ -11,6 +11,7 @@
 // which stage; Next and Run in drive.go are all there is between them.
 //
 //	drive.go     the stages and their workers: start here
+//	clients.go   what the replica calls on its server's connections
 //	pipe.go      the queues between the stages
 //	order.go     Order: requests are prepared, forwarded or refused; sessions
 //	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
@@ -50,62 +51,11 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/storage"
-	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
-
-// Origin is who sent a request: a client's connection. Its methods must not
-// block: who applies, or the loop, calls them.
-type Origin interface {
-	// Applied tells of the transaction that a request became. It is called with
-	// the tree's write lock held, after the events of tx have been fired. Request,
-	// transaction and result are valid during the call only.
-	Applied(req *Request, tx *txn.Txn, r *znode.Result)
-	// Synced answers a request of OpSync on a server of an ensemble: all that was
-	// committed when it was asked is applied. As Applied it is called with the
-	// tree's write lock held.
-	Synced(req *Request)
-	// Dropped tells that a request will not be answered: the server has left its
-	// role. Whether it takes effect is not known.
-	Dropped(req *Request)
-	// Resumed answers Resume. timeoutMillis is what the session has now.
-	Resumed(ok bool, id zk.SessionID, timeoutMillis int32)
-	// ResumedLocal answers Resume, or the createSession of a session that is new,
-	// for a session that lives on this server alone.
-	ResumedLocal(id zk.SessionID, timeoutMillis int32)
-	// Leave ends the connection at once: its session is over, or somebody else's,
-	// or cannot be had here.
-	Leave(reason string)
-	// LastHeard is when the client last gave a sign of life, by Replica.Now.
-	LastHeard() time.Duration
-}
-
-// Clients is all connections together.
-type Clients interface {
-	// Fired tells that the watches of ws fired for ch, which happened at z. It is
-	// called with the tree's write lock held and must not block.
-	Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID)
-	// Carried tells of every transaction that was carried out without an error,
-	// whoever asked for it. As Fired it is called with the tree's write lock held;
-	// tx is valid during the call only.
-	Carried(tx *txn.Txn)
-	// Flush sends what Applied and Fired have made, after a batch. No lock is held.
-	Flush()
-	// Suspend ends all connections: the server has left its role.
-	Suspend()
-	// Admit tells that the mode is not Idle any more.
-	Admit()
-}
-
-// Request is a request to change the state, and who waits for it.
-type Request struct {
-	prep.Request
-	Origin   Origin        // nil: nobody waits
-	Received time.Duration // when it was read, by Replica.Now
-}
 
 // Options configures a replica.
 type Options struct {
@@ -304,29 +254,35 @@ func (r *Replica) Now() time.Duration { return r.clock.Now() }
 // 1970, as the wall clock was when the replica started.
 func (r *Replica) Millis(t time.Duration) int64 { return r.zero + t.Milliseconds() }
 
-// RLock lets the caller read Tree until RUnlock. What it read is the state at
-// Tree().LastZxid().
-func (r *Replica) RLock() { r.mu.RLock() }
+// View is the tree while its lock is held: the state at LastZxid. It is valid during the
+// call that it was passed to.
+type View struct {
+	*znode.Tree
+	r *Replica
+}
 
-// RUnlock ends RLock.
-func (r *Replica) RUnlock() { r.mu.RUnlock() }
+// AddWatch registers a watch. No change falls between what the View shows and the watch.
+func (v View) AddWatch(w watch.ID, path string, k watch.Kind) {
+	v.r.watchMu.Lock()
+	v.r.watches.Add(w, path, k)
+	v.r.watchMu.Unlock()
+}
 
-// Tree is the state. REQUIRES: RLock.
-func (r *Replica) Tree() *znode.Tree { return r.tree }
+// View calls f under the tree's read lock. Nothing is applied while f runs, so f must not
+// wait for anything and reads a bounded amount: at most 128 requests of a client, or one
+// session's ephemerals. f must not call View.
+func (r *Replica) View(f func(View)) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	f(View{r.tree, r})
+}
 
-// Watches calls f with the watch tables, alone.
+// Watches calls f with the watch tables, under their lock, a leaf: f must not wait and
+// must not keep the tables.
 func (r *Replica) Watches(f func(*watch.Tables)) {
 	r.watchMu.Lock()
 	defer r.watchMu.Unlock()
 	f(&r.watches)
-}
-
-// AddWatch registers a watch. REQUIRES: RLock, so that no change falls between
-// what the caller has read and the watch.
-func (r *Replica) AddWatch(w watch.ID, path string, k watch.Kind) {
-	r.watchMu.Lock()
-	r.watches.Add(w, path, k)
-	r.watchMu.Unlock()
 }
 
 // Outstanding is the number of requests submitted and not yet applied. Who
@@ -387,9 +343,23 @@ func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int
 	})
 }
 
-// Do calls f between two rounds of Order, with the session tracker. It does not wait.
-func (r *Replica) Do(f func(t *session.Tracker, heard func(zk.SessionID) (int64, bool))) {
-	r.putCall(f)
+// SessionDump lists sessions by the time of their expiry.
+type SessionDump struct {
+	Global     []session.Bucket
+	Local      []session.Bucket // those that live on this server alone
+	KeepsLocal bool             // this server may have local sessions
+}
+
+// DumpSessions has the stage Order call f, which must not block, between two rounds. It
+// does not wait. A replica that has failed never calls f.
+func (r *Replica) DumpSessions(f func(SessionDump)) {
+	r.putCall(func(t *session.Tracker, heard func(zk.SessionID) (int64, bool)) {
+		d := SessionDump{Global: t.Buckets(heard)}
+		if l := t.Locals(); l != nil {
+			d.KeepsLocal, d.Local = true, l.Buckets(heard)
+		}
+		f(d)
+	})
 }
 
 // check stops the process for a broken invariant: a stopped server is better

@@ -95,10 +95,11 @@ func (r *Replica) countWatches() (n int64) {
 
 // collectTree reads what is counted of one state of the tree.
 func (r *Replica) collectTree(c metric.Collection) {
-	r.RLock()
-	tree := r.Tree()
-	znodes, ephemerals, size, sessions := tree.Count(), tree.EphemeralCount(), tree.DataSize(), tree.SessionCount()
-	r.RUnlock()
+	var znodes, ephemerals, sessions int
+	var size int64
+	r.View(func(tree View) {
+		znodes, ephemerals, size, sessions = tree.Count(), tree.EphemeralCount(), tree.DataSize(), tree.SessionCount()
+	})
 	c.Int("znode_count", int64(znodes))
 	c.Int("ephemerals_count", int64(ephemerals))
 	c.Int("approximate_data_size", size+1) // Apache has the root a second time, as "/"

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 )
 
@@ -83,22 +84,22 @@ func (s *Server) admit(c *conn, serve func()) (reason string) {
 	return ""
 }
 
-// dismiss takes c, whose socket is closed, out of the tables. Its watches go
-// under the tree's read lock: no event can then meet another connection that is
-// given the same number.
+// dismiss removes c, whose socket is closed, and its watches from the tables. It does
+// both within one View: no transaction is applied in between, whose event would reach the
+// next connection with the same id.
 func (s *Server) dismiss(c *conn) {
-	s.replica.RLock()
-	s.replica.Watches(func(t *watch.Tables) { t.Drop(c.id) })
-	s.mu.Lock()
-	s.mu.conns[c.id] = nil
-	s.mu.free = append(s.mu.free, c.id)
-	s.mu.open--
-	ip := c.remote.Addr()
-	if s.mu.perIP[ip]--; s.mu.perIP[ip] == 0 {
-		delete(s.mu.perIP, ip)
-	}
-	s.mu.Unlock()
-	s.replica.RUnlock()
+	s.replica.View(func(replica.View) {
+		s.replica.Watches(func(t *watch.Tables) { t.Drop(c.id) })
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mu.conns[c.id] = nil
+		s.mu.free = append(s.mu.free, c.id)
+		s.mu.open--
+		ip := c.remote.Addr()
+		if s.mu.perIP[ip]--; s.mu.perIP[ip] == 0 {
+			delete(s.mu.perIP, ip)
+		}
+	})
 }
 
 // remoteAddr is the peer's address; the zero value for a connection that has

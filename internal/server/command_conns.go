@@ -154,23 +154,23 @@ func (t *text) sessions() bool {
 		return false
 	}
 	t.b = append(t.b, "SessionTracker dump:\n"...)
-	if dump.keepsLocal {
+	if dump.KeepsLocal {
 		t.b = append(t.b, "Local "...)
-		t.b = session.AppendDump(t.b, dump.local, dateOf)
+		t.b = session.AppendDump(t.b, dump.Local, dateOf)
 	}
 	if decides {
-		if dump.keepsLocal {
+		if dump.KeepsLocal {
 			t.b = append(t.b, "Global "...)
 		}
-		t.b = session.AppendDump(t.b, dump.global, dateOf)
+		t.b = session.AppendDump(t.b, dump.Global, dateOf)
 		return true
 	}
 	var known []session.Timeout
-	s.replica.RLock()
-	s.replica.Tree().Sessions(func(id zk.SessionID, timeout int32) {
-		known = append(known, session.Timeout{ID: id, Millis: timeout})
+	s.replica.View(func(tree replica.View) {
+		tree.Sessions(func(id zk.SessionID, timeout int32) {
+			known = append(known, session.Timeout{ID: id, Millis: timeout})
+		})
 	})
-	s.replica.RUnlock()
 	slices.SortFunc(known, func(a, b session.Timeout) int { return cmp.Compare(uint64(a.ID), uint64(b.ID)) })
 	t.b = fmt.Appendf(t.b, "Global Sessions(%d):\n", len(known))
 	for _, k := range known {
@@ -182,24 +182,12 @@ func (t *text) sessions() bool {
 	return true
 }
 
-// sessionDump holds the sessions, by the time of their expiry.
-type sessionDump struct {
-	global, local []session.Bucket
-	keepsLocal    bool
-}
-
 // sessionBuckets asks the replica's loop for the sessions, and waits for the answer for
 // at most lastWords: the loop may be blocked, or have ended. ok is false if there is no
 // answer.
-func (s *Server) sessionBuckets() (d sessionDump, ok bool) {
-	answer := make(chan sessionDump, 1)
-	s.replica.Do(func(t *session.Tracker, heard func(zk.SessionID) (int64, bool)) {
-		d := sessionDump{global: t.Buckets(heard)}
-		if l := t.Locals(); l != nil {
-			d.keepsLocal, d.local = true, l.Buckets(heard)
-		}
-		answer <- d
-	})
+func (s *Server) sessionBuckets() (d replica.SessionDump, ok bool) {
+	answer := make(chan replica.SessionDump, 1)
+	s.replica.DumpSessions(func(d replica.SessionDump) { answer <- d })
 	timeout := time.NewTimer(lastWords)
 	defer timeout.Stop()
 	select {
@@ -216,17 +204,17 @@ func (s *Server) sessionBuckets() (d sessionDump, ok bool) {
 func (t *text) ephemerals() {
 	r := t.c.s.replica
 	var ids []zk.SessionID
-	r.RLock()
-	r.Tree().EphemeralSessions(func(id zk.SessionID) { ids = append(ids, id) })
-	r.RUnlock()
+	r.View(func(tree replica.View) {
+		tree.EphemeralSessions(func(id zk.SessionID) { ids = append(ids, id) })
+	})
 	slices.Sort(ids)
 	t.b = fmt.Appendf(t.b, "Sessions with Ephemerals (%d):\n", len(ids))
 	var paths []string
 	for _, id := range ids {
 		paths = paths[:0]
-		r.RLock()
-		r.Tree().Ephemerals(id, func(path string) { paths = append(paths, path) })
-		r.RUnlock()
+		r.View(func(tree replica.View) {
+			tree.Ephemerals(id, func(path string) { paths = append(paths, path) })
+		})
 		slices.Sort(paths)
 		t.b = fmt.Appendf(t.b, "0x%x:\n", uint64(id))
 		for _, path := range paths {

@@ -78,9 +78,9 @@ func (t *text) serverStats() {
 	s := t.c.s
 	s.foldAll()
 	latency := s.stats.latency()
-	s.replica.RLock()
-	nodes, zxid := s.replica.Tree().Count(), s.replica.Tree().LastZxid()
-	s.replica.RUnlock()
+	var nodes int
+	var zxid zk.Zxid
+	s.replica.View(func(tree replica.View) { nodes, zxid = tree.Count(), tree.LastZxid() })
 	if t.mode == replica.Leader { // a new epoch is visible before its first transaction
 		zxid = max(zxid, zk.MakeZxid(s.replica.Status().Epoch, 0))
 	}

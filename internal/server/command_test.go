@@ -415,7 +415,7 @@ func TestDumpDates(t *testing.T) {
 func TestStoppedReplica(t *testing.T) {
 	s := newTestServer(t, nil)
 	addr := s.listen()
-	if err := s.replica.Close(); err != nil {
+	if err := s.rep.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]string{

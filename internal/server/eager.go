@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -18,39 +19,34 @@ import (
 // A write that follows pending writes of its own session passes as well: they may
 // change what it is allowed to do. (Apache checks it, and answers it out of order.)
 //
-// REQUIRES: c.mu, which is released for a moment.
-func (c *conn) refusedEarly(q *request, view *treeView) bool {
-	if !c.s.eagerACL || !checkedEarly(q.Op) {
-		return false
-	}
-	view.lock()
+// REQUIRES: c.mu and the tree's lock; checksEarly.
+func (c *conn) refusedEarly(tree replica.View, q *request) bool {
 	switch {
-	case c.mu.closing || c.mu.closed:
+	case c.mu.closed:
 		return true // the connection has ended meanwhile: there is no answer
 	case !c.mu.pending.empty():
 		return false
 	}
-	code := c.judge(c.s.replica.Tree(), q)
+	code := c.judge(tree, q)
 	if code == zk.OK {
 		return false
 	}
 	c.replyErrLocked(q.Xid, 0, code)
-	view.reads++
 	return true
 }
 
-// checkedEarly reports whether refusedEarly checks requests of the operation.
-func checkedEarly(op wire.OpCode) bool {
-	switch op {
+// checksEarly reports whether refusedEarly is to see a request.
+func (c *conn) checksEarly(q *request) bool {
+	switch q.Op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpDelete, wire.OpSetData, wire.OpSetACL:
-		return true
+		return c.s.eagerACL
 	}
 	return false
 }
 
 // judge returns ErrInvalidACL or ErrNoAuth if the ACLs of the tree refuse a request
 // that is checked early, else OK.
-func (c *conn) judge(t *znode.Tree, q *request) zk.Code {
+func (c *conn) judge(t replica.View, q *request) zk.Code {
 	d := jute.NewDecoder(q.body)
 	var path string
 	var want zk.Perms

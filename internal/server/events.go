@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -19,9 +20,8 @@ func appendEvent(b []byte, z zk.Zxid, kind zk.EventType, path string) []byte {
 	return b
 }
 
-// Fired queues an event on the connections that watch (replica.Clients). Who
-// may not read the znode does not hear of it; the one-shot watch is gone all
-// the same. The caller holds the tree's write lock.
+// Fired queues an event on the connections that watch (replica.Clients). A client that
+// may not read the znode gets no event; its one-shot watch is removed all the same.
 func (s *Server) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
 	s.event = appendEvent(s.event[:0], z, ch.Type, ch.Path)
 	for _, w := range ws {
@@ -64,7 +64,7 @@ func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
 // setWatches registers again the watches that a client held on its last
 // connection. What happened since the client last heard is sent as an event
 // instead; the zxid of such events is -1. REQUIRES: c.mu and the tree's lock.
-func (c *conn) setWatches(t *znode.Tree, q *request) {
+func (c *conn) setWatches(t replica.View, q *request) {
 	var r wire.SetWatches
 	d := jute.NewDecoder(q.body)
 	if r.Decode(&d, q.Op); d.Err() != nil {
@@ -79,14 +79,14 @@ func (c *conn) setWatches(t *znode.Tree, q *request) {
 		case t.Mode(id).Mzxid > r.RelativeZxid:
 			c.missed(zk.EventNodeDataChanged, path, t.ACL(id))
 		default:
-			c.s.replica.AddWatch(c.id, path, watch.Data)
+			t.AddWatch(c.id, path, watch.Data)
 		}
 	}
 	for _, path := range r.Exist {
 		if id := t.Lookup(path); id != 0 {
 			c.missed(zk.EventNodeCreated, path, t.ACL(id))
 		} else {
-			c.s.replica.AddWatch(c.id, path, watch.Data)
+			t.AddWatch(c.id, path, watch.Data)
 		}
 	}
 	for _, path := range r.Child {
@@ -97,14 +97,14 @@ func (c *conn) setWatches(t *znode.Tree, q *request) {
 		case t.Mode(id).Pzxid > r.RelativeZxid:
 			c.missed(zk.EventNodeChildrenChanged, path, t.ACL(id))
 		default:
-			c.s.replica.AddWatch(c.id, path, watch.Child)
+			t.AddWatch(c.id, path, watch.Child)
 		}
 	}
 	for _, path := range r.Persistent {
-		c.s.replica.AddWatch(c.id, path, watch.Persistent)
+		t.AddWatch(c.id, path, watch.Persistent)
 	}
 	for _, path := range r.PersistentRecursive {
-		c.s.replica.AddWatch(c.id, path, watch.Recursive)
+		t.AddWatch(c.id, path, watch.Recursive)
 	}
 	c.replyErrLocked(q.Xid, t.LastZxid(), zk.OK)
 }

@@ -127,10 +127,7 @@ func TestBadInput(t *testing.T) {
 			pass(rigTick)
 			good.call(wire.OpPing, nil)
 		}
-		n := 0
-		s.rep.RLock()
-		s.rep.Tree().Sessions(func(zk.SessionID, int32) { n++ })
-		s.rep.RUnlock()
+		n := s.sessions()
 		if n != 1 {
 			t.Errorf("%d sessions are left", n)
 		}

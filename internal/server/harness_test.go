@@ -20,6 +20,7 @@ import (
 type testServer struct {
 	*Server
 	t    testing.TB
+	rep  *replica.Replica
 	disk *vfs.Mem
 	addr string // of the listener on loopback, "" before listen
 }
@@ -40,7 +41,7 @@ func newTestServer(t testing.TB, change func(*config.Config)) *testServer {
 	}
 	s := &testServer{t: t, disk: vfs.NewMem()}
 	srv, rep, dir := assemble(t, cfg, s.disk)
-	s.Server = srv
+	s.Server, s.rep = srv, rep
 	t.Cleanup(func() {
 		s.Stop()
 		if err := rep.Close(); err != nil && !errors.Is(err, replica.ErrClosed) {

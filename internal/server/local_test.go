@@ -50,11 +50,9 @@ func multiCreate(path string, mode zk.CreateMode) []byte {
 func (e *ensemble) known(id zk.SessionID) (n int) {
 	pass(rigTick) // the slowest has it by then
 	for _, r := range e.rigs {
-		r.rep.RLock()
-		if r.rep.Tree().HasSession(id) {
+		if r.knows(id) {
 			n++
 		}
-		r.rep.RUnlock()
 	}
 	return n
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
-	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -21,12 +20,27 @@ type request struct {
 	ids  []zk.ID // the connection's identities when it was read
 }
 
-// run is what handling one buffer of frames needs. It is pooled: connections
-// that do nothing hold none.
+// run handles one buffer of frames. It is pooled: connections that do nothing hold none.
 type run struct {
 	submit []replica.Request
 	now    time.Duration
-	short  bool // the run ended at a read for whose reply there was no room
+
+	// Of the present call of handle, and of what follows it within one turn.
+	c        *conn
+	in       []byte // the frames
+	done     int    // bytes of in that were handled
+	received int    // frames
+	reads    int    // answered
+	short    bool   // it ended at a read for whose reply there was no room
+	err      error
+
+	view func(replica.View) // handleWithTree; bound once, so that View costs no allocation
+}
+
+func newRun() *run {
+	r := new(run)
+	r.view = r.handleWithTree
+	return r
 }
 
 // pendingFIFO holds, in order, a session's writes that are in the pipeline and
@@ -95,15 +109,16 @@ func (f *pendingFIFO) pop() {
 // It returns the number of bytes that it took.
 func (c *conn) process(b []byte) (n int, err error) {
 	r := c.s.runs.Get().(*run)
+	r.c = c
 	defer func() {
 		clear(r.submit)
 		r.submit = r.submit[:0]
+		r.c, r.in, r.err = nil, nil, nil
 		c.s.runs.Put(r)
 	}()
 	for n < len(b) && err == nil && !c.leaving {
-		r.now = c.s.replica.Now()
 		var took int
-		took, err = c.processRun(b[n:], r)
+		took, err = r.turn(b[n:])
 		n += took
 		if len(r.submit) > 0 {
 			c.s.replica.Bring(r.submit)
@@ -125,77 +140,77 @@ func (c *conn) process(b []byte) (n int, err error) {
 	return n, err
 }
 
-// processRun handles frames until there is no whole one left, the replies are
-// many enough to be sent, or readRun reads were answered under one lock.
-func (c *conn) processRun(b []byte, r *run) (n int, err error) {
-	view := treeView{c: c}
+// turn handles frames until none is whole, the replies are many enough to be sent, or
+// readRun reads were answered. The order of locks is the tree's, then the connection's:
+// turn handles the frames in front of the first read without the tree, and the rest in
+// one View.
+func (r *run) turn(b []byte) (n int, err error) {
+	c := r.c
+	r.in, r.done, r.received, r.reads, r.short, r.err = b, 0, 0, 0, false, nil
+	r.now = c.s.replica.Now()
 	c.mu.Lock()
-	defer view.unlock()
-	received := 0
-	r.short = false
+	wantsTree := r.handle(replica.View{})
+	c.mu.Unlock()
+	if wantsTree {
+		c.s.replica.View(r.view)
+	}
+	return r.done, r.err
+}
+
+// handleWithTree is the part of a turn that may read.
+func (r *run) handleWithTree(tree replica.View) {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.handle(tree)
+}
+
+// handle handles frames. With the zero View it stops in front of the first one that
+// needs the tree, and returns true. REQUIRES: c.mu.
+func (r *run) handle(tree replica.View) (wantsTree bool) {
+	c, received, answered, from := r.c, r.received, r.reads, r.done
 	for !c.leaving && !c.mu.closing {
-		frame, size, ok, ferr := c.nextFrame(b[n:])
-		if !ok || ferr != nil {
-			err = ferr
+		frame, size, ok, err := c.nextFrame(r.in[r.done:])
+		if !ok || err != nil {
+			r.err = err
 			break
 		}
 		if len(frame) < 8 {
-			return n, fmt.Errorf("%w: frame of %d bytes has no header", errProtocol, len(frame))
+			r.err = fmt.Errorf("%w: frame of %d bytes has no header", errProtocol, len(frame))
+			break
 		}
-		if received == 0 {
+		if !r.take(frame, tree) {
+			wantsTree = true
+			break
+		}
+		if r.received == 0 {
 			c.heard.Store(int64(r.now)) // a part of a frame is no sign of life
 		}
-		c.take(frame, r, &view)
 		if r.short = c.mu.short > 0; r.short {
 			break // it is answered when there is room for the reply
 		}
-		n += size
-		received++
-		if len(c.mu.out.Buf) > softOutBytes || view.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
+		r.done += size
+		r.received++
+		if len(c.mu.out.Buf) > softOutBytes || r.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
 			break
 		}
 	}
 	c.leaving = c.leaving || c.mu.closing
-	c.countReceivedLocked(received, n)
-	c.countAnsweredLocked(view.reads, r.now, c.s.replica.Now())
-	return n, err
-}
-
-// treeView takes the tree's read lock when the first read needs it. The order
-// of locks wants it before the connection's.
-type treeView struct {
-	c      *conn
-	locked bool
-	reads  int
-}
-
-// lock makes the tree readable. REQUIRES: c.mu, which is given up for a moment.
-func (v *treeView) lock() {
-	if !v.locked {
-		v.c.mu.Unlock()
-		v.c.s.replica.RLock()
-		v.c.mu.Lock()
-		v.locked = true
+	c.countReceivedLocked(r.received-received, r.done-from)
+	if n := r.reads - answered; n > 0 {
+		c.countAnsweredLocked(n, r.now, c.s.replica.Now())
 	}
+	return wantsTree
 }
 
-// unlock gives up the connection's lock and the tree's.
-func (v *treeView) unlock() {
-	v.c.mu.Unlock()
-	if v.locked {
-		v.c.s.replica.RUnlock()
-	}
-}
-
-// take handles one request. REQUIRES: c.mu.
-func (c *conn) take(frame []byte, r *run, view *treeView) {
+// take handles one request; false means that it needs the tree, tree is the zero View,
+// and nothing was done. REQUIRES: c.mu.
+func (r *run) take(frame []byte, tree replica.View) bool {
+	c := r.c
 	d := jute.NewDecoder(frame)
 	var q request
 	q.Decode(&d)
 	q.body = d.Rest()
 	q.ids = c.mu.ids
-	c.mu.stats.noteRequest(&q)
-	c.leaving = c.leaving || q.Op == wire.OpCloseSession
 	switch {
 	case q.Op == wire.OpAuth:
 		c.authenticate(&q) // at once: it changes what the next requests may do
@@ -206,34 +221,34 @@ func (c *conn) take(frame []byte, r *run, view *treeView) {
 	case c.mu.onlyReads && refusedReadOnly(q.Op):
 		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.goesThroughLog(&q):
-		if !c.refusedEarly(&q, view) {
+		switch {
+		case !c.checksEarly(&q):
+			c.submit(&q, r)
+		case tree.Tree == nil:
+			return false
+		case c.refusedEarly(tree, &q):
+			r.reads++
+		default:
 			c.submit(&q, r)
 		}
+	case tree.Tree == nil:
+		return false
+	case c.mu.closed: // there is no answer
 	case c.mu.pending.empty():
-		view.lock()
-		if c.mu.closing || c.mu.closed {
-			return
-		}
-		c.answer(c.s.replica.Tree(), &q)
-		view.reads++
+		c.answer(tree, &q)
+		r.reads++
 	default:
-		view.lock()
-		if c.mu.closing || c.mu.closed {
-			return
-		}
-		if c.mu.pending.empty() { // by now
-			c.answer(c.s.replica.Tree(), &q)
-			view.reads++
-			return
-		}
-		expected := expectedReply(c.s.replica.Tree(), &q, c.mu.pending.largest)
+		expected := expectedReply(tree, &q, c.mu.pending.largest)
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
 	}
+	c.mu.stats.noteRequest(&q)
+	c.leaving = c.leaving || q.Op == wire.OpCloseSession
+	return true
 }
 
 // expectedReply guesses the length of the reply to a read that waits behind
 // writes, the largest of which has a body of written bytes.
-func expectedReply(t *znode.Tree, q *request, written int) int {
+func expectedReply(t replica.View, q *request, written int) int {
 	const head, perChild = 100, 32
 	switch q.Op {
 	case wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
@@ -349,7 +364,7 @@ func (c *conn) dropHeld() {
 
 // answerPending answers the reads that are at the front now. REQUIRES: c.mu and
 // the tree's lock.
-func (c *conn) answerPending(t *znode.Tree, now time.Duration) {
+func (c *conn) answerPending(t replica.View, now time.Duration) {
 	c.mu.forced = true
 	defer func() { c.mu.forced = false }()
 	n, at := 0, time.Duration(0) // reads that came together are counted together

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -13,7 +14,7 @@ import (
 
 // answer appends the reply to a request that only reads. An operation that no
 // client may send ends the connection. REQUIRES: c.mu and the tree's lock.
-func (c *conn) answer(t *znode.Tree, q *request) {
+func (c *conn) answer(t replica.View, q *request) {
 	xid := q.Xid
 	switch q.Op {
 	case wire.OpSetWatches, wire.OpSetWatches2:
@@ -48,7 +49,7 @@ func (c *conn) answer(t *znode.Tree, q *request) {
 // read appends the body of a reply to c.mu.out. If the result is an error, or
 // the decoder has one, what was appended is dropped. The methods that it calls
 // do nothing lasting before they know that the request could be decoded.
-func (c *conn) read(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) read(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	switch q.Op { // calls by name, not through a table: so q and d stay on the stack
 	case wire.OpGetData:
 		return c.getData(t, q, d)
@@ -65,7 +66,7 @@ func (c *conn) read(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	case wire.OpMultiRead:
 		return c.multiRead(t, q, d)
 	case wire.OpAddWatch:
-		return c.addWatch(d)
+		return c.addWatch(t, d)
 	case wire.OpCheckWatches, wire.OpRemoveWatches:
 		return c.checkOrRemoveWatches(q, d)
 	case wire.OpGetEphemerals:
@@ -85,7 +86,7 @@ func (c *conn) read(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 }
 
 // find returns the znode at path if the request may read it.
-func (c *conn) find(t *znode.Tree, q *request, path string) (znode.ID, zk.Code) {
+func (c *conn) find(t replica.View, q *request, path string) (znode.ID, zk.Code) {
 	id := t.Lookup(path)
 	if id == 0 {
 		return 0, zk.ErrNoNode
@@ -97,7 +98,7 @@ func (c *conn) find(t *znode.Tree, q *request, path string) (znode.ID, zk.Code) 
 	return id, zk.OK
 }
 
-func (c *conn) getData(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) getData(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	var r wire.PathWatch
 	if r.Decode(d); d.Err() != nil {
 		return zk.ErrMarshalling
@@ -110,13 +111,13 @@ func (c *conn) getData(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 		return zk.OK // and no watch yet
 	}
 	if r.Watch {
-		c.s.replica.AddWatch(c.id, r.Path, watch.Data)
+		t.AddWatch(c.id, r.Path, watch.Data)
 	}
 	return zk.OK
 }
 
 // appendData appends data and Stat, unless there is no room for them.
-func (c *conn) appendData(t *znode.Tree, id znode.ID) {
+func (c *conn) appendData(t replica.View, id znode.ID) {
 	if n := t.DataLen(id); n > largeReply/2 && !c.room(n+largeReply/2) {
 		return
 	}
@@ -127,7 +128,7 @@ func (c *conn) appendData(t *znode.Tree, id znode.ID) {
 }
 
 // exists registers its watch on a missing znode too: it fires on creation.
-func (c *conn) exists(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) exists(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	var r wire.PathWatch
 	if r.Decode(d); d.Err() != nil {
 		return zk.ErrMarshalling
@@ -140,7 +141,7 @@ func (c *conn) exists(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 		return code
 	}
 	if r.Watch {
-		c.s.replica.AddWatch(c.id, r.Path, watch.Data)
+		t.AddWatch(c.id, r.Path, watch.Data)
 	}
 	if code != zk.OK {
 		return code
@@ -151,7 +152,7 @@ func (c *conn) exists(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	var r wire.PathWatch
 	if r.Decode(d); d.Err() != nil {
 		return zk.ErrMarshalling
@@ -169,14 +170,14 @@ func (c *conn) getChildren(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 		c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 	}
 	if r.Watch {
-		c.s.replica.AddWatch(c.id, r.Path, watch.Child)
+		t.AddWatch(c.id, r.Path, watch.Child)
 	}
 	return zk.OK
 }
 
 // appendChildren appends the names of the children, unless there is no room for
 // them: then mu.short is what all of them need.
-func (c *conn) appendChildren(t *znode.Tree, id znode.ID) {
+func (c *conn) appendChildren(t replica.View, id znode.ID) {
 	began := len(c.mu.out.Buf)
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(t.NumChildren(id)))
 	next, size := began+largeReply/2, 0
@@ -203,7 +204,7 @@ func (c *conn) sync(d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-func (c *conn) getACL(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) getACL(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	path := d.Path()
 	if d.Err() != nil {
 		return zk.ErrMarshalling
@@ -224,7 +225,7 @@ func (c *conn) getACL(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 }
 
 // multiRead answers each operation by itself: one that fails hinders no other.
-func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	ops := wire.DecodeMulti(d, wire.OpMultiRead, nil)
 	if d.Err() != nil {
 		return zk.ErrMarshalling
@@ -257,14 +258,14 @@ func (c *conn) multiRead(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-func (c *conn) addWatch(d *jute.Decoder) zk.Code {
+func (c *conn) addWatch(t replica.View, d *jute.Decoder) zk.Code {
 	var r wire.PathInt
 	r.Decode(d)
 	kind, known := watchKind(zk.AddWatchMode(r.Value))
 	if d.Err() != nil || !known {
 		return zk.ErrMarshalling
 	}
-	c.s.replica.AddWatch(c.id, r.Path, kind)
+	t.AddWatch(c.id, r.Path, kind)
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(zk.OK))
 	return zk.OK
 }
@@ -290,9 +291,9 @@ func (c *conn) checkOrRemoveWatches(q *request, d *jute.Decoder) zk.Code {
 	if _ = path.Path(); path.Err() != nil {
 		return zk.ErrNoWatcher // null is the path of no watch
 	}
-	found := false
+	remove, found := q.Op == wire.OpRemoveWatches, false // so that q, of which every read has one, does not escape
 	c.s.replica.Watches(func(t *watch.Tables) {
-		if q.Op == wire.OpRemoveWatches {
+		if remove {
 			found = t.Remove(c.id, r.Path, kind)
 		} else {
 			found = t.Contains(c.id, r.Path, kind)
@@ -306,7 +307,7 @@ func (c *conn) checkOrRemoveWatches(q *request, d *jute.Decoder) zk.Code {
 
 // getEphemerals lists the session's own ephemerals whose path begins with the
 // prefix; a blank one or "/" means all.
-func (c *conn) getEphemerals(t *znode.Tree, d *jute.Decoder) zk.Code {
+func (c *conn) getEphemerals(t replica.View, d *jute.Decoder) zk.Code {
 	prefix := d.String()
 	if d.Err() != nil {
 		return zk.ErrMarshalling
@@ -324,7 +325,7 @@ func (c *conn) getEphemerals(t *znode.Tree, d *jute.Decoder) zk.Code {
 }
 
 // getAllChildrenNumber counts the descendants.
-func (c *conn) getAllChildrenNumber(t *znode.Tree, q *request, d *jute.Decoder) zk.Code {
+func (c *conn) getAllChildrenNumber(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	path := d.Path()
 	if d.Err() != nil {
 		return zk.ErrMarshalling

@@ -85,7 +85,7 @@ func TestReadOnlySessions(t *testing.T) {
 		if err := c.connect(readOnlyRequest); err != nil || c.resp.SessionID == 0 || !c.resp.ReadOnly {
 			t.Fatalf("%v, %+v", err, c.resp)
 		}
-		if byte(uint64(c.resp.SessionID)>>56) != byte(e.id(lonely)) || lonely.rep.Tree().HasSession(c.resp.SessionID) {
+		if byte(uint64(c.resp.SessionID)>>56) != byte(e.id(lonely)) || lonely.knows(c.resp.SessionID) {
 			t.Errorf("session %v of server %d", c.resp.SessionID, e.id(lonely))
 		}
 		again.SessionID, again.Password = c.resp.SessionID, c.resp.Password

@@ -14,6 +14,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // rig is a server whose file system, replica and clients' addresses a test
@@ -168,4 +169,16 @@ func (s *rig) conns() int {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
 	return s.srv.mu.open
+}
+
+// sessions returns the number of sessions in the server's tree.
+func (s *rig) sessions() (n int) {
+	s.rep.View(func(tree replica.View) { n = tree.SessionCount() })
+	return n
+}
+
+// knows reports whether the server's tree has a session.
+func (s *rig) knows(id zk.SessionID) (ok bool) {
+	s.rep.View(func(tree replica.View) { ok = tree.HasSession(id) })
+	return ok
 }

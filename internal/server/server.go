@@ -43,7 +43,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
-	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -84,7 +83,7 @@ type Server struct {
 	sasl    *sasl.Server // nil if nobody can log in
 	log     *slog.Logger
 	refused *refusal.Log // what clients are refused
-	replica *replica.Replica
+	replica Replica
 	stats   Stats
 	metrics *metric.Registry
 
@@ -138,7 +137,7 @@ func New(o Options) *Server {
 	s.mu.sessions = map[zk.SessionID]*conn{}
 	s.mu.held = map[*conn]heldConn{}
 	s.gate.L = &s.gate.Mutex
-	s.runs.New = func() any { return new(run) }
+	s.runs.New = func() any { return newRun() }
 	s.budget = socket.NewBudget(bufferLimit(&o.Config.Client))
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.outputs = socket.NewOutputPool(pooledOuts, softOutBytes)
@@ -173,7 +172,7 @@ func bufferLimit(cfg *config.Client) int {
 }
 
 // Attach gives the server its replica, before Serve.
-func (s *Server) Attach(r *replica.Replica) {
+func (s *Server) Attach(r Replica) {
 	s.replica = r
 	r.BindMetrics(s.metrics)
 }

@@ -217,10 +217,7 @@ func TestSessionExpires(t *testing.T) {
 				t.Errorf("resumed: %+v, %v", back.resp, err)
 			}
 			pass(time.Second)
-			n := 0
-			s.rep.RLock()
-			s.rep.Tree().Sessions(func(zk.SessionID, int32) { n++ })
-			s.rep.RUnlock()
+			n := s.sessions()
 			if n != 1 {
 				t.Errorf("%d sessions in the tree, want the watcher's", n)
 			}

@@ -10,9 +10,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Applied replies to a write, and to the reads that waited behind it
-// (replica.Origin). Who applies calls it, with the tree's write lock.
-func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
+// Applied replies to a write, and to the reads that waited for it (replica.Origin).
+func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result, tree replica.View) {
 	c.s.large.done(len(req.Body))
 	switch {
 	case req.Op == wire.OpCreateSession:
@@ -20,7 +19,7 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result) {
 	case req.Owner == session.NoOwner:
 		c.sessionExpired(tx)
 	default:
-		c.replyToWrite(req, tx, r)
+		c.replyToWrite(req, tx, r, tree)
 	}
 }
 
@@ -44,8 +43,7 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	c.s.markDirty(c)
 }
 
-// Carried counts a write, whose ever it was (replica.Clients). The caller holds
-// the tree's write lock.
+// Carried counts every write, whichever client sent it (replica.Clients).
 func (s *Server) Carried(tx *txn.Txn) { s.stats.writing.write(s.stats.writesBy, tx) }
 
 // sessionExpired ends the connection of a session that the server has ended.
@@ -58,7 +56,7 @@ func (c *conn) sessionExpired(tx *txn.Txn) {
 	}
 }
 
-func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) {
+func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, tree replica.View) {
 	now := c.s.replica.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +75,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result) 
 		c.countWrittenLocked(req.Received, now)
 	}
 	c.mu.pending.pop()
-	c.answerPending(c.s.replica.Tree(), now)
+	c.answerPending(tree, now)
 	if req.Op == wire.OpCloseSession {
 		c.closeLocked()
 	}
@@ -105,9 +103,8 @@ func movedAway(tx *txn.Txn, r *znode.Result) bool {
 	return false
 }
 
-// Synced answers a sync (replica.Origin). The path comes back as it was, even
-// null. Who applies calls it, with the tree's write lock.
-func (c *conn) Synced(req *replica.Request) {
+// Synced answers a sync (replica.Origin) with the path that the client sent, even null.
+func (c *conn) Synced(req *replica.Request, tree replica.View) {
 	now := c.s.replica.Now()
 	c.s.large.done(len(req.Body))
 	c.mu.Lock()
@@ -118,14 +115,14 @@ func (c *conn) Synced(req *replica.Request) {
 	c.s.markDirty(c)
 	if !c.mu.closing {
 		d := jute.NewDecoder(req.Body)
-		at := c.beginReplyLocked(req.Xid, c.s.replica.Tree().LastZxid())
+		at := c.beginReplyLocked(req.Xid, tree.LastZxid())
 		c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, d.Buffer())
 		c.endReplyLocked(at, zk.OK)
 		c.countAnsweredLocked(1, req.Received, now)
 	}
 	c.mu.pending.syncs--
 	c.mu.pending.pop()
-	c.answerPending(c.s.replica.Tree(), now)
+	c.answerPending(tree, now)
 	c.submitHeld()
 	if !c.mu.pending.full() {
 		c.mu.Broadcast()

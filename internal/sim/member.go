@@ -319,10 +319,9 @@ func (m *member) poll() {
 }
 
 // digest is that of the member's tree.
-func (m *member) digest() uint64 {
-	m.rep.RLock()
-	defer m.rep.RUnlock()
-	return m.rep.Tree().Digest()
+func (m *member) digest() (digest uint64) {
+	m.rep.View(func(tree replica.View) { digest = tree.Digest() })
+	return digest
 }
 
 func (m *member) describe() string {

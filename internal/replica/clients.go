@@ -1,0 +1,68 @@
+package replica
+
+import (
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Origin is the connection that sent a request. Its methods are called from the stages
+// Order and Apply, on whichever goroutine runs the stage: a worker's, or one that has
+// called Bring or Packets. They must not block, and must not call View, Bring or
+// Packets. All calls from one stage follow each other; calls from Order and from Apply
+// may come at the same time.
+type Origin interface {
+	// Applied reports the transaction that a request became. Stage Apply, under the
+	// tree's write lock, after the events of tx have been fired. Everything that is
+	// passed is valid during the call only.
+	Applied(req *Request, tx *txn.Txn, r *znode.Result, tree View)
+	// Synced answers a request of OpSync that was submitted: everything that was
+	// committed when it was asked is applied. Stage Apply, under the tree's write lock.
+	Synced(req *Request, tree View)
+	// Dropped reports that a request will not be answered: the server has left its
+	// role. The request may still take effect. Stage Order, no lock.
+	Dropped(req *Request)
+	// Resumed answers Resume. timeoutMillis is the session's timeout now. Stage Order,
+	// no lock.
+	Resumed(ok bool, id zk.SessionID, timeoutMillis int32)
+	// ResumedLocal answers Resume, or the createSession of a new session, for a session
+	// that lives on this server alone. Stage Order, no lock.
+	ResumedLocal(id zk.SessionID, timeoutMillis int32)
+	// Leave ends the connection at once: its session is over, or has moved to another
+	// connection, or is not known here. Stage Order, no lock.
+	Leave(reason string)
+	// LastHeard is when the client last sent a complete request, by Replica.Now. Stage
+	// Order, no lock.
+	LastHeard() time.Duration
+}
+
+// Clients is the set of all connections. As with Origin, the methods are called from the
+// stages, and must not block.
+type Clients interface {
+	// Fired reports that the watches ws fired for ch, a change that transaction z made.
+	// Stage Apply, under the tree's write lock.
+	Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID)
+	// Carried reports every transaction that was applied without an error, whichever
+	// client of whichever server sent it. Stage Apply, under the tree's write lock; tx is
+	// valid during the call only.
+	Carried(tx *txn.Txn)
+	// Flush sends what Applied, Synced and Fired have queued. Stage Apply, after a batch,
+	// no lock.
+	Flush()
+	// Suspend ends all connections: the server has left its role. Stage Order, no lock.
+	Suspend()
+	// Admit reports that the mode is not Idle any more. Stage Order, no lock; for a
+	// standalone server from Start.
+	Admit()
+}
+
+// Request is a request to change the state, and the connection that waits for it.
+type Request struct {
+	prep.Request
+	Origin   Origin        // nil: no client waits
+	Received time.Duration // when it was read, by Replica.Now
+}
