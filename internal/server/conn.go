@@ -15,6 +15,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -38,6 +39,10 @@ type conn struct {
 	// patience is when a handshake that is held is given up, by Replica.Now; 0 if
 	// it was not held.
 	patience time.Duration
+	// admitted holds a token once a handshake that was held may go on, with heldRequest;
+	// nil if it was never held.
+	admitted    chan struct{}
+	heldRequest wire.ConnectRequest
 	// unanswered is mu.ready of a stepped connection that waits for its session.
 	unanswered chan struct{}
 

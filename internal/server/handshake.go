@@ -58,24 +58,29 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 	}
 	if mode := c.s.mode(); mode != replica.Idle {
 		c.patience = c.s.replica.Now() + c.s.holdFor() // should it be ahead of us
-		if err := c.begin(req, mode); err != nil {
+		if err := c.askSession(req, mode); err != nil {
 			return err
 		}
 	} else if !c.s.awaitQuorum(c, req) {
 		return errNoQuorum
 	}
-	if c.stepped {
-		c.unanswered = ready
-		return nil
+	if !c.stepped {
+		return c.awaitSession(ready)
 	}
-	return c.awaitSession(ready)
+	select {
+	case <-ready:
+		c.answerHandshake()
+	default:
+		c.unanswered = ready
+	}
+	return nil
 }
 
-// begin asks for the session, which Applied, Resumed or ResumedLocal will tell. A
-// client that has seen a later state than this server has to wait (P7), on a leader
-// too: another server may have applied what the leader has committed and not applied
-// yet. Called from a connection's goroutine, the replica's loop or the applier.
-func (c *conn) begin(req *wire.ConnectRequest, mode replica.Mode) error {
+// askSession asks the replica for the session; Applied, Resumed, ResumedLocal or Leave
+// answers. A client that has seen a later state than this server has to wait (P7), on a
+// leader too: another server may have applied what the leader has committed and not
+// applied yet. REQUIRES: to be in serve's goroutine.
+func (c *conn) askSession(req *wire.ConnectRequest, mode replica.Mode) error {
 	last := c.s.replica.LastApplied()
 	switch {
 	case mode == replica.Idle, mode == replica.ReadOnly && !req.ReadOnly:
@@ -112,31 +117,49 @@ func (c *conn) tooNew(seen zk.Zxid) error {
 
 // awaitSession waits until the handshake is answered, or is held no more.
 func (c *conn) awaitSession(ready <-chan struct{}) error {
+	var timer *time.Timer
 	var patience <-chan time.Time
 	if c.patience > 0 {
-		t := time.NewTimer(c.patience - c.s.replica.Now())
-		defer t.Stop()
-		patience = t.C
+		timer = time.NewTimer(c.patience - c.s.replica.Now())
+		defer timer.Stop()
+		patience = timer.C
 	}
 	for {
 		select {
 		case <-ready:
-			c.open = true
-			c.mu.Lock()
-			if !c.mu.closed { // else its deadline is to end the next read
-				_ = c.sock.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
-			}
-			c.mu.Unlock()
+			c.answerHandshake()
 			return nil
+		case <-c.admitted:
+			if err := c.askSession(&c.heldRequest, c.s.mode()); err != nil {
+				return err
+			}
 		case <-c.s.replica.Failed():
 			return errEnd
 		case <-patience:
 			if held, err := c.s.unhold(c); held {
 				return err
 			}
-			patience = nil // it is being answered
+			timer.Reset(c.s.holdFor()) // it is being answered, or is woken and may be held again
 		}
 	}
+}
+
+// answerHandshake sends the answer that has come: mu.session, or that there is none. It
+// ends the handshake. REQUIRES: to be in serve's goroutine; mu.ready was closed.
+func (c *conn) answerHandshake() {
+	c.open = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.closed {
+		return // its read deadline is to end the next read
+	}
+	_ = c.sock.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
+	if c.mu.session != 0 {
+		c.welcomeLocked()
+	} else {
+		c.refuseLocked()
+	}
+	c.mu.out.Flush(true)
 }
 
 func validPassword(req *wire.ConnectRequest) bool {
@@ -154,33 +177,41 @@ func (c *conn) newSession(timeoutMillis int32) {
 	}})
 }
 
-// Resumed answers the client that came back to a session (replica.Origin).
+// Resumed reports whether the client may go on with its session (replica.Origin). The
+// connection's own goroutine sends the answer; the order of the sessions' connections is
+// that of these calls, so that bind is called here.
 func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
-	if ok {
+	if !ok {
+		id = 0
+	}
+	c.establish(id, timeoutMillis, false)
+}
+
+// establish gives the connection its session, 0 if there is none for it, and wakes its
+// goroutine. It reports false if the client has left; its session then expires.
+func (c *conn) establish(id zk.SessionID, timeoutMillis int32, local bool) bool {
+	if id != 0 {
 		c.s.bind(id, c)
 	}
 	c.mu.Lock()
-	left := c.mu.closed || c.mu.ready == nil
-	switch {
-	case left:
-	case ok:
-		c.welcomeLocked(id, timeoutMillis)
-	default:
-		c.refuseLocked()
+	waits := !c.mu.closed && c.mu.ready != nil
+	if waits {
+		c.mu.session, c.mu.timeout, c.mu.local = id, timeoutMillis, local
+		close(c.mu.ready)
+		c.mu.ready = nil
 	}
 	c.mu.Unlock()
-	if left {
+	if !waits && id != 0 {
 		c.s.unbind(id, c)
 	}
-	c.flush(false)
+	return waits
 }
 
 // welcomeLocked tells the client of its session. REQUIRES: c.mu.
-func (c *conn) welcomeLocked(id zk.SessionID, timeoutMillis int32) {
-	c.mu.session, c.mu.timeout = id, timeoutMillis
-	password := session.Password(id)
+func (c *conn) welcomeLocked() {
+	password := session.Password(c.mu.session)
 	c.answerConnectLocked(&wire.ConnectResponse{
-		TimeoutMillis: timeoutMillis, SessionID: id, Password: password[:],
+		TimeoutMillis: c.mu.timeout, SessionID: c.mu.session, Password: password[:],
 		ReadOnly: c.mu.onlyReads, HasReadOnly: c.mu.readOnly,
 	})
 }
@@ -200,8 +231,6 @@ func (c *conn) answerConnectLocked(resp *wire.ConnectResponse) {
 	c.mu.out.Buf = resp.Append(append(c.mu.out.Buf, 0, 0, 0, 0))
 	endFrame(c.mu.out.Buf, at)
 	c.countSentLocked(1)
-	close(c.mu.ready)
-	c.mu.ready = nil
 }
 
 // endFrame writes the length of the frame that begins at b[at].

@@ -1,13 +1,13 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // A server without a quorum cannot give anybody a session. Apache closes the
@@ -26,7 +26,9 @@ import (
 // likely on its way here, or waits to be applied here.
 //
 // A held connection counts as any other, for maxClientCnxns too. Its goroutine
-// waits, as it does for every session; there is no other.
+// waits, as it does for every session. The replica only wakes it: it goes on with the
+// handshake itself, so that thousands of clients that come back at the end of an election
+// do not keep the stages busy.
 
 // holdAtMost is how long handshakes are held.
 const holdAtMost = 500 * time.Millisecond
@@ -34,8 +36,8 @@ const holdAtMost = 500 * time.Millisecond
 // heldConn is a connection whose handshake is held.
 type heldConn struct {
 	c     *conn
-	req   wire.ConnectRequest // with a password of its own
-	ahead bool                // until req.LastZxidSeen is applied, else until there is a quorum
+	ahead bool    // until seen is applied, else until there is a quorum
+	seen  zk.Zxid // by the client
 }
 
 func (s *Server) holdFor() time.Duration { return min(holdAtMost, s.cfg.Session.Tick) }
@@ -51,7 +53,7 @@ func (s *Server) awaitQuorum(c *conn, req *wire.ConnectRequest) bool {
 		return false
 	}
 	c.patience = until
-	s.hold(heldConn{c: c, req: *req})
+	s.hold(c, req, false)
 	if s.replica.Mode() != replica.Idle {
 		s.Admit() // it may have looked before we were there
 	}
@@ -60,18 +62,23 @@ func (s *Server) awaitQuorum(c *conn, req *wire.ConnectRequest) bool {
 
 // awaitZxid holds a handshake until what the client has seen is applied.
 func (s *Server) awaitZxid(c *conn, req *wire.ConnectRequest) {
-	s.hold(heldConn{c: c, req: *req, ahead: true})
+	s.hold(c, req, true)
 	if s.replica.LastApplied() >= req.LastZxidSeen {
 		s.catchUp() // likewise
 	}
 }
 
-func (s *Server) hold(h heldConn) {
-	h.req.Password = slices.Clone(h.req.Password)
+// hold enters a connection into the table. REQUIRES: to be in serve's goroutine.
+func (s *Server) hold(c *conn, req *wire.ConnectRequest, ahead bool) {
+	if c.admitted == nil {
+		c.admitted = make(chan struct{}, 1)
+		c.heldRequest = *req
+		c.heldRequest.Password = slices.Clone(req.Password) // that of req is part of the input
+	}
 	s.mu.Lock()
-	s.mu.held[h.c] = h
+	s.mu.held[c] = heldConn{c: c, ahead: ahead, seen: req.LastZxidSeen}
 	s.mu.Unlock()
-	if h.ahead {
+	if ahead {
 		s.ahead.Add(1)
 	}
 }
@@ -84,7 +91,7 @@ func (s *Server) unhold(c *conn) (held bool, err error) {
 	s.dropHeld(h)
 	s.mu.Unlock()
 	if h.ahead {
-		return held, c.tooNew(h.req.LastZxidSeen)
+		return held, c.tooNew(h.seen)
 	}
 	return held, errNoQuorum
 }
@@ -97,43 +104,26 @@ func (s *Server) dropHeld(h heldConn) {
 	}
 }
 
-// takeHeld takes out those that which chooses, in the order in which they came.
-func (s *Server) takeHeld(which func(*heldConn) bool) (taken []heldConn) {
+// wakeHeld removes the connections that which chooses from the table, and wakes the
+// goroutine of each. It never blocks: admitted has room, because a connection is entered
+// again only after its goroutine was woken.
+func (s *Server) wakeHeld(which func(*heldConn) bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, h := range s.mu.held {
 		if which(&h) {
-			taken = append(taken, h)
 			s.dropHeld(h)
+			h.c.admitted <- struct{}{}
 		}
 	}
-	s.mu.Unlock()
-	slices.SortFunc(taken, func(a, b heldConn) int { return cmp.Compare(a.c.serial, b.c.serial) })
-	return taken
 }
 
-// Admit goes on with the handshakes that waited for a quorum (replica.Clients).
-func (s *Server) Admit() { s.goOn(s.takeHeld(func(h *heldConn) bool { return !h.ahead })) }
+// Admit wakes the handshakes that wait for a quorum (replica.Clients).
+func (s *Server) Admit() { s.wakeHeld(func(h *heldConn) bool { return !h.ahead }) }
 
-// catchUp goes on with the handshakes whose clients have seen nothing that is not
-// applied. Who applies calls it.
+// catchUp wakes the handshakes whose clients have seen nothing that is not applied.
+// Flush calls it, from the stage Apply.
 func (s *Server) catchUp() {
 	last := s.replica.LastApplied()
-	s.goOn(s.takeHeld(func(h *heldConn) bool { return h.ahead && h.req.LastZxidSeen <= last }))
-}
-
-func (s *Server) goOn(held []heldConn) {
-	for i := range held {
-		if c := held[i].c; !c.isClosed() {
-			if err := c.begin(&held[i].req, s.mode()); err != nil {
-				c.noteEnd(err)
-				c.kill("refused")
-			}
-		}
-	}
-}
-
-func (c *conn) isClosed() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.closed
+	s.wakeHeld(func(h *heldConn) bool { return h.ahead && h.seen <= last })
 }

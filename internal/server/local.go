@@ -8,20 +8,9 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// ResumedLocal answers the client whose session lives on this server alone
-// (replica.Origin).
+// ResumedLocal reports the session, which lives on this server alone (replica.Origin).
 func (c *conn) ResumedLocal(id zk.SessionID, timeoutMillis int32) {
-	c.s.bind(id, c)
-	c.mu.Lock()
-	if left := c.mu.closed || c.mu.ready == nil; left {
-		c.mu.Unlock()
-		c.s.unbind(id, c)
-		return
-	}
-	c.mu.local = true
-	c.welcomeLocked(id, timeoutMillis)
-	c.mu.Unlock()
-	c.flush(false)
+	c.establish(id, timeoutMillis, true)
 }
 
 // Leave ends the connection at once (replica.Origin).

@@ -48,7 +48,14 @@ func (p *SteppedConn) Step() {
 	if c.unanswered != nil && !p.socket.closed {
 		select {
 		case <-c.unanswered:
-			c.unanswered, c.open = nil, true
+			c.unanswered = nil
+			c.answerHandshake()
+		case <-c.admitted:
+			if err := c.askSession(&c.heldRequest, c.s.mode()); err != nil {
+				c.noteEnd(err)
+				p.Hangup()
+			}
+			return
 		default:
 			if c.s.replica.Now() < c.patience {
 				return

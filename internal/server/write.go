@@ -27,20 +27,13 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	c.mu.Lock()
 	waits := !c.mu.closed && c.mu.ready != nil
 	c.mu.Unlock()
-	if !waits {
+	if !waits || !c.establish(tx.Session, tx.TimeoutMillis, false) {
 		return // it left, and the session expires by itself; or it was upgraded
 	}
-	c.s.bind(tx.Session, c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.closed {
-		c.s.unbind(tx.Session, c)
-		return
-	}
-	c.welcomeLocked(tx.Session, tx.TimeoutMillis)
 	c.mu.stats.lastOp = wire.OpCreateSession
 	c.countWrittenLocked(req.Received, c.s.replica.Now())
-	c.s.markDirty(c)
 }
 
 // Carried counts every write, whichever client sent it (replica.Clients).
