@@ -159,6 +159,8 @@ func (r *rig) stall(s stall, disks map[*cluster.Member]*cluster.SlowDisk) {
 		lost:    lost, suspended: suspended, sessions: len(c.all()), elections: r.epoch() - epoch,
 	}
 	r.t.Logf("RESULT %s %s: %s", cluster.FormatSpecs(r.specs), s.name, v)
+	at := func(list []*visitor) time.Duration { return c.worstGap(list, began, done).Round(time.Millisecond) }
+	r.t.Logf("the longest gap of writes began %v after the stall, that of reads %v; the stall lasted %v", at(c.writers), at(c.readers), ended.Sub(began).Round(time.Millisecond))
 	c.end()
 	if !r.specs[0].Kind.IsApache() {
 		v.judge(r.t, s)

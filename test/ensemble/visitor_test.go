@@ -193,16 +193,32 @@ func (c *crowd) longestGap(list []*visitor, from, to time.Time, ok func(*visitor
 		if !ok(v) {
 			continue
 		}
-		var acks []time.Duration
-		v.mu.Lock()
-		for _, a := range v.answers {
-			acks = append(acks, a.at)
-		}
-		v.mu.Unlock()
-		gap, _ := load.LongestGap(acks, from.Sub(c.origin), to.Sub(c.origin))
+		gap, _ := load.LongestGap(v.times(), from.Sub(c.origin), to.Sub(c.origin))
 		longest = max(longest, gap)
 	}
 	return longest
+}
+
+// worstGap is when the longest gap of all the visitors in [from, to] began, since from.
+func (c *crowd) worstGap(list []*visitor, from, to time.Time) (at time.Duration) {
+	var longest time.Duration
+	for _, v := range list {
+		gap, began := load.LongestGap(v.times(), from.Sub(c.origin), to.Sub(c.origin))
+		if gap > longest {
+			longest, at = gap, began-from.Sub(c.origin)
+		}
+	}
+	return at
+}
+
+// times returns when the visitor's operations succeeded, since the origin of its crowd.
+func (v *visitor) times() (list []time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, a := range v.answers {
+		list = append(list, a.at)
+	}
+	return list
 }
 
 // took returns how long the operations took that succeeded in [from, to], sorted.
