@@ -22,6 +22,7 @@ var goroutines = map[string]string{
 	"internal/replica writer":        "log writer",
 	"internal/replica applier":       "applier",
 	"internal/replica Spawn":         "task",
+	"internal/rawio run":             "disk thread",
 	"internal/storage ahead":         "snapshot reader",
 	"internal/storage read":          "log reader",
 	"internal/replica sweep":         "sweeper",

@@ -21,6 +21,7 @@ type kind struct {
 	leads     bool // proposals are acknowledged by followers; one of them and this server are a quorum
 	follows   bool // requests are forwarded; proposals, commits come as packets
 	stuckDisk bool // the first turn of Log never ends
+	prompt    bool // the disk can be waited for with a bound; any wait may be too long
 	closes    bool // the server is closed at any time; what was submitted is finished
 	callers   [][]int
 	preempts  int // how often a worker that could go on is made to wait; -1 is no bound
@@ -36,6 +37,7 @@ type world struct {
 	requests []int    // wait for Order
 	mail     []string // wait for Order: "logged", "ack 3", "proposal 3", "commit 3"
 	jobs     []int    // wait for Log: the last request of a batch
+	overdue  []int    // begun by a Caller that could not wait
 	steps    []int    // wait for Apply
 	network  []string // packets on their way to this server
 
@@ -61,7 +63,7 @@ type hand struct {
 
 func (w *world) clone() *world {
 	c := *w
-	for _, p := range [...]*[]int{&c.requests, &c.jobs, &c.steps} {
+	for _, p := range [...]*[]int{&c.requests, &c.jobs, &c.overdue, &c.steps} {
 		*p = slices.Clone(*p)
 	}
 	c.mail, c.network = slices.Clone(w.mail), slices.Clone(w.network)
@@ -84,6 +86,7 @@ func (w *world) key() string {
 func newWorld(k *kind) *world {
 	w := &world{k: k, m: *New(nil), left: k.preempts, last: -1}
 	w.m.Deadline(time.Hour)
+	w.m.Prompt(k.prompt)
 	w.m.Gather(k.leads)
 	for v := Orderer; v < workers; v++ {
 		w.hands = append(w.hands, hand{turn: Turn{Worker: v}, awake: true})
@@ -136,6 +139,10 @@ func (w *world) take(h *hand) {
 	case Order:
 		h.mail, w.mail = w.mail, nil
 	case Log:
+		if h.turn.Resumed {
+			h.group, w.overdue = w.overdue, nil
+			return
+		}
 		h.group, w.jobs = w.jobs[:h.turn.Jobs], slices.Clone(w.jobs[h.turn.Jobs:])
 		h.stuck = w.k.stuckDisk && len(h.group) > 0
 	case Apply:
@@ -149,6 +156,10 @@ func (w *world) put(h *hand) {
 	case Order:
 		w.order(h)
 	case Log:
+		if h.turn.Overdue {
+			w.overdue = h.group
+			break
+		}
 		for _, last := range h.group {
 			w.logged = last
 			if !w.k.leads && !w.k.follows {
@@ -186,7 +197,7 @@ func (w *world) order(h *hand) {
 			fmt.Sscan(at, &z)
 			w.ordered = z
 			w.jobs = append(w.jobs, z)
-			w.m.Logging(1)
+			w.m.Logging(1, true)
 			w.network = append(w.network, fmt.Sprint("commit ", z))
 		case "commit":
 			fmt.Sscan(at, &z)
@@ -211,7 +222,7 @@ func (w *world) order(h *hand) {
 			}
 			w.ordered++
 			w.jobs = append(w.jobs, w.ordered)
-			w.m.Logging(1)
+			w.m.Logging(1, true)
 			if w.k.leads {
 				w.network = append(w.network, fmt.Sprint("ack ", w.ordered))
 			}
@@ -240,8 +251,8 @@ func (w *world) check() error {
 	for i := range w.hands {
 		if h := &w.hands[i]; !h.turn.Exit {
 			owners[h.turn.Stage]++
-			if h.turn.Stage == Log && h.turn.Worker != Writer {
-				return fmt.Errorf("M3: the %v waits for the disk", h.turn.Worker)
+			if h.turn.Stage == Log && h.turn.Bounded != (h.turn.Worker != Writer) {
+				return fmt.Errorf("M3: the %v waits for the disk, with a bound: %v", h.turn.Worker, h.turn.Bounded)
 			}
 			if h.turn.taken > MaxTurns && h.turn.Worker == Caller {
 				return fmt.Errorf("M4: a Caller runs %d stages", h.turn.taken)
@@ -341,6 +352,15 @@ func (w *world) moves() (ms []move) {
 			c.step(i)
 			return c
 		}})
+		if h := &w.hands[i]; h.turn.Stage == Log && h.turn.Bounded {
+			ms = append(ms, move{fmt.Sprintf("%v %d, overdue", h.turn.Worker, i), func() *world {
+				c := w.clone()
+				c.last = i
+				c.hands[i].turn.Overdue = true
+				c.step(i)
+				return c
+			}})
+		}
 	}
 	if w.k.closes && !w.m.closing && w.submitted() {
 		ms = append(ms, move{"close", func() *world {
@@ -383,11 +403,12 @@ func (w *world) wake() {
 func TestExplore(t *testing.T) {
 	for _, k := range []kind{
 		{name: "standalone", callers: [][]int{{1, 2}, {3}}, preempts: -1},
-		{name: "standalone, closed", callers: [][]int{{1}, {2}}, closes: true, preempts: -1},
+		{name: "standalone, prompt disk", prompt: true, callers: [][]int{{1, 2}, {3}}, preempts: -1},
+		{name: "standalone, closed", callers: [][]int{{1}, {2}}, prompt: true, closes: true, preempts: -1},
 		{name: "standalone, four requests", callers: [][]int{{1, 2}, {3, 4}}, preempts: 3},
-		{name: "leader", leads: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
+		{name: "leader", leads: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
 		{name: "leader, disk stalls", leads: true, stuckDisk: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
-		{name: "follower", follows: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
+		{name: "follower", follows: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
 		{name: "follower, disk stalls", follows: true, stuckDisk: true, callers: [][]int{{1}, {2}, {}}, preempts: 3},
 	} {
 		t.Run(k.name, func(t *testing.T) {

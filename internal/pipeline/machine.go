@@ -4,19 +4,19 @@
 // must be woken. It holds no data, no lock and no clock, so the goroutines of a
 // server and the simulator drive the same machine.
 //
-//		       Submitted, Arrived           Logging              Applying
-//		               |                       |                    |
-//		          +----v----+             +----v---+           +----v----+
-//		          |  Order  | -- jobs --> |  Log   |           |  Apply  |
-//		          +---------+             +--------+           +---------+
-//		               ^  |                |     | standalone       ^ |
-//		               |  +-- steps -------|-----+------------------+ |
-//		               +---- Arrived ------+                          |
-//		               +---- Applied (while Await is in force) -------+
+//	Submitted, Arrived           Logging              Applying
+//	        |                       |                    |
+//	   +----v----+             +----v---+           +----v----+
+//	   |  Order  | -- jobs --> |  Log   |           |  Apply  |
+//	   +---------+             +--------+           +---------+
+//	        ^  |                |     | standalone       ^ |
+//	        |  +-- steps -------|-----+------------------+ |
+//	        +---- Arrived ------+                          |
+//	        +---- Applied (while Await is in force) -------+
 //
-//	  - Order gives requests their zxids, drives the Zab core, and feeds Log and Apply.
-//	  - Log makes jobs durable. It alone waits for the disk.
-//	  - Apply changes the tree, fires watches and answers.
+// Order gives requests their zxids, drives the Zab core, and feeds Log and Apply. Log
+// makes jobs durable; it alone uses the disk. Apply changes the tree, fires watches and
+// answers.
 //
 // Each stage has a worker of its own, a goroutine that sleeps until it is woken:
 // the Orderer, the Writer and the Applier. Waking a goroutine costs more than the
@@ -30,7 +30,9 @@
 //	M1  a stage has at most one owner
 //	M2  no wake-up is lost: when a call returns, every stage that has work has an
 //	    owner, or its own worker is awake and will ask Next
-//	M3  only the Writer runs Log, so nothing else waits for a disk
+//	M3  only the Writer waits for the disk without a bound. Another worker is given Log
+//	    for a single small job, while the disk is prompt, and for a bounded time; the
+//	    Writer goes on with what is not done then
 //	M4  a Caller is released after MaxTurns stages
 //
 // The owner serializes all calls, with a lock that it never holds during a stage.
@@ -86,6 +88,9 @@ type Turn struct {
 	Worker Worker
 	Stage  Stage // to be run now, and ended by the next call of Next
 	Jobs   int   // that a turn of Log takes
+	// Bounded tells a turn of Log that it must not wait for a slow disk. It sets Overdue
+	// if the disk is not done in time; the Writer then is given a turn that is Resumed.
+	Bounded, Overdue, Resumed bool
 	// Closing tells that this is the last turn of the stage: everything before it
 	// has ended, and nothing waits. The worker then ends.
 	Closing bool
@@ -105,14 +110,17 @@ type Machine struct {
 	owned  [stages]bool  // a worker runs the stage
 	asleep [workers]bool // the worker waits to be woken
 
-	mail     int // events and packets that wait for Order
-	requests int // requests of this server's clients that wait for Order
-	forwards int // requests of learners that wait for Order to make a round of them
-	jobs     int // waiting for Log
-	writing  int // jobs that the owner of Log has taken
-	steps    int // waiting for Apply
-	stepTxns int // transactions in them
-	applying int // steps that the owner of Apply has taken
+	mail     int  // events and packets that wait for Order
+	requests int  // requests of this server's clients that wait for Order
+	forwards int  // requests of learners that wait for Order to make a round of them
+	jobs     int  // waiting for Log
+	lone     bool // the only one of them is small, and little else is under way
+	prompt   bool // the disk can be waited for with a bound
+	overdue  bool // a bounded turn of Log was not done in time; its jobs are in writing
+	writing  int  // jobs that the owner of Log has taken
+	steps    int  // waiting for Apply
+	stepTxns int  // transactions in them
+	applying int  // steps that the owner of Apply has taken
 
 	rounds   rounds
 	deadline time.Duration // when Order has something to do by the clock
@@ -141,8 +149,16 @@ func (m *Machine) Submitted(n int) { m.requests += n }
 // Arrived tells that n events or packets wait for Order.
 func (m *Machine) Arrived(n int) { m.mail += n }
 
-// Logging tells that n jobs wait for Log.
-func (m *Machine) Logging(n int) { m.jobs += n }
+// Logging tells that n jobs wait for Log. lone says that there is a single one, that it
+// is small, and that what was proposed before it is committed.
+func (m *Machine) Logging(n int, lone bool) {
+	m.jobs += n
+	m.lone = lone && m.jobs == 1
+}
+
+// Prompt tells whether the log's disk can be waited for with a bound, and has been
+// quick of late. Log's owner calls it at the end of its turn.
+func (m *Machine) Prompt(yes bool) { m.prompt = yes }
 
 // Applying tells that a step of so many transactions was queued for Apply.
 func (m *Machine) Applying(txns int) {
@@ -178,6 +194,7 @@ func (m *Machine) Next(t *Turn, now time.Duration) (wake Wakes, ok bool) {
 	m.end(t)
 	m.asleep[t.Worker] = false
 	t.Stage, t.Jobs, t.Closing = None, 0, false
+	t.Bounded, t.Overdue, t.Resumed = false, false, false
 	if m.failed {
 		t.Exit = true
 		return m.Wake(now), false
@@ -204,7 +221,9 @@ func (m *Machine) end(t *Turn) {
 	case None:
 		return
 	case Log:
-		m.writing = 0
+		if m.overdue = t.Overdue; !m.overdue {
+			m.writing = 0
+		}
 	case Apply:
 		if m.applying = 0; m.awaiting && m.steps == 0 {
 			m.mail++
@@ -240,8 +259,8 @@ func (m *Machine) may(t *Turn, s Stage) bool {
 	switch s {
 	case Order:
 		return m.mail+m.requests+m.forwards <= SmallBatch
-	case Log:
-		return false // M3
+	case Log: // M3
+		return m.lone && m.prompt && !m.overdue && t.Worker != Applier && m.mail+m.requests == 0
 	}
 	return m.stepTxns <= SmallBatch
 }
@@ -256,7 +275,7 @@ func (m *Machine) ready(s Stage, now time.Duration) bool {
 	case Order:
 		return m.closing || m.mail > 0 || now >= m.deadline || m.roundDue(now)
 	case Log:
-		return m.jobs > 0 || m.closed[Order]
+		return m.jobs > 0 || m.overdue || m.closed[Order]
 	}
 	return m.steps > 0 || m.closed[Log]
 }
@@ -271,11 +290,15 @@ func (m *Machine) begin(t *Turn, s Stage, now time.Duration) {
 		t.Closing = m.closing
 		m.mail = 0
 	case Log:
+		if m.overdue {
+			m.overdue, t.Resumed, t.Jobs = false, true, m.writing
+			return
+		}
 		if t.Closing = m.jobs == 0; t.Closing {
 			return
 		}
-		t.Jobs = m.group(m.jobs)
-		m.jobs, m.writing = m.jobs-t.Jobs, t.Jobs
+		t.Jobs, t.Bounded = m.group(m.jobs), t.Worker != Writer
+		m.jobs, m.writing, m.lone = m.jobs-t.Jobs, t.Jobs, false
 	case Apply:
 		t.Closing = m.steps == 0
 		m.applying, m.steps, m.stepTxns = m.steps, 0, 0

@@ -43,7 +43,7 @@ func TestLoneRequest(t *testing.T) {
 	m.Submitted(1)
 	expect(t, m, caller, Order)
 	m.Round(0)
-	m.Logging(1)
+	m.Logging(1, true)
 	expect(t, m, caller, None, Writer)
 	expect(t, m, writer, Log)
 	if writer.Jobs != 1 || m.Unlogged() != 1 {
@@ -79,18 +79,60 @@ func TestM1OneOwner(t *testing.T) {
 	expect(t, m, turns[Orderer], Order)
 }
 
-// M3: only the Writer runs Log.
-func TestM3OnlyTheWriterWaitsForTheDisk(t *testing.T) {
-	for w := Caller; w < workers; w++ {
-		m := New(nil)
-		m.Deadline(time.Hour)
-		m.Logging(1)
-		turn := &Turn{Worker: w}
-		m.Next(turn, 0)
-		if (turn.Stage == Log) != (w == Writer) {
-			t.Errorf("the %v runs %v", w, turn.Stage)
+// M3: only the Writer waits for the disk without a bound.
+func TestM3OnlyTheWriterWaitsForASlowDisk(t *testing.T) {
+	for _, prompt := range []bool{false, true} {
+		for w := Caller; w < workers; w++ {
+			m := New(nil)
+			m.Deadline(time.Hour)
+			m.Prompt(prompt)
+			m.Logging(1, true)
+			turn := &Turn{Worker: w}
+			m.Next(turn, 0)
+			want := None
+			if w == Writer || prompt && w != Applier {
+				want = Log
+			}
+			if turn.Stage != want || turn.Bounded != (want == Log && w != Writer) {
+				t.Errorf("prompt %v: the %v runs %v, bounded %v", prompt, w, turn.Stage, turn.Bounded)
+			}
 		}
 	}
+}
+
+// What a Caller could not wait for is the Writer's, before all that came after it.
+func TestOverdue(t *testing.T) {
+	m, turns := asleep(t)
+	m.Prompt(true)
+	m.Logging(1, true)
+	expect(t, m, turns[Caller], Log)
+	m.Logging(1, false)
+	turns[Caller].Overdue = true
+	expect(t, m, turns[Caller], None, Writer)
+	if m.Unlogged() != 2 {
+		t.Errorf("%d jobs are not durable", m.Unlogged())
+	}
+	expect(t, m, turns[Writer], Log)
+	if !turns[Writer].Resumed || turns[Writer].Bounded || turns[Writer].Jobs != 1 {
+		t.Errorf("the Writer is given %+v", turns[Writer])
+	}
+	expect(t, m, turns[Writer], Log)
+	if turns[Writer].Resumed || turns[Writer].Jobs != 1 {
+		t.Errorf("the Writer is given %+v", turns[Writer])
+	}
+	expect(t, m, turns[Writer], None)
+	if m.Unlogged() != 0 {
+		t.Errorf("%d jobs are not durable", m.Unlogged())
+	}
+}
+
+// More than a lone job is worth the Writer's goroutine.
+func TestManyJobsAreTheWriters(t *testing.T) {
+	m, turns := asleep(t)
+	m.Prompt(true)
+	m.Logging(1, true)
+	m.Logging(1, true)
+	expect(t, m, turns[Caller], None, Writer)
 }
 
 // M4: a Caller has its own business.
@@ -115,7 +157,7 @@ func TestLargeBatches(t *testing.T) {
 	expect(t, m, turns[Caller], None, Orderer)
 	expect(t, m, turns[Orderer], Order)
 	m.Round(0)
-	m.Logging(1)
+	m.Logging(1, true)
 	expect(t, m, turns[Orderer], None, Writer)
 	expect(t, m, turns[Writer], Log)
 	m.Applying(SmallBatch + 1)
@@ -167,7 +209,7 @@ func TestClose(t *testing.T) {
 	if !turns[Orderer].Closing || !m.Round(0) {
 		t.Error("the last turn of Order leaves requests")
 	}
-	m.Logging(1)
+	m.Logging(1, true)
 	expect(t, m, turns[Orderer], None, Writer)
 	expect(t, m, turns[Writer], Log)
 	m.Applying(1)
@@ -194,7 +236,7 @@ func TestClose(t *testing.T) {
 // A failure gives out nothing more and ends all workers.
 func TestFail(t *testing.T) {
 	m, turns := asleep(t)
-	m.Logging(1)
+	m.Logging(1, true)
 	m.Wake(0)
 	expect(t, m, turns[Writer], Log)
 	m.Applying(1)

@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A round is what a leader proposes at once: one packet to each follower, one fsync
 // on each server. Clients that have waited for a round come back together when
@@ -32,6 +35,9 @@ const (
 	maxGathered = 256              // the most requests that wait; more are a round worth its fsync
 	maxMisses   = 6                // 2^6: one wait in 64 rounds, to see whether it pays again
 )
+
+// Never is later than any time.
+const Never = time.Duration(math.MaxInt64)
 
 // Gather tells whether this server leads an ensemble, and so gathers requests for
 // its rounds. Others pass every request on at once. What was remembered is forgotten.
@@ -81,8 +87,12 @@ func (m *Machine) roundDue(now time.Duration) bool {
 }
 
 // Due is when Order has something to do by the clock: its deadline, or the end of
-// a wait for a round.
+// a wait for a round. While a worker runs Order it is Never: the Orderer is woken when
+// that has ended.
 func (m *Machine) Due() time.Duration {
+	if m.owned[Order] {
+		return Never
+	}
 	at := m.deadline
 	if m.requests+m.forwards == 0 {
 		return at

@@ -107,7 +107,7 @@ func TestRoundsDoNotWaitForASlowDisk(t *testing.T) {
 	m.Gather(true)
 	m.Submitted(1)
 	m.Round(now)
-	m.Logging(1) // and it is not done
+	m.Logging(1, false) // and it is not done
 	m.Submitted(1)
 	if m.Round(now) {
 		t.Error("a request does not wait for the log")
@@ -133,7 +133,7 @@ func TestRoundsDoNotWaitForASlowDisk(t *testing.T) {
 func TestOthersMakeNoRounds(t *testing.T) {
 	m := leading(time.Second, time.Millisecond)
 	m.Gather(false)
-	m.Logging(1)
+	m.Logging(1, false)
 	if m.Submitted(1); !m.Round(time.Second) {
 		t.Error("a request waits")
 	}

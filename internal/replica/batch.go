@@ -103,6 +103,17 @@ func (b *batch) encoded(i int) []byte {
 	return b.enc[start:b.ends[i]]
 }
 
+// size is the number of bytes that the transactions of a prepared batch take.
+func (b *batch) size() (bytes int) {
+	if n := len(b.ends); n > 0 {
+		return b.ends[n-1]
+	}
+	for i := range b.entries {
+		bytes += len(b.entries[i].Data)
+	}
+	return bytes
+}
+
 // encodedSize is about how long the transactions of the requests will be.
 func (b *batch) encodedSize() int {
 	const head = 128 // header, digest, ACL, counters

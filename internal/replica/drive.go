@@ -33,6 +33,8 @@ type Turn struct {
 	due   []step // given to Apply
 
 	jobs     []job         // made by Order, for Log
+	lone     bool          // of Order: jobs is one small job, with little else under way
+	prompt   bool          // of Log: the disk can be waited for with a bound
 	steps    []step        // made by Order and Log, for Apply
 	events   []event       // made by Log, for Order
 	deadline time.Duration // of Order: when it has something to do by the clock
@@ -127,7 +129,7 @@ func (g *goroutines) orderer() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for g.r.work(&t); !t.Exit; g.r.work(&t) {
-		timer.Reset(g.r.Due() - g.r.Now())
+		timer.Reset(min(g.r.Due()-g.r.Now(), time.Hour))
 		select {
 		case <-g.woken[pipeline.Orderer]:
 		case <-timer.C:

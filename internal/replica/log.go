@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -10,14 +11,16 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// logger is what the owner of the stage Log keeps. Only the Writer runs it, so
-// nothing else waits for the disk.
+// logger is what the owner of the stage Log keeps.
 type logger struct {
 	*Replica
 	turn *Turn // the present one, which collects what follows from a write
 
 	wal       *storage.Log
 	failedCut uint64 // the term in which a truncation failed; 0 is none
+
+	unflushed int           // transactions that are appended and not durable
+	began     time.Duration // when their flush began
 }
 
 // write is a turn of Log: one write and one fsync for all jobs that it was given. A
@@ -30,8 +33,20 @@ func (l *logger) write(t *Turn) {
 		return
 	}
 	l.turn = t
-	if err := l.logGroup(t.group); err != nil {
+	var err error
+	switch {
+	case t.Bounded:
+		t.Overdue, err = l.writeLone(&t.group[0])
+	case t.Resumed:
+		err = l.flushLog()
+	default:
+		err = l.logGroup(t.group)
+	}
+	if err != nil {
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
+		return
+	}
+	if t.prompt = l.wal.Prompt() && !l.rollLog.Load(); t.Overdue {
 		return
 	}
 	if l.o.Ensemble != nil {
@@ -52,6 +67,38 @@ func (l *logger) write(t *Turn) {
 	}
 }
 
+// writeLone logs a small job, for a worker that must not wait for a slow disk. If it
+// is overdue the write goes on, and flushLog waits for it.
+func (l *logger) writeLone(j *job) (overdue bool, err error) {
+	if l.skips(j) {
+		return false, nil
+	}
+	if err := l.append(j.b); err != nil {
+		return false, err
+	}
+	l.began = l.clock.Now()
+	done, err := l.wal.FlushSoon()
+	if done && err == nil {
+		l.flushed()
+	}
+	return !done, err
+}
+
+// skips reports whether a job is not to be logged: it builds on a truncation that
+// failed.
+func (l *logger) skips(j *job) bool { return l.failedCut != 0 && j.term == l.failedCut }
+
+// append appends a batch to the log's buffer.
+func (l *logger) append(b *batch) error {
+	for k := range b.txns {
+		if err := l.wal.Append(b.txns[k].Zxid, b.encoded(k)); err != nil {
+			return err
+		}
+	}
+	l.unflushed += len(b.txns)
+	return nil
+}
+
 // logGroup appends all transactions of the group and syncs them; what else is in
 // it is done in its place.
 func (l *logger) logGroup(group []job) error {
@@ -60,57 +107,56 @@ func (l *logger) logGroup(group []job) error {
 			return err
 		}
 	}
-	txns := 0
 	for i := range group {
-		if l.failedCut != 0 && group[i].term == l.failedCut {
-			continue // it builds on a truncation that could not be
-		}
-		b := group[i].b
-		if group[i].synced != nil {
-			continue
-		}
-		if b == nil {
-			if err := l.flushLog(&txns); err != nil {
+		j := &group[i]
+		switch {
+		case l.skips(j) || j.synced != nil:
+		case j.b != nil:
+			if err := l.append(j.b); err != nil {
 				return err
 			}
-			if err := l.writeOther(&group[i]); err != nil {
+		default:
+			if err := l.flushLog(); err != nil {
 				return err
 			}
-			continue
-		}
-		for k := range b.txns {
-			if err := l.wal.Append(b.txns[k].Zxid, b.encoded(k)); err != nil {
+			if err := l.writeOther(j); err != nil {
 				return err
 			}
 		}
-		txns += len(b.txns)
 	}
-	return l.flushLog(&txns)
+	return l.flushLog()
 }
 
-// flushLog makes the appended transactions durable, and sets their number to 0.
-func (l *logger) flushLog(txns *int) error {
-	if *txns == 0 {
+// flushLog makes the appended transactions durable, and waits for it.
+func (l *logger) flushLog() error {
+	if l.unflushed == 0 {
 		return nil
 	}
-	began := l.clock.Now()
+	if !l.turn.Resumed {
+		l.began = l.clock.Now()
+	}
 	if err := l.wal.Flush(); err != nil {
 		return err
 	}
+	l.flushed()
+	return nil
+}
+
+// flushed notes that all that was appended is durable.
+func (l *logger) flushed() {
 	l.logged.Store(int64(l.wal.LastZxid()))
 	if name := l.wal.Restored(); name != "" {
 		l.log.Error("the file of the transaction log was removed while it was in use: it has been written anew, nothing is lost; "+
 			"find out which program removes files there", "file", name)
 	}
-	took := l.clock.Now() - began
+	took := l.clock.Now() - l.began
 	l.stats.Fsync.Add(took)
-	l.stats.Synced.Add(int64(*txns))
-	*txns = 0
+	l.stats.Synced.Add(int64(l.unflushed))
+	l.unflushed = 0
 	if l.o.FsyncWarnAfter > 0 && took > l.o.FsyncWarnAfter {
 		l.stats.SlowFsyncs.Add(1)
 		l.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took)
 	}
-	return nil
 }
 
 // writeOther does what is not an entry of the log.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -85,7 +86,7 @@ func (o *orderer) step(t *Turn) {
 		o.resume(s)
 	}
 	o.round()
-	t.deadline, t.forwards = o.deadline(), o.forwards()
+	t.deadline, t.forwards, t.lone = o.deadline(), o.forwards(), o.lone()
 }
 
 // deadline is when step has something to do by the clock, at the latest.
@@ -131,6 +132,19 @@ func (o *orderer) round() {
 		o.forward(b)
 		o.drive()
 	}
+}
+
+// loneBytes is how much a job may write that a worker other than the Writer waits for.
+const loneBytes = 16 << 10
+
+// lone reports whether this turn has made a single small job, and what was proposed
+// before it is committed: then there is little to do while the disk works.
+func (o *orderer) lone() bool {
+	if len(o.turn.jobs) != 1 || len(o.proposed) > 1 {
+		return false
+	}
+	b := o.turn.jobs[0].b
+	return b != nil && len(b.txns) <= pipeline.SmallBatch && b.size() <= loneBytes
 }
 
 // toLog queues a job for the next stage.

@@ -24,6 +24,7 @@ type pipe struct {
 	early       bool         // events wait: there is no network yet
 	spare       []zab.Packet // memory for the next packets
 	jobs        []job        // for Log
+	overdue     []job        // for Log as well: begun by a worker that could not wait
 	steps       []step       // for Apply
 }
 
@@ -89,9 +90,15 @@ func (p *pipe) put(t *Turn) {
 		p.machine.Deadline(t.deadline)
 		p.machine.Forwards(t.forwards)
 	}
+	if t.Stage == pipeline.Log {
+		p.machine.Prompt(t.prompt)
+		if t.Overdue {
+			p.overdue = append(p.overdue[:0], t.group...)
+		}
+	}
 	if n := len(t.jobs); n > 0 {
 		p.jobs = append(p.jobs, t.jobs...)
-		p.machine.Logging(n)
+		p.machine.Logging(n, t.lone)
 		clear(t.jobs)
 		t.jobs = t.jobs[:0]
 	}
@@ -117,6 +124,11 @@ func (p *pipe) take(t *Turn) {
 		p.takeMail(&t.mail)
 	case pipeline.Log:
 		clear(t.group)
+		if t.Resumed {
+			t.group = append(t.group[:0], p.overdue...)
+			clear(p.overdue)
+			return
+		}
 		t.group = append(t.group[:0], p.jobs[:t.Jobs]...)
 		p.jobs = slices.Delete(p.jobs, 0, t.Jobs)
 	case pipeline.Apply:

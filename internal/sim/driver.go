@@ -63,11 +63,11 @@ func (d *driver) next(t *replica.Turn) {
 func (d *driver) sleep() {
 	d.timer++
 	set := d.timer
-	at := d.m.when(d.r.Due()) - d.m.s.now
-	if at <= 2*time.Microsecond { // another worker is at it, and may take long
-		at = d.wakeDelay()
+	due := d.r.Due()
+	if due == pipeline.Never {
+		return
 	}
-	d.m.after(at, func() {
+	d.m.after(max(d.m.when(due)-d.m.s.now, time.Microsecond), func() {
 		if d.timer == set {
 			d.next(&d.workers[pipeline.Orderer])
 		}
@@ -88,6 +88,13 @@ func (d *driver) run(t *replica.Turn) {
 	}
 	switch t.Stage {
 	case pipeline.Log:
+		if t.Overdue {
+			m.s.cover.OverdueWrites++
+			break
+		}
+		if t.Bounded {
+			m.s.cover.BoundedWrites++
+		}
 		m.s.check.wrote(m, t.Jobs)
 	case pipeline.Apply:
 		m.s.check.applied(m)

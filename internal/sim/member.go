@@ -83,6 +83,9 @@ func (m *member) start() {
 	m.life++
 	m.started = m.s.now
 	m.fault = vfs.NewFault(m.disk, 0, vfs.FaultNone, nil)
+	if m.s.profile.promptDisk {
+		m.fault.Prompt = func() bool { return m.s.chance(0.9) }
+	}
 	m.kill = false
 	m.mark()
 	if err := m.open(); err != nil {
@@ -131,7 +134,7 @@ func (m *member) open() error {
 	var err error
 	m.dir, err = storage.Open(m.fault, storage.Options{
 		DataDir: "/data", AutoCreate: true, SnapshotBuffer: 4 << 10,
-		Log: storage.LogOptions{PreallocBytes: 16 << 10, MaxFileBytes: p.logBytes},
+		Log: storage.LogOptions{PreallocBytes: p.preallocBytes, MaxFileBytes: p.logBytes},
 	})
 	if err != nil {
 		return err

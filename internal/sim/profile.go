@@ -22,14 +22,17 @@ type profile struct {
 	maxSession           time.Duration
 	awaitExpiry          bool
 
-	window      int
-	sizeFactor  float64
-	forceSnap   bool
-	snapCount   int
-	logBytes    int64
-	lastCounter uint32
-	purge       bool
-	quota       quota // hard limits of /d; zero is none
+	window     int
+	sizeFactor float64
+	forceSnap  bool
+	snapCount  int
+	logBytes   int64
+
+	promptDisk    bool // workers other than the Writer wait for it, with a bound
+	preallocBytes int64
+	lastCounter   uint32
+	purge         bool
+	quota         quota // hard limits of /d; zero is none
 
 	loopDelay, applyDelay, taskDelay time.Duration // at most
 	diskDelay                        time.Duration // of one fsync, at most
@@ -80,6 +83,11 @@ func drawProfile(r *rand.Rand) profile {
 
 		think: pick(2*ms, 20*ms, 100*ms, 600*ms), pipeline: pickInt(1, 4),
 		moves: [...]float64{0, 0.01, 0.1}[r.IntN(3)], away: pick(ms, 50*ms),
+	}
+	if p.promptDisk = r.IntN(2) == 0; p.promptDisk {
+		p.preallocBytes = 128 << 10
+	} else {
+		p.preallocBytes = 16 << 10
 	}
 	if r.IntN(6) == 0 {
 		p.lastCounter = uint32(10 + r.IntN(50))

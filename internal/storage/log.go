@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -110,6 +111,12 @@ type Log struct {
 	first zk.Zxid // of the entries in buf
 	start int     // where in buf the entry of Begin starts
 	begun bool
+
+	going  []byte // what the write that is under way has been given; nil if none is
+	beside bool   // the last write was made beside the caller
+	unseen int    // writes since the file's name was seen to be there
+	slow   int    // quick writes to come before Prompt, as one took long
+	mark   [syncedBytes]byte
 }
 
 // errLogClosed is what a log returns after Close.
@@ -196,7 +203,7 @@ func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 		// the entry has to step aside.
 		entry := bytes.Clone(buf[start:])
 		l.take(buf[:start])
-		if err := l.write(); err != nil {
+		if _, err := l.write(false); err != nil {
 			return err
 		}
 		start = l.kept
@@ -252,35 +259,74 @@ func (l *Log) Append(zxid zk.Zxid, payload []byte) error {
 // returns nil, LastZxid is. Without such entries it does nothing. It ends the
 // file if that has reached MaxFileBytes.
 func (l *Log) Flush() error {
+	_, err := l.flush(false)
+	return err
+}
+
+// FlushSoon is Flush for an owner that must not wait for a slow disk. If it reports
+// that it is not done, the write goes on, and Flush is to be called next, which
+// waits for it.
+//
+// REQUIRES: Prompt.
+func (l *Log) FlushSoon() (done bool, err error) { return l.flush(true) }
+
+// The bounds of Prompt.
+const (
+	promptBytes = 32 << 10 // more are worth a goroutine that waits
+	promptAfter = 16       // quick writes that have to follow a slow one
+)
+
+// Prompt reports whether FlushSoon can be used for the next promptBytes: the disk has
+// been quick of late, and the write needs no other operation of the file system.
+func (l *Log) Prompt() bool {
+	if !l.beside || l.slow > 0 || l.unseen >= linkedEvery || l.file == nil || l.err != nil {
+		return false
+	}
+	end := l.pos + promptBytes
+	return end+growMargin < l.size && (l.o.MaxFileBytes <= 0 || end <= l.o.MaxFileBytes)
+}
+
+func (l *Log) flush(bounded bool) (done bool, err error) {
 	if l.err != nil {
-		return l.err
+		return true, l.err
 	}
 	l.begun = false
 	if len(l.buf) == l.kept {
-		return nil
+		return true, nil
 	}
-	if err := l.write(); err != nil {
-		return err
+	if done, err = l.write(bounded); err != nil || !done {
+		return done, err
 	}
 	if cap(l.buf) > 2*maxWriteBytes {
 		l.buf = append(vfs.AlignedBytes(minBufferBytes)[:0], l.buf...)
 	}
 	if l.o.MaxFileBytes > 0 && l.pos > l.o.MaxFileBytes {
-		return l.endFile()
+		return true, l.endFile()
 	}
-	return nil
+	return true, nil
 }
 
 // write makes the entries in the buffer durable at the end of the file, which it
 // makes if there is none. What stays in the buffer is the block that they end in.
-func (l *Log) write() error {
-	if err := l.writeFile(); err != nil {
+// If bounded it may report that it is not done, and is to be called again.
+func (l *Log) write(bounded bool) (done bool, err error) {
+	if l.going == nil {
+		err = l.beginWrite()
+	}
+	if err == nil && l.going != nil {
+		if done, err = l.awaitWrite(bounded); !done && err == nil {
+			return false, nil
+		}
+	}
+	if err != nil {
 		l.err = fmt.Errorf("storage: write to the log: %w", err)
 	}
-	return l.err
+	return true, l.err
 }
 
-func (l *Log) writeFile() error {
+// beginWrite writes what is in the buffer. If the file can do it beside, it is only
+// begun, and awaitWrite ends it.
+func (l *Log) beginWrite() error {
 	tmp := ""
 	if l.file == nil {
 		if err := l.d.establishMark(); err != nil {
@@ -300,7 +346,19 @@ func (l *Log) writeFile() error {
 			return err
 		}
 	}
-	if _, err := l.file.WriteAt(l.pad(base), base); err != nil {
+	data := l.pad(base)
+	c, ok := l.file.(vfs.Committer)
+	if l.beside = ok && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last)); l.beside {
+		l.going = data
+		return nil
+	}
+	return l.writeHere(data, tmp)
+}
+
+// writeHere writes data on the calling goroutine, and gives a new file its name.
+func (l *Log) writeHere(data []byte, tmp string) error {
+	base := l.pos - int64(l.kept)
+	if _, err := l.file.WriteAt(data, base); err != nil {
 		return err
 	}
 	if !l.o.NoSync || tmp != "" {
@@ -308,27 +366,81 @@ func (l *Log) writeFile() error {
 			return err
 		}
 	}
-	l.pos = end
-	l.kept = int(end % int64(l.file.Alignment()))
-	l.buf = l.buf[:copy(l.buf, l.buf[len(l.buf)-l.kept:])]
-	l.end.bytes.Store(end)
+	l.written()
 	if tmp != "" {
 		if err := l.publish(tmp); err != nil {
 			return err
 		}
 	}
-	if linked, err := l.file.Linked(); err != nil || !linked {
-		if err == nil {
-			err = l.restore()
-		}
-		if err != nil {
-			return err
-		}
+	if err := l.checkLinked(); err != nil {
+		return err
 	}
 	if l.o.NoSync {
 		return nil
 	}
 	return l.d.noteSynced(l.last)
+}
+
+// markFor is the content of the file "synced" when the log is durable up to z.
+func (l *Log) markFor(z zk.Zxid) []byte {
+	l.d.mark.mu.Lock()
+	defer l.d.mark.mu.Unlock()
+	l.d.mark.encode(z)
+	l.mark = l.d.mark.buf
+	return l.mark[:]
+}
+
+// awaitWrite waits for what beginWrite has begun.
+func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
+	c := l.file.(vfs.Committer)
+	if done, err = c.Await(true); !done && err == nil {
+		if l.slow = promptAfter; bounded {
+			return false, nil
+		}
+		for !done && err == nil {
+			done, err = c.Await(false)
+		}
+	} else if l.slow > 0 {
+		l.slow--
+	}
+	data := l.going
+	l.going = nil
+	if errors.Is(err, syscall.EINVAL) {
+		// The file system has taken direct writes, and refuses this one.
+		return true, l.writeHere(data, "")
+	}
+	if err != nil {
+		return true, err
+	}
+	l.written()
+	l.d.marked(l.last)
+	if l.unseen++; !bounded && l.unseen >= linkedEvery {
+		return true, l.checkLinked()
+	}
+	return true, nil
+}
+
+// linkedEvery is how many writes may be made beside the caller before the file's name
+// is looked for.
+const linkedEvery = 64
+
+// checkLinked writes the file anew if its name was removed.
+func (l *Log) checkLinked() error {
+	l.unseen = 0
+	linked, err := l.file.Linked()
+	if err != nil || linked {
+		return err
+	}
+	return l.restore()
+}
+
+// written notes that the entries in the buffer are durable.
+func (l *Log) written() {
+	end := l.pos - int64(l.kept) + int64(len(l.buf))
+	l.pos = end
+	l.kept = int(end % int64(l.file.Alignment()))
+	l.buf = l.buf[:copy(l.buf, l.buf[len(l.buf)-l.kept:])]
+	l.end.bytes.Store(end)
 }
 
 // publish gives a new file, which is durable, its name.

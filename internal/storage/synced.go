@@ -137,6 +137,13 @@ func (d *Dir) noteSynced(z zk.Zxid) error {
 	return d.mark.write(z)
 }
 
+// marked notes that the mark was written for z, by the log's file itself.
+func (d *Dir) marked(z zk.Zxid) {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	d.mark.valid, d.mark.zxid = true, z
+}
+
 // lowerMark makes the mark say, durably, that nothing is known of the log, for
 // parts of it are about to be removed.
 func (d *Dir) lowerMark() error {

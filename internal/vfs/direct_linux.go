@@ -2,10 +2,8 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
@@ -16,8 +14,8 @@ import (
 // the page cache.
 type directFile struct {
 	osFile
-	buffered bool // O_DIRECT has been taken back
-	prompt   promptness
+	buffered bool          // O_DIRECT has been taken back
+	thread   *rawio.Thread // nil until Commit
 }
 
 // createDirect opens with O_DIRECT, or without where the file system does not
@@ -38,7 +36,7 @@ func (*directFile) Alignment() int { return DirectBytes }
 
 // WriteAt implements File.
 func (f *directFile) WriteAt(p []byte, off int64) (int, error) {
-	n, err := f.writeAt(p, off)
+	n, err := f.osFile.WriteAt(p, off)
 	if f.refused(err) {
 		m, retryErr := f.osFile.WriteAt(p[n:], off+int64(n))
 		n, err = n+m, retryErr
@@ -46,74 +44,36 @@ func (f *directFile) WriteAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// writeAt is WriteAt, by a system call that nobody notices if that is likely to
-// be short.
-func (f *directFile) writeAt(p []byte, off int64) (n int, err error) {
-	if !f.prompt.begin(len(p)) {
-		n, err = f.osFile.WriteAt(p, off)
-		f.prompt.end()
-		return n, err
+// Commit implements Committer.
+func (f *directFile) Commit(p []byte, off int64, note File, mark []byte) bool {
+	marked, ok := note.(osFile)
+	if !ok || f.buffered {
+		return false
 	}
-	err = f.control("write", func(fd int) (err error) {
-		for n < len(p) && err == nil {
-			var m int
-			m, err = rawio.Pwrite(uintptr(fd), p[n:], off+int64(n))
-			if n += m; m == 0 && err == nil {
-				err = io.ErrUnexpectedEOF
-			}
+	if f.thread == nil {
+		if f.thread = rawio.Start(); f.thread == nil {
+			return false
 		}
-		return err
-	})
-	f.prompt.end()
-	return n, err
-}
-
-// Sync implements File.
-func (f *directFile) Sync() error {
-	sync := syscall.Fdatasync
-	if f.prompt.begin(0) {
-		sync = func(fd int) error { return rawio.Fdatasync(uintptr(fd)) }
 	}
-	err := f.control("fdatasync", sync)
-	f.prompt.end()
-	return err
+	f.thread.Begin(f.Fd(), p, off, marked.Fd(), mark)
+	return true
 }
 
-// Bounds of what is done in a system call that the scheduler is not told of.
-const (
-	promptBytes = 32 << 10
-	promptTime  = 2 * time.Millisecond
-	promptAfter = 16 // calls of less than promptTime, behind one that took longer
-)
-
-// promptness watches how long the calls of a file take. They hold a processor of
-// Go if the scheduler is not told of them, so that is for a disk that has been quick
-// of late, and for small writes: who has more to write has other work to do
-// meanwhile.
-type promptness struct {
-	large bool // the last write
-	began time.Time
-	slow  int // calls to come that the scheduler is told of
-}
-
-// begin starts a call that writes n bytes, or syncs what was written. It reports
-// whether the scheduler need not be told.
-func (p *promptness) begin(n int) bool {
-	if n > 0 {
-		p.large = n > promptBytes
+// Await implements Committer.
+func (f *directFile) Await(bounded bool) (done bool, err error) {
+	if done, err = f.thread.Await(bounded); err != nil {
+		err = &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
 	}
-	p.began = time.Now()
-	return !p.large && p.slow == 0
+	return done, err
 }
 
-// end ends it.
-func (p *promptness) end() {
-	switch {
-	case time.Since(p.began) >= promptTime:
-		p.slow = promptAfter
-	case p.slow > 0:
-		p.slow--
+// Close implements File.
+func (f *directFile) Close() error {
+	if f.thread != nil {
+		f.thread.Stop()
+		f.thread = nil
 	}
+	return f.osFile.Close()
 }
 
 // Write implements File.

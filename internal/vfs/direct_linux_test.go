@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 // openFlags returns the status flags of an open file.
@@ -57,27 +55,33 @@ func TestDirectFallback(t *testing.T) {
 	}
 }
 
-// The scheduler is not told of small writes, and of the syncs behind them, as long
-// as the disk is quick.
-func TestPromptness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var p promptness
-		call := func(n int, took time.Duration, want bool) {
-			t.Helper()
-			if got := p.begin(n); got != want {
-				t.Errorf("%d bytes: %v", n, got)
-			}
-			time.Sleep(took)
-			p.end()
+// What is committed is in the file, and the mark in the other one.
+func TestCommit(t *testing.T) {
+	dir := t.TempDir()
+	file, err := OS{}.CreateDirect(filepath.Join(dir, "log"))
+	must(t, err)
+	note, err := OS{}.Create(filepath.Join(dir, "note"))
+	must(t, err)
+	p := AlignedBytes(DirectBytes)
+	c, ok := file.(Committer)
+	if !ok {
+		t.Skip("no direct I/O here")
+	}
+	for i := range 3 {
+		copy(p, "content")
+		if !c.Commit(p[:DirectBytes], int64(i*DirectBytes), note, []byte{'0' + byte(i)}) {
+			t.Skip("the system has no thread for it")
 		}
-		call(promptBytes, promptTime/2, true)
-		call(0, promptTime/2, true)
-		call(promptBytes+1, 0, false)
-		call(0, 0, false)
-		call(1, promptTime, true)
-		for range promptAfter {
-			call(1, 0, false)
+		done, err := c.Await(true)
+		for ; !done; done, err = c.Await(false) {
 		}
-		call(1, 0, true)
-	})
+		must(t, err)
+	}
+	must(t, file.Close(), note.Close())
+	if got := content(t, OS{}, filepath.Join(dir, "log")); len(got) != 3*DirectBytes || got[2*DirectBytes:][:7] != "content" {
+		t.Errorf("the file has %d bytes", len(got))
+	}
+	if got := content(t, OS{}, filepath.Join(dir, "note")); got != "2" {
+		t.Errorf("the mark is %q", got)
+	}
 }

@@ -58,6 +58,10 @@ type Fault struct {
 	inner FS
 	trace func(Op)
 
+	// Prompt, if not nil, makes files Committers, and is asked by each bounded Await
+	// whether the disk is done in time. It is set before the first use.
+	Prompt func() bool
+
 	mu      sync.Mutex
 	ops     int
 	at      int
@@ -228,6 +232,35 @@ type faultFile struct {
 	fs    *Fault
 	inner File
 	name  string
+
+	commit func() error // what Commit has begun; Await does it
+}
+
+// Commit implements Committer, if the Fault has Prompt.
+func (f *faultFile) Commit(p []byte, off int64, note File, mark []byte) bool {
+	if f.fs.Prompt == nil {
+		return false
+	}
+	f.commit = func() error {
+		_, err := f.WriteAt(p, off)
+		if err == nil {
+			err = f.Sync()
+		}
+		if err == nil {
+			_, err = note.WriteAt(mark, 0)
+		}
+		return err
+	}
+	return true
+}
+
+// Await implements Committer.
+func (f *faultFile) Await(bounded bool) (done bool, err error) {
+	if bounded && !f.fs.Prompt() {
+		return false, nil
+	}
+	err, f.commit = f.commit(), nil
+	return true, err
 }
 
 func (f *faultFile) Read(p []byte) (int, error) {

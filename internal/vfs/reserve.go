@@ -136,3 +136,17 @@ func (f reservedFile) Close() error {
 	defer f.r.refill()
 	return f.File.Close()
 }
+
+// Commit implements Committer, if the file that is wrapped does.
+func (f reservedFile) Commit(p []byte, off int64, note File, mark []byte) bool {
+	if n, ok := note.(reservedFile); ok {
+		note = n.File
+	}
+	c, ok := f.File.(Committer)
+	return ok && c.Commit(p, off, note, mark)
+}
+
+// Await implements Committer.
+func (f reservedFile) Await(bounded bool) (done bool, err error) {
+	return f.File.(Committer).Await(bounded)
+}

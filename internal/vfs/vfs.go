@@ -96,3 +96,17 @@ type File interface {
 	// is. The position does not move. Like a write it is not durable by itself.
 	Preallocate(size int64) error
 }
+
+// Committer is a File that can write and sync beside its caller, who then decides how
+// long to wait. The log's file is one where the system allows it.
+type Committer interface {
+	File
+	// Commit begins to write p at off, to make it durable, and then to overwrite the
+	// start of note with mark, which is not made durable. Neither p nor mark may change,
+	// nor may the files be used, until Await has said that it is done. False means that
+	// nothing was begun: the file cannot do it, or no longer.
+	Commit(p []byte, off int64, note File, mark []byte) bool
+	// Await waits for it. If bounded it waits for as long as a healthy disk takes, 2 ms,
+	// and may report that it is not done.
+	Await(bounded bool) (done bool, err error)
+}

@@ -1,0 +1,1 @@
+// Declarations without a body need a file of assembly in their package.
