@@ -406,9 +406,11 @@ func TestExplore(t *testing.T) {
 		{name: "standalone, prompt disk", prompt: true, callers: [][]int{{1, 2}, {3}}, preempts: -1},
 		{name: "standalone, closed", callers: [][]int{{1}, {2}}, prompt: true, closes: true, preempts: -1},
 		{name: "standalone, four requests", callers: [][]int{{1, 2}, {3, 4}}, preempts: 3},
-		{name: "leader", leads: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
+		{name: "leader", leads: true, prompt: true, callers: [][]int{{1}, {2}, {}}, preempts: 2},
+		{name: "leader, three requests", leads: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 1},
 		{name: "leader, disk stalls", leads: true, stuckDisk: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
-		{name: "follower", follows: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
+		{name: "follower", follows: true, prompt: true, callers: [][]int{{1}, {2}, {}}, preempts: 2},
+		{name: "follower, three requests", follows: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 1},
 		{name: "follower, disk stalls", follows: true, stuckDisk: true, callers: [][]int{{1}, {2}, {}}, preempts: 3},
 	} {
 		t.Run(k.name, func(t *testing.T) {

@@ -211,3 +211,33 @@ func TestSnapshotsNewestFirst(t *testing.T) {
 		}
 	}
 }
+
+// A process that was killed between the rename of an epoch file and the sync of its
+// directory leaves a name that is not durable. What the next start reads survives a
+// power failure all the same.
+func TestEpochsThatAreReadAreDurable(t *testing.T) {
+	for at := 1; ; at++ {
+		mem := vfs.NewMem()
+		fault := vfs.NewFault(mem, 0, vfs.FaultNone, nil)
+		d := openTest(t, fault, testOptions())
+		fault.Arm(at, vfs.FaultKill)
+		err := d.SetAcceptedEpoch(3)
+		d.Close()
+		d = openTest(t, mem, testOptions())
+		before, _, _, loadErr := d.LoadEpochs(0)
+		if loadErr != nil {
+			t.Fatal(loadErr)
+		}
+		d.Close()
+		for seed := range uint64(20) {
+			d := openTest(t, mem.CrashClone(rand.New(rand.NewPCG(seed, 1))), testOptions())
+			after, _, _, err := d.LoadEpochs(0)
+			if d.Close(); err != nil || after != before {
+				t.Fatalf("killed at operation %d, seed %d: acceptedEpoch %d, then %d, %v", at, seed, before, after, err)
+			}
+		}
+		if err == nil {
+			break
+		}
+	}
+}

@@ -51,6 +51,10 @@ const (
 // last, as this server has acknowledged nothing of e, but Apache would refuse to
 // start on the directory.
 func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, err error) {
+	// A process that was killed may have renamed a file and not made that durable.
+	if err := d.fs.SyncDir(d.snapDir); err != nil {
+		return 0, 0, false, fmt.Errorf("storage: make the epoch files durable: %w", err)
+	}
 	if current, err = d.readEpoch(currentEpochName, last.Epoch()); err != nil {
 		return 0, 0, false, err
 	}
