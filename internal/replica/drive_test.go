@@ -142,3 +142,34 @@ func TestReleaseSpare(t *testing.T) {
 		t.Errorf("%d batches are kept after ReleaseSpare", len(r.pool))
 	}
 }
+
+// A snapshot becomes visible when the log has everything that it may hold: what was
+// applied while the member's own disk stalled must be durable first.
+func TestASnapshotIsNotAheadOfItsLog(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		m := g.leader()
+		s := g.session(m, 50000)
+		pass(time.Second)
+		gate := g.gates[g.id(m)]
+		gate <- struct{}{} // the next sync of the log waits
+		before := m.rep.LastApplied()
+		op, body := setData("/", []byte("x"))
+		m.rep.Bring([]Request{m.request(s, op, body)})
+		g.until("the write is applied", func() bool { return m.rep.LastApplied() == before+1 })
+		files, err := m.dir.Snapshots()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.rep.snapshot(m.rep.snap.applied(1000, 0))
+		pass(time.Second)
+		if now, err := m.dir.Snapshots(); err != nil || len(now) != len(files) || m.rep.LastLogged() > before {
+			t.Errorf("%d snapshots became %d while the log ends at %v, %v", len(files), len(now), m.rep.LastLogged(), err)
+		}
+		<-gate
+		g.until("the snapshot is there", func() bool {
+			now, err := m.dir.Snapshots()
+			return err == nil && len(now) > len(files)
+		})
+		g.agree()
+	})
+}
