@@ -393,14 +393,19 @@ func (l *Log) markFor(z zk.Zxid) []byte {
 // awaitWrite waits for what beginWrite has begun.
 func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	c := l.file.(vfs.Committer)
-	if done, err = c.Await(true); !done && err == nil {
-		if l.slow = promptAfter; bounded {
+	if bounded || l.slow == 0 && len(l.going) <= promptBytes { // else there is other work for the processor
+		if done, err = c.Await(true); !done && err == nil && bounded {
+			l.slow = promptAfter
 			return false, nil
 		}
-		for !done && err == nil {
-			done, err = c.Await(false)
-		}
-	} else if l.slow > 0 {
+	}
+	for !done && err == nil {
+		done, err = c.Await(false)
+	}
+	switch {
+	case !c.Quick():
+		l.slow = promptAfter
+	case l.slow > 0:
 		l.slow--
 	}
 	data := l.going

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
@@ -16,6 +17,8 @@ type directFile struct {
 	osFile
 	buffered bool          // O_DIRECT has been taken back
 	thread   *rawio.Thread // nil until Commit
+	began    time.Time     // of the last Commit
+	quick    bool          // it was done soon
 }
 
 // createDirect opens with O_DIRECT, or without where the file system does not
@@ -55,17 +58,23 @@ func (f *directFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 			return false
 		}
 	}
+	f.began = time.Now()
 	f.thread.Begin(f.Fd(), p, off, marked.Fd(), mark)
 	return true
 }
 
 // Await implements Committer.
 func (f *directFile) Await(bounded bool) (done bool, err error) {
-	if done, err = f.thread.Await(bounded); err != nil {
+	done, err = f.thread.Await(bounded)
+	f.quick = done && time.Since(f.began) < rawio.Quick
+	if err != nil {
 		err = &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
 	}
 	return done, err
 }
+
+// Quick implements Committer.
+func (f *directFile) Quick() bool { return f.quick }
 
 // Close implements File.
 func (f *directFile) Close() error {

@@ -234,6 +234,7 @@ type faultFile struct {
 	name  string
 
 	commit func() error // what Commit has begun; Await does it
+	late   bool         // a bounded Await did not wait for it
 }
 
 // Commit implements Committer, if the Fault has Prompt.
@@ -241,6 +242,7 @@ func (f *faultFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 	if f.fs.Prompt == nil {
 		return false
 	}
+	f.late = false
 	f.commit = func() error {
 		_, err := f.WriteAt(p, off)
 		if err == nil {
@@ -254,9 +256,13 @@ func (f *faultFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 	return true
 }
 
+// Quick implements Committer.
+func (f *faultFile) Quick() bool { return !f.late }
+
 // Await implements Committer.
 func (f *faultFile) Await(bounded bool) (done bool, err error) {
 	if bounded && !f.fs.Prompt() {
+		f.late = true
 		return false, nil
 	}
 	err, f.commit = f.commit(), nil

@@ -107,6 +107,8 @@ type Committer interface {
 	// nothing was begun: the file cannot do it, or no longer.
 	Commit(p []byte, off int64, note File, mark []byte) bool
 	// Await waits for it. If bounded it waits for as long as a healthy disk takes, 2 ms,
-	// and may report that it is not done.
+	// with a processor in hand, and may report that it is not done.
 	Await(bounded bool) (done bool, err error)
+	// Quick reports whether the last Commit that is done took no longer than that.
+	Quick() bool
 }
