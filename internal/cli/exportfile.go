@@ -44,7 +44,7 @@ func checkWhole(from io.Reader) error {
 	}
 	var end exportTrailer
 	if err := json.Unmarshal(last, &end); err != nil || end.Nodes == nil {
-		return fmt.Errorf("The export is cut off: its last line is missing. Nothing was created (line %d: %w)", r.number, io.ErrUnexpectedEOF)
+		return fmt.Errorf("the export is cut off: its last line is missing. Nothing was created (line %d: %w)", r.number, io.ErrUnexpectedEOF)
 	}
 	return nil
 }

@@ -405,10 +405,10 @@ func TestSetACLThatLocksOutAsks(t *testing.T) {
 		const question = "This session will not be able to change the ACL of /a any more: no entry with admin (a) includes it.\nGo on? (yes/no) "
 		for _, line := range []string{"setAcl /a world:anyone:r", "setAcl -R /a digest:me:hash:cdrwa", "setAcl /a ip:10.200.0.0/16:a"} {
 			p.expect(line+"\r", question)
-			p.expect("no\r", "The ACL is not changed\n")
+			p.expect("no\r", "the ACL is not changed\n")
 		}
 		p.expect("setAcl /a world:anyone:r\r", question)
-		p.expect("\r", "The ACL is not changed\n")
+		p.expect("\r", "the ACL is not changed\n")
 		p.expect("getAcl /a\r", ": cdrwa\n")
 		p.types("addauth digest me:secret\r")
 		for _, line := range []string{

@@ -82,5 +82,5 @@ func (n *nodeNames) refused(err error) error {
 			break
 		}
 	}
-	return fmt.Errorf("Refused: the client of %s would not wait for a znode with --names %s, so both could hold the path at once\n(%s)", other.Znode, n, advice)
+	return fmt.Errorf("refused: the client of %s would not wait for a znode with --names %s, so both could hold the path at once\n(%s)", other.Znode, n, advice)
 }

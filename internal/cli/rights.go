@@ -118,7 +118,7 @@ func (s *shell) confirmACL(ctx context.Context, c *client.Client, node string, a
 	}
 	yes, err := s.confirm(ctx, fmt.Sprintf("This session will not be able to change the ACL of %s any more: no entry with admin (a) includes it.\n", node))
 	if err == nil && !yes {
-		err = errors.New("The ACL is not changed")
+		err = errors.New("the ACL is not changed")
 	}
 	return err
 }

@@ -320,7 +320,7 @@ func TestImportOfATruncatedExport(t *testing.T) {
 			r.in = bytes.NewReader(whole[:cut])
 			for _, from := range []string{file, "-"} {
 				_, errs, status := r.do("import " + from + " /copy")
-				if status != statusFailed || !strings.Contains(errs, "The export is cut off: its last line is missing. Nothing was created") {
+				if status != statusFailed || !strings.Contains(errs, "the export is cut off: its last line is missing. Nothing was created") {
 					t.Errorf("%d bytes from %s: status %d, %s", cut, from, status, errs)
 				}
 			}

@@ -55,7 +55,6 @@ type hand struct {
 	script []int // of a Caller: what it still submits
 	awake  bool
 	mail   []string
-	given  int // requests that Order took
 	group  []int
 	steps  []int
 	stuck  bool

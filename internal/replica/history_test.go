@@ -211,10 +211,14 @@ func TestOrphansAreDroppedByTheLeader(t *testing.T) {
 		for _, id := range g.ids[1:] {
 			g.disks[id] = g.disks[1].CrashClone(rand.New(rand.NewPCG(1, 1)))
 		}
-		for _, id := range g.ids {
-			if g.start(id).rep.tree.Lookup("/orphan") == 0 {
+		first := g.start(g.ids[0]) // there is no quorum yet
+		first.rep.View(func(v View) {
+			if v.Lookup("/orphan") == 0 {
 				t.Fatal("there is no orphan")
 			}
+		})
+		for _, id := range g.ids[1:] {
+			g.start(id)
 		}
 		g.await()
 		if tree := g.agree(); strings.Contains(tree, "orphan") {

@@ -412,12 +412,12 @@ func TestElectionTimeout(t *testing.T) {
 		const timeout = 700 * time.Millisecond
 		m.start(t, 2, 3, func(o *Options) { o.ElectionTimeout = timeout })
 		silent := m.connect(t, electionAddr(2))
-		time.Sleep(timeout - time.Millisecond)
+		time.Sleep(timeout - 3*time.Millisecond)
 		synctest.Wait()
-		if ended(silent) {
+		if ended(silent) { // which takes a millisecond
 			t.Error("it has ended too early")
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(3 * time.Millisecond)
 		synctest.Wait()
 		if !ended(silent) {
 			t.Error("it is open")
