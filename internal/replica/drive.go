@@ -62,7 +62,7 @@ func (r *Replica) Next(t *Turn) bool {
 // The way of a write, in the order of the stages, with what each calls:
 //
 //  1. order   prepare the request, or forward it to the leader    orderer.step
-//  2. propose it to the followers: the Zab core           orderer.propose
+//  2. order   propose it to the followers: the Zab core           orderer.propose
 //  3. log     one write and one fsync for all jobs that wait      logger.write
 //  4. order   the core counts acknowledgements and commits        orderer.tell
 //  5. apply   change the tree, fire watches, answer, flush        applier.apply
@@ -137,7 +137,7 @@ func (g *goroutines) orderer() {
 	}
 }
 
-// writer is the goroutine of the Writer, the only one that waits for the log's disk.
+// writer is the goroutine of the Writer, the only one that waits for a slow disk.
 func (g *goroutines) writer() { g.serve(pipeline.Writer) }
 
 // applier is the goroutine of the Applier.

@@ -82,8 +82,8 @@ func (r *Replica) LinkDown(l zab.LinkID, err error) {
 }
 
 // Packets takes packets from a link, in order. It copies ps and keeps what they
-// hold. It blocks while too many wait, so that the sender is slowed. It may run
-// stages of the pipeline, but never the one that waits for the disk.
+// hold. It blocks while too many wait, so that the sender is slowed. It may run stages
+// of the pipeline; for a disk it waits 2 ms at most.
 //
 // REQUIRES: the caller holds no lock.
 func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) {

@@ -322,8 +322,8 @@ func (r *Replica) Submit(reqs []Request) {
 }
 
 // Bring is Submit for callers that may be kept busy: the calling goroutine runs
-// stages of the pipeline, if these are idle and have little to do, but never the one
-// that waits for the disk.
+// stages of the pipeline, if these are idle and have little to do. For a disk it waits
+// 2 ms at most.
 //
 // REQUIRES: the caller holds no lock.
 func (r *Replica) Bring(reqs []Request) {
