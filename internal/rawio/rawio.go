@@ -5,9 +5,9 @@
 // request.
 //
 // The price is that the processor of Go that makes the call does nothing else
-// until it returns. So it is for sockets that do not block, and for a disk that
-// has just shown that it is quick. Where the system has no such calls they are
-// ordinary ones.
+// until it returns. So Read and Write are for sockets that do not block. Where the
+// system has no such calls they are ordinary ones. They are those of package syscall,
+// and return its errors.
 //
-// The functions are those of package syscall, and return its errors.
+// A disk may stall, so it has a Thread, which holds no processor.
 package rawio

@@ -17,17 +17,6 @@ func Write(fd uintptr, p []byte) (int, error) {
 	return result(syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 
-// Pwrite is syscall.Pwrite.
-func Pwrite(fd uintptr, p []byte, off int64) (int, error) {
-	return result(syscall.RawSyscall6(syscall.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), uintptr(off), 0, 0))
-}
-
-// Fdatasync is syscall.Fdatasync.
-func Fdatasync(fd uintptr) error {
-	_, err := result(syscall.RawSyscall(syscall.SYS_FDATASYNC, fd, 0, 0))
-	return err
-}
-
 func result(n, _ uintptr, errno syscall.Errno) (int, error) {
 	if errno != 0 {
 		return 0, errno

@@ -22,8 +22,8 @@ func (m *machine) sessions(n int) []Request {
 	return reqs
 }
 
-// P2: what is brought is not told of before the disk has synced, whoever writes;
-// and who brings more meanwhile does not wait for it.
+// P2: no request is answered before the disk has synced its transaction, and a caller
+// that brings more requests meanwhile does not wait for the disk.
 func TestP2BroughtBeforeSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk, gate := stall()
