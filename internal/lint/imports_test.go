@@ -58,13 +58,13 @@ const importOrder = `
 	server, transport < sim;
 	zk, jute, wire < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
-	NONE < test/clients, test/clidiff;
+	NONE < test/clients, test/clidiff, test/hostile;
 
 	# A whole server within a test.
 	client, node, socket/memconn < test/inproc;
 
 	# Ensembles of real processes.
-	zk < test/ensemble/cluster;
+	client < test/ensemble/cluster;
 	zk, jute, wire < test/ensemble/client;
 	zk < test/ensemble/history;
 	test/ensemble/client, test/ensemble/history < test/ensemble/load;

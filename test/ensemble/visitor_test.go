@@ -106,7 +106,7 @@ func (c *crowd) visitor(home *cluster.Member) *visitor {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	var err error
-	if v.c, err = client.Dial(ctx, "", client.SessionTimeout(shortTimeout), client.Hosts(&inTurn{c.addrs, home.ID - 1})); err != nil {
+	if v.c, err = client.Dial(ctx, "", client.SessionTimeout(shortTimeout), client.Hosts(cluster.InTurn(c.addrs, home.ID-1))); err != nil {
 		c.t.Fatal(err)
 	}
 	states, _ := v.c.States()
@@ -165,7 +165,7 @@ func (c *crowd) end() {
 // lost counts the sessions that are over: the client was told, or the ephemeral is
 // gone or of another session.
 func (c *crowd) lost(ctx context.Context) (lost, suspended int64, err error) {
-	judge, err := client.Dial(ctx, "", client.SessionTimeout(sessionTimeout), client.Hosts(&inTurn{c.addrs, 0}))
+	judge, err := client.Dial(ctx, "", client.SessionTimeout(sessionTimeout), client.Hosts(cluster.InTurn(c.addrs, 0)))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -235,19 +235,3 @@ func (c *crowd) took(list []*visitor, from, to time.Time) (took []time.Duration)
 	slices.Sort(took)
 	return took
 }
-
-// inTurn has a Client try the members in their order, from one of them on.
-type inTurn struct {
-	addrs []string
-	next  int
-}
-
-// Next implements client.HostProvider.
-func (h *inTurn) Next(context.Context) (client.Host, error) {
-	addr := h.addrs[h.next%len(h.addrs)]
-	h.next++
-	return client.Host{Addr: addr}, nil
-}
-
-// Len implements client.HostProvider.
-func (h *inTurn) Len() int { return len(h.addrs) }

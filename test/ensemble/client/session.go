@@ -51,6 +51,39 @@ func New(timeout, patience time.Duration) *Session {
 	return &Session{timeout: timeout, patience: patience}
 }
 
+// Resume makes a session that may exist on the servers: Connect takes it over if the
+// password is right, and fails with ErrLost if it is not.
+func Resume(id zk.SessionID, password []byte, timeout, patience time.Duration) *Session {
+	return &Session{timeout: timeout, patience: patience, id: id, password: password}
+}
+
+// Conn is the connection, nil without one. A caller that reads or writes on it must not
+// call Do afterwards.
+func (s *Session) Conn() net.Conn { return s.nc }
+
+// Post sends requests and waits for no reply. After it Do is not possible any more.
+func (s *Session) Post(reqs ...Request) error {
+	if s.nc == nil {
+		return errors.New("client: no connection")
+	}
+	if err := s.send(s.frames(reqs)); err != nil {
+		s.Drop()
+		return fmt.Errorf("client: %w", err)
+	}
+	return nil
+}
+
+// frames encodes requests with the next xids.
+func (s *Session) frames(reqs []Request) []byte {
+	var b []byte
+	for _, r := range reqs {
+		s.xid++
+		b = jute.AppendInt(b, int32(8+len(r.Body)))
+		b = append(wire.RequestHeader{Xid: s.xid, Op: r.Op}.Append(b), r.Body...)
+	}
+	return b
+}
+
 // ID is the session's id, 0 before the first Connect.
 func (s *Session) ID() zk.SessionID { return s.id }
 
@@ -185,14 +218,8 @@ func (s *Session) Do(reqs ...Request) ([]Reply, error) {
 		return nil, errors.New("client: no connection")
 	}
 	first := s.xid + 1
-	var b []byte
-	for _, r := range reqs {
-		s.xid++
-		b = jute.AppendInt(b, int32(8+len(r.Body)))
-		b = append(wire.RequestHeader{Xid: s.xid, Op: r.Op}.Append(b), r.Body...)
-	}
 	began := time.Now()
-	if err := s.send(b); err != nil {
+	if err := s.send(s.frames(reqs)); err != nil {
 		s.Drop()
 		return nil, fmt.Errorf("client: %w", err)
 	}

@@ -20,7 +20,7 @@ import (
 // Options say what an ensemble is made of.
 type Options struct {
 	Dir      string // for everything that it writes; must exist
-	Specs    []Spec // members 1 to len(Specs)
+	Specs    []Spec // members 1 to len(Specs); one alone is a standalone server
 	Programs Programs
 	// Links has every member reach every other through a proxy, so that
 	// partitions are possible. It costs processor time.
@@ -48,6 +48,7 @@ func New(o Options) (*Ensemble, error) {
 		m := &Member{
 			ID: i + 1, Observer: spec.Observer, Dir: dir, DataDir: filepath.Join(dir, "data"),
 			programs: o.Programs, cfg: filepath.Join(dir, "zoo.cfg"), kind: spec.Kind,
+			alone: len(o.Specs) == 1,
 		}
 		var a address
 		for _, p := range []*int{&a.client, &a.quorum, &a.election} {
@@ -56,7 +57,7 @@ func New(o Options) (*Ensemble, error) {
 				return nil, err
 			}
 		}
-		m.Client = loopback(a.client)
+		m.Client, m.Quorum, m.Election = loopback(a.client), loopback(a.quorum), loopback(a.election)
 		e.Members = append(e.Members, m)
 		addrs = append(addrs, a)
 	}
@@ -89,6 +90,9 @@ func (e *Ensemble) config(i int, addrs []address, more []string) string {
 	lines = append(lines, more...)
 	if e.Members[i].Observer {
 		lines = append(lines, "peerType=observer")
+	}
+	if e.Members[i].alone {
+		addrs = nil
 	}
 	for j, a := range addrs {
 		if e.Links != nil && i != j {

@@ -19,6 +19,8 @@ type Member struct {
 	ID       int
 	Observer bool
 	Client   string // address for clients
+	Quorum   string // address for learners
+	Election string // address for the election
 	Dir      string // has zoo.cfg, data and what the processes printed
 	DataDir  string
 
@@ -152,6 +154,32 @@ func (m *Member) Running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.running()
+}
+
+// PID is the process's id, 0 if none runs.
+func (m *Member) PID() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.running() {
+		return 0
+	}
+	return m.proc.cmd.Process.Pid
+}
+
+// Output returns everything that the member's processes have printed.
+func (m *Member) Output() (string, error) {
+	m.mu.Lock()
+	files := m.output
+	m.mu.Unlock()
+	var all strings.Builder
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return "", fmt.Errorf("cluster: output of member %d: %w", m.ID, err)
+		}
+		all.Write(b)
+	}
+	return all.String(), nil
 }
 
 // Kill ends the process with SIGKILL, if there is one, and waits for its end.
