@@ -146,7 +146,7 @@ func (c *Client) try() (*link, error) {
 		return nil, fmt.Errorf("%s: %w", host.Addr, err)
 	}
 	c.attach(l) // only now: an attached link stays attached, so the answer must have come in time
-	c.opts.log.Info("connected", "server", l.addr, "session", c.SessionID(), "timeout", c.SessionTimeout(), "read-only", l.readOnly)
+	c.opts.log.Info("connected", "server", l.addr, "session", c.SessionID(), "timeout", c.SessionTimeout(), "read_only", l.readOnly)
 	return l, nil
 }
 

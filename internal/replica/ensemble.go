@@ -478,7 +478,7 @@ func (o *orderer) logEvent(e *zab.Event) {
 	case zab.EventServing:
 		o.log.Info("the ensemble is there", "leader", e.Peer, "epoch", e.Epoch)
 	case zab.EventSyncing:
-		o.log.Info("a learner is being synchronized", "server", e.Peer, "it has", e.Zxid, "it is sent", e.Reason)
+		o.log.Info("a learner is being synchronized", "server", e.Peer, "learner_zxid", e.Zxid, "sent", e.Reason)
 	case zab.EventJoined:
 		o.log.Info("a learner is up to date", "server", e.Peer)
 	case zab.EventGone:
