@@ -2,8 +2,8 @@ package storage
 
 import "io"
 
-// A chunk is a piece of a stream in a buffer that has room in front of it, so
-// that what was left over of the chunk before can be put there.
+// A chunk is a piece of a stream. Its buffer has free room in front of the piece, for
+// the bytes of the previous chunk that are not consumed yet.
 type chunk struct {
 	buf []byte
 	n   int    // the piece is buf[room:room+n], with room from chunks
@@ -11,23 +11,23 @@ type chunk struct {
 	err error  // why there is no further chunk
 }
 
-// chunkBytes is the length of a chunk; the room in front is as large as a part of
-// it. Those of a small file are smaller.
+// chunkBytes is the length of a chunk. The room in front of it is one chunkRoomPart-th
+// of that. A small file has smaller chunks.
 const (
 	chunkBytes    = 512 << 10
 	minChunkBytes = 4 << 10
 	chunkRoomPart = 8
 )
 
-// chunkSource cuts a stream into chunks and sums it up. It is owned by one
-// goroutine at a time; ahead hands it to one of its own.
+// chunkSource cuts a stream into chunks and computes their checksums. One goroutine
+// owns it at a time: the caller, and after chunks.ahead the goroutine that this starts.
 type chunkSource struct {
 	src  io.Reader
 	sum  uint32
 	room int
 }
 
-// read reads what comes at once into buf.
+// read fills buf with the result of one Read that returns any bytes.
 func (s *chunkSource) read(buf []byte) chunk {
 	c := chunk{buf: buf}
 	for c.n == 0 && c.err == nil {
@@ -38,21 +38,21 @@ func (s *chunkSource) read(buf []byte) chunk {
 	return c
 }
 
-// chunks are read by their source when they are asked for, or ahead of that once
-// ahead was called. They are owned by one goroutine.
+// chunks reads a stream in chunks: on demand, or, after ahead was called, in a
+// goroutine that reads ahead of the caller. One goroutine owns it.
 type chunks struct {
-	source *chunkSource // the goroutine's, if ready is not nil
+	source *chunkSource // owned by the reading goroutine if ready is not nil
 	room   int          // bytes in front of a chunk
 	bytes  int          // of a chunk's buffer, the room included
 	spare  chan []byte
-	ready  chan chunk    // nil unless read ahead
-	stop   chan struct{} // closed by end
+	ready  chan chunk    // nil unless a goroutine reads ahead
+	stop   chan struct{} // closed by stopAhead
 }
 
-// chunksAhead is how many chunks wait to be taken.
+// chunksAhead is how many chunks are read ahead of the caller.
 const chunksAhead = 2
 
-// newChunks cuts src, of which about so many bytes are expected.
+// newChunks returns the chunks of src, which is expected to have that many bytes.
 func newChunks(src io.Reader, bytes int64) *chunks {
 	n := int(min(max(bytes, minChunkBytes), chunkBytes))
 	room := n / chunkRoomPart
@@ -63,7 +63,7 @@ func newChunks(src io.Reader, bytes int64) *chunks {
 	}
 }
 
-// next returns the next chunk. It must not be called after one with an error.
+// next returns the next chunk. The caller must not call it after a chunk with an error.
 func (c *chunks) next() chunk {
 	if c.ready == nil {
 		return c.source.read(c.buffer())
@@ -81,7 +81,7 @@ func (c *chunks) buffer() []byte {
 	}
 }
 
-// recycle takes back a buffer that may, or may not, be a chunk's.
+// recycle keeps b for reuse if it has the size of a chunk's buffer.
 func (c *chunks) recycle(b []byte) {
 	if len(b) != c.bytes {
 		return
@@ -92,7 +92,7 @@ func (c *chunks) recycle(b []byte) {
 	}
 }
 
-// ahead starts the goroutine that reads from here on.
+// ahead starts the goroutine that reads all further chunks.
 func (c *chunks) ahead() {
 	c.ready, c.stop = make(chan chunk, chunksAhead), make(chan struct{})
 	go func() {
@@ -111,8 +111,8 @@ func (c *chunks) ahead() {
 	}()
 }
 
-// end waits until nobody reads the stream any more.
-func (c *chunks) end() {
+// stopAhead stops the goroutine that reads ahead, and returns once it has ended.
+func (c *chunks) stopAhead() {
 	if c.stop == nil {
 		return
 	}

@@ -6,26 +6,27 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// joins tells whether the first entry of the present file comes right after the
-// last one read, or the zxid that the reader was opened after. It returns why
-// not, for the operator, or "".
+// joins checks that no transaction is missing between the first entry of the current
+// file and the last entry read (or the zxid that the reader was opened after). It
+// returns what is wrong, for the operator; "" if nothing is.
 //
-// A zxid that is greater by one does. The first of a newer epoch may, but the
-// epoch before may have had more: a file is lost that held them, or they came in
-// a snapshot from a leader and were never in this log. What decides is, in this
-// order:
+// An entry whose zxid is greater by one joins. The first entry of a newer epoch may
+// join, but the older epoch may have had more transactions: either a lost file held
+// them, or they came in a snapshot from a leader and were never in this log. These
+// decide, in this order:
 //
-//  1. The file's header, where it says which zxid the file follows. All files
-//     that Pinfold begins with a newer epoch do (docs/formats.md).
-//  2. In a file of Apache, which does not say: a snapshot of a zxid in between,
-//     whether it can be read or not. It had transactions that are not here.
+//  1. The header of the file, if it says which zxid the file follows. Every file that
+//     Pinfold starts with a newer epoch says so (docs/formats.md).
+//  2. For a file of Apache, which never says so: a snapshot, valid or not, of a zxid in
+//     between. It had transactions that are not in the log.
 //
-// After 0, which is behind nothing, a file has to begin with the first of an
-// epoch, unless there is no snapshot at all: who reads such a directory has been
-// told to trust it (snapshot.trust.empty).
+// After zxid 0, which follows nothing, a file must begin with the first transaction of
+// an epoch. The exception is a directory without any snapshot: snapshot.trust.empty has
+// told the server to trust it.
 //
-// For a strict reader, what is not certain is a gap: it needs the first of the
-// two, and after 0 a snapshot of 0, which is there as long as nothing was purged.
+// A strict reader reports a gap wherever it is not certain that there is none. It needs
+// a header that says what the file follows, or, after zxid 0, a snapshot of 0, which
+// exists as long as nothing was purged.
 func (r *LogReader) joins(zxid zk.Zxid) (why string, err error) {
 	if zxid == r.last+1 || r.alone {
 		return "", nil
@@ -36,7 +37,7 @@ func (r *LogReader) joins(zxid zk.Zxid) (why string, err error) {
 	}
 	base := r.base
 	if base < 0 || base >= zxid {
-		base = 0 // not ours
+		base = 0 // Apache's file, or not valid
 	}
 	switch {
 	case r.last == 0 && base == 0 && len(snaps) == 0 && !r.strict:
@@ -50,8 +51,8 @@ func (r *LogReader) joins(zxid zk.Zxid) (why string, err error) {
 	case base != 0 && r.last != r.after:
 		return fmt.Sprintf("this file goes on from %v, but the one before, %s, ends with %v", base, r.before, r.last), nil
 	case base != 0 && !r.strict:
-		// The snapshot's zxid is that of no transaction: it is later than the last
-		// one before this file.
+		// The snapshot's zxid is not that of a transaction: it is later than
+		// the last transaction before this file.
 		return "", nil
 	}
 	for _, s := range snaps {
@@ -65,8 +66,8 @@ func (r *LogReader) joins(zxid zk.Zxid) (why string, err error) {
 	return "", nil
 }
 
-// missing tells the operator about transactions that ought to be before zxid, up
-// to another one.
+// missing describes to the operator that transactions are missing before zxid, up to
+// upto.
 func (r *LogReader) missing(zxid, upto zk.Zxid) string {
 	const remedy = "if a log file is lost, restore it, or a snapshot of %v or later; " +
 		"if Apache wrote these files and none is lost, start Apache once more, which leaves such a snapshot"

@@ -14,26 +14,27 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Options says where a server's data is and how it is written.
+// Options says where a server's data is and how the server writes it.
 type Options struct {
 	// DataDir holds snapshots and epoch files, in its subdirectory version-2.
 	DataDir string
-	// DataLogDir holds the log, likewise; "" is DataDir.
+	// DataLogDir holds the log, in its subdirectory version-2; "" means DataDir.
 	DataLogDir string
-	// AutoCreate makes directories that are not there (datadir.autocreate).
+	// AutoCreate creates missing directories (datadir.autocreate).
 	AutoCreate bool
-	// Compression is what snapshots are written with; all kinds are read.
+	// Compression is how new snapshots are compressed. Reading accepts every kind.
 	Compression Compression
-	// SnapshotBuffer is how much of a snapshot is written at once; 0 is 1 MiB.
+	// SnapshotBuffer is how many bytes of a snapshot are written at once; 0 means 1
+	// MiB.
 	SnapshotBuffer int
 	// Log configures the transaction log.
 	Log LogOptions
 }
 
-// Dir is the data directory of one server, locked against other processes of
-// this kind. Its methods may be called by several goroutines at once as far as
-// they concern different things: the log writer's, the snapshotter's, the epoch
-// files'. CutTail, Truncate and Purge take care of themselves, but see there.
+// Dir is the data directory of one server, locked against other processes that use this
+// package. Several goroutines may call its methods at once if they work on different
+// parts: the log, the snapshots, the epoch files. CutTail, Truncate and Purge do their
+// own locking; their comments say what may run at the same time.
 type Dir struct {
 	fs      vfs.FS
 	o       Options
@@ -41,30 +42,30 @@ type Dir struct {
 	logDir  string // DataLogDir/version-2
 	locks   []io.Closer
 
-	// end is that of the log file that is being written, nil if there is none.
+	// end is the end of the log file that is being written; nil if there is none.
 	end atomic.Pointer[openEnd]
 	// broken is the last zxid before the newest place in the log that a RangeReader
-	// could not get over.
+	// could not read past.
 	broken atomic.Int64
-	// mark says how far the log is durable.
+	// mark says up to which zxid the log is durable.
 	mark syncedMark
-	// removal is held by what removes snapshots and logs: it decides by what is
-	// there, and that must not change before it is done. The log's owner may wait
-	// for a purge.
+	// removal is held while snapshots and logs are removed. The code that removes
+	// them decides by what exists, which must not change until it is done. The
+	// owner of the log may wait here for a purge.
 	removal sync.Mutex
 }
 
-// MaxSnapshotCandidates is how many of the newest snapshots a server tries to
-// load before it gives up.
+// MaxSnapshotCandidates is how many of the newest snapshots a server tries to load
+// before it gives up.
 const MaxSnapshotCandidates = 100
 
-// Open opens the directories, makes them if that is wanted, locks them, and
+// Open opens the directories, creates them if AutoCreate is set, locks them, and
 // removes temporary files that a crash has left.
 //
-// It returns an error that wraps vfs.ErrLocked if another process has them,
-// fs.ErrNotExist if one is missing and AutoCreate is false; and refuses, if the
-// two differ, a log in the snapshots' or a snapshot in the logs', which means
-// that they have been mixed up or one of them moved.
+// It returns an error that wraps vfs.ErrLocked if another process has locked them, and
+// fs.ErrNotExist if a directory is missing and AutoCreate is not set. If DataDir and
+// DataLogDir differ, it refuses a log in the directory of snapshots and a snapshot in
+// the directory of logs: the two were exchanged, or one of them was moved.
 func Open(fsys vfs.FS, o Options) (*Dir, error) {
 	if o.DataLogDir == "" {
 		o.DataLogDir = o.DataDir
@@ -104,7 +105,7 @@ func (d *Dir) open() error {
 	return nil
 }
 
-// makeDir makes sure that a version-2 directory is there.
+// makeDir creates a version-2 directory if it is missing and AutoCreate is set.
 func (d *Dir) makeDir(dir string) error {
 	_, err := d.fs.List(dir)
 	switch {
@@ -121,7 +122,8 @@ func (d *Dir) makeDir(dir string) error {
 	return nil
 }
 
-// clean looks for files that do not belong into a directory.
+// clean removes unfinished files, and refuses a directory that has files of the other
+// one.
 func (d *Dir) clean(dir string) error {
 	names, err := d.fs.List(dir)
 	if err != nil {
@@ -143,8 +145,7 @@ func (d *Dir) clean(dir string) error {
 	return nil
 }
 
-// Close releases the locks. Logs, snapshots and readers are closed by their
-// owners before.
+// Close releases the locks. The caller closes logs, snapshots and readers first.
 func (d *Dir) Close() error {
 	errs := []error{d.mark.close()}
 	for _, l := range d.locks {
@@ -154,20 +155,20 @@ func (d *Dir) Close() error {
 	return errors.Join(errs...)
 }
 
-// Snapshots returns the snapshot files, newest first, MaxSnapshotCandidates at
-// most. They need not be valid: OpenSnapshot and the seals tell.
+// Snapshots returns the snapshot files, newest first, at most MaxSnapshotCandidates.
+// They need not be valid: OpenSnapshot and the seals check that.
 func (d *Dir) Snapshots() ([]Snapshot, error) {
 	snaps, err := listSnapshots(d.fs, d.snapDir)
 	return snaps[:min(len(snaps), MaxSnapshotCandidates)], err
 }
 
-// OpenSnapshot opens one of Snapshots. A file that cannot be a whole snapshot is
-// an *Error of ErrCorrupt; the next older one should be tried.
+// OpenSnapshot opens one of Snapshots. A file that cannot be a complete snapshot is an
+// *Error of ErrCorrupt; the caller should then try the next older one.
 func (d *Dir) OpenSnapshot(s Snapshot) (*SnapshotReader, error) {
 	return openSnapshot(d.fs, d.snapDir, s)
 }
 
-// CreateSnapshot begins the snapshot of a zxid.
+// CreateSnapshot starts to write a snapshot of the state at zxid.
 func (d *Dir) CreateSnapshot(zxid zk.Zxid) (*SnapshotWriter, error) {
 	return d.createSnapshot(zxid, d.o.Compression)
 }
@@ -181,10 +182,9 @@ func (d *Dir) HasLog() (bool, error) {
 	return len(logs) > 0, err
 }
 
-// ReadLog reads the transactions after a zxid; see LogReader. Nothing may be
-// appended meanwhile, or it may be taken for torn. At the end of the log the reader
-// returns an *Error of ErrCorrupt if transactions are missing there that the log
-// had synced.
+// ReadLog reads the transactions after a zxid; see LogReader. No entry may be appended
+// meanwhile, or the reader may report a torn write. At the end of the log the reader
+// returns an *Error of ErrCorrupt if transactions are missing that the log had synced.
 func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
 	logs, err := listLogs(d.fs, d.logDir)
 	if err != nil {
@@ -202,20 +202,20 @@ func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
 	return r, nil
 }
 
-// NewLog returns a log whose first transaction has to follow last (0: any may),
-// in a new file. CutTail comes before its first Flush, and a log that is open is
-// closed before.
+// NewLog returns a log that continues in a new file. Its first transaction has to
+// follow last; 0 allows any. The caller calls CutTail before the first Flush, and
+// closes any other open log before.
 //
-// last is the zxid that this server's history ends with: that of the last
-// transaction in the log, or of the snapshot if it is the newer (one from a
-// leader). If the first transaction is of a newer epoch, the file's header says
-// that it follows last, and the next reader holds it to that.
+// last is the zxid at the end of this server's history: that of the last transaction in
+// the log, or of a newer snapshot (one from a leader). If the first transaction belongs
+// to a newer epoch, the file's header says that it follows last, and the next reader
+// checks that.
 func (d *Dir) NewLog(last zk.Zxid) *Log { return d.newLog(last) }
 
-// CutTail cuts off what a reader has found behind the last entry: a torn write,
-// or zeros. A file without entries is removed. When it returns, that and the log
-// before it are durable: after the end of a process the reader may have read what
-// was never synced.
+// CutTail removes what a reader has found after the last entry: a torn write, or zeros.
+// It removes a file without entries. When it returns, this and the log before it are
+// durable: if only the process was killed, the reader may have read bytes that were
+// never synced.
 func (d *Dir) CutTail(t Tail) error {
 	if t.Name == "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// The epoch files and the marker beside the log directory.
+// The epoch files, and the marker file in the parent of the log's version-2 directory.
 const (
 	acceptedEpochName = "acceptedEpoch"
 	currentEpochName  = "currentEpoch"
@@ -20,38 +20,37 @@ const (
 	initializeName    = "initialize"
 )
 
-// LoadEpochs reads the epoch files of a server whose history ends with last. A
-// file that is missing stands for the epoch of last. It returns an error if they
-// contradict each other: acceptedEpoch older than currentEpoch.
+// LoadEpochs reads the epoch files of a server whose history ends with last. A missing
+// file counts as the epoch of last. LoadEpochs returns an error if the files contradict
+// each other: acceptedEpoch is older than currentEpoch.
 //
-// If last is of a newer epoch than currentEpoch, that is raised to the epoch of
-// last, durably, and acceptedEpoch too if it is older. adopted says so, unless
-// currentEpoch.tmp shows that this replacement had begun: somebody should know,
-// but the server may start.
+// If last belongs to a newer epoch than currentEpoch, LoadEpochs durably raises
+// currentEpoch to the epoch of last, and acceptedEpoch too if it is older. adopted
+// reports this, unless currentEpoch.tmp shows that the server had started this
+// replacement itself. The operator should know, but the server may start.
 //
-// A server looks so that crashed while it was synchronized with a leader: first
-// what the leader sends is logged and synced, then currentEpoch is replaced, then
-// NEWLEADER is acknowledged. In between, transactions of epoch e are in the log of
-// a server that has not said yet that it is of epoch e. That it then says so is
-// safe (protocol page, sections 11.2 and 17.1), for two reasons:
+// A server is in this state if it crashed while a leader synchronized it: the server
+// first logs and syncs what the leader sends, then replaces currentEpoch, then
+// acknowledges NEWLEADER. In between, its log has transactions of epoch e, and it has
+// not declared yet that it belongs to epoch e. To declare it at the restart is safe
+// (protocol page, sections 11.2 and 17.1), for two reasons:
 //
-//  1. What there is, is what a follower of e has that has logged up to last. The
-//     leader of e sends its initial history in front of its own transactions, in
-//     the order of zxids, and they are logged in that order, or installed whole as
-//     a snapshot. So one transaction of e in the log means that the initial
-//     history of e is there, whole, and then what e proposed, up to last. To vote
-//     for (e, last) claims no more than that.
-//  2. The other way round would not be: to claim e without the history of e wins
-//     elections against those who have it, and truncates what they committed
-//     (ZOOKEEPER-4643, where currentEpoch went to the disk before the log). Hence
-//     it is raised to the epoch of last and no further, whatever epoch the
-//     unfinished currentEpoch.tmp speaks of.
+//  1. The server has what a follower of e has that has logged up to last. The leader of e
+//     sends its initial history before its own transactions, in the order of zxids; the
+//     learner logs them in that order, or installs them as a complete snapshot. So one
+//     transaction of e in the log proves that the complete initial history of e is there,
+//     followed by the proposals of e up to last. A vote for (e, last) claims no more.
+//  2. The reverse would be unsafe: a server that claims e without the history of e wins
+//     elections against servers that have it, and truncates what they committed
+//     (ZOOKEEPER-4643, where currentEpoch reached the disk before the log). So currentEpoch
+//     is raised to the epoch of last and no further, whatever epoch the unfinished
+//     currentEpoch.tmp holds.
 //
-// Nor would it be better to stay at the older epoch: no majority can count on
-// last, as this server has acknowledged nothing of e, but Apache would refuse to
-// start on the directory.
+// It would not be better to stay at the older epoch: no majority counts on last,
+// because this server has acknowledged nothing of e, but Apache would refuse to start
+// on the directory.
 func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, err error) {
-	// A process that was killed may have renamed a file and not made that durable.
+	// A killed process may have renamed a file without making the new name durable.
 	if err := d.fs.SyncDir(d.snapDir); err != nil {
 		return 0, 0, false, fmt.Errorf("storage: make the epoch files durable: %w", err)
 	}
@@ -63,12 +62,13 @@ func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, 
 	}
 	if current < last.Epoch() {
 		begun, err := d.readEpoch(currentEpochName+epochTmpSuffix, 0)
-		if err != nil && !errors.Is(err, errNotEpoch) { // a crash may leave it in part
+		if err != nil && !errors.Is(err, errNotEpoch) { // a crash may leave part of the file
 			return 0, 0, false, err
 		}
 		adopted = begun != last.Epoch()
 		current = last.Epoch()
-		// The promise comes first: it must never be the older one.
+		// acceptedEpoch first: it is a promise, and must never be older than
+		// currentEpoch.
 		if accepted < current {
 			accepted = current
 			if err := d.SetAcceptedEpoch(accepted); err != nil {
@@ -85,10 +85,10 @@ func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, 
 	return accepted, current, adopted, nil
 }
 
-// SetAcceptedEpoch replaces the acceptedEpoch file. It is durable when it
-// returns; after an error it is the old one or the new one.
+// SetAcceptedEpoch durably replaces the acceptedEpoch file. After an error the file is
+// the old one or the new one.
 func (d *Dir) SetAcceptedEpoch(epoch uint32) error {
-	if _, _, err := d.syncedZxid(); err != nil { // which goes by the present epoch
+	if _, _, err := d.syncedZxid(); err != nil { // loads the mark, whose validity depends on the present epoch
 		return err
 	}
 	if err := d.writeEpoch(acceptedEpochName, epoch); err != nil {
@@ -105,7 +105,7 @@ func (d *Dir) SetCurrentEpoch(epoch uint32) error { return d.writeEpoch(currentE
 
 var errNotEpoch = errors.New("is not an epoch")
 
-// readEpoch reads a decimal number; missing is what an absent file stands for.
+// readEpoch reads a decimal number; an absent file counts as missing.
 func (d *Dir) readEpoch(name string, missing uint32) (uint32, error) {
 	name = path.Join(d.snapDir, name)
 	f, err := d.fs.Open(name)
@@ -154,9 +154,9 @@ func (d *Dir) replaceFile(name string, content []byte) error {
 	return d.fs.SyncDir(path.Dir(name))
 }
 
-// TakeInitialize removes the marker file "initialize" beside version-2 of the
-// log, durably, and reports whether it was there. It says that this server may
-// start with an empty database although db.autocreate is off.
+// TakeInitialize durably removes the marker file "initialize" from the parent of the
+// log's version-2 directory, and reports whether it existed. The marker says that this
+// server may start with an empty database although db.autocreate is off.
 func (d *Dir) TakeInitialize() (bool, error) {
 	dir := path.Dir(d.logDir)
 	err := d.fs.Remove(path.Join(dir, initializeName))

@@ -9,34 +9,33 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Location is where in a server's history the zxid of a learner belongs: what its
-// leader needs to know to choose between a part of the log and a snapshot
-// (protocol page, section 14.3). The zero value is that of a server without log
-// and snapshot.
+// Location is the place of a learner's zxid in this server's history. The leader uses
+// it to choose between a part of the log and a snapshot (protocol page, section 14.3).
+// The zero value is the Location in a server without log and snapshot.
 type Location struct {
 	Present bool    // the log holds the zxid itself
 	Before  zk.Zxid // the greatest zxid at or before it that the log holds, 0 if none
 	After   zk.Zxid // the next zxid in the log, 0 if none
-	// LogBytes is how much of the log lies behind Before, or the length of all of it
-	// if that is 0. It counts what is written, not what is reserved.
+	// LogBytes is the length of the log after Before, or of the complete log if
+	// Before is 0. It counts written bytes, not reserved ones.
 	LogBytes int64
 	// SnapshotBytes is the length of the newest valid snapshot, 0 if none.
 	SnapshotBytes int64
 }
 
-// locateTries is how often Locate starts again because a file has vanished.
+// locateTries is how often Locate starts again after a file has vanished.
 const locateTries = 3
 
-// Locate looks the zxid of a learner up in the log. It reads the one file that
-// can hold it, up to there, so it may take as long as reading that.
+// Locate finds the place of a learner's zxid in the log. It reads the one file that can
+// hold it, up to that place, so it may take as long as reading that.
 //
-// It may run beside the log's owner and Purge, not beside Truncate, Retire and
-// Install. What is appended meanwhile may or may not count, only what is durable
-// does. Damage before the place is an *Error of ErrCorrupt or ErrGap; the other
-// errors are the file system's.
+// It may run at the same time as the log's owner and Purge, but not with Truncate,
+// Retire or Install. An entry that is appended meanwhile may or may not count; only
+// durable entries count. Damage before the place is an *Error of ErrCorrupt or ErrGap;
+// other errors come from the file system.
 //
-// Where a RangeReader has met damage or a gap, the log is taken to begin behind
-// it: else a leader would try the same part of it again and again.
+// If a RangeReader has met damage or a gap, Locate treats the log as if it began after
+// that place. Otherwise a leader would try the same part of the log again and again.
 func (d *Dir) Locate(peer zk.Zxid) (loc Location, err error) {
 	for range locateTries {
 		loc, err = d.locate(peer)

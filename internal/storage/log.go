@@ -18,44 +18,45 @@ import (
 const (
 	// DefaultPreallocBytes is Apache's preAllocSize.
 	DefaultPreallocBytes = 64 << 20
-	// DefaultMaxEntryBytes is what Apache's defaults let it read back:
-	// jute.maxbuffer and as much again.
+	// DefaultMaxEntryBytes is what Apache reads back by default: jute.maxbuffer
+	// twice.
 	DefaultMaxEntryBytes = 2 * 0xFFFFF
-	// maxWriteBytes bounds what is written before it is synced, save for a single
-	// entry that is larger. It bounds how much a crash can tear, and with it the
-	// part of a log where the reader takes holes for a torn write.
+	// maxWriteBytes bounds what is written before it is synced, except for a single
+	// entry that is larger. So it bounds how much a crash can tear, and with it the
+	// part of a log in which the reader takes holes for a torn write.
 	maxWriteBytes = 4 << 20
 	// growMargin is how close to the end of its file an entry may come before the
-	// file is extended; Apache's figure.
+	// file is extended. It is Apache's figure.
 	growMargin = 4096
 	// zeroAheadBytes is the step in which direct writes turn reserved space into
-	// written zeros: the write that goes past a multiple of it is padded up to the
-	// next one. docs/adr/0003-log-direct-io.md has the measurements.
+	// written zeros: a write that passes a multiple of it is padded up to the next
+	// multiple. docs/adr/0003-log-direct-io.md has the measurements.
 	zeroAheadBytes = 256 << 10
-	// minBufferBytes is the least capacity of a log's buffer. It leaves room for
-	// the padding behind small batches.
+	// minBufferBytes is the smallest capacity of a log's buffer. It has room for
+	// the padding after small batches.
 	minBufferBytes = 512 << 10
 )
 
 // LogOptions configures a log; the zero value is Apache's default.
 type LogOptions struct {
 	// PreallocBytes is the step in which a file is extended (preAllocSize × 1024);
-	// 0 is DefaultPreallocBytes, a negative one extends by what is written.
+	// 0 means DefaultPreallocBytes. With a negative value a file grows by what is
+	// written.
 	PreallocBytes int64
-	// MaxFileBytes is the length from which the next flush ends a file
-	// (txnLogSizeLimitInKb × 1024); 0 or less is no limit.
+	// MaxFileBytes is the length from which the next flush ends the file
+	// (txnLogSizeLimitInKb × 1024); 0 or less means no limit.
 	MaxFileBytes int64
-	// MaxEntryBytes is the largest payload that is written or read; 0 is
+	// MaxEntryBytes is the largest payload that is written or read; 0 means
 	// DefaultMaxEntryBytes.
 	MaxEntryBytes int
-	// NoSync leaves the syncing of entries to the operating system
-	// (forceSync=no): acknowledged entries may be lost when the machine fails. A
-	// new file is synced once even so, before it appears. Writes then go through
-	// the page cache, which is what returns at once.
+	// NoSync leaves it to the operating system when entries are synced
+	// (forceSync=no): a failure of the machine may lose acknowledged entries. A new
+	// file is still synced once, before it gets its name. Writes go through the
+	// page cache, because that returns at once.
 	NoSync bool
-	// Discard drops every entry once it is checked: there is no log, and Flush does
-	// nothing. It is for an observer with syncEnabled=false, which takes its state from
-	// the leader whenever it starts.
+	// Discard drops every entry after checking it: there is no log, and Flush does
+	// nothing. It is for an observer with syncEnabled=false, which gets its state
+	// from the leader at every start.
 	Discard bool
 }
 
@@ -69,74 +70,72 @@ func (o LogOptions) withDefaults() LogOptions {
 	return o
 }
 
-// Log appends transactions to the newest log file. It is owned by one goroutine.
+// Log appends transactions to the newest log file. One goroutine owns it.
 //
-// Entries gather in a buffer that is written and synced as one by Flush. The
-// first flush of a file makes it under a temporary name and renames it once it
-// is durable, so that a log never appears empty.
+// Entries gather in a buffer, which Flush writes and syncs as a whole. The first flush
+// of a file creates it under a temporary name and renames it once it is durable, so a
+// log never appears empty.
 //
-// Files are written by direct I/O where there is such a thing, in whole blocks.
-// The block that the last entry ends in stays in the buffer, and the next flush
-// writes it again, the same bytes and what has come behind. So does the page
-// cache: a sector with an acknowledged entry is overwritten by itself, and a disk
-// that writes sectors atomically cannot lose it. All other space behind the last
-// entry is written as zeros, which is how the format ends a file.
+// Where the system supports it, files are written by direct I/O, in whole blocks. The
+// block that the last entry ends in stays in the buffer; the next flush writes it
+// again, with the same bytes followed by new ones. The page cache does the same: a
+// sector with an acknowledged entry is overwritten by the same bytes, so a disk that
+// writes sectors atomically cannot lose it. The space after the last entry is written
+// as zeros, which is how the format ends a file.
 //
-// The first error of the disk sticks: from then on everything returns it, and
-// nothing reaches the disk. After a failed sync the page cache cannot be
-// believed, so the process has to end and read its log again.
+// The first error of the disk sticks: from then on every method returns it, and nothing
+// reaches the disk. After a failed sync the content of the page cache cannot be
+// trusted, so the process has to end, and to read its log again when it restarts.
 type Log struct {
 	d    *Dir
 	fs   vfs.FS
 	dir  string
 	o    LogOptions
 	err  error
-	last zk.Zxid // appended; 0 if anything may follow
+	last zk.Zxid // of the last entry appended; 0 if any may follow
 
-	file   vfs.File // nil: the next flush makes one
-	name   string   // of file, with its directory
+	file   vfs.File // nil: the next flush creates one
+	name   string   // of the file, with its directory
 	pos    int64    // end of the last entry written
 	size   int64    // length of the file, zeros included
-	zeroed int64    // the file is written up to here, with zeros behind pos
-	end    *openEnd // pos, for readers beside
+	zeroed int64    // the file is written up to here, with zeros after pos
+	end    *openEnd // pos, for concurrent readers
 
-	restored string // the file that was removed and written anew; Restored forgets it
+	restored string // the file that was removed and written again; cleared by Restored
 
-	// buf holds the block that pos is in, up to there, and behind it the entries
-	// that are not written yet. For a new file the header comes first. It is
-	// memory of vfs.AlignedBytes. Invariant: len(buf) > kept exactly if there is
-	// an entry to write, outside of Begin and End.
+	// buf holds the part of the block before pos, followed by the entries that are
+	// not written yet. For a new file the header comes first. It is memory of
+	// vfs.AlignedBytes. Invariant: outside of Begin and End, len(buf) > kept
+	// exactly if there is an entry to write.
 	buf   []byte
 	kept  int     // how much of buf is in the file; 0 without direct I/O
-	first zk.Zxid // of the entries in buf
-	start int     // where in buf the entry of Begin starts
+	first zk.Zxid // zxid of the first entry in buf that is not written
+	start int     // where in buf the entry starts that Begin has started
 	begun bool
 
-	going  []byte // what the write that is under way has been given; nil if none is
-	beside bool   // the last write was made beside the caller
-	unseen int    // writes since the file's name was seen to be there
-	slow   int    // quick writes to come before Prompt, as one took long
-	mark   [syncedBytes]byte
+	inFlight    []byte // the data of the write that is in progress; nil if none is
+	threaded    bool   // the last write was made by the file's own thread (vfs.Committer)
+	unchecked   int    // writes since the file's name was last checked
+	quickToCome int    // quick writes that must follow a slow one before Prompt
+	mark        [syncedBytes]byte
 }
 
-// errLogClosed is what a log returns after Close.
+// errLogClosed is the error of a log after Close.
 var errLogClosed = errors.New("storage: the log is closed")
 
-// newLog returns a log whose next entry has to follow last.
+// newLog returns a log whose first entry has to follow last.
 func (d *Dir) newLog(last zk.Zxid) *Log {
 	return &Log{d: d, fs: d.fs, dir: d.logDir, last: last, o: d.o.Log}
 }
 
-// openEnd is the end of the file that is being written, for those who read it
-// meanwhile.
+// openEnd is the end of the file that is being written, for concurrent readers.
 type openEnd struct {
 	name  string       // with its directory
-	bytes atomic.Int64 // all of them synced (NoSync: written)
+	bytes atomic.Int64 // written and synced (with NoSync: written)
 }
 
-// openEnd returns how far a file is durable, if it is the one that is being
-// written. A file of which it says that it is not, and that was listed before, is
-// complete.
+// openEnd returns up to where a file is durable, if it is the file that is being
+// written. If it is not (open is false) and the file was listed before, it is complete.
 func (d *Dir) openEnd(name string) (bytes int64, open bool) {
 	end := d.end.Load()
 	if end == nil || end.name != name {
@@ -145,15 +144,15 @@ func (d *Dir) openEnd(name string) (bytes int64, open bool) {
 	return end.bytes.Load(), true
 }
 
-// Begin starts an entry. The caller appends the payload to the slice that it
-// returns, leaving what is in it alone, and hands the result to End; nothing
-// else of the log may be called in between, except Begin, which starts anew.
+// Begin starts an entry. The caller appends the payload to the returned slice, without
+// changing what the slice holds, and passes the result to End. In between it may call
+// no other method of the log except Begin, which discards the started entry.
 //
-// Begin may write and sync earlier entries, if many are waiting; an error of
-// that is returned by End.
+// Begin may write and sync earlier entries if there are many; End returns an error of
+// that.
 func (l *Log) Begin() []byte {
 	if len(l.buf) >= maxWriteBytes {
-		_ = l.Flush() // sticks
+		_ = l.Flush() // the error sticks: End returns it
 	}
 	if cap(l.buf) == 0 {
 		l.buf = vfs.AlignedBytes(minBufferBytes)[:0]
@@ -166,13 +165,13 @@ func (l *Log) Begin() []byte {
 	return append(b, make([]byte, prefixBytes)...)
 }
 
-// End completes the entry: buf is what Begin returned with the payload behind
-// it, and belongs to the log again. The payload begins with a TxnHeader whose
-// zxid is the given one and follows the last entry's. Where it would make the
-// next write larger than a crash may tear, End writes and syncs what came before.
+// End completes the entry. buf is what Begin returned followed by the payload; the log
+// owns it again. The payload begins with a TxnHeader that has the given zxid, which
+// follows that of the last entry. End first writes and syncs the earlier entries if the
+// next write would otherwise be larger than maxWriteBytes.
 //
-// An entry that is refused (ErrGap, a payload shorter than a TxnHeader or longer
-// than MaxEntryBytes, another zxid in it) is dropped; the log goes on without
+// End drops an entry that it refuses (ErrGap, a payload shorter than a TxnHeader or
+// longer than MaxEntryBytes, another zxid in the payload); the log continues without
 // it. Other errors stick.
 func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 	if l.err != nil {
@@ -199,10 +198,11 @@ func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 	binary.BigEndian.PutUint32(buf[frame+8:], uint32(len(payload)))
 	buf = append(buf, entryEnd)
 	if start > l.kept && len(buf) > maxWriteBytes {
-		// Too much for one write: what came before goes out by itself, padded, so
-		// the entry has to step aside.
+		// The entry does not fit into one write with the earlier ones. They are
+		// written first, padded up to a block, which overwrites the place of
+		// the entry: so copy it.
 		entry := bytes.Clone(buf[start:])
-		l.take(buf[:start])
+		l.setBuffer(buf[:start])
 		if _, err := l.write(false); err != nil {
 			return err
 		}
@@ -213,24 +213,25 @@ func (l *Log) End(zxid zk.Zxid, buf []byte) error {
 		l.first = zxid
 	}
 	if start == 0 && l.file == nil && zxid != l.last+1 {
-		// A newer epoch: that nothing is missing before it only the header can tell.
+		// In a newer epoch, only the header can say that nothing is missing
+		// before the file.
 		binary.BigEndian.PutUint64(buf[headerBytes-8:], uint64(l.last))
 	}
-	l.take(buf)
+	l.setBuffer(buf)
 	l.last = zxid
 	return nil
 }
 
-// take makes buf the buffer. If it has outgrown the present one, it is copied to
-// aligned memory of twice its length.
-func (l *Log) take(buf []byte) {
+// setBuffer makes buf the buffer. If append has moved it to other memory, it is copied
+// to aligned memory of twice its length.
+func (l *Log) setBuffer(buf []byte) {
 	if &buf[:1][0] != &l.buf[:1][0] {
 		buf = append(vfs.AlignedBytes(2 * len(buf))[:0], buf...)
 	}
 	l.buf = buf
 }
 
-// check refuses an entry that could not be read back.
+// check refuses an entry that the reader would not accept.
 func (l *Log) check(zxid zk.Zxid, buf []byte, frame int) error {
 	n := len(buf) - frame - prefixBytes
 	if n < txnHeadBytes {
@@ -255,31 +256,30 @@ func (l *Log) Append(zxid zk.Zxid, payload []byte) error {
 	return l.End(zxid, append(l.Begin(), payload...))
 }
 
-// Flush writes the entries that are waiting and makes them durable: when it
-// returns nil, LastZxid is. Without such entries it does nothing. It ends the
+// Flush writes the buffered entries and makes them durable: when it returns nil, every
+// entry up to LastZxid is durable. Without such entries it does nothing. It ends the
 // file if that has reached MaxFileBytes.
 func (l *Log) Flush() error {
 	_, err := l.flush(false)
 	return err
 }
 
-// FlushSoon is Flush for an owner that must not wait for a slow disk. If it reports
-// that it is not done, the write goes on, and Flush is to be called next, which
-// waits for it.
+// FlushSoon is Flush for an owner that must not wait for a slow disk. If done is false,
+// the write is still in progress; the owner must call Flush next, which waits for it.
 //
 // REQUIRES: Prompt.
 func (l *Log) FlushSoon() (done bool, err error) { return l.flush(true) }
 
 // The bounds of Prompt.
 const (
-	promptBytes = 32 << 10 // more are worth a goroutine that waits
-	promptAfter = 16       // quick writes that have to follow a slow one
+	promptBytes = 32 << 10 // a larger write is worth waking another goroutine
+	promptAfter = 16       // quick writes that must follow a slow one
 )
 
-// Prompt reports whether FlushSoon can be used for the next promptBytes: the disk has
-// been quick of late, and the write needs no other operation of the file system.
+// Prompt reports whether FlushSoon may be used for the next promptBytes: the recent
+// writes were quick, and the next one needs no other operation of the file system.
 func (l *Log) Prompt() bool {
-	if !l.beside || l.slow > 0 || l.unseen >= linkedEvery || l.file == nil || l.err != nil {
+	if !l.threaded || l.quickToCome > 0 || l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
 		return false
 	}
 	end := l.pos + promptBytes
@@ -306,14 +306,14 @@ func (l *Log) flush(bounded bool) (done bool, err error) {
 	return true, nil
 }
 
-// write makes the entries in the buffer durable at the end of the file, which it
-// makes if there is none. What stays in the buffer is the block that they end in.
-// If bounded it may report that it is not done, and is to be called again.
+// write makes the buffered entries durable at the end of the file; it creates the file
+// if there is none. The block that the last entry ends in stays in the buffer. If
+// bounded is set, it may return with done false; the caller must then call it again.
 func (l *Log) write(bounded bool) (done bool, err error) {
-	if l.going == nil {
+	if l.inFlight == nil {
 		err = l.beginWrite()
 	}
-	if err == nil && l.going != nil {
+	if err == nil && l.inFlight != nil {
 		if done, err = l.awaitWrite(bounded); !done && err == nil {
 			return false, nil
 		}
@@ -324,8 +324,9 @@ func (l *Log) write(bounded bool) (done bool, err error) {
 	return true, l.err
 }
 
-// beginWrite writes what is in the buffer. If the file can do it beside, it is only
-// begun, and awaitWrite ends it.
+// beginWrite starts to write the buffer. If the file has a thread for that
+// (vfs.Committer), the write is in progress when it returns, and awaitWrite completes
+// it. Otherwise it is complete.
 func (l *Log) beginWrite() error {
 	tmp := ""
 	if l.file == nil {
@@ -348,14 +349,14 @@ func (l *Log) beginWrite() error {
 	}
 	data := l.pad(base)
 	c, ok := l.file.(vfs.Committer)
-	if l.beside = ok && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last)); l.beside {
-		l.going = data
+	if l.threaded = ok && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last)); l.threaded {
+		l.inFlight = data
 		return nil
 	}
 	return l.writeHere(data, tmp)
 }
 
-// writeHere writes data on the calling goroutine, and gives a new file its name.
+// writeHere writes data on the calling goroutine, and renames a new file to its name.
 func (l *Log) writeHere(data []byte, tmp string) error {
 	base := l.pos - int64(l.kept)
 	if _, err := l.file.WriteAt(data, base); err != nil {
@@ -381,7 +382,7 @@ func (l *Log) writeHere(data []byte, tmp string) error {
 	return l.d.noteSynced(l.last)
 }
 
-// markFor is the content of the file "synced" when the log is durable up to z.
+// markFor returns the content of the file "synced" for a log that is durable up to z.
 func (l *Log) markFor(z zk.Zxid) []byte {
 	l.d.mark.mu.Lock()
 	defer l.d.mark.mu.Unlock()
@@ -390,12 +391,12 @@ func (l *Log) markFor(z zk.Zxid) []byte {
 	return l.mark[:]
 }
 
-// awaitWrite waits for what beginWrite has begun.
+// awaitWrite waits for the write that beginWrite started.
 func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	c := l.file.(vfs.Committer)
-	if bounded || l.slow == 0 && len(l.going) <= promptBytes { // else there is other work for the processor
+	if bounded || l.quickToCome == 0 && len(l.inFlight) <= promptBytes { // otherwise the processor has other work meanwhile
 		if done, err = c.Await(true); !done && err == nil && bounded {
-			l.slow = promptAfter
+			l.quickToCome = promptAfter
 			return false, nil
 		}
 	}
@@ -404,14 +405,14 @@ func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	}
 	switch {
 	case !c.Quick():
-		l.slow = promptAfter
-	case l.slow > 0:
-		l.slow--
+		l.quickToCome = promptAfter
+	case l.quickToCome > 0:
+		l.quickToCome--
 	}
-	data := l.going
-	l.going = nil
+	data := l.inFlight
+	l.inFlight = nil
 	if errors.Is(err, syscall.EINVAL) {
-		// The file system has taken direct writes, and refuses this one.
+		// The file system accepted direct writes before, and refuses this one.
 		return true, l.writeHere(data, "")
 	}
 	if err != nil {
@@ -419,19 +420,19 @@ func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	}
 	l.written()
 	l.d.marked(l.last)
-	if l.unseen++; !bounded && l.unseen >= linkedEvery {
+	if l.unchecked++; !bounded && l.unchecked >= linkedEvery {
 		return true, l.checkLinked()
 	}
 	return true, nil
 }
 
-// linkedEvery is how many writes may be made beside the caller before the file's name
-// is looked for.
+// linkedEvery is after how many writes by the file's own thread the log checks that the
+// file still has its name.
 const linkedEvery = 64
 
-// checkLinked writes the file anew if its name was removed.
+// checkLinked writes the file again if another program has removed its name.
 func (l *Log) checkLinked() error {
-	l.unseen = 0
+	l.unchecked = 0
 	linked, err := l.file.Linked()
 	if err != nil || linked {
 		return err
@@ -448,9 +449,9 @@ func (l *Log) written() {
 	l.end.bytes.Store(end)
 }
 
-// publish gives a new file, which is durable, its name.
+// publish renames a new, durable file to its name.
 func (l *Log) publish(tmp string) error {
-	// A reader that lists the file has to find its end.
+	// A reader that lists the file must find its end.
 	l.d.end.Store(l.end)
 	if err := l.fs.Rename(tmp, l.name); err != nil {
 		return err
@@ -458,7 +459,7 @@ func (l *Log) publish(tmp string) error {
 	return l.fs.SyncDir(l.dir)
 }
 
-// createFile makes the file whose first entry is l.first, under the name tmp.
+// createFile creates the file whose first entry is l.first, under the name tmp.
 func (l *Log) createFile(tmp string) error {
 	l.name = path.Join(l.dir, logPrefix+l.first.Hex())
 	if _, err := l.fs.Size(l.name); !errors.Is(err, fs.ErrNotExist) {
@@ -477,10 +478,10 @@ func (l *Log) createFile(tmp string) error {
 	return nil
 }
 
-// pad returns what a write of the buffer at base has to be: whole blocks, zeros
-// at the end. Direct writes into space that is only reserved cost the file system
-// a transaction of its own each, so the first one in it takes zeros with it for
-// those to come, as far as file and buffer reach.
+// pad returns the data to write at base: the buffer, padded with zeros to whole blocks.
+// A direct write into space that is only reserved costs the file system a transaction
+// of its own. So the first write into such space also writes zeros for the following
+// ones, as far as file and buffer reach.
 func (l *Log) pad(base int64) []byte {
 	align := int64(l.file.Alignment())
 	if align == 1 {
@@ -500,7 +501,7 @@ func (l *Log) pad(base int64) []byte {
 
 func roundUp(n, step int64) int64 { return (n + step - 1) / step * step }
 
-// Roll flushes and ends the file; the next entry starts another one.
+// Roll flushes and ends the file; the next entry starts a new one.
 func (l *Log) Roll() error {
 	if err := l.Flush(); err != nil {
 		return err
@@ -508,7 +509,7 @@ func (l *Log) Roll() error {
 	return l.endFile()
 }
 
-// endFile cuts the zeros behind the last entry off and closes the file.
+// endFile cuts off the zeros after the last entry and closes the file.
 func (l *Log) endFile() error {
 	if l.file == nil {
 		return nil
@@ -524,8 +525,8 @@ func (l *Log) endFile() error {
 	return nil
 }
 
-// Close flushes, ends the file and releases it, also after an error, which it
-// returns. The log accepts nothing after it.
+// Close flushes, ends the file and releases it. It does so after an error too, and
+// returns that error. The log accepts nothing after it.
 func (l *Log) Close() error {
 	if l.err == errLogClosed {
 		return nil
@@ -539,15 +540,15 @@ func (l *Log) Close() error {
 	return err
 }
 
-// Err returns the error that sticks, nil if the log works.
+// Err returns the error that sticks; nil if there is none.
 func (l *Log) Err() error { return l.err }
 
-// LastZxid returns the zxid of the last entry that End or Append accepted,
-// durable or not; before the first, the one that NewLog was given.
+// LastZxid returns the zxid of the last entry that End or Append accepted, durable or
+// not; before the first entry, the zxid that NewLog was given.
 func (l *Log) LastZxid() zk.Zxid { return l.last }
 
-// FileBytes returns how long the present file is up to its last written entry;
-// 0 if none is open.
+// FileBytes returns the length of the current file up to its last written entry; 0 if
+// no file is open.
 func (l *Log) FileBytes() int64 {
 	if l.file == nil {
 		return 0

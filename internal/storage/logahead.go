@@ -7,22 +7,22 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// LogAhead is a LogReader that works in a goroutine of its own, ahead of who takes
-// the transactions: it checks what the log has while the snapshot before it is
-// loaded. It is owned by one goroutine.
+// LogAhead is a LogReader that reads in a goroutine of its own, ahead of the caller, so
+// that the log is checked while the snapshot before it is loaded. One goroutine owns
+// it.
 type LogAhead struct {
-	r     *LogReader // the goroutine's, until it has told an error
-	ready chan logBatch
-	spare chan logBatch
-	stop  chan struct{} // closed by Close
-	batch logBatch
-	taken int // transactions of batch
+	r        *LogReader // owned by the reading goroutine until it has reported an error
+	ready    chan logBatch
+	spare    chan logBatch
+	stop     chan struct{} // closed by Close
+	batch    logBatch
+	returned int // transactions of batch that Next has returned
 }
 
-// logBatch is a run of transactions, and the error that came after them.
+// logBatch is a run of transactions, and the error that followed them.
 type logBatch struct {
 	payloads []byte
-	ends     []int // of each transaction, in payloads
+	ends     []int // end of each transaction, in payloads
 	err      error
 }
 
@@ -31,10 +31,10 @@ const (
 	batchesAhead  = 16
 )
 
-// ReadLogAhead is ReadLog, with a goroutine that reads beside the caller until the
-// end of the log or Close. When it is as far ahead as it may be it reads the rest
-// once and throws it away: then that is in the page cache, which the log was
-// written past.
+// ReadLogAhead is ReadLog with a goroutine that reads until the end of the log or
+// Close. When the goroutine is as far ahead as it may be, it reads the rest of the log
+// once and discards it: this loads the page cache, which direct writes of the log do
+// not fill.
 func (d *Dir) ReadLogAhead(after zk.Zxid) (*LogAhead, error) {
 	r, err := d.ReadLog(after)
 	if err != nil {
@@ -88,8 +88,8 @@ func (a *LogAhead) next() (b logBatch) {
 	return b
 }
 
-// prefetch reads what is left of the log, until Close. Errors it leaves to the
-// reader.
+// prefetch reads the rest of the log, until Close. It ignores errors; the reader meets
+// them again.
 func (a *LogAhead) prefetch() {
 	names := []string{a.r.name}
 	for _, l := range a.r.files {
@@ -109,7 +109,7 @@ func (a *LogAhead) prefetch() {
 				_, err = f.Read(buf)
 			}
 		}
-		_ = f.Close() // nothing was written
+		_ = f.Close() // the file was only read
 	}
 }
 
@@ -118,7 +118,7 @@ var errClosed = errors.New("storage: the log reader is closed")
 
 // Next is LogReader.Next.
 func (a *LogAhead) Next() ([]byte, error) {
-	for a.taken == len(a.batch.ends) {
+	for a.returned == len(a.batch.ends) {
 		if a.batch.err != nil {
 			return nil, a.batch.err
 		}
@@ -126,14 +126,14 @@ func (a *LogAhead) Next() ([]byte, error) {
 		case a.spare <- a.batch:
 		default:
 		}
-		a.batch, a.taken = <-a.ready, 0
+		a.batch, a.returned = <-a.ready, 0
 	}
 	begin := 0
-	if a.taken > 0 {
-		begin = a.batch.ends[a.taken-1]
+	if a.returned > 0 {
+		begin = a.batch.ends[a.returned-1]
 	}
-	end := a.batch.ends[a.taken]
-	a.taken++
+	end := a.batch.ends[a.returned]
+	a.returned++
 	return a.batch.payloads[begin:end:end], nil
 }
 
@@ -143,7 +143,7 @@ func (a *LogAhead) Tail() Tail { return a.r.Tail() }
 // Gaps is LogReader.Gaps.
 func (a *LogAhead) Gaps() (count int, first Gap) { return a.r.Gaps() }
 
-// Close ends the goroutine and releases the file. It is called once.
+// Close stops the goroutine and releases the file. The caller calls it once.
 func (a *LogAhead) Close() error {
 	close(a.stop)
 	for range a.ready {

@@ -12,51 +12,51 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Tail is the end of the last log file as a reader has found it. Dir.CutTail
-// makes it so on the disk.
+// Tail is the end of the last log file as a reader has found it. Dir.CutTail cuts the
+// file on the disk accordingly.
 type Tail struct {
 	Name  string // of the file, with its directory; "" if there is no log
 	Bytes int64  // length up to the end of the last entry; 0 if the file has none
 	Size  int64  // length of the file
-	// Torn says that a crash interrupted the last write: behind Bytes there are
-	// not only zeros. It holds nothing that the file synced promises.
+	// Torn reports that a crash interrupted the last write: the bytes after Bytes
+	// are not all zero. None of them was synced, according to the file "synced".
 	Torn   bool
 	Reason string // why it is torn, for the operator
 }
 
-// Gap is a place in a log where zxids are missing between two entries that lie
-// next to each other in one file. Apache leaves one where it gave a zxid to a
-// request that then came to nothing.
+// Gap is a place in a log file where zxids are missing between two neighbouring
+// entries. Apache leaves such gaps: it assigns a zxid to a request and then drops the
+// request.
 type Gap struct {
 	Name   string  // of the file, with its directory
-	Offset int64   // of the entry behind the gap
-	Before zk.Zxid // of the entry before it
-	After  zk.Zxid // of the entry behind it
+	Offset int64   // of the entry after the gap
+	Before zk.Zxid // of the entry before the gap
+	After  zk.Zxid // of the entry after the gap
 }
 
-// LogReader reads the transactions of a log in the order of their zxids, over
-// all its files. It is owned by one goroutine.
+// LogReader reads the transactions of a log in the order of their zxids, over all its
+// files. One goroutine owns it.
 //
-// Where an entry is not valid it tells three things apart (docs/formats.md has
-// the reasoning): only zeros behind, which is the end of the file; a write that
-// a crash has torn, possible in the last file only, which is the end of the log
-// and is reported by Tail; and anything else, which is an *Error of ErrCorrupt. So
-// is a log that ends before what it had synced.
+// Where no valid entry follows, it distinguishes three cases (docs/formats.md has the
+// reasoning). Only zeros follow: this is the end of the file. A crash has torn a write,
+// which is possible in the last file only: this is the end of the log, and Tail reports
+// it. Anything else is an *Error of ErrCorrupt, and so is a log that ends before what
+// it had synced.
 type LogReader struct {
 	d        *Dir
 	fs       opener
 	dir      string
 	maxEntry int
-	files    []numbered // not read yet
-	more     bool       // files that are not in files follow those that are
+	files    []numbered // not opened yet
+	more     bool       // the log has files after those in files
 	live     bool       // the log is being written
-	strict   bool       // what is not certain to be contiguous is a gap
-	alone    bool       // the first entry need not follow anything
+	strict   bool       // report a gap unless it is certain that there is none
+	alone    bool       // do not check what the first entry follows
 	foreign  bool       // there is no mark: another program wrote the log
-	synced   zk.Zxid    // the log was durable up to here; it may not end before
-	after    zk.Zxid    // what comes up to here is skipped
-	found    bool       // after was among what was skipped
-	last     zk.Zxid    // returned or skipped
+	synced   zk.Zxid    // the log was durable up to here, and may not end before
+	after    zk.Zxid    // skip the entries up to here
+	sawAfter bool       // the entry of after was among the skipped ones
+	last     zk.Zxid    // of the last entry returned or skipped
 	recent   [1024]entrySum
 	dups     int
 	gaps     int
@@ -66,13 +66,13 @@ type LogReader struct {
 
 	file    vfs.File
 	name    string
-	base    zk.Zxid // what the header says that the present file follows, 0 if it does not say
-	before  string  // name of the last file with an entry before it, "" if none was read
-	prev    zk.Zxid // of the entry before in the present file, 0 if there is none
+	base    zk.Zxid // the zxid that the header of the file says it follows; 0 if it does not say
+	before  string  // name of the last file that had an entry; "" if none was read
+	prev    zk.Zxid // of the previous entry in the file; 0 if there is none
 	size    int64
 	win     *window
-	advance int  // of the entry that Next has returned
-	entries bool // the present file has had one
+	advance int  // length of the entry that Next has returned
+	entries bool // the file has had a valid entry
 }
 
 // opener is what a reader needs of a file system.
@@ -80,7 +80,7 @@ type opener interface {
 	Open(name string) (vfs.File, error)
 }
 
-// entrySum recognises an entry that is there twice.
+// entrySum recognises an entry that occurs twice.
 type entrySum struct {
 	zxid  zk.Zxid
 	adler uint32
@@ -106,22 +106,23 @@ func filesAfter(logs []numbered, after zk.Zxid) []numbered {
 	return logs[start:]
 }
 
-// Next returns the payload of the next transaction, valid until the next call;
-// at the end of the log, io.EOF. Its errors stick: *Error of ErrCorrupt or
-// ErrGap, or what the file system returns.
+// Next returns the payload of the next transaction, valid until the next call, and
+// io.EOF at the end of the log. Its errors stick: *Error of ErrCorrupt or ErrGap, or an
+// error of the file system.
 //
-// Contiguity: every zxid follows the one before by one, or is the first of a
-// newer epoch; so does the first of all follow the zxid that the reader was
-// opened after. Within a file zxids may be missing between two neighbours, as
-// Apache may leave it, which Gaps counts: a file does not lose entries from its
-// middle. Between files, and behind the zxid that the reader was opened after, it
-// is ErrGap: so it looks when a file is lost. An entry that is there again, byte
-// for byte, as Apache may write it, is skipped and counted by Duplicates, and so is
-// an error under the zxid of the entry before, as Apache 3.9 may write it.
+// Contiguity: the zxid of every transaction is that of the previous one plus one, or
+// the first of a newer epoch. The same holds for the first transaction and the zxid
+// that the reader was opened after. Within a file zxids may be missing between two
+// neighbours, because Apache leaves such gaps and a file does not lose entries from its
+// middle; Gaps counts them. Between files, and after the zxid that the reader was
+// opened after, missing zxids are ErrGap: a file may be lost. Two kinds of entry are
+// skipped, and counted by Duplicates: an exact copy of an earlier entry, and an error
+// under the zxid of the previous entry. Apache (the second: 3.9) may write them.
 //
-// The first of a newer epoch does not tell whether anything is missing before it.
-// Where a file begins with one, its header does, or else a snapshot in between
-// (joins has the rule). Only a directory without any snapshot may begin anywhere.
+// The first transaction of a newer epoch does not show whether any is missing before
+// it. If a file begins with one, its header decides, or else a snapshot in between
+// (joins has the rule). Only in a directory without any snapshot may the log begin
+// anywhere.
 func (r *LogReader) Next() ([]byte, error) {
 	for r.err == nil {
 		var payload []byte
@@ -133,8 +134,8 @@ func (r *LogReader) Next() ([]byte, error) {
 	return nil, r.err
 }
 
-// step moves by one entry or one file. It returns a payload if that is what
-// Next returns.
+// step moves on by one entry or one file. It returns a payload if Next has to return
+// it.
 func (r *LogReader) step() ([]byte, error) {
 	if r.file == nil {
 		return nil, r.openNext()
@@ -168,7 +169,7 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 	case zxid <= r.after:
 		*seen = id
 		r.prev = zxid
-		r.found = r.found || zxid == r.after
+		r.sawAfter = r.sawAfter || zxid == r.after
 		return nil, nil
 	case r.unnumbered(zxid, payload):
 		r.dups++
@@ -203,9 +204,9 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 	return payload, nil
 }
 
-// unnumbered reports whether an entry is an error without a zxid of its own. Apache
-// 3.9 logs it for a write that it cannot read, under the zxid that was given last:
-// that of the entry before, or the counter 0 of an epoch that has no other yet.
+// unnumbered reports whether an entry is an error without a zxid of its own. Apache 3.9
+// logs one for a write that it cannot decode, under the last zxid that it assigned:
+// that of the previous entry, or counter 0 of an epoch that has no transaction yet.
 func (r *LogReader) unnumbered(zxid zk.Zxid, payload []byte) bool {
 	const errorType = math.MaxUint32 // -1
 	if binary.BigEndian.Uint32(payload[txnTypeOffset:]) != errorType {
@@ -214,8 +215,8 @@ func (r *LogReader) unnumbered(zxid zk.Zxid, payload []byte) bool {
 	return zxid == r.last || zxid > r.last && zxid.Counter() == 0
 }
 
-// entry returns the payload of the entry at the window, and false if there is
-// no valid one. err is the file system's.
+// entry returns the payload of the entry at the start of the window; ok is false if no
+// valid entry starts there. err is an error of the file system.
 func (r *LogReader) entry() (payload []byte, sum uint32, ok bool, err error) {
 	b, err := r.win.fill(prefixBytes)
 	if err != nil {
@@ -242,7 +243,8 @@ func notEOF(err error) error {
 	return err
 }
 
-// openNext opens the next file and checks its header; io.EOF after the last.
+// openNext opens the next file and checks its header. It returns io.EOF after the last
+// file.
 func (r *LogReader) openNext() error {
 	if len(r.files) == 0 {
 		return r.endOfLog()
@@ -274,10 +276,11 @@ func (r *LogReader) openNext() error {
 	return r.endOfFile()
 }
 
-// length returns how far the file goes; of one that is being written, how far it
-// is durable. The file's position is at its beginning.
+// length returns the length of the file, or its durable length if it is being written.
+// The file's position is then at its beginning.
 func (r *LogReader) length() (int64, error) {
-	// The order matters: a file that is not open is as long as it will ever be.
+	// The order matters: a file that is not open for writing does not grow any
+	// more.
 	if r.live {
 		if end, open := r.d.openEnd(r.name); open {
 			return end, nil
@@ -290,8 +293,8 @@ func (r *LogReader) length() (int64, error) {
 	return size, err
 }
 
-// endOfFile is called where no valid entry begins. It closes the file if that
-// is its end, and else returns what is wrong.
+// endOfFile handles a place where no valid entry begins. It closes the file if this is
+// its end, and otherwise returns what is wrong.
 func (r *LogReader) endOfFile() error {
 	last := len(r.files) == 0 && !r.more
 	b := breakage{
@@ -319,7 +322,7 @@ func (r *LogReader) endOfFile() error {
 	return nil
 }
 
-// endOfLog is called behind the last file. It returns io.EOF unless the log ends
+// endOfLog handles the end of the last file. It returns io.EOF unless the log ends
 // before what it had synced.
 func (r *LogReader) endOfLog() error {
 	if r.last >= r.synced {
@@ -336,23 +339,22 @@ func (r *LogReader) endOfLog() error {
 	return &Error{name, r.tail.Bytes, reason + ". " + howToRepair, ErrCorrupt}
 }
 
-// howToRepair is what an operator can do about a log that has lost transactions.
+// howToRepair says what an operator can do about a log that has lost transactions.
 const howToRepair = "Restore the file; or, on a member of an ensemble, remove the contents of the version-2 directories, " +
 	"so that the leader sends its state; or, if what is missing may be lost, remove the file \"" + syncedName + "\""
 
-// LastZxid returns the zxid of the last transaction that Next has returned;
-// before the first, the zxid that the reader was opened after.
+// LastZxid returns the zxid of the last transaction that Next has returned; before the
+// first, the zxid that the reader was opened after.
 func (r *LogReader) LastZxid() zk.Zxid { return r.last }
 
 // Tail returns the end of the log once Next has returned io.EOF.
 func (r *LogReader) Tail() Tail { return r.tail }
 
-// Duplicates returns how many entries were skipped because they were there again,
-// or are errors without a zxid of their own.
+// Duplicates returns how many entries were skipped: copies of earlier entries, and
+// errors without a zxid of their own.
 func (r *LogReader) Duplicates() int { return r.dups }
 
-// Gaps returns at how many places zxids are missing that Next went over, and the
-// first of them.
+// Gaps returns the number of gaps that Next has skipped, and the first of them.
 func (r *LogReader) Gaps() (count int, first Gap) { return r.gaps, r.firstGap }
 
 // Close releases the file.

@@ -11,24 +11,24 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// RangeReader reads a part of the log while its owner goes on writing: what a
-// leader sends to a learner that lacks it. It is owned by one goroutine, which
-// need not be the log's. Purge may run beside it, Truncate, Retire and Install
-// may not.
+// RangeReader reads a part of the log while the log's owner continues to write. A
+// leader sends this part to a learner that lacks it. One goroutine owns the reader; it
+// need not be the log's owner. Purge may run at the same time; Truncate, Retire and
+// Install may not.
 type RangeReader struct {
 	log         *LogReader
 	held        heldFiles
 	after, upto zk.Zxid
-	next        []byte  // read already
-	reached     zk.Zxid // what comes after it was read last
+	next        []byte  // the transaction after reached, already read
+	reached     zk.Zxid // zxid of the last transaction read
 	err         error   // sticks
 }
 
-// maxHeldFiles is how many log files a RangeReader keeps open, so that a purge
-// cannot take them away.
+// maxHeldFiles is how many log files a RangeReader keeps open, so that a purge cannot
+// remove their content.
 const maxHeldFiles = 64
 
-// heldFiles are open files by name, each for one Open.
+// heldFiles are open files by name; Open returns each of them once.
 type heldFiles struct {
 	fs    vfs.FS
 	files map[string]vfs.File
@@ -52,17 +52,18 @@ func (h heldFiles) close() error {
 	return errors.Join(errs...)
 }
 
-// ReadRange reads the transactions of (after, upto], which are durable already:
-// upto is the zxid of one that Flush has acknowledged, or after itself.
+// ReadRange reads the transactions of (after, upto]. They must be durable: upto is the
+// zxid of a transaction that Flush has acknowledged, or equal to after.
 //
-// It returns ErrNoZxid if they are not all there: the log does not hold upto; or
-// it does not hold after, nor go on right behind it. It does that, for one, after
-// the zxid of a snapshot that it was begun behind, after the counter 0 of an epoch
-// whose first transaction it has, and after 0 if nothing was ever purged.
+// It returns ErrNoZxid if the log does not hold all of them: if it does not hold upto,
+// or if it neither holds after nor has the transaction right after it. The latter is
+// the case, for example, after the zxid of the snapshot that the log starts from, after
+// counter 0 of an epoch whose first transaction it has, and after 0 if nothing was ever
+// purged.
 //
-// The files of the range are open from here on, the first maxHeldFiles of them, so
-// that a purge does not end the reading; one beyond that is gone when its turn
-// comes makes Next return ErrNoZxid. Other errors are those of Next.
+// ReadRange opens the files of the range, at most maxHeldFiles of them, so that a purge
+// does not end the reading. If a further file is gone when it is needed, Next returns
+// ErrNoZxid. The other errors are those of Next.
 func (d *Dir) ReadRange(after, upto zk.Zxid) (*RangeReader, error) {
 	r := &RangeReader{after: after, upto: upto, held: heldFiles{d.fs, map[string]vfs.File{}}}
 	if err := r.open(d); err != nil {
@@ -99,22 +100,22 @@ func (r *RangeReader) open(d *Dir) error {
 		r.held.files[name] = file
 	}
 	r.next, err = r.read()
-	if err != nil && (r.log.found || !errors.Is(err, ErrGap)) {
+	if err != nil && (r.log.sawAfter || !errors.Is(err, ErrGap)) {
 		r.note(err)
 		return err
 	}
-	// The first of a file has been checked against after.
-	behind := r.log.found || r.log.win.off == headerBytes ||
+	// The reader has checked that the first entry of a file follows after.
+	contiguous := r.log.sawAfter || r.log.win.off == headerBytes ||
 		r.after.Counter() == 0 && r.log.LastZxid() == r.after+1
-	if err != nil || !behind {
+	if err != nil || !contiguous {
 		return errors.Join(ErrNoZxid, err)
 	}
 	return nil
 }
 
-// Next returns the next transaction, its payload valid until the next call; after
-// upto, io.EOF. Every zxid follows the one before without a gap. Its errors stick:
-// *Error of ErrCorrupt or ErrGap, ErrNoZxid, or what the file system returns.
+// Next returns the next transaction; its payload is valid until the next call. After
+// upto it returns io.EOF. Every zxid follows the previous one without a gap. Errors
+// stick: *Error of ErrCorrupt or ErrGap, ErrNoZxid, or an error of the file system.
 func (r *RangeReader) Next() (zxid zk.Zxid, payload []byte, err error) {
 	if r.err != nil {
 		return 0, nil, r.err
@@ -152,11 +153,11 @@ func (r *RangeReader) read() ([]byte, error) {
 	return payload, nil
 }
 
-// note remembers for Locate a place that cannot be read: damage, a gap, or the end
-// of a log that holds what comes after and not what comes up to, which is in a
-// snapshot alone.
+// note records for Locate a place that cannot be read: damage, a gap, or the end of a
+// log that has the transactions after upto but not those up to it (only a snapshot has
+// them).
 func (r *RangeReader) note(err error) {
-	ends := errors.Is(err, ErrNoZxid) && r.log.found
+	ends := errors.Is(err, ErrNoZxid) && r.log.sawAfter
 	if !ends && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
 		return
 	}
@@ -168,7 +169,7 @@ func (r *RangeReader) note(err error) {
 	}
 }
 
-// wrap adds to an error what was to be read.
+// wrap adds the range to an error.
 func (r *RangeReader) wrap(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: a file was purged: %w", ErrNoZxid, err)

@@ -7,10 +7,10 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
-// restoreBytes is how much restore copies at once.
+// restoreBytes is how many bytes restore copies at once.
 const restoreBytes = 1 << 20
 
-// Restored returns the name of the file that was written anew since the last call,
+// Restored returns the name of the file that was written again since the last call,
 // because another program had removed it; "" if there is none.
 func (l *Log) Restored() string {
 	name := l.restored
@@ -18,10 +18,10 @@ func (l *Log) Restored() string {
 	return name
 }
 
-// restore writes the present file anew under its name. Another program has removed
-// it: what it holds could be read up to the end of this process, and then be gone
-// with all that was acknowledged. The new file is complete and durable before
-// anything more is acknowledged.
+// restore writes the current file again under its name, because another program has
+// removed it. Without this, its entries could be read until this process ends, and
+// would then be lost, with everything that was acknowledged. The new file is complete
+// and durable before the log acknowledges anything more.
 func (l *Log) restore() error {
 	tmp := path.Join(l.dir, tmpPrefix+path.Base(l.name))
 	create := l.fs.CreateDirect
@@ -50,7 +50,7 @@ func (l *Log) restore() error {
 }
 
 // copyBlocks copies the first size bytes of a log, rounded up to whole blocks. It
-// returns how much it has written.
+// returns how many bytes it has written.
 func copyBlocks(to, from vfs.File, size int64) (int64, error) {
 	size = roundUp(size, int64(max(to.Alignment(), from.Alignment())))
 	buf := vfs.AlignedBytes(restoreBytes)

@@ -9,17 +9,16 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// MinRetainedSnapshots is the least that Purge keeps.
+// MinRetainedSnapshots is the smallest number of snapshots that Purge keeps.
 const MinRetainedSnapshots = 3
 
-// Purge removes what the newest retain valid snapshots make superfluous: older
-// snapshots, valid or not, and logs all of whose transactions are in the oldest
-// snapshot kept. retain is raised to MinRetainedSnapshots; with fewer valid
-// snapshots nothing is removed. It may run while the server writes; Truncate,
-// Retire and Install wait for it, and it for them. It returns the names of the
-// files that it removed.
+// Purge removes what the newest retain valid snapshots make unnecessary: older
+// snapshots, valid or not, and logs whose transactions are all in the oldest snapshot
+// kept. retain is raised to MinRetainedSnapshots; with fewer valid snapshots nothing is
+// removed. Purge may run while the server writes; Truncate, Retire and Install wait for
+// it, and it waits for them. It returns the names of the files that it removed.
 //
-// A snapshot counts as valid if OpenSnapshot takes it.
+// A snapshot counts as valid if OpenSnapshot accepts it.
 func (d *Dir) Purge(retain int) (removed []string, err error) {
 	d.removal.Lock()
 	defer d.removal.Unlock()
@@ -31,7 +30,8 @@ func (d *Dir) Purge(retain int) (removed []string, err error) {
 	if err != nil || !kept {
 		return nil, err
 	}
-	// Snapshots go first, oldest first: none is ever left without its log.
+	// Snapshots go first, oldest first: a remaining snapshot always has the log
+	// after it.
 	for _, s := range slices.Backward(snaps) {
 		if s.Zxid < oldest {
 			if err := d.fs.Remove(path.Join(d.snapDir, s.Name)); err != nil {
@@ -44,7 +44,7 @@ func (d *Dir) Purge(retain int) (removed []string, err error) {
 	if err != nil {
 		return removed, err
 	}
-	// The next file's first zxid tells how far a log goes.
+	// The first zxid of the next file shows how far a log goes.
 	for i := 0; i+1 < len(logs) && logs[i+1].zxid <= oldest+1; i++ {
 		if err := d.fs.Remove(path.Join(d.logDir, logs[i].name)); err != nil {
 			return removed, fmt.Errorf("storage: purge: %w", err)
@@ -71,7 +71,7 @@ func (d *Dir) oldestToKeep(snaps []Snapshot, n int) (zxid zk.Zxid, ok bool, err 
 	return 0, false, nil
 }
 
-// valid reports whether a snapshot opens; other failures than damage are errors.
+// valid reports whether a snapshot opens. Failures other than damage are errors.
 func (d *Dir) valid(s Snapshot) (bool, error) {
 	r, err := d.OpenSnapshot(s)
 	if errors.Is(err, ErrCorrupt) {

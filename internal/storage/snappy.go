@@ -9,13 +9,13 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// snappyMagic begins a stream as snappy-java writes it: the magic proper 8, the
-// version 4, the oldest version that reads it 4. Chunks follow: length 4, a raw
-// snappy block of that length.
+// snappyMagic begins a stream as snappy-java writes it: the magic number (8 bytes), the
+// version (4), the oldest version that can read it (4). Chunks follow: length (4), and
+// a raw snappy block of that length.
 const snappyMagic = "\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 
 const (
-	// snappyBlockBytes is how much goes into a chunk, snappy-java's default.
+	// snappyBlockBytes is how many bytes a chunk holds; snappy-java's default.
 	snappyBlockBytes = 32 << 10
 	// snappyMaxBytes bounds a block that is read, compressed or not.
 	snappyMaxBytes = 32 << 20
@@ -52,7 +52,7 @@ func (w *snappyWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close writes what is left. It does not close the writer below.
+// Close writes the rest of the data. It does not close the underlying writer.
 func (w *snappyWriter) Close() error { return w.flush() }
 
 func (w *snappyWriter) flush() error {
@@ -76,7 +76,7 @@ func (w *snappyWriter) flush() error {
 	return err
 }
 
-// errSnappy is a stream that is not what snappy-java writes.
+// errSnappy reports a stream that snappy-java would not write.
 var errSnappy = errors.New("bad snappy stream")
 
 // snappyReader reads snappy-java's framing.
@@ -130,7 +130,8 @@ func (r *snappyReader) next() error {
 		return fmt.Errorf("%w: cut in a chunk: %w", errSnappy, err)
 	}
 	size, err := snappy.DecodedLen(b[:n])
-	// A block expands at most some 21 times; a longer claim costs nothing to refuse.
+	// A block expands at most about 21 times; a header that claims more is refused
+	// early.
 	if err != nil || size > snappyMaxBytes || size > 64*int(n) {
 		return fmt.Errorf("%w: impossible length of a block", errSnappy)
 	}

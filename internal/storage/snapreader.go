@@ -13,22 +13,22 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
-// SnapshotReader reads the stream of a snapshot, which begins behind the file
-// header. It is owned by one goroutine.
+// SnapshotReader reads the stream of a snapshot, which begins after the file header.
+// One goroutine owns it.
 //
-// The caller decodes in place: Fill shows what is buffered, Discard consumes it.
-// A decoder of small records takes as many as it finds whole in Buffered,
-// discards them, and calls Fill for one byte more than was left over.
+// The caller decodes in place: Fill returns the buffered bytes, Discard consumes them.
+// A decoder of small records decodes as many complete records as Buffered holds,
+// discards them, and calls Fill for one byte more than is left over.
 //
 //	b := r.Buffered()
 //	for {
-//		n := decode(b)              // bytes of whole records
+//		n := decode(b)              // bytes of complete records
 //		r.Discard(n)
-//		b, err = r.Fill(len(b)-n+1) // io.EOF: no more, b is what is left
+//		b, err = r.Fill(len(b)-n+1) // io.EOF: no more, b is the rest
 //	}
 //
-// What it shows is not trusted before CheckSeal has returned nil: a flipped bit
-// comes through, and lengths have to be checked.
+// The bytes are not checked before CheckSeal has returned nil: a flipped bit may be
+// among them, and the caller has to check lengths.
 type SnapshotReader struct {
 	name   string // with directory
 	file   vfs.File
@@ -38,12 +38,12 @@ type SnapshotReader struct {
 	r, w   int    // buf[r:w] is read and not consumed
 	off    int64  // of buf[r] in the stream
 	sum    uint32 // Adler-32 of the stream up to buf[w]
-	err    error  // there is nothing behind buf[w]: io.EOF, or what the source says
+	err    error  // no data follows buf[w]: io.EOF, or the error of the source
 }
 
-// openSnapshot opens a snapshot and checks what can be checked without reading
-// it: its end if it is plain, its magic and its header. A file that fails is an
-// *Error of ErrCorrupt.
+// openSnapshot opens a snapshot and checks its magic number, its header and, if it is
+// not compressed, its end; nothing else can be checked without reading all of it. A
+// file that fails is an *Error of ErrCorrupt.
 func openSnapshot(fsys vfs.FS, dir string, s Snapshot) (*SnapshotReader, error) {
 	r := &SnapshotReader{name: path.Join(dir, s.Name)}
 	f, err := fsys.Open(r.name)
@@ -102,18 +102,18 @@ func (r *SnapshotReader) open(c Compression) error {
 	return nil
 }
 
-// ReadAhead reads, decompresses and sums up what follows in a goroutine beside
-// the caller, until Close. It is called once.
+// ReadAhead starts a goroutine that reads, decompresses and sums up the rest of the
+// stream, until Close. The caller calls it once.
 func (r *SnapshotReader) ReadAhead() {
 	if r.err == nil {
 		r.chunks.ahead()
 	}
 }
 
-// Fill returns what is buffered, at least n bytes, valid until the next call. If
-// the stream ends before, it returns what is left and io.EOF. Other errors are
-// the file system's, or *Error of ErrCorrupt for a compressed file. It allocates
-// no more than a few times what it has read.
+// Fill returns the buffered bytes, at least n of them, valid until the next call. If
+// the stream ends before, it returns the rest and io.EOF. Other errors come from the
+// file system, or are an *Error of ErrCorrupt for a compressed file. It allocates no
+// more than a few times what it has read.
 func (r *SnapshotReader) Fill(n int) ([]byte, error) {
 	for r.w-r.r < n {
 		switch {
@@ -127,9 +127,9 @@ func (r *SnapshotReader) Fill(n int) ([]byte, error) {
 	return r.Buffered(), nil
 }
 
-// more puts the next chunk behind what is buffered: in the chunk's own buffer, if
-// there is room in front of it for what is left, which there is unless a record is
-// large.
+// more appends the next chunk to the buffered bytes. If the room in front of the chunk
+// suffices, it copies the buffered bytes there, and the chunk's buffer becomes the
+// buffer. It suffices unless a record is large.
 func (r *SnapshotReader) more() {
 	c, room := r.chunks.next(), r.chunks.room
 	left, piece := r.Buffered(), c.buf[room:room+c.n]
@@ -151,25 +151,26 @@ func (r *SnapshotReader) more() {
 	r.chunks.recycle(c.buf)
 }
 
-// Buffered returns what can be had without reading, valid until the next Fill.
+// Buffered returns the bytes that are available without reading, valid until the next
+// Fill.
 func (r *SnapshotReader) Buffered() []byte { return r.buf[r.r:r.w] }
 
-// Discard consumes n bytes of what is buffered.
+// Discard consumes n of the buffered bytes.
 func (r *SnapshotReader) Discard(n int) {
 	r.r += n
 	r.off += int64(n)
 }
 
-// Offset returns how much of the stream is consumed, the file header included.
+// Offset returns how many bytes of the stream are consumed, the file header included.
 func (r *SnapshotReader) Offset() int64 { return r.off }
 
-// SizeBytes returns the length of the file, compressed as it is.
+// SizeBytes returns the length of the file on the disk (compressed, if it is
+// compressed).
 func (r *SnapshotReader) SizeBytes() int64 { return r.size }
 
-// CheckSeal consumes a seal and compares its checksum with that of everything
-// consumed before it. It returns io.EOF if the stream ends here, which means
-// that the optional part that would end with the seal is absent, and an *Error
-// of ErrCorrupt if the seal is wrong.
+// CheckSeal consumes a seal and compares its checksum with that of all bytes consumed
+// before it. It returns io.EOF if the stream ends here: the optional part that would
+// end with the seal is absent. It returns an *Error of ErrCorrupt if the seal is wrong.
 func (r *SnapshotReader) CheckSeal() error {
 	offset := r.off
 	b, err := r.Fill(sealBytes)
@@ -190,7 +191,7 @@ func (r *SnapshotReader) CheckSeal() error {
 	return nil
 }
 
-// CheckEnd returns nil if the stream ends here, whole: for a gzip file that
+// CheckEnd returns nil if the stream ends here and is complete; for a gzip file this
 // includes its checksum. More data is an *Error of ErrCorrupt.
 func (r *SnapshotReader) CheckEnd() error {
 	b, err := r.Fill(1)
@@ -200,18 +201,18 @@ func (r *SnapshotReader) CheckEnd() error {
 	if err != nil {
 		return err
 	}
-	return r.corrupt(r.off, fmt.Sprintf("%d bytes or more behind the end", len(b)))
+	return r.corrupt(r.off, fmt.Sprintf("%d bytes or more follow the end", len(b)))
 }
 
-// Corrupt returns the error for a record that the caller cannot decode, at the
-// present offset.
+// Corrupt returns the error for a record at the current offset that the caller cannot
+// decode.
 func (r *SnapshotReader) Corrupt(reason string) error { return r.corrupt(r.off, reason) }
 
 func (r *SnapshotReader) corrupt(offset int64, reason string) error {
 	return &Error{r.name, offset, reason, ErrCorrupt}
 }
 
-// readError tells what a decompressor finds wrong from what the disk does.
+// readError distinguishes errors of a decompressor from errors of the disk.
 func (r *SnapshotReader) readError(offset int64, err error) error {
 	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
 		return r.corrupt(offset, err.Error())
@@ -226,6 +227,6 @@ func (r *SnapshotReader) readError(offset int64, err error) error {
 
 // Close releases the file.
 func (r *SnapshotReader) Close() error {
-	r.chunks.end()
+	r.chunks.stopAhead()
 	return r.file.Close()
 }

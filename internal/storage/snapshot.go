@@ -51,7 +51,7 @@ func (c Compression) suffix() string {
 // Snapshot is a snapshot file in the directory.
 type Snapshot struct {
 	Name        string  // without directory
-	Zxid        zk.Zxid // everything up to it is in the snapshot
+	Zxid        zk.Zxid // the snapshot holds everything up to it
 	Compression Compression
 }
 
@@ -88,23 +88,21 @@ func listSnapshots(fsys vfs.FS, dir string) ([]Snapshot, error) {
 	return snaps, nil
 }
 
-// sealBytes is the length of a seal: checksum 8, string "/" 5. It is also how a
-// valid plain file ends.
+// sealBytes is the length of a seal: checksum (8), string "/" (5). A valid uncompressed
+// file also ends with one.
 const sealBytes = 13
 
 // sealEnd is the string "/", which ends a seal and with it a plain snapshot.
 const sealEnd = "\x00\x00\x00\x01/"
 
-// SnapshotWriter writes one snapshot. It is owned by one goroutine. The stream
-// is a header, which it writes by itself, then what the caller writes with a
-// Seal behind each part:
+// SnapshotWriter writes one snapshot. One goroutine owns it. The writer itself writes
+// the header of the stream; the caller writes the parts, with a Seal after each:
 //
 //	sessions, ACLs, nodes and the terminating string "/"; Seal
 //	digest block; Seal
 //	last zxid block; Seal
 //
-// Commit makes the snapshot visible, durably; Abort makes it vanish. The first
-// error sticks.
+// Commit durably makes the snapshot visible; Abort removes it. The first error sticks.
 type SnapshotWriter struct {
 	d      *Dir
 	zxid   zk.Zxid
@@ -121,14 +119,15 @@ type SnapshotWriter struct {
 const (
 	// snapshotBufferBytes is Options.SnapshotBuffer, unless that is set.
 	snapshotBufferBytes = 1 << 20
-	// snapshotSyncBytes is how much of a snapshot may be written and not synced.
+	// snapshotSyncBytes is how much of a snapshot may be written before the file is
+	// synced.
 	snapshotSyncBytes = 2 << 20
 )
 
-// steadyWriter syncs a file as it is written. One sync of a whole snapshot at the
-// end keeps the disk busy, and with it the log: in a model of the two on ext4,
-// 200 MB beside a log flushed all the time, the longest flush took 74 to 87 ms,
-// and with this 2 to 10 ms.
+// steadyWriter syncs a file while it is being written. A single sync of the complete
+// snapshot at the end keeps the disk busy, and delays the log: in a model of both on
+// ext4, with 200 MB of snapshot and a log that is flushed all the time, the longest
+// flush took 74 to 87 ms, and 2 to 10 ms with this writer.
 type steadyWriter struct {
 	file  vfs.File
 	dirty int // bytes written since the last sync
@@ -144,7 +143,7 @@ func (w *steadyWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// createSnapshot makes a temporary file and writes the header into it.
+// createSnapshot creates a temporary file and writes the header into it.
 func (d *Dir) createSnapshot(zxid zk.Zxid, c Compression) (*SnapshotWriter, error) {
 	w := &SnapshotWriter{d: d, zxid: zxid, sum: adlerInit}
 	w.name = snapshotPrefix + zxid.Hex() + c.suffix()
@@ -172,7 +171,7 @@ func (d *Dir) createSnapshot(zxid zk.Zxid, c Compression) (*SnapshotWriter, erro
 	return w, nil
 }
 
-// Write appends to the stream. Large pieces are cheapest.
+// Write appends to the stream. Large pieces cost least.
 func (w *SnapshotWriter) Write(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
@@ -186,8 +185,8 @@ func (w *SnapshotWriter) Write(p []byte) (int, error) {
 	return n, w.err
 }
 
-// Seal writes the checksum of everything before it, and the string "/". The seal
-// is itself covered by the next one.
+// Seal writes the checksum of everything before it, and the string "/". The next seal
+// covers this one too.
 func (w *SnapshotWriter) Seal() error {
 	b := binary.BigEndian.AppendUint64(nil, uint64(w.sum))
 	_, err := w.Write(append(b, sealEnd...))
@@ -197,34 +196,33 @@ func (w *SnapshotWriter) Seal() error {
 // Bytes returns the length of the stream so far, before compression.
 func (w *SnapshotWriter) Bytes() int64 { return w.bytes }
 
-// Commit syncs the file, gives it its name, in place of one that had it, and
-// makes the name durable. After an error the snapshot may or may not be there,
-// but is whole if it is; the temporary file is removed if it can be.
+// Commit syncs the file, renames it to its name, where it replaces an older one, and
+// makes the name durable. After an error the snapshot may or may not exist, but is
+// complete if it does; the temporary file is removed if possible.
 func (w *SnapshotWriter) Commit() error {
-	return w.end(w.publish)
+	return w.complete(w.publish)
 }
 
-// Install is Commit for a snapshot that came from a leader and takes the place of
-// this server's own history: what of that is later than the snapshot goes before.
-// No log may be open. When it returns nil, the directory has the state of the
-// snapshot and nothing after it, durably, and NewLog is to begin behind its zxid.
+// Install is Commit for a snapshot that came from a leader and replaces this server's
+// own history: everything in that history that is later than the snapshot is removed.
+// No log may be open. When it returns nil, the directory durably has the state of the
+// snapshot and nothing after it, and the next NewLog has to start after its zxid.
 //
-// A crash or an error at any moment leaves either the history that there was, or
-// one that ends earlier but nowhere before the snapshot's zxid, as far as there
-// was one; or the snapshot with nothing after it. It never leaves transactions
-// of the one behind the state of the other.
+// A crash or an error at any moment leaves one of these: the old history; the old
+// history cut off at or after the snapshot's zxid, as far as it reached that; the
+// snapshot with nothing after it. It never leaves transactions of one history after the
+// state of the other.
 //
-// Snapshots and transactions from before its zxid stay where they are. If they
-// do not lead up to it, there is a gap: who reads them to its other side gets
-// ErrGap.
+// Snapshots and transactions from before its zxid remain. If they do not lead up to it,
+// there is a gap, and a reader that crosses it gets ErrGap.
 func (w *SnapshotWriter) Install() error {
 	w.d.removal.Lock()
 	defer w.d.removal.Unlock()
-	return w.end(func() error { return w.d.install(w.zxid, w.publish) })
+	return w.complete(func() error { return w.d.install(w.zxid, w.publish) })
 }
 
-// end finishes the file and has it published.
-func (w *SnapshotWriter) end(publish func() error) error {
+// complete finishes the file and publishes it by publish.
+func (w *SnapshotWriter) complete(publish func() error) error {
 	if w.err == nil {
 		err := w.finish()
 		if err == nil {
@@ -261,7 +259,7 @@ func (w *SnapshotWriter) finish() error {
 	return f.Close()
 }
 
-// publish gives the finished file its name.
+// publish renames the finished file to its name.
 func (w *SnapshotWriter) publish() error {
 	if err := w.d.fs.Rename(w.tmp, path.Join(w.d.snapDir, w.name)); err != nil {
 		return err
@@ -270,8 +268,8 @@ func (w *SnapshotWriter) publish() error {
 	return w.d.fs.SyncDir(w.d.snapDir)
 }
 
-// Abort removes the temporary file. After Commit it does nothing, so it may be
-// deferred.
+// Abort removes the temporary file. After Commit it does nothing, so a caller may defer
+// it.
 func (w *SnapshotWriter) Abort() error {
 	var err error
 	if w.file != nil {

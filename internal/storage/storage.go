@@ -2,10 +2,9 @@
 // ZooKeeper: the transaction log, the snapshots and the epoch files. docs/formats.md
 // has the layouts, byte by byte.
 //
-// It knows a transaction as opaque bytes that begin with a TxnHeader (session
-// id 8, cxid 4, zxid 8, time 8, type 4: 32 bytes), of which it reads the zxid,
-// and a snapshot as a stream of bytes with a checksum behind it. What they mean
-// is for others.
+// A transaction is opaque to this package except for its TxnHeader (session id 8, cxid
+// 4, zxid 8, time 8, type 4: 32 bytes), of which it reads the zxid. A snapshot is a
+// stream of bytes with checksums. Other packages know what they mean.
 //
 //	d, err := storage.Open(vfs.OS{}, storage.Options{DataDir: dir, AutoCreate: true})
 //	// load the newest snapshot that d.Snapshots lists and that reads well, then
@@ -19,21 +18,21 @@
 // Invariants, each with a test:
 //
 //  1. What Flush or Commit has acknowledged is read back after any crash.
-//  2. What is read back was appended: never bytes that nobody wrote.
+//  2. What is read back was appended before; no other bytes are.
 //  3. Any one flipped bit in a log or snapshot is either without effect or refused
 //     with an *Error of ErrCorrupt that says where.
 //  4. After an error of a write or sync the log accepts nothing more.
 //  5. No file without a transaction is ever visible under the name of a log, and
-//     no unfinished one under the name of a snapshot.
+//     no unfinished file under the name of a snapshot.
 //  6. Truncate, Retire and Install leave, whenever the machine crashes, a history
 //     that this server had, up to some zxid, or the one that was installed: never
-//     the transactions of one behind the state of another.
+//     the transactions of one after the state of another.
 //  7. A log that ends before what it had synced is refused (synced.go).
 //  8. Nothing is read over missing transactions, but between neighbours in a file
 //     of Apache at the start.
 //
-// A leader reads its log beside the goroutine that writes it: Locate finds a
-// learner's place in it, ReadRange reads on from there.
+// A leader reads its log concurrently with the goroutine that writes it: Locate finds
+// the place of a learner, ReadRange reads from there.
 package storage
 
 import (
@@ -50,18 +49,18 @@ import (
 
 // Errors that callers tell apart, by errors.Is.
 var (
-	// ErrCorrupt is damage: bytes that no crash explains.
+	// ErrCorrupt reports damage: bytes that no crash explains.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrGap is a transaction that does not follow the one before.
+	// ErrGap reports a transaction that does not follow the previous one.
 	ErrGap = errors.New("zxids are not contiguous")
-	// ErrNoZxid is a zxid that the log does not hold.
+	// ErrNoZxid reports a zxid that the log does not hold.
 	ErrNoZxid = errors.New("no such zxid in the log")
 )
 
-// Error says where in which file something is wrong.
+// Error describes damage in a file, and its place.
 type Error struct {
 	Name   string // of the file, with its directory
-	Offset int64  // of the first byte of the thing that is wrong
+	Offset int64  // of the first wrong byte
 	Reason string
 	Kind   error // ErrCorrupt or ErrGap
 }
@@ -74,9 +73,9 @@ func (e *Error) Error() string {
 // Unwrap returns the kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Names in the directories. A temporary name begins with tmp: Apache takes
-// whatever begins with "log." or "snapshot." and a hexadecimal number for the
-// real thing, whatever comes behind.
+// Names in the directories. A temporary name begins with tmp, because Apache treats
+// every name that begins with "log." or "snapshot." and a hexadecimal number as a log
+// or snapshot, whatever suffix follows.
 const (
 	versionDir     = "version-2"
 	logPrefix      = "log."
@@ -85,8 +84,8 @@ const (
 	lockName       = "pinfold.lock"
 )
 
-// The magic numbers and the version of both kinds of file, and the log's size of
-// an entry around its payload: checksum 8, length 4, end byte 1.
+// The magic numbers and the version of both kinds of file, and the bytes around the
+// payload of a log entry: checksum (8), length (4), end byte (1).
 const (
 	logMagic      = 0x5A4B4C47 // "ZKLG"
 	snapshotMagic = 0x5A4B534E // "ZKSN"
@@ -100,7 +99,7 @@ const (
 	txnTypeOffset = 28
 )
 
-// appendFileHeader appends the 16 bytes that a file begins with.
+// appendFileHeader appends the 16 bytes at the start of a file.
 func appendFileHeader(b []byte, magic uint32, dbid int64) []byte {
 	b = binary.BigEndian.AppendUint32(b, magic)
 	b = binary.BigEndian.AppendUint32(b, fileVersion)
@@ -113,8 +112,8 @@ func payloadZxid(payload []byte) zk.Zxid {
 	return zk.Zxid(binary.BigEndian.Uint64(payload[txnZxidOffset:]))
 }
 
-// follows reports whether next may come right after last: the next counter, or
-// the first of a newer epoch. Nothing can be said about what follows 0.
+// follows reports whether next may come right after last: it has the next counter, or
+// is the first of a newer epoch. After 0 anything may follow.
 func follows(last, next zk.Zxid) bool {
 	if next.Epoch() > last.Epoch() {
 		return next.Counter() == 1

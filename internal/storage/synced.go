@@ -13,34 +13,36 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// syncedName is the file beside the logs that says how far the log is durable.
+// syncedName is the file in the log's directory that says up to where the log is
+// durable.
 const syncedName = "synced"
 
-// syncedBytes is the length of that file: magic 8, zxid 8, acceptedEpoch 8 (-1 if
-// there is no such file), checksum 8.
+// syncedBytes is the length of that file: magic number (8), zxid (8), acceptedEpoch (8;
+// -1 if that file does not exist), checksum (8).
 const syncedBytes = 32
 
 var syncedMagic = [8]byte{'P', 'F', 'S', 'Y', 'N', 'C', 'E', 'D'}
 
-// syncedMark is a lower bound of what the log has synced: its entries up to zxid.
-// It tells a torn write, which lies above it, from damage, which may lie below.
+// syncedMark is a lower bound of what the log has synced: all entries up to zxid. It
+// distinguishes a torn write, whose zxids are above it, from damage, which may be
+// below.
 //
-// The log's owner writes it after each sync, through the page cache and without a
-// sync of its own: after the end of a process it is exact, after a power failure
-// up to half a minute old, and at no time more than what is durable.
+// The log's owner writes the mark after each sync, through the page cache and without a
+// sync of its own. After the end of a process it is exact; after a power failure it may
+// be half a minute old. It is never more than what is durable.
 //
 // Invariants:
 //
 //  1. A valid mark is on the disk before this server's first log file is.
-//  2. The mark is lowered, durably, before anything up to its zxid is removed.
+//  2. The mark is durably lowered before anything up to its zxid is removed.
 //
-// It holds as long as the acceptedEpoch file has the value that it had when the
-// mark was written. Another program that cuts the log off does so for a leader of
-// a newer epoch, and then replaces that file.
+// The mark is valid as long as the acceptedEpoch file has the value that it had when
+// the mark was written. If another program cuts the log, it does so for a leader of a
+// newer epoch, and then replaces that file.
 type syncedMark struct {
 	mu     sync.Mutex
 	loaded bool
-	valid  bool // there is a mark, and it holds
+	valid  bool // there is a mark, and acceptedEpoch is the one it was written for
 	zxid   zk.Zxid
 	epoch  int64 // acceptedEpoch
 	file   vfs.File
@@ -49,8 +51,8 @@ type syncedMark struct {
 
 func (d *Dir) markName() string { return path.Join(d.logDir, syncedName) }
 
-// syncedZxid returns the mark; ok says that there is one. The log of a directory
-// without one was written by another program.
+// syncedZxid returns the mark; ok is false if there is none. The log of a directory
+// without a mark was written by another program.
 func (d *Dir) syncedZxid() (z zk.Zxid, ok bool, err error) {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
@@ -60,8 +62,8 @@ func (d *Dir) syncedZxid() (z zk.Zxid, ok bool, err error) {
 	return d.mark.zxid, d.mark.valid, nil
 }
 
-// loadMark reads the mark, the first time that it is called. A file that is
-// missing, or not valid, is no error. REQUIRES: d.mark.mu.
+// loadMark reads the mark on its first call. A file that is missing or not valid is no
+// error. REQUIRES: d.mark.mu.
 func (d *Dir) loadMark() error {
 	m := &d.mark
 	if m.loaded {
@@ -96,10 +98,10 @@ func (d *Dir) loadMark() error {
 	return nil
 }
 
-// markedEpoch returns what the acceptedEpoch file says, -1 if there is none, or
-// none that can be read: LoadEpochs reports that.
+// markedEpoch returns the content of the acceptedEpoch file, -1 if there is none, and
+// none if it cannot be parsed: LoadEpochs reports that.
 func (d *Dir) markedEpoch() (int64, error) {
-	const none = 1 << 31 // no epoch
+	const none = 1 << 31 // never an epoch
 	epoch, err := d.readEpoch(acceptedEpochName, none)
 	if errors.Is(err, errNotEpoch) || epoch == none {
 		return -1, nil
@@ -107,7 +109,7 @@ func (d *Dir) markedEpoch() (int64, error) {
 	return int64(epoch), err
 }
 
-// encode makes m.buf the content of the file.
+// encode stores the content of the file in m.buf.
 func (m *syncedMark) encode(z zk.Zxid) {
 	b := append(m.buf[:0], syncedMagic[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(z))
@@ -116,7 +118,7 @@ func (m *syncedMark) encode(z zk.Zxid) {
 }
 
 // establishMark makes sure that a valid mark is on the disk, and open for noteSynced.
-// One that is there keeps its zxid.
+// An existing valid mark keeps its zxid.
 func (d *Dir) establishMark() error {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
@@ -129,7 +131,7 @@ func (d *Dir) establishMark() error {
 	return d.setMark(d.mark.zxid)
 }
 
-// noteSynced says that the log is durable up to z. REQUIRES: establishMark has
+// noteSynced records that the log is durable up to z. REQUIRES: establishMark has
 // returned nil.
 func (d *Dir) noteSynced(z zk.Zxid) error {
 	d.mark.mu.Lock()
@@ -137,15 +139,15 @@ func (d *Dir) noteSynced(z zk.Zxid) error {
 	return d.mark.write(z)
 }
 
-// marked notes that the mark was written for z, by the log's file itself.
+// marked records that the log's file has itself written the mark for z.
 func (d *Dir) marked(z zk.Zxid) {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
 	d.mark.valid, d.mark.zxid = true, z
 }
 
-// lowerMark makes the mark say, durably, that nothing is known of the log, for
-// parts of it are about to be removed.
+// lowerMark durably sets the mark to 0, because parts of the log are about to be
+// removed.
 func (d *Dir) lowerMark() error {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
@@ -156,7 +158,7 @@ func (d *Dir) lowerMark() error {
 	return d.setMark(0)
 }
 
-// markEpoch makes the mark one of a new acceptedEpoch, which is durable.
+// markEpoch durably binds the mark to a new acceptedEpoch.
 func (d *Dir) markEpoch(epoch uint32) error {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
@@ -166,7 +168,7 @@ func (d *Dir) markEpoch(epoch uint32) error {
 	return d.setMark(d.mark.zxid)
 }
 
-// setMark writes the mark and syncs it; it makes or opens the file if need be.
+// setMark writes the mark and syncs it; it creates or opens the file if necessary.
 // REQUIRES: d.mark.mu.
 func (d *Dir) setMark(z zk.Zxid) error {
 	m := &d.mark
@@ -182,7 +184,7 @@ func (d *Dir) setMark(z zk.Zxid) error {
 		}
 		m.file = f
 	}
-	err := m.file.Truncate(syncedBytes) // whatever was there
+	err := m.file.Truncate(syncedBytes) // of any other length
 	if err == nil {
 		err = m.write(z)
 	}

@@ -10,37 +10,38 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// logEnd is what a place without a valid entry means.
+// logEnd is the meaning of a place without a valid entry.
 type logEnd int
 
 const (
-	endClean   logEnd = iota // zeros or nothing: the file ends here
+	endClean   logEnd = iota // zeros or nothing follow: the file ends here
 	endTorn                  // a crash has interrupted the last write
 	endDamaged               // no crash explains it
 )
 
 // breakage is a place in a log file where no valid entry (or header) begins.
 //
-// A write that a crash interrupts leaves each of its sectors new or as it was,
-// which in a log is zero, or ends the file early: a hole is the mark of a torn
-// write. So is an end of the data within the entry, since a write that is cut
-// short without a power failure leaves its front part. Damage by a flipped bit
-// leaves no hole. Since a payload may hold zeros
-// of its own, a hole alone proves nothing: if one bit makes the entry valid, it
-// is damage whatever else there is. And since at most maxWriteBytes are ever
-// unsynced, a torn write leaves nothing far behind the first hole. A hole in what
-// had been synced looks the same; LogReader.endOfLog finds that out.
+// A crash that interrupts a write leaves each of its sectors either written or as it
+// was, which in a log is zero; or it leaves a shorter file. So a hole (a sector of
+// zeros within an entry) marks a torn write. The same is true if the data ends within
+// the entry, because a write that is cut short without a power failure leaves its front
+// part. A flipped bit leaves no hole.
+//
+// A hole alone proves nothing, since a payload may contain zeros: if one flipped bit
+// would make the entry valid, it is damage in any case. And since at most maxWriteBytes
+// are ever unsynced, a torn write leaves nothing far after the first hole. A hole in
+// what had been synced looks the same; LogReader.endOfLog detects that.
 type breakage struct {
 	file     io.ReaderAt
 	at       int64
 	size     int64 // of the file
 	maxEntry int
 	last     bool    // it is the last file of the log
-	foreign  bool    // another program wrote the log: how far it was synced is not known
+	foreign  bool    // another program wrote the log: what it synced is not known
 	before   zk.Zxid // of the last valid entry before it, 0 if there is none
 }
 
-// judge returns what the breakage means and, unless it is a clean end, why.
+// judge returns what the breakage means and, unless it is a clean end, the reason.
 func (b breakage) judge() (end logEnd, reason string, err error) {
 	tail, lastByte, ones, err := b.scan()
 	switch {
@@ -56,7 +57,7 @@ func (b breakage) judge() (end logEnd, reason string, err error) {
 		return endDamaged, fmt.Sprintf("no valid entry begins here, but there is data up to byte %d, "+
 			"more than one write can have left unfinished", lastByte), nil
 	case ones == 1:
-		return endTorn, fmt.Sprintf("a single bit is set in the zeros behind the last entry, at byte %d", lastByte), nil
+		return endTorn, fmt.Sprintf("a single bit is set in the zeros after the last entry, at byte %d", lastByte), nil
 	}
 	if offset, what := b.flippedBit(tail); what != "" {
 		return endDamaged, fmt.Sprintf("the entry is valid but for one flipped bit in its %s, at byte %d",
@@ -68,11 +69,11 @@ func (b breakage) judge() (end logEnd, reason string, err error) {
 	return endDamaged, "the entry is complete but its checksum, length or end is wrong", nil
 }
 
-// judgeHole is judge for an entry that lacks what is at byte hole. Valid entries
-// behind it were of the same write as the hole, or of a later one, which came
-// after the hole was synced. The mark of Dir tells them apart. Without it, for a
-// log that another program wrote, entries behind a hole are damage: to cut them
-// off could lose what was acknowledged.
+// judgeHole is judge for an entry that lacks the byte at hole. Valid entries after it
+// belong to the same write as the hole, or to a later write, which began after the hole
+// was synced. The mark of Dir tells which. A log that another program wrote has no
+// mark: there, entries after a hole mean damage, because cutting them off could lose
+// acknowledged transactions.
 func (b breakage) judgeHole(tail []byte, hole int64) (logEnd, string, error) {
 	reason := fmt.Sprintf("the last write is incomplete from byte %d on", hole)
 	next, zxid := b.nextEntry(tail[hole-b.at:])
@@ -88,8 +89,8 @@ func (b breakage) judgeHole(tail []byte, hole int64) (logEnd, string, error) {
 		hole, zxid, next, b.at), nil
 }
 
-// nextEntry looks for a valid entry that may belong to the log. It returns its
-// offset in tail and its zxid, 0 if there is none.
+// nextEntry looks for a valid entry that may belong to the log. It returns its offset
+// in tail and its zxid; the zxid is 0 if there is none.
 func (b breakage) nextEntry(tail []byte) (offset int64, zxid zk.Zxid) {
 	for i := 0; i+frameBytes+txnHeadBytes <= len(tail); i++ {
 		e := tail[i:]
@@ -110,9 +111,9 @@ func (b breakage) nextEntry(tail []byte) (offset int64, zxid zk.Zxid) {
 	return 0, 0
 }
 
-// judgeHeader is judge for a file whose first bytes are not a log's header.
-// Apache writes the header before it syncs anything, so a crash may leave the
-// last file empty, cut within the header, or zero where the header should be.
+// judgeHeader is judge for a file that does not begin with a log's header. Apache
+// writes the header before it syncs anything, so a crash may leave the last file empty,
+// cut within the header, or with zeros in place of the header.
 func (b breakage) judgeHeader(tail []byte, lastByte int64) (logEnd, string, error) {
 	header := appendFileHeader(nil, logMagic, 0)
 	switch {
@@ -128,12 +129,12 @@ func (b breakage) judgeHeader(tail []byte, lastByte int64) (logEnd, string, erro
 	return endDamaged, "this is not the header of a transaction log of version 2", nil
 }
 
-// window is how many bytes from the first invalid entry on one write may cover.
+// window is how many bytes, from the first invalid entry on, one write may cover.
 func (b breakage) window() int64 { return max(maxWriteBytes, int64(b.maxEntry)+frameBytes) }
 
-// scan reads the file from the breakage on. It returns the part that one write
-// may cover, the offset of the last byte that is not zero (-1 if there is none),
-// and how many bits are set, counted up to some number above 1.
+// scan reads the file from the breakage on. It returns the part that one write may
+// cover, the offset of the last byte that is not zero (-1 if there is none), and the
+// number of bits that are set (counted only far enough to tell one from many).
 func (b breakage) scan() (tail []byte, lastByte int64, ones int, err error) {
 	lastByte = -1
 	tail = make([]byte, 0, min(b.window(), b.size-b.at))
@@ -176,9 +177,9 @@ func allZero(p []byte) bool {
 	return true
 }
 
-// flippedBit looks for one bit that makes the entry at the front of tail valid.
-// It returns the offset of its byte and what the byte belongs to, "" if there is
-// no such bit.
+// flippedBit looks for a single bit whose change makes the entry at the front of tail
+// valid. It returns the offset of its byte, and the field that the byte belongs to; ""
+// if there is no such bit.
 func (b breakage) flippedBit(tail []byte) (offset int64, what string) {
 	if len(tail) < prefixBytes {
 		return 0, ""
@@ -219,7 +220,7 @@ func oneBit(what string, diff uint64) string {
 	return ""
 }
 
-// framed returns the payload of n bytes in tail, if there can be one.
+// framed returns the payload of n bytes in tail; ok is false if it does not fit.
 func (b breakage) framed(tail []byte, n uint32) ([]byte, bool) {
 	if n < txnHeadBytes || int64(n) > int64(b.maxEntry) || int64(n)+frameBytes > int64(len(tail)) {
 		return nil, false
@@ -227,9 +228,9 @@ func (b breakage) framed(tail []byte, n uint32) ([]byte, bool) {
 	return tail[prefixBytes : prefixBytes+n], true
 }
 
-// flippedByte returns the index of a byte of p, whose Adler-32 is sum, one bit of
-// which changes the sum to want; -1 if there is none. To change byte i by d adds
-// d to the first half of the sum and d·(len(p)-i) to the second.
+// flippedByte returns the index of a byte of p that has one bit whose change turns the
+// checksum sum into want; -1 if there is none. p has the Adler-32 sum. To change byte i
+// by d adds d to the first half of the checksum and d·(len(p)-i) to the second.
 func flippedByte(p []byte, sum uint32, want uint64) int {
 	if want > 0xffffffff {
 		return -1
@@ -251,9 +252,9 @@ func flippedByte(p []byte, sum uint32, want uint64) int {
 	return -1
 }
 
-// hole returns the offset in tail of what the entry at its front lacks: a sector,
-// or part of one, that it ought to fill and that is zero, or all of it from the
-// last byte of the file on that is not zero. It returns -1 if it lacks nothing.
+// hole returns the offset in tail of the first bytes that the entry at its front lacks:
+// a sector, or the entry's part of one, that is zero; or everything from the end of the
+// file's data on. It returns -1 if the entry lacks nothing.
 func (b breakage) hole(tail []byte, lastByte int64) int64 {
 	end := int64(prefixBytes)
 	if len(tail) >= prefixBytes {
@@ -262,7 +263,7 @@ func (b breakage) hole(tail []byte, lastByte int64) int64 {
 			end = int64(n) + frameBytes
 		}
 	}
-	// A write that a full disk or a kill has cut short need not end at a sector.
+	// A write that is cut short by a full disk or a kill need not end at a sector.
 	if written := lastByte + 1 - b.at; written < end {
 		return written
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Truncate makes zxid the last transaction: it removes all later ones from the
-// log and all later snapshots, durably, so that reading the directory again
-// gives the state at zxid. No log or snapshot may be open.
+// Truncate makes zxid the last transaction. It durably removes all later transactions
+// from the log and all later snapshots, so that the next read of the directory gives
+// the state at zxid. No log or snapshot may be open.
 //
-// It changes nothing and returns ErrNoZxid if that state cannot be had: neither
-// does the log hold zxid itself, with a valid snapshot at or before it, nor is
-// there a valid snapshot of zxid. A crash in between leaves a history that ends
-// at zxid or later, without a gap.
+// It changes nothing and returns ErrNoZxid if the directory cannot give that state:
+// there is no valid snapshot of zxid, and either the log does not hold zxid or no valid
+// snapshot is at or before it. A crash in between leaves a history that ends at zxid or
+// later, without a gap.
 func (d *Dir) Truncate(zxid zk.Zxid) error {
 	d.removal.Lock()
 	defer d.removal.Unlock()
@@ -48,14 +48,14 @@ func (d *Dir) Truncate(zxid zk.Zxid) error {
 	return nil
 }
 
-// Retire makes the history end at the greatest zxid that is not above upto,
-// whether or not upto is in it: it removes all later transactions from the log
-// and all later snapshots, durably. No log or snapshot may be open. It is the
-// first half of SnapshotWriter.Install, which most callers want.
+// Retire makes the history end at the greatest zxid that is not above upto, whether or
+// not upto is part of it: it durably removes all later transactions from the log and
+// all later snapshots. No log or snapshot may be open. It is the first half of
+// SnapshotWriter.Install, which is what most callers need.
 //
-// A crash in between leaves a history that ends there or later, without a gap;
-// only where no snapshot is as old as upto it may leave none at all. It changes
-// nothing if it meets damage before that place, which is an *Error.
+// A crash in between leaves a history that ends there or later, without a gap; if no
+// snapshot is as old as upto, it may leave no history at all. Retire changes nothing if
+// it meets damage before that place, which is an *Error.
 func (d *Dir) Retire(upto zk.Zxid) error {
 	d.removal.Lock()
 	defer d.removal.Unlock()
@@ -69,10 +69,10 @@ func (d *Dir) Retire(upto zk.Zxid) error {
 	return nil
 }
 
-// install publishes a snapshot of zxid and makes what this server has after zxid
-// vanish, so that no moment shows the one with the other. What is later goes
-// first, if something is left without it. Else the snapshot is published first:
-// it does not count as long as there is a later one.
+// install publishes a snapshot of zxid and removes everything later than zxid, in an
+// order in which the directory never shows one history with the state of the other. The
+// later part is removed first if some history remains without it. Otherwise the
+// snapshot is published first: it is ignored as long as there is a later one.
 //
 // REQUIRES: d.removal.
 func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
@@ -100,12 +100,12 @@ func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
 	return publish()
 }
 
-// drop removes what is later than zxid, whose place in the log is p, so that each
-// of its steps leaves a history that can be read: snapshots from the newest on,
-// each before the log that leads up to it and on from it, for it may be fuzzy and
-// need that. Two kinds of snapshot are an exception, and lose the log behind them
-// first: one that the log does not hold, as it came from a leader, since without
-// it there would be a gap; and the last one that is valid.
+// drop removes everything later than zxid, whose place in the log is p. Each of its
+// steps leaves a history that can be read. It removes snapshots from the newest on,
+// each before the log that leads up to it and on from it, because a fuzzy snapshot
+// needs that log. For two kinds of snapshot it first removes the log after them: a
+// snapshot whose zxid the log does not hold (it came from a leader), because without
+// the snapshot there would be a gap; and the last valid snapshot.
 func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid zk.Zxid, p place) error {
 	if err := d.lowerMark(); err != nil {
 		return err
@@ -133,9 +133,10 @@ func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid zk.Zxid, p place) err
 	return err
 }
 
-// logBehind says whether the log behind the first of snaps leads on from the
-// others, too, so that it is needed when that one goes; and if not, where to cut
-// it before: if others are valid, behind that snapshot, else at the final place.
+// logBehind decides what to do with the log after the first of snaps, before that
+// snapshot is removed. needed: the log also continues from an older valid snapshot, so
+// it must stay. Otherwise end is where to cut it first: right after the first of snaps
+// if an older one is valid, else at the final place.
 func (d *Dir) logBehind(snaps []Snapshot, logs []numbered, final place) (end place, needed bool, err error) {
 	_, older, err := d.newestValid(snaps[1:], maxZxid)
 	if err != nil || !older {
@@ -151,7 +152,7 @@ func (d *Dir) logBehind(snaps []Snapshot, logs []numbered, final place) (end pla
 // maxZxid is the greatest that a file name can have.
 const maxZxid zk.Zxid = 1<<63 - 1
 
-// survey lists what there is and finds the place in the log behind upto.
+// survey lists the files and finds the place of upto in the log.
 func (d *Dir) survey(upto zk.Zxid) (snaps []Snapshot, logs []numbered, p place, err error) {
 	if snaps, err = listSnapshots(d.fs, d.snapDir); err != nil {
 		return nil, nil, place{}, err
@@ -163,8 +164,8 @@ func (d *Dir) survey(upto zk.Zxid) (snaps []Snapshot, logs []numbered, p place, 
 	return snaps, logs, p, err
 }
 
-// findCut is findPlace where what is right behind the place does not matter, be
-// it damaged.
+// findCut is findPlace for a caller that does not care about damage or a gap right
+// after the place.
 func (d *Dir) findCut(logs []numbered, zxid zk.Zxid) (place, error) {
 	p, err := d.findPlace(logs, zxid)
 	if p.before == zxid && (errors.Is(err, ErrCorrupt) || errors.Is(err, ErrGap)) {
@@ -173,7 +174,7 @@ func (d *Dir) findCut(logs []numbered, zxid zk.Zxid) (place, error) {
 	return p, err
 }
 
-// newestValid returns the newest of snaps, which is sorted, that is valid and not
+// newestValid returns the newest valid snapshot of snaps, which is sorted, that is not
 // later than a zxid.
 func (d *Dir) newestValid(snaps []Snapshot, zxid zk.Zxid) (s Snapshot, ok bool, err error) {
 	for _, s := range snaps {
@@ -187,9 +188,8 @@ func (d *Dir) newestValid(snaps []Snapshot, zxid zk.Zxid) (s Snapshot, ok bool, 
 	return Snapshot{}, false, nil
 }
 
-// cutLog makes the log end at a place, durably: the files behind it go, newest
-// first, then the end of the one that it is in. It returns the files that are
-// left.
+// cutLog durably makes the log end at a place: it removes the later files, newest
+// first, and then cuts the file of the place. It returns the remaining files.
 func (d *Dir) cutLog(logs []numbered, p place) ([]numbered, error) {
 	keep := p.file + 1
 	if keep > 0 && p.before == 0 {
@@ -199,7 +199,7 @@ func (d *Dir) cutLog(logs []numbered, p place) ([]numbered, error) {
 		if err := d.fs.Remove(path.Join(d.logDir, logs[i].name)); err != nil {
 			return nil, err
 		}
-		// One by one: a gap may not survive.
+		// One by one: a crash must not leave a gap.
 		if err := d.syncDir(d.logDir); err != nil {
 			return nil, err
 		}
@@ -212,17 +212,17 @@ func (d *Dir) cutLog(logs []numbered, p place) ([]numbered, error) {
 	return logs[:min(keep, len(logs))], nil
 }
 
-// place is where in a log a zxid belongs.
+// place is the place of a zxid in a log.
 type place struct {
-	file   int     // index of the newest file that begins at or before it; -1 if there is none
-	before zk.Zxid // the greatest zxid in that file that is not above it, 0 if there is none
-	end    int64   // in that file, of the entry of before
-	after  zk.Zxid // the next zxid in the log, 0 if there is none
+	file   int     // index of the newest file that begins at or before the zxid; -1 if there is none
+	before zk.Zxid // the greatest zxid in that file that is not above it; 0 if there is none
+	end    int64   // end of the entry of before, in that file
+	after  zk.Zxid // the next zxid in the log; 0 if there is none
 }
 
-// findPlace looks a zxid up. It reads one file, up to the zxid. A log that is
-// being written is seen as it was at some moment since logs was listed. With an
-// error of the file it returns the place that it has come to.
+// findPlace finds the place of a zxid. It reads one file, up to the zxid. A log that is
+// being written is seen as it was at some moment since logs was listed. With an error
+// of the file it returns the place that it has reached.
 func (d *Dir) findPlace(logs []numbered, zxid zk.Zxid) (p place, err error) {
 	p.file = -1
 	for i, l := range logs {
