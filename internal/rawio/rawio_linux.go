@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// Read is syscall.Read. REQUIRES: fd does not block.
+// Read is syscall.Read. REQUIRES: fd is non-blocking.
 func Read(fd uintptr, p []byte) (int, error) {
 	return result(syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }
 
-// Write is syscall.Write. REQUIRES: fd does not block.
+// Write is syscall.Write. REQUIRES: fd is non-blocking.
 func Write(fd uintptr, p []byte) (int, error) {
 	return result(syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))))
 }

@@ -10,28 +10,29 @@ import (
 	"unsafe"
 )
 
-// Thread is a thread of the system that writes and syncs files, and does nothing
-// else. It holds no processor of Go, so a disk that stalls stalls neither a garbage
-// collection nor another goroutine; and to wait for it wakes nothing in the runtime
-// while the disk is quick.
+// Thread is a thread of the operating system that writes and syncs files, and does
+// nothing else. It holds no processor (P) of Go, so a disk that stalls delays neither a
+// garbage collection nor another goroutine. While the disk is quick, waiting for it
+// wakes no thread of the runtime.
 //
-// One goroutine at a time may use it: Begin, then Await until that says done.
+// One goroutine at a time may use it: it calls Begin, then Await until that returns
+// done.
 type Thread struct {
 	posted   atomic.Uint32 // counts the calls of Begin; the thread sleeps on it
-	finished atomic.Uint32 // the call that was finished last; Await sleeps on it
+	finished atomic.Uint32 // number of the last completed call; Await sleeps on it
 
-	// The call: written before posted, read after it.
-	data, note       unsafe.Pointer // data nil ends the thread
+	// The call: written before posted is raised, read after.
+	data, note       unsafe.Pointer // data nil stops the thread
 	fd, size, off    uintptr
 	noteFD, noteSize uintptr
 
-	// The result: written before finished, read after it.
+	// The result: written before finished is raised, read after.
 	errno syscall.Errno
 
 	ended chan struct{}
 }
 
-// Quick is how long Await waits if it is bounded: longer than a healthy disk takes.
+// Quick is how long a bounded Await waits: longer than a healthy disk needs.
 const Quick = 2 * time.Millisecond
 
 // Start starts the thread.
@@ -41,9 +42,9 @@ func Start() *Thread {
 	return t
 }
 
-// Begin has the thread write p to a file at off, make it durable, and then write note,
-// which may be nil, at the start of another file, without syncing that. Neither slice
-// may change until Await has said that it is done.
+// Begin makes the thread write p to a file at off, sync that, and then write note,
+// which may be nil, at the start of another file, without syncing it. The caller must
+// not change either slice until Await has returned done.
 func (t *Thread) Begin(fd uintptr, p []byte, off int64, noteFD uintptr, note []byte) {
 	t.fd, t.data, t.size, t.off = fd, unsafe.Pointer(unsafe.SliceData(p)), uintptr(len(p)), uintptr(off)
 	t.noteFD, t.note, t.noteSize = noteFD, unsafe.Pointer(unsafe.SliceData(note)), uintptr(len(note))
@@ -51,10 +52,10 @@ func (t *Thread) Begin(fd uintptr, p []byte, off int64, noteFD uintptr, note []b
 	futexWake(&t.posted)
 }
 
-// Await waits for what Begin began and returns its error, a syscall.Errno; nothing is
-// known then of what was written. If bounded it waits for Quick at most, with a
-// processor of Go in hand, and may report that it is not done: Await is to be called
-// again.
+// Await waits for the call of Begin and returns its error, a syscall.Errno. After an
+// error, nothing is known about what was written. If bounded, it waits for Quick at
+// most, without releasing the processor (P), and may return with done false; the caller
+// must call it again.
 func (t *Thread) Await(bounded bool) (done bool, err error) {
 	seq := t.posted.Load()
 	timeout := syscall.NsecToTimespec(int64(Quick))
@@ -65,13 +66,13 @@ func (t *Thread) Await(bounded bool) (done bool, err error) {
 			}
 			continue
 		}
-		// It may last, so the scheduler is told.
+		// The call may take long, so it informs the scheduler.
 		syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&t.finished)), futexWaitPrivate, uintptr(seq-1), 0, 0, 0)
 	}
 	return true, t.result(seq)
 }
 
-// result is the error of a call, if that is finished.
+// result returns the error of a call that is finished.
 func (t *Thread) result(seq uint32) error {
 	if t.finished.Load() != seq || t.errno == 0 {
 		return nil
@@ -79,7 +80,7 @@ func (t *Thread) result(seq uint32) error {
 	return t.errno
 }
 
-// Stop ends the thread. REQUIRES: nothing that Begin began is under way.
+// Stop stops the thread. REQUIRES: no call of Begin is in progress.
 func (t *Thread) Stop() {
 	t.data = nil
 	t.posted.Add(1)
@@ -87,9 +88,9 @@ func (t *Thread) Stop() {
 	<-t.ended
 }
 
-// run is the thread. From entersyscallblock to exitsyscall it is, to the runtime, a
-// goroutine in a system call that blocks: it has no processor, and must neither grow
-// its stack nor allocate nor take a lock.
+// run is the thread's main function. From entersyscallblock to exitsyscall the runtime
+// treats it as a goroutine in a blocking system call: it has no processor (P), and must
+// not grow its stack, allocate, or take a lock.
 func (t *Thread) run() {
 	runtime.LockOSThread()
 	t.loop()

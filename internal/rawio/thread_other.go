@@ -4,11 +4,11 @@ package rawio
 
 import "time"
 
-// Thread is not there on this system, nor with the race detector, which cannot follow
+// Thread does not exist on this system, nor with the race detector, which cannot follow
 // it: Start returns nil.
 type Thread struct{}
 
-// Quick is how long a healthy disk takes at most.
+// Quick is the longest time that a healthy disk needs.
 const Quick = 2 * time.Millisecond
 
 // Start returns nil.

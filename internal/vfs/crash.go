@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// fate says what a power failure does to the changes that were not synced.
+// fate is what a power failure does to the changes that were not synced.
 type fate int
 
 const (
 	fateLost     fate = iota // none survives
 	fateKept                 // all survive, as if only the process had died
-	fatePrefix               // those up to some moment survive, the next one in part
-	fateScramble             // each sector, length and name for itself
+	fatePrefix               // those before some moment survive, and a part of the next one
+	fateScramble             // each sector, length and name is decided independently
 	fateCount
 )
 
-// CrashClone returns the disk as a machine finds it that starts after a power
-// failure at this moment. All that was synced is there; of the rest rng decides,
-// file by file: nothing, everything, what came before some moment with a torn
-// write behind it, or an arbitrary choice of sectors, lengths and names, old
-// versions included. The clone shares nothing with m, which may go on; no lock
-// is held in it. The same m and rng give the same clone.
+// CrashClone returns the disk as a machine finds it that starts after a power failure
+// at this moment. It has everything that was synced. For the rest rng decides, file by
+// file: nothing survives; everything does; the changes before some moment do, followed
+// by a torn write; or an arbitrary choice of sectors, lengths and names, old versions
+// included. The clone shares nothing with m, which may continue to be used; no lock is
+// held in the clone. The same m and rng give the same clone.
 func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (n *memNode) crash(rng *rand.Rand) *memNode {
 	return c
 }
 
-// tear puts into c, which holds the durable state, some of the pending changes.
+// tear adds to c, which holds the durable state, some of the pending changes.
 func (n *memNode) tear(rng *rand.Rand, f fate, c *memNode) {
 	seqs := map[int64]bool{}
 	for _, s := range n.pendingSizes {
@@ -87,7 +87,7 @@ func (n *memNode) tear(rng *rand.Rand, f fate, c *memNode) {
 	if len(order) == 0 {
 		return
 	}
-	torn := order[rng.IntN(len(order))] // of fatePrefix: the first change that is not whole
+	torn := order[rng.IntN(len(order))] // for fatePrefix: the first change that does not survive completely
 	survives := func(seq int64) bool {
 		if f == fatePrefix && seq != torn {
 			return seq < torn
@@ -113,7 +113,7 @@ func (n *memNode) tear(rng *rand.Rand, f fate, c *memNode) {
 	}
 }
 
-// trim drops what lies beyond the length.
+// trim drops the sectors after the end of the file.
 func (n *memNode) trim() {
 	for i, s := range n.sectors {
 		keep := n.size - i*SectorBytes

@@ -9,20 +9,19 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
 
-// directFile is a file opened with O_DIRECT. A file system may take the flag and
-// refuse the writes (its blocks are larger than DirectBytes, or it has no direct
-// I/O for what the file is made of); from the first refusal on they go through
-// the page cache.
+// directFile is a file opened with O_DIRECT. A file system may accept the flag and yet
+// refuse the writes (its blocks are larger than DirectBytes, or it cannot do direct I/O
+// for this file). From the first refused write on, writes go through the page cache.
 type directFile struct {
 	osFile
-	buffered bool          // O_DIRECT has been taken back
+	buffered bool          // O_DIRECT was cleared after a refused write
 	thread   *rawio.Thread // nil until Commit
-	began    time.Time     // of the last Commit
-	quick    bool          // it was done soon
+	began    time.Time     // start of the last Commit
+	quick    bool          // the last Commit took at most rawio.Quick
 }
 
-// createDirect opens with O_DIRECT, or without where the file system does not
-// know it.
+// createDirect opens the file with O_DIRECT, or without it if the file system does not
+// support it.
 func createDirect(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_DIRECT, 0o644)
 	if errors.Is(err, syscall.EINVAL) {
@@ -95,9 +94,9 @@ func (f *directFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// refused reports whether a write that met err has to be repeated because it was
-// direct, and no longer is. Nothing of it has been lost: what the file system
-// refuses it has not begun.
+// refused reports whether a write that returned err has to be repeated, because it was
+// direct and the file now uses the page cache. Nothing is lost: a refused write has
+// written nothing.
 func (f *directFile) refused(err error) bool {
 	if !errors.Is(err, syscall.EINVAL) || f.buffered {
 		return false
@@ -105,7 +104,7 @@ func (f *directFile) refused(err error) bool {
 	return f.clearDirect() == nil
 }
 
-// clearDirect takes O_DIRECT back.
+// clearDirect clears O_DIRECT.
 func (f *directFile) clearDirect() error {
 	err := f.control("fcntl", func(fd int) error {
 		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFL, 0)

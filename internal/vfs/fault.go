@@ -9,21 +9,21 @@ import (
 	"syscall"
 )
 
-// ErrCrashed is what every operation returns after a Fault of kind FaultCrash.
+// ErrCrashed is the error of every operation after a Fault of kind FaultCrash.
 var ErrCrashed = errors.New("vfs: the machine has crashed")
 
 // FaultKind is what happens to the operation that a Fault is set to.
 type FaultKind int
 
-// The faults. Each leaves the operation undone and returns an error;
-// FaultShortWrite and FaultKill do half of a write before.
+// The kinds. Each makes the operation fail without effect, except that FaultShortWrite
+// and FaultKill first do half of a write.
 const (
 	FaultNone       FaultKind = iota
 	FaultNoSpace              // syscall.ENOSPC
 	FaultIO                   // syscall.EIO
-	FaultShortWrite           // half is written (whole blocks of direct I/O), then syscall.ENOSPC; FaultNoSpace if it is no write
+	FaultShortWrite           // half is written (whole blocks for direct I/O), then syscall.ENOSPC; FaultNoSpace if the operation is not a write
 	FaultCrash                // ErrCrashed, from this operation on
-	FaultKill                 // like FaultCrash, but of a write half is done before
+	FaultKill                 // like FaultCrash, but half of a write is done first
 )
 
 // Op is one disk operation as a Fault sees it.
@@ -33,10 +33,10 @@ type Op struct {
 	Kind string
 	// Name is the base name of the file or directory; of the target in a rename.
 	Name string
-	// Bytes is the length of a read or write, the size of a truncate or
+	// Bytes is the length of a read or write, or the new size of a truncate or
 	// preallocate.
 	Bytes int64
-	// Offset is where a writeat begins.
+	// Offset is the offset of a writeat.
 	Offset int64
 }
 
@@ -51,14 +51,14 @@ func (o Op) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// Fault is a file system that counts the operations on another one and makes
-// one of them fail. Seek and Close are not operations: they touch no disk here
-// and always work. Use NewFault.
+// Fault is a file system that counts the operations on another one and makes one of
+// them fail. Seek and Close do not count: they touch no disk here, and always work. Use
+// NewFault.
 type Fault struct {
 	inner FS
 	trace func(Op)
 
-	// Prompt, if not nil, makes files Committers, and is asked by each bounded Await
+	// Prompt, if not nil, makes files Committers. Each bounded Await asks it
 	// whether the disk is done in time. It is set before the first use.
 	Prompt func() bool
 
@@ -70,14 +70,14 @@ type Fault struct {
 	crashed bool
 }
 
-// NewFault wraps inner. The at-th operation, counted from 1, meets kind; with
-// FaultNone, none does. trace, if not nil, is called before each operation.
+// NewFault wraps inner. The at-th operation, counted from 1, meets a fault of that
+// kind; with FaultNone none does. trace, if not nil, is called before each operation.
 func NewFault(inner FS, at int, kind FaultKind, trace func(Op)) *Fault {
 	return &Fault{inner: inner, at: at, kind: kind, trace: trace}
 }
 
-// Arm makes the n-th operation from now on, counted from 1, meet kind. It takes
-// the place of the fault that was set.
+// Arm replaces the fault: the n-th operation from now on, counted from 1, meets one of
+// that kind.
 func (f *Fault) Arm(n int, kind FaultKind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,7 +91,7 @@ func (f *Fault) Met() bool {
 	return f.met || f.crashed
 }
 
-// Ops returns the number of operations so far, the failed ones included.
+// Ops returns the number of operations so far, including failed ones.
 func (f *Fault) Ops() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -233,8 +233,8 @@ type faultFile struct {
 	inner File
 	name  string
 
-	commit func() error // what Commit has begun; Await does it
-	late   bool         // a bounded Await did not wait for it
+	commit func() error // the write that Commit has started; Await does it
+	late   bool         // a bounded Await has returned before the write was done
 }
 
 // Commit implements Committer, if the Fault has Prompt.
@@ -307,7 +307,7 @@ func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 	return f.inner.WriteAt(p, off)
 }
 
-// half returns what a write of p leaves that is cut short.
+// half returns the part of p that an interrupted write leaves.
 func (f *faultFile) half(p []byte) []byte {
 	n := len(p) / 2
 	return p[:n-n%f.inner.Alignment()]
@@ -316,7 +316,7 @@ func (f *faultFile) half(p []byte) []byte {
 // Alignment implements File.
 func (f *faultFile) Alignment() int { return f.inner.Alignment() }
 
-// Linked implements File. It is no operation of the disk.
+// Linked implements File. It is not counted as an operation.
 func (f *faultFile) Linked() (bool, error) { return f.inner.Linked() }
 
 func (f *faultFile) Truncate(size int64) error {

@@ -10,9 +10,8 @@ import (
 	"sync"
 )
 
-// Mem is a file system in memory that remembers which of its bytes and names
-// are durable. CrashClone tells what a power failure would leave of it. Use
-// NewMem.
+// Mem is a file system in memory that knows which of its bytes and names are durable.
+// CrashClone returns what a power failure would leave of it. Use NewMem.
 type Mem struct {
 	mu    sync.Mutex
 	dirs  map[string]*memDir // by clean path; directories are durable at once
@@ -28,7 +27,8 @@ type memDir struct {
 	pending []dirChange
 }
 
-// dirChange replaces from (if not "") and binds to (if not "") to node.
+// dirChange removes the name from (if not "") and binds the name to (if not "") to
+// node.
 type dirChange struct {
 	seq      int64
 	from, to string
@@ -46,7 +46,7 @@ func (c dirChange) apply(names map[string]*memNode) {
 
 type sector = [SectorBytes]byte
 
-// memNode is one file. A sector that a map lacks is zero; those in it are never
+// memNode is one file. A sector that a map lacks is zero; a sector in a map is never
 // changed in place.
 type memNode struct {
 	size    int64
@@ -55,7 +55,7 @@ type memNode struct {
 	durableSize    int64
 	durableSectors map[int64]*sector
 
-	// What has happened since the last Sync, oldest first.
+	// The changes since the last Sync, oldest first.
 	pendingSizes   []sizeChange
 	pendingSectors map[int64][]sectorChange
 }
@@ -93,7 +93,7 @@ func newMemNode() *memNode {
 // Create implements FS.
 func (m *Mem) Create(name string) (File, error) { return m.create(name, false) }
 
-// CreateDirect implements FS. The file refuses what is not aligned.
+// CreateDirect implements FS. The file refuses reads and writes that are not aligned.
 func (m *Mem) CreateDirect(name string) (File, error) { return m.create(name, true) }
 
 func (m *Mem) create(name string, direct bool) (File, error) {
@@ -228,7 +228,7 @@ func (m *Mem) SyncDir(dir string) error {
 	return nil
 }
 
-// Lock implements FS: it excludes other users of the same Mem. No file appears.
+// Lock implements FS. It excludes other users of the same Mem. No file appears.
 func (m *Mem) Lock(name string) (io.Closer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,7 +248,7 @@ type memLock struct {
 	name string
 }
 
-// Close releases the lock; only the first call does anything.
+// Close releases the lock. Only the first call has an effect.
 func (l *memLock) Close() error {
 	if l.fs == nil {
 		return fs.ErrClosed
@@ -274,8 +274,7 @@ func (m *Mem) parentLocked(op, name string) (*memDir, string, error) {
 	return d, path.Base(name), nil
 }
 
-// changeLocked makes a change of names that is not durable yet.
-// REQUIRES: m.mu.
+// changeLocked makes a change of names that is not durable yet. REQUIRES: m.mu.
 func (m *Mem) changeLocked(d *memDir, c dirChange) {
 	m.seq++
 	c.seq = m.seq

@@ -72,7 +72,7 @@ func (f *memFile) Alignment() int {
 	return 1
 }
 
-// checkPlace refuses offsets that no file has, and what direct I/O cannot do.
+// checkPlace refuses negative offsets and unaligned direct I/O.
 func (f *memFile) checkPlace(op string, p []byte, off int64) error {
 	if off < 0 {
 		return &fs.PathError{Op: op, Path: f.name, Err: errors.New("negative offset")}
@@ -180,7 +180,7 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// write stores p at off as the change seq.
+// write stores p at off as the change number seq.
 func (n *memNode) write(seq int64, p []byte, off int64) {
 	if end := off + int64(len(p)); len(p) > 0 && end > n.size {
 		n.size = end
@@ -199,7 +199,7 @@ func (n *memNode) write(seq int64, p []byte, off int64) {
 	}
 }
 
-// setSize cuts or extends the file as the change seq.
+// setSize cuts or extends the file as the change number seq.
 func (n *memNode) setSize(seq, size int64) {
 	for i, s := range n.sectors {
 		keep := size - i*SectorBytes
@@ -216,8 +216,8 @@ func (n *memNode) setSize(seq, size int64) {
 	n.pendingSizes = append(n.pendingSizes, sizeChange{seq, size})
 }
 
-// maxPendingChanges bounds the changes of one sector that are remembered: a file
-// that is overwritten and never synced keeps the newest only.
+// maxPendingChanges bounds the changes kept for one sector: of a file that is
+// overwritten and never synced, only the newest are kept.
 const maxPendingChanges = 64
 
 func (n *memNode) setSector(seq, i int64, s *sector) {

@@ -103,8 +103,8 @@ func (OS) SyncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
-// Lock implements FS by flock. The file stays when the lock is released: to
-// remove it would let two processes lock two files of the same name.
+// Lock implements FS by flock. The file remains when the lock is released: if it were
+// removed, two processes could lock two files of the same name.
 func (OS) Lock(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -120,13 +120,14 @@ func errRenameAcross(from, to string) error {
 	return fmt.Errorf("vfs: rename %s to %s: not the same directory", from, to)
 }
 
-// osFile adds to os.File what the systems do differently.
+// osFile adds to os.File what differs between systems.
 type osFile struct{ *os.File }
 
 // Alignment implements File.
 func (osFile) Alignment() int { return 1 }
 
-// Linked implements File. Where the system does not count names it says yes.
+// Linked implements File. It returns true on systems that do not count the names of a
+// file.
 func (f osFile) Linked() (bool, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -7,22 +7,21 @@ import (
 	"syscall"
 )
 
-// Sync implements File by fdatasync: the length is written with the data, the
-// times are not, which spares the journal a transaction per call.
+// Sync implements File by fdatasync, which writes the length with the data but not the
+// times. This saves the journal one transaction per call.
 func (f osFile) Sync() error {
 	return f.control("fdatasync", func(fd int) error { return syscall.Fdatasync(fd) })
 }
 
-// Preallocate implements File by fallocate, which leaves extents that read as
-// zeros and are known to be on the disk. A file system that cannot, or that has
-// no room for all of it, gets a sparse tail instead: whether the bytes fit is
-// then for the write to find out.
+// Preallocate implements File by fallocate, which allocates extents that read as zeros.
+// If the file system does not support this, or has not enough room, the file gets a
+// sparse tail instead; then a later write finds out whether its bytes fit.
 //
-// Measured on ext4 with 1 KiB to 1 MiB appended per fdatasync, against plain
-// appending: a sparse tail and fallocate (with the new length or without) take
-// 10 to 30 % off the time, alike within the noise; zeros that are really written
-// take off another 20 to 30 % from 16 KiB on (nothing certain below), but a 64 MiB
-// file of them costs 40 to 250 ms and doubles what goes to the disk.
+// Measured on ext4 with 1 KiB to 1 MiB appended per fdatasync, compared with plain
+// appending: a sparse tail and fallocate (with the new length or without) save 10 to 30
+// % of the time, with no difference between them above the noise. Zeros that are really
+// written save another 20 to 30 % from 16 KiB on (nothing certain below), but 64 MiB of
+// them cost 40 to 250 ms and double the bytes written to the disk.
 func (f osFile) Preallocate(size int64) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -44,7 +43,7 @@ func (f osFile) Preallocate(size int64) error {
 	return err
 }
 
-// control calls op with the file's descriptor until no signal interrupts it.
+// control calls op with the file's descriptor, again after each EINTR.
 func (f osFile) control(name string, op func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// createDirect makes an ordinary file: systems that are not Linux have no direct
-// I/O, or one of their own kind.
+// createDirect creates an ordinary file: systems other than Linux have no direct I/O,
+// or another interface to it.
 func createDirect(name string, flag int) (File, error) { return openOS(name, flag) }
 
 // Preallocate implements File by a sparse tail.

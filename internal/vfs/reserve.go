@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// Reserve is a file system that keeps file descriptors in hand. When the process
-// has none left it gives one up and tries again, so that connections that use up
-// all descriptors do not keep a log or a snapshot from being written. What it gave
-// up it takes back when one of its files is closed. Make one with NewReserve.
+// Reserve is a file system that keeps some file descriptors in reserve. If the process
+// has none left, Reserve closes one of them and tries again: so connections that use up
+// all descriptors cannot prevent the server from writing its log or a snapshot. When
+// one of its files is closed, it refills the reserve. Use NewReserve.
 type Reserve struct {
 	FS
 	size int
@@ -26,51 +26,52 @@ func NewReserve(fsys FS, size int) *Reserve {
 	return r
 }
 
-// Release gives all descriptors up, for good.
+// Release closes all descriptors of the reserve permanently.
 func (r *Reserve) Release() {
 	r.mu.Lock()
 	r.size = 0
 	r.mu.Unlock()
-	for r.giveUp() {
+	for r.releaseOne() {
 	}
 }
 
-// giveUp closes one descriptor of the reserve; false if there is none.
-func (r *Reserve) giveUp() bool {
+// releaseOne closes one descriptor of the reserve; it returns false if there is none.
+func (r *Reserve) releaseOne() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.held) == 0 {
 		return false
 	}
 	last := len(r.held) - 1
-	r.held[last].Close() // it was never written
+	r.held[last].Close() // nothing was written to it
 	r.held = r.held[:last]
 	return true
 }
 
-// refill takes descriptors until the reserve is full or none is left.
+// refill opens descriptors until the reserve is full or the process has none left.
 func (r *Reserve) refill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.held) < r.size {
 		f, err := os.Open(os.DevNull)
 		if err != nil {
-			return // the next file that is closed tries again
+			return // the next Close of a file tries again
 		}
 		r.held = append(r.held, f)
 	}
 }
 
-// try runs op, again for each descriptor of the reserve while there are too few.
+// try runs op, and repeats it for each descriptor of the reserve while there are too
+// few.
 func (r *Reserve) try(op func() error) error {
 	err := op()
-	for (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && r.giveUp() {
+	for (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)) && r.releaseOne() {
 		err = op()
 	}
 	return err
 }
 
-// open is try for what opens a file.
+// open is try for operations that open a file.
 func (r *Reserve) open(op func(string) (File, error), name string) (f File, err error) {
 	err = r.try(func() error {
 		f, err = op(name)
@@ -125,7 +126,7 @@ func (r *Reserve) Lock(name string) (c io.Closer, err error) {
 	return c, err
 }
 
-// reservedFile fills the reserve up when it is closed.
+// reservedFile refills the reserve when it is closed.
 type reservedFile struct {
 	File
 	r *Reserve
@@ -137,7 +138,7 @@ func (f reservedFile) Close() error {
 	return f.File.Close()
 }
 
-// Commit implements Committer, if the file that is wrapped does.
+// Commit implements Committer if the wrapped file does.
 func (f reservedFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 	if n, ok := note.(reservedFile); ok {
 		note = n.File
