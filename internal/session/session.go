@@ -1,29 +1,31 @@
-// Package session keeps the sessions of a server that decides about them, a
-// leader, a standalone server, or any server about its local sessions: which there are, who owns each, and when each
-// has been silent for too long (protocol page, sections 3.4, 7 and 10).
+// Package session tracks the sessions of a server that decides about them: a leader, a
+// standalone server, or any server for its local sessions. It knows which sessions
+// exist, the owner of each, and when each has been silent for too long (protocol page,
+// sections 3.4, 7 and 10).
 //
-// Time is an argument, in milliseconds of any clock that does not go back.
-// Sessions expire in buckets: the last sign of life plus the timeout, rounded
-// up to the next multiple of the tick, and up by a whole tick if it is one.
+// Time is an argument, in milliseconds of any clock that does not go back. Sessions
+// expire in buckets. The bucket of a session is its last sign of life plus its timeout,
+// rounded up to a multiple of the tick; an exact multiple is raised by one tick.
 //
-// Signs of life are too many to be told one by one. The server notes, for each
-// connection, when it last heard of it; Due asks for that only when a session's
-// bucket has come, and moves the session to where it would have been had each
-// sign been told. Touch tells at once what no connection here can know.
+// Signs of life are too frequent to report each one. The server records, for each
+// connection, when it last heard from it. Due asks for that time only when the bucket
+// of the session has come, and then moves the session to the bucket where it would be
+// if each sign had been reported. Touch reports a sign of life that no connection of
+// this server can know.
 //
 // Invariants, each with a test that carries its number:
 //
-//  1. Due returns a session if and only if its latest sign of life is so old
-//     that its bucket has come, whether the sign was told or asked for.
-//  2. A session that is closing is not returned again, not kept alive, and
-//     fails every check with ErrSessionExpired.
-//  3. At most one owner passes Check; the first that asks becomes it.
-//  4. Due takes time for the sessions whose bucket has come, which each session
-//     meets about once in its timeout, not for all.
+//  1. Due returns a session if and only if its latest sign of life is so old that its bucket
+//     has come, whether the sign was reported by Touch or asked for by Due.
+//  2. A closing session is not returned again, not kept alive, and fails every check with
+//     ErrSessionExpired.
+//  3. At most one owner passes Check: the first that asks.
+//  4. Due takes time for the sessions whose bucket has come, not for all. For each session that
+//     is about once per timeout.
 //  5. Order is deterministic: by bucket, then by id.
-//  6. NextID never returns 0, the mark of containers, or a session that exists.
+//  6. NextID never returns 0, the id that marks containers, or the id of an existing session.
 //
-// The tracker has no lock: the caller sees to it that one call runs at a time.
+// The tracker has no lock: the caller makes sure that only one call runs at a time.
 package session
 
 import (
@@ -36,22 +38,21 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Owner says through whom a session's requests come: a connection of this
-// server or, on a leader, the link of a learner. The caller makes the numbers.
+// Owner says through what a session's requests come: a connection of this server or, on
+// a leader, the link of a learner. The caller assigns the numbers.
 type Owner uint64
 
-// NoOwner is the owner of a session that nobody has spoken for yet.
+// NoOwner is the owner of a session that has not made a request yet.
 const NoOwner Owner = 0
 
 // Config configures a Tracker.
 type Config struct {
 	// TickMillis is the width of a bucket: the server's tickTime, at least 1.
 	TickMillis int32
-	// FirstID is the first id that NextID gives, as InitialID returns it.
+	// FirstID is the first id that NextID returns; see InitialID.
 	FirstID zk.SessionID
-	// Standalone makes Check answer ErrUnknownSession for a session that does
-	// not exist, as a standalone Apache does, where a leader answers
-	// ErrSessionExpired.
+	// Standalone makes Check return ErrUnknownSession for a session that does not
+	// exist, like a standalone Apache. A leader returns ErrSessionExpired.
 	Standalone bool
 }
 
@@ -60,11 +61,11 @@ type Tracker struct {
 	cfg      Config
 	next     zk.SessionID
 	sessions map[zk.SessionID]*session
-	locals   *Tracker // see SetLocals; nil: there are no local sessions
+	locals   *Tracker // set by SetLocals; nil: there are no local sessions
 	server   uint8
 
-	// buckets holds the sessions to look at when a time comes: every one that
-	// is not closing, in the bucket that it names. None is empty.
+	// buckets holds every session that is not closing, in the bucket that its field
+	// bucket names, by the time at which Due has to look at it. No bucket is empty.
 	buckets map[int64]map[zk.SessionID]*session
 }
 
@@ -72,16 +73,16 @@ type Tracker struct {
 //
 // Invariant: bucket <= deadline.
 type session struct {
-	timeout  int32 // milliseconds, as agreed at its creation
-	current  int32 // milliseconds, as the latest Touch said
+	timeout  int32 // milliseconds, as negotiated when it was created
+	current  int32 // milliseconds, from the latest Touch
 	closing  bool
 	owner    Owner
-	deadline int64 // bucket by the signs of life that were told
+	deadline int64 // bucket according to the reported signs of life
 	bucket   int64 // bucket in which Due will look at it
 }
 
 // NewTracker returns a tracker without sessions. It panics if TickMillis is not
-// positive: that is a mistake of the caller.
+// positive.
 func NewTracker(c Config) *Tracker {
 	if c.TickMillis <= 0 {
 		panic(fmt.Sprintf("session: tick of %d ms", c.TickMillis))
@@ -105,9 +106,9 @@ func (t *Tracker) NextID() zk.SessionID {
 	}
 }
 
-// Add starts to track a session, without an owner, and reports whether it was
-// not there. One that is there keeps its timeout, owner and closing flag; if it
-// is not closing this counts as Touch.
+// Add starts to track a session, without an owner, and reports whether it is new. A
+// known session keeps its timeout, owner and closing flag; if it is not closing, Add
+// acts as Touch.
 func (t *Tracker) Add(id zk.SessionID, timeoutMillis int32, nowMillis int64) bool {
 	if _, ok := t.sessions[id]; ok {
 		t.Touch(id, timeoutMillis, nowMillis)
@@ -123,9 +124,9 @@ func (t *Tracker) Add(id zk.SessionID, timeoutMillis int32, nowMillis int64) boo
 	return true
 }
 
-// Touch notes a sign of life at nowMillis and sets the timeout that counts from
-// now on; a client may come back with another than it began with. It reports
-// false, and does nothing, for a session that does not exist or is closing.
+// Touch records a sign of life at nowMillis, and sets the timeout from now on; a client
+// may reconnect with another timeout. For a session that does not exist or is closing,
+// Touch does nothing and returns false.
 func (t *Tracker) Touch(id zk.SessionID, timeoutMillis int32, nowMillis int64) bool {
 	s := t.sessions[id]
 	if s == nil || s.closing {
@@ -134,8 +135,8 @@ func (t *Tracker) Touch(id zk.SessionID, timeoutMillis int32, nowMillis int64) b
 	s.current = timeoutMillis
 	s.deadline = t.bucketOf(nowMillis, timeoutMillis)
 	if s.deadline < s.bucket {
-		// A move to a later bucket can wait until this one comes; to an earlier
-		// one it cannot.
+		// A move to a later bucket can wait until the present one comes; a move
+		// to an earlier bucket cannot.
 		t.displace(id, s)
 		t.place(id, s)
 	}
@@ -153,7 +154,7 @@ func (t *Tracker) place(id zk.SessionID, s *session) {
 	b[id] = s
 }
 
-// displace takes a session out of its bucket, if it is in one.
+// displace removes a session from its bucket, if it is in one.
 func (t *Tracker) displace(id zk.SessionID, s *session) {
 	b := t.buckets[s.bucket]
 	delete(b, id)
@@ -162,19 +163,18 @@ func (t *Tracker) displace(id zk.SessionID, s *session) {
 	}
 }
 
-// bucketOf returns the bucket of a session that was heard of at nowMillis.
+// bucketOf returns the bucket for a sign of life at nowMillis.
 func (t *Tracker) bucketOf(nowMillis int64, timeoutMillis int32) int64 {
 	tick := int64(t.cfg.TickMillis)
 	return ((nowMillis+int64(timeoutMillis))/tick + 1) * tick
 }
 
-// Due marks the sessions that have expired by nowMillis as closing and returns
-// them. The caller submits a closeSession for each, and calls Remove when that
-// is applied. heard must not call the tracker.
+// Due marks the sessions that have expired by nowMillis as closing and returns them.
+// The caller submits a closeSession for each, and calls Remove when that is applied.
 //
-// heard returns the time at which this server last heard of a session over a
-// connection of its own, by the clock of nowMillis. For a session without one
-// it returns false.
+// heard returns the time at which this server last heard from a session on one of its
+// own connections, by the clock of nowMillis; false for a session without a connection.
+// It must not call the tracker.
 func (t *Tracker) Due(nowMillis int64, heard func(zk.SessionID) (int64, bool)) []zk.SessionID {
 	var times []int64
 	for at := range t.buckets {
@@ -202,18 +202,19 @@ func (t *Tracker) Due(nowMillis int64, heard func(zk.SessionID) (int64, bool)) [
 	return expired
 }
 
-// hear raises a session's deadline to what its connection knows.
+// hear raises a session's deadline according to the last sign of life of its
+// connection.
 func (t *Tracker) hear(id zk.SessionID, s *session, heard func(zk.SessionID) (int64, bool)) {
 	if last, ok := heard(id); ok {
 		s.deadline = max(s.deadline, t.bucketOf(last, s.current))
 	}
 }
 
-// Check says whether a request of the session, coming from owner, may go on:
-// OK, ErrSessionExpired if it is closing, ErrSessionMoved if it belongs to
-// another owner (close the connection then, without a reply), and for a session
-// that does not exist ErrUnknownSession or ErrSessionExpired as configured. A
-// session without an owner gets this one.
+// Check decides whether a request of the session, coming from owner, may continue. It
+// returns OK; ErrSessionExpired if the session is closing; ErrSessionMoved if it
+// belongs to another owner (the caller then closes the connection without a reply); and
+// for a session that does not exist ErrUnknownSession or ErrSessionExpired as
+// configured. If the session has no owner, owner becomes its owner.
 func (t *Tracker) Check(id zk.SessionID, owner Owner) zk.Code {
 	s := t.sessions[id]
 	switch {
@@ -229,9 +230,9 @@ func (t *Tracker) Check(id zk.SessionID, owner Owner) zk.Code {
 	return zk.OK
 }
 
-// CheckGlobal is Check for requests that need a session which the whole
-// ensemble knows, such as creating an ephemeral: one that does not exist is
-// ErrSessionExpired on every server, one that is local here is
+// CheckGlobal is Check for requests that need a session of the complete ensemble, such
+// as creating an ephemeral. For a session that does not exist it returns
+// ErrSessionExpired on every server, and for a local session of this server
 // ErrEphemeralOnLocalSession.
 func (t *Tracker) CheckGlobal(id zk.SessionID, owner Owner) zk.Code {
 	if t.isLocal(id) {
@@ -243,9 +244,9 @@ func (t *Tracker) CheckGlobal(id zk.SessionID, owner Owner) zk.Code {
 	return zk.ErrSessionExpired
 }
 
-// SetOwner makes owner the one through whom the session's requests come, as
-// creating and resuming it do. It returns ErrSessionExpired, and does nothing,
-// if the session does not exist or is closing, else OK.
+// SetOwner sets the owner of a session, as creating and resuming a session do. It
+// returns OK, or ErrSessionExpired, without effect, if the session does not exist or is
+// closing.
 func (t *Tracker) SetOwner(id zk.SessionID, owner Owner) zk.Code {
 	s := t.sessions[id]
 	if s == nil || s.closing {
@@ -255,8 +256,8 @@ func (t *Tracker) SetOwner(id zk.SessionID, owner Owner) zk.Code {
 	return zk.OK
 }
 
-// MarkClosing makes the session fail every check from now on: its closeSession
-// is on the way. A session that does not exist stays so.
+// MarkClosing makes the session fail every check from now on, because its closeSession
+// was submitted. It has no effect on a session that does not exist.
 func (t *Tracker) MarkClosing(id zk.SessionID) {
 	if s := t.sessions[id]; s != nil && !s.closing {
 		s.closing = true
@@ -264,27 +265,27 @@ func (t *Tracker) MarkClosing(id zk.SessionID) {
 	}
 }
 
-// Remove forgets a session.
+// Remove removes a session.
 func (t *Tracker) Remove(id zk.SessionID) {
 	t.MarkClosing(id)
 	delete(t.sessions, id)
 }
 
-// Len returns the number of sessions, closing ones included.
+// Len returns the number of sessions, including closing ones.
 func (t *Tracker) Len() int { return len(t.sessions) }
 
 // Tracked reports whether the session exists; it may be closing.
 func (t *Tracker) Tracked(id zk.SessionID) bool { return t.sessions[id] != nil }
 
-// Timeout is a session and the timeout in milliseconds that was agreed when it
-// was created.
+// Timeout is a session and the timeout in milliseconds that was negotiated when it was
+// created.
 type Timeout struct {
 	ID     zk.SessionID
 	Millis int32
 }
 
-// Timeouts returns every session, closing ones included, in the order of ids.
-// The caller owns the result.
+// Timeouts returns every session, including closing ones, in the order of ids. The
+// caller owns the result.
 func (t *Tracker) Timeouts() []Timeout {
 	out := make([]Timeout, 0, len(t.sessions))
 	for id, s := range t.sessions {
@@ -294,15 +295,15 @@ func (t *Tracker) Timeouts() []Timeout {
 	return out
 }
 
-// Bucket is the sessions that expire together.
+// Bucket holds the sessions that expire together.
 type Bucket struct {
 	AtMillis int64          // by the clock of Due
 	IDs      []zk.SessionID // ascending
 }
 
-// Buckets returns the sessions that are not closing by the time at which each
-// will expire if nothing more is heard of it, earliest first. heard is as for
-// Due. It looks at every session. The caller owns the result.
+// Buckets returns the sessions that are not closing, grouped by the time at which they
+// will expire if nothing more is heard from them, earliest first. heard is as for Due.
+// It looks at every session. The caller owns the result.
 func (t *Tracker) Buckets(heard func(zk.SessionID) (int64, bool)) []Bucket {
 	byTime := make(map[int64][]zk.SessionID)
 	for id, s := range t.sessions {
@@ -320,9 +321,9 @@ func (t *Tracker) Buckets(heard func(zk.SessionID) (int64, bool)) []Bucket {
 	return out
 }
 
-// AppendDump appends the block "Session Sets" of the four-letter word dump, as
-// it stands behind the line "SessionTracker dump:". date writes a time of
-// Due's clock as the date that it is.
+// AppendDump appends the block "Session Sets" of the four-letter word dump, which
+// follows the line "SessionTracker dump:". date formats a time of Due's clock as a
+// date.
 func AppendDump(dst []byte, buckets []Bucket, date func(atMillis int64) string) []byte {
 	sessions := 0
 	for _, b := range buckets {

@@ -6,17 +6,17 @@ type Watch struct {
 	Watcher ID
 }
 
-// Place is how far a listing of the data table has come. Its zero value is the
-// beginning. Between two steps the tables may change: what is added or removed
-// meanwhile may be missing or be listed twice, the rest is listed once.
+// Place is the position of a listing of the data table. Its zero value is the
+// beginning. The tables may change between two steps: watches added or removed
+// meanwhile may be missing or be listed twice; every other watch is listed once.
 type Place struct {
 	group uint32 // path or watcher
-	entry uint32 // the next one in the group's ring, 0: its head
-	seen  uint32 // how many of the ring came before it
+	entry uint32 // the next entry in the ring of the group; 0: its head
+	seen  uint32 // entries of the ring before it
 }
 
-// ListPaths appends watches to dst up to its capacity, path by path, in the
-// order of Paths. Nothing appended, though there was room, means the end.
+// ListPaths appends watches to dst up to its capacity, path by path, in the order of
+// Paths. If dst has room and nothing is appended, the listing is complete.
 func (t *Tables) ListPaths(at *Place, dst []Watch) []Watch {
 	b := &t.data
 	for p := max(at.group, 1); p < b.paths.next; p++ {
@@ -40,9 +40,8 @@ func (t *Tables) ListPaths(at *Place, dst []Watch) []Watch {
 	return dst
 }
 
-// ListWatchers appends watches to dst up to its capacity, watcher by watcher,
-// in no particular order. Nothing appended, though there was room, means the
-// end.
+// ListWatchers appends watches to dst up to its capacity, watcher by watcher, in no
+// particular order. If dst has room and nothing is appended, the listing is complete.
 func (t *Tables) ListWatchers(at *Place, dst []Watch) []Watch {
 	b := &t.data
 	for wi := max(at.group, 1); wi < t.watchers.next; wi++ {
@@ -67,7 +66,7 @@ func (t *Tables) ListWatchers(at *Place, dst []Watch) []Watch {
 	return dst
 }
 
-// after is the next entry of a ring, 0 if it has come round.
+// after returns the next entry of a ring, or 0 at its end.
 func after(next, head uint32) uint32 {
 	if next == head {
 		return 0
@@ -75,14 +74,14 @@ func after(next, head uint32) uint32 {
 	return next
 }
 
-// onPath and ofWatcher tell which ring an entry belongs to, and what follows it
+// onPath and ofWatcher return the ring that an entry belongs to, and the next entry
 // there.
 func onPath(e *entry) (group, next uint32)    { return e.path, e.nextOnPath }
 func ofWatcher(e *entry) (group, next uint32) { return e.watcher, e.nextOfWatcher }
 
-// resume finds where a listing goes on in a ring of count entries, 0 if nothing
-// is left of it. If the entry at which it stopped is gone, the number of those
-// seen must do.
+// resume returns the entry with which a listing continues in a ring of count entries, 0
+// if none is left. If the entry at which it stopped no longer exists, it continues by
+// the number of entries already listed.
 func (b *table) resume(at Place, head, count uint32, ring func(*entry) (group, next uint32)) (e, seen uint32) {
 	if at.entry != 0 && at.entry < b.entries.next {
 		entry := b.entries.at(at.entry)

@@ -4,18 +4,18 @@ package watch
 // by a chunk and never copies, so growing costs the same at any size.
 const chunkLen = 1 << 10
 
-// slab holds records that name each other by index. Index 0 means none. Unlike
-// pointers, indices cost half and are nothing to the garbage collector.
+// slab holds records that refer to each other by index. Index 0 means none. An index
+// needs half the memory of a pointer, and the garbage collector does not scan it.
 type slab[T any] struct {
 	chunks [][]T
 	next   uint32   // first index that was never used; 0 in an empty slab
-	free   []uint32 // indices that were used and are not now
+	free   []uint32 // indices that were used before and are free now
 }
 
-// at returns the record. The pointer is good until the index is released.
+// at returns the record. The pointer is valid until the index is released.
 func (s *slab[T]) at(i uint32) *T { return &s.chunks[i/chunkLen][i%chunkLen] }
 
-// alloc returns the index of a record of zeros.
+// alloc returns the index of a zeroed record.
 func (s *slab[T]) alloc() uint32 {
 	if n := len(s.free); n > 0 {
 		i := s.free[n-1]
@@ -32,8 +32,8 @@ func (s *slab[T]) alloc() uint32 {
 	return s.next - 1
 }
 
-// release zeroes the record and lets alloc hand its index out again. A slab of
-// several chunks that nothing lives in gives its memory back.
+// release zeroes the record and makes its index available to alloc. A slab of several
+// chunks without any record in use frees its memory.
 func (s *slab[T]) release(i uint32) {
 	var zero T
 	*s.at(i) = zero

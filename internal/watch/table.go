@@ -12,16 +12,16 @@ const (
 	all        = standard | persistent | recursive
 )
 
-// A path with more than crowdAt watchers gets a map from watcher to watch; one
-// that has fallen to crowdOver loses it. Below, walking the ring is cheaper
-// than a map in time and in memory: most paths have one watcher.
+// A path with more than crowdAt watchers gets a map from watcher to watch, and loses it
+// when it falls to crowdOver. Below that, walking the ring costs less time and memory
+// than a map: most paths have one watcher.
 const (
 	crowdAt   = 16
 	crowdOver = 4
 )
 
-// table is one of the two tables of Tables, which it gets as an argument where
-// it needs the records of watchers.
+// table is one of the two tables of Tables. Methods that need the records of watchers
+// get the Tables as an argument.
 type table struct {
 	byPath   map[string]uint32
 	paths    slab[watched]
@@ -34,16 +34,15 @@ type table struct {
 
 // watched is a path that has watchers.
 //
-// Invariant: in its ring, beginning with head, entries that include recursive
-// stand before all others, so that finding them does not touch the others.
+// Invariant: in its ring, starting with head, entries with the kind recursive come
+// before all others, so that finding them does not touch the others.
 type watched struct {
 	name  string
 	head  uint32 // an entry
 	count uint32
 }
 
-// entry is one watch: a member of the ring of its path and of that of its
-// watcher.
+// entry is one watch: a member of two rings, that of its path and that of its watcher.
 type entry struct {
 	path, watcher uint32
 
@@ -70,7 +69,7 @@ func (b *table) find(wi, p uint32) uint32 {
 	return 0
 }
 
-// kindsOf returns the kinds of a watcher's watch on a path, none if there is none.
+// kindsOf returns the kinds of a watcher's watch on a path, or 0.
 func (b *table) kindsOf(wi uint32, path string) kinds {
 	if p, ok := b.byPath[path]; ok {
 		if e := b.find(wi, p); e != 0 {
@@ -80,7 +79,7 @@ func (b *table) kindsOf(wi uint32, path string) kinds {
 	return 0
 }
 
-// add gives the watcher one more kind on path and reports whether that is new.
+// add adds a kind to the watcher's watch on path, and reports whether it is new.
 func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
 	p, ok := b.byPath[path]
 	if !ok {
@@ -98,8 +97,8 @@ func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
 	return true
 }
 
-// ownedPath returns path as a string that nobody overwrites: the one that the
-// other table has, or a copy.
+// ownedPath returns path as a string that is safe to keep: the one that the other table
+// has, or a copy.
 func (t *Tables) ownedPath(path string) string {
 	for _, b := range [...]*table{&t.data, &t.child} {
 		if p, ok := b.byPath[path]; ok {
@@ -121,7 +120,7 @@ func (b *table) widen(e uint32, k kinds) bool {
 	return true
 }
 
-// narrow takes kinds from an entry, of which at least one stays.
+// narrow removes kinds from an entry; at least one must remain.
 func (b *table) narrow(e uint32, k kinds) {
 	entry := b.entries.at(e)
 	was := entry.kinds
@@ -129,16 +128,16 @@ func (b *table) narrow(e uint32, k kinds) {
 	b.reorder(e, was)
 }
 
-// reorder moves an entry whose kinds were was to where recursive entries, or
-// the others, belong in its path's ring.
+// reorder moves an entry to its place in its path's ring after its kinds have changed
+// from was: recursive entries come first.
 func (b *table) reorder(e uint32, was kinds) {
 	if (was^b.entries.at(e).kinds)&recursive != 0 {
-		b.takeFromPath(e)
+		b.removeFromPath(e)
 		b.putOnPath(e)
 	}
 }
 
-// link makes a new entry. The watcher has none on the path yet.
+// link creates an entry. The watcher must not have one on the path yet.
 func (b *table) link(t *Tables, wi, p uint32, k kinds) {
 	e := b.entries.alloc()
 	entry := b.entries.at(e)
@@ -161,8 +160,8 @@ func (b *table) link(t *Tables, wi, p uint32, k kinds) {
 	b.joinCrowd(e)
 }
 
-// putOnPath inserts an entry into its path's ring: in front if it is
-// recursive, else at the end.
+// putOnPath inserts an entry into its path's ring: at the front if it is recursive,
+// else at the end.
 func (b *table) putOnPath(e uint32) {
 	entry := b.entries.at(e)
 	rec := b.paths.at(entry.path)
@@ -181,9 +180,9 @@ func (b *table) putOnPath(e uint32) {
 	}
 }
 
-// takeFromPath takes an entry out of its path's ring and leaves the path, even
-// if that has no watcher now.
-func (b *table) takeFromPath(e uint32) {
+// removeFromPath removes an entry from its path's ring. The path remains, even without
+// watchers.
+func (b *table) removeFromPath(e uint32) {
 	entry := b.entries.at(e)
 	rec := b.paths.at(entry.path)
 	rec.count--
@@ -194,8 +193,8 @@ func (b *table) takeFromPath(e uint32) {
 	}
 }
 
-// joinCrowd puts a new entry into the map of its path, if that has or now
-// deserves one.
+// joinCrowd adds a new entry to the map of its path, and creates the map if the path
+// has enough watchers.
 func (b *table) joinCrowd(e uint32) {
 	entry := b.entries.at(e)
 	if crowd, ok := b.crowds[entry.path]; ok {
@@ -222,7 +221,7 @@ func (b *table) joinCrowd(e uint32) {
 func (b *table) unlink(t *Tables, e uint32) {
 	entry := b.entries.at(e)
 	p, wi := entry.path, entry.watcher
-	b.takeFromPath(e)
+	b.removeFromPath(e)
 	rec := b.paths.at(p)
 	if crowd, ok := b.crowds[p]; ok {
 		if rec.count <= crowdOver {
@@ -234,7 +233,7 @@ func (b *table) unlink(t *Tables, e uint32) {
 	if rec.count == 0 {
 		b.forgetPath(p)
 	}
-	b.takeFromWatcher(t, e)
+	b.removeFromWatcher(t, e)
 	b.entries.release(e)
 	b.count--
 }
@@ -243,13 +242,13 @@ func (b *table) unlink(t *Tables, e uint32) {
 func (b *table) forgetPath(p uint32) {
 	delete(b.byPath, b.paths.at(p).name)
 	if len(b.byPath) == 0 && b.paths.large() {
-		b.byPath, b.crowds = nil, nil // a map never shrinks by itself
+		b.byPath, b.crowds = nil, nil // a map does not shrink
 	}
 	b.paths.release(p)
 }
 
-// takeFromWatcher takes an entry out of its watcher's ring.
-func (b *table) takeFromWatcher(t *Tables, e uint32) {
+// removeFromWatcher removes an entry from its watcher's ring.
+func (b *table) removeFromWatcher(t *Tables, e uint32) {
 	entry := b.entries.at(e)
 	list := &t.watchers.at(entry.watcher).lists[b.which]
 	b.entries.at(entry.prevOfWatcher).nextOfWatcher = entry.nextOfWatcher
@@ -264,8 +263,8 @@ func (b *table) takeFromWatcher(t *Tables, e uint32) {
 	}
 }
 
-// remove takes kinds from the watcher's watch on path, and the watch if none
-// is left. It returns the kinds that were there and are not now.
+// remove removes kinds from the watcher's watch on path, and the watch if no kind is
+// left. It returns the kinds that it has removed.
 func (b *table) remove(t *Tables, wi uint32, path string, k kinds) kinds {
 	p, ok := b.byPath[path]
 	if !ok || k == 0 {
@@ -284,7 +283,7 @@ func (b *table) remove(t *Tables, wi uint32, path string, k kinds) kinds {
 	return was & k
 }
 
-// fire appends those who watch path itself and uses up one-shot watches.
+// fire appends the watchers of path itself, and removes its one-shot watches.
 func (b *table) fire(t *Tables, path string, dst []ID) []ID {
 	p, ok := b.byPath[path]
 	if !ok {
@@ -309,7 +308,7 @@ func (b *table) fire(t *Tables, path string, dst []ID) []ID {
 	return dst
 }
 
-// fireRecursive appends those who watch path recursively.
+// fireRecursive appends the recursive watchers of path.
 func (b *table) fireRecursive(t *Tables, path string, dst []ID) []ID {
 	p, ok := b.byPath[path]
 	if !ok {

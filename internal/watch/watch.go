@@ -1,34 +1,33 @@
-// Package watch holds the watches of a server's clients: who is to be told of
-// what, by the rules of ZooKeeper 3.9 (features page, section 2).
+// Package watch holds the watches of a server's clients: it decides which clients to
+// notify of a change, by the rules of ZooKeeper 3.9 (features page, section 2).
 //
-// A watcher is a number that the caller gives to a connection. There are two
-// tables, as in Apache: the data table fires on creation, deletion and change
-// of a znode, the child table on changes of its list of children and on its
-// deletion. A watch is a watcher, a path and a set of kinds in one table:
+// A watcher is a number that the caller assigns to a connection. There are two tables,
+// as in Apache: the data table fires on creation, deletion and change of a znode; the
+// child table fires on changes of its list of children and on its deletion. A watch is
+// a watcher, a path and a set of kinds in one table:
 //
-//	kind        data table   child table   lives on after firing
-//	Data            x                       no
-//	Child                         x         no
-//	Persistent      x             x         yes
-//	Recursive       x                       yes; fires for descendants too
+//	  kind        data table   child table   stays after firing
+//		Data            x                       no
+//		Child                         x         no
+//		Persistent      x             x         yes
+//		Recursive       x                       yes; fires for descendants too
 //
 // Invariants, each with a test that carries its number:
 //
-//  1. The kinds of a watcher on a path add up; each is removed by itself.
-//  2. A Trigger names a watcher at most once, and uses up the one-shot watches
-//     of every watcher that it names on the path itself.
+//  1. The kinds of a watcher on a path accumulate; each can be removed separately.
+//  2. A Trigger names a watcher at most once, and removes the one-shot watches on the path of every
+//     watcher that it names.
 //  3. Recursive watches never fire for NodeChildrenChanged.
-//  4. Where nothing watches a path, and nobody watches recursively, a Trigger
-//     is one look into a map, without allocation.
-//  5. Adding and removing a watch takes the same time however many there are;
-//     firing takes time for the watchers that it names, and for one map lookup
-//     per ancestor if there are recursive watches at all.
+//  4. If a path has no watcher, and there are no recursive watches, a Trigger is one map lookup,
+//     without allocation.
+//  5. Adding and removing a watch takes the same time however many there are. Firing takes time for
+//     the watchers that it names, and one map lookup per ancestor if there is any recursive watch.
 //  6. A watch takes 28 bytes, about 50 on a path with many watchers. A watcher
 //     takes 50 to 70, a path 50 to 75 in each table, its characters once.
-//  7. Order is that of the calls: equal calls give equal results, in equal order.
+//  7. The order of results depends only on the order of calls.
 //
-// Nothing here knows znodes, sessions or ACLs. The tables have no lock: the
-// caller sees to it that one call runs at a time.
+// This package does not know znodes, sessions or ACLs. The tables have no lock: the
+// caller makes sure that only one call runs at a time.
 package watch
 
 import (
@@ -39,11 +38,11 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// ID names a watcher. The caller gives a number to every connection, and gives
-// it to another one only after Drop.
+// ID names a watcher. The caller assigns a number to every connection, and may reuse it
+// only after Drop.
 type ID uint32
 
-// Kind is what a watch was asked for by.
+// Kind is how a client asked for a watch.
 type Kind uint8
 
 // The kinds.
@@ -60,12 +59,12 @@ type Tables struct {
 	byID        map[ID]uint32
 	watchers    slab[watcher]
 	recursive   int    // number of watches in data that include recursive
-	round       uint64 // number of the latest Trigger that named anybody
+	round       uint64 // number of the latest Trigger that named a watcher
 }
 
-// watcher is what is known of one ID. It exists while it has a watch.
+// watcher is the record of one ID. It exists while the watcher has a watch.
 type watcher struct {
-	round uint64 // the Trigger that named it last
+	round uint64 // the last Trigger that named it
 	id    ID
 	lists [2]watchList // by table.which
 }
@@ -76,8 +75,8 @@ type watchList struct {
 	count uint32
 }
 
-// Add registers a watch of kind k. Doing it again changes nothing. It keeps a
-// copy of path, which may alias a buffer that is reused.
+// Add registers a watch of kind k. Registering it again changes nothing. Add copies
+// path if it has to keep it, so path may alias a buffer that is reused.
 func (t *Tables) Add(w ID, path string, k Kind) {
 	wi, ok := t.byID[w]
 	if !ok {
@@ -104,9 +103,9 @@ func (t *Tables) Add(w ID, path string, k Kind) {
 	}
 }
 
-// Contains reports whether w has a watch on path that checkWatches of type typ
-// finds. WatcherChildren and WatcherData find one-shot watches only,
-// WatcherAny any watch in either table. An unknown type finds nothing.
+// Contains reports whether w has a watch on path that checkWatches of type typ finds.
+// WatcherChildren and WatcherData find one-shot watches only, WatcherAny any watch in
+// either table. An unknown type finds nothing.
 func (t *Tables) Contains(w ID, path string, typ zk.WatcherType) bool {
 	wi, ok := t.byID[w]
 	if !ok {
@@ -127,9 +126,9 @@ func (t *Tables) Contains(w ID, path string, typ zk.WatcherType) bool {
 	return false
 }
 
-// Remove takes away the watches of w on path that removeWatches of type typ
-// means, and reports whether there was one; without one the answer to the
-// client is ErrNoWatcher. The types mean what they do in Contains.
+// Remove removes the watches of w on path that removeWatches of type typ selects, and
+// reports whether there was one; if not, the reply to the client is ErrNoWatcher. The
+// types select as in Contains.
 func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
 	wi, ok := t.byID[w]
 	if !ok {
@@ -157,7 +156,7 @@ func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
 	return goneChild|goneData != 0
 }
 
-// Drop takes away every watch of w, in time for their number. w may be unknown.
+// Drop removes every watch of w, in time linear in their number. w may be unknown.
 func (t *Tables) Drop(w ID) {
 	wi, ok := t.byID[w]
 	if !ok {
@@ -176,7 +175,7 @@ func (t *Tables) Drop(w ID) {
 	t.forgetIdle(wi)
 }
 
-// forgetIdle removes the record of a watcher without watches.
+// forgetIdle removes the record of a watcher that has no watches.
 func (t *Tables) forgetIdle(wi uint32) {
 	w := t.watchers.at(wi)
 	if w.lists[0].count|w.lists[1].count != 0 {
@@ -184,20 +183,20 @@ func (t *Tables) forgetIdle(wi uint32) {
 	}
 	delete(t.byID, w.id)
 	if len(t.byID) == 0 && t.watchers.large() {
-		t.byID = make(map[ID]uint32) // a map never shrinks by itself
+		t.byID = make(map[ID]uint32) // a map does not shrink
 	}
 	t.watchers.release(wi)
 }
 
-// Trigger appends to dst the watchers to be told that ev happened to path, and
-// uses up their one-shot watches. Within one call no watcher is named twice:
+// Trigger appends to dst the watchers to notify that ev happened to path, and removes
+// their one-shot watches. One call names no watcher twice:
 //
 //	NodeCreated, NodeDataChanged  data table of path, recursive watches above it
 //	NodeDeleted                   the same, then the child table of path
 //	NodeChildrenChanged           child table of path
 //
-// A created or deleted znode needs two calls: one for itself, one with
-// NodeChildrenChanged for its parent. Other events name nobody.
+// A created or deleted znode needs two calls: one for itself, and one with
+// NodeChildrenChanged for its parent. Other events name no watcher.
 //
 // REQUIRES: path is that of a znode; the root is "/".
 func (t *Tables) Trigger(ev zk.EventType, path string, dst []ID) []ID {
@@ -218,7 +217,7 @@ func (t *Tables) Trigger(ev zk.EventType, path string, dst []ID) []ID {
 	return dst
 }
 
-// fireAbove appends those who watch an ancestor of path recursively.
+// fireAbove appends the recursive watchers of the ancestors of path.
 func (t *Tables) fireAbove(path string, dst []ID) []ID {
 	for len(path) > 1 {
 		path = path[:max(strings.LastIndexByte(path, '/'), 0)]
@@ -241,17 +240,17 @@ func (t *Tables) name(wi uint32, dst []ID) []ID {
 	return append(dst, w.id)
 }
 
-// Len returns the number of watches in both tables: mntr's watch_count.
+// Len returns the number of watches in both tables (watch_count in mntr).
 func (t *Tables) Len() int { return t.data.count + t.child.count }
 
-// Summary counts the data table, as wchs shows it: watchers that have a watch
-// in it, watched paths, and watches (pairs of watcher and path).
+// Summary counts the data table, as wchs shows it: watchers with a watch in it, watched
+// paths, and watches (pairs of watcher and path).
 func (t *Tables) Summary() (watchers, paths, watches int) {
 	return t.data.watchers, len(t.data.byPath), t.data.count
 }
 
-// Paths iterates the paths in the data table, and for each those who watch it,
-// as wchp shows them. Nothing may be added, removed or triggered meanwhile.
+// Paths iterates over the paths in the data table, and for each over its watchers, as
+// wchp shows them. The caller must not add, remove or trigger watches meanwhile.
 func (t *Tables) Paths() iter.Seq2[string, iter.Seq[ID]] {
 	return func(yield func(string, iter.Seq[ID]) bool) {
 		for p := uint32(1); p < t.data.paths.next; p++ {
@@ -275,9 +274,9 @@ func (t *Tables) watchersOf(rec *watched) iter.Seq[ID] {
 	}
 }
 
-// Watchers iterates the watchers in the data table in the order of their
-// numbers, and for each the paths that it watches, as wchc shows them. Nothing
-// may be added, removed or triggered meanwhile.
+// Watchers iterates over the watchers in the data table in the order of their numbers,
+// and for each over the paths that it watches, as wchc shows them. The caller must not
+// add, remove or trigger watches meanwhile.
 func (t *Tables) Watchers() iter.Seq2[ID, iter.Seq[string]] {
 	return func(yield func(ID, iter.Seq[string]) bool) {
 		ids := make([]ID, 0, t.data.watchers)
