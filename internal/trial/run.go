@@ -20,43 +20,43 @@ type member struct {
 	index   int // from 0; the server's number is one more
 	port    int
 	process *exec.Cmd
-	ended   bool // and process.ProcessState says how
+	ended   bool // process.ProcessState holds the result
 
-	// A process that the user has started instead of an ended one is as good, so
-	// that what follows goes on then.
+	// If the user has started the server again in place of an ended process, that
+	// process counts.
 
-	state  serverState
-	heard  bool // it serves; false once it was told that it does not answer
-	silent int  // times in a row that it did not answer
+	state   serverState
+	serving bool // it served when it was last asked
+	silent  int  // polls in a row that it did not answer
 }
 
 func (m *member) number() int { return m.index + 1 }
 
-// serverState is what a server says of itself.
+// serverState is what a server reports about itself.
 type serverState struct {
-	mode  string // leader, follower, observer; "" if it serves nobody
+	mode  string // leader, follower, observer; "" if it serves no clients
 	epoch uint32 // of the last transaction that it has seen
 }
 
 const (
 	pollInterval = 200 * time.Millisecond
 	answerWithin = 500 * time.Millisecond
-	silentPolls  = 5 // a server that does not answer so often is told
+	silentPolls  = 5 // polls without an answer before it is reported
 
-	// settleWithin is how long the summary, once there is a leader, waits for the
-	// others to follow it.
+	// settleWithin is how long the summary waits for the other servers to follow,
+	// once there is a leader.
 	settleWithin = 3 * time.Second
 
-	// patience is how long there may be no leader before it is told where to look.
+	// patience is how long there may be no leader before a line says where to look.
 	patience = 15 * time.Second
 
-	// signalReaches is how long Ctrl-C in a terminal, which goes to the servers
-	// as well as to us, may need to reach us behind the end of one of them.
+	// signalReaches is how much later Ctrl-C in a terminal, which goes to the
+	// servers as well as to this process, may reach this process than a server ends
+	// because of it.
 	signalReaches = 100 * time.Millisecond
 )
 
-// start starts all processes. Those that it could start are in e.members even if
-// it fails.
+// start starts all processes. If it fails, e.members has those that it has started.
 func (e *Ensemble) start() error {
 	e.ended = make(chan *member, e.size())
 	for i := range e.size() {
@@ -67,14 +67,14 @@ func (e *Ensemble) start() error {
 	return nil
 }
 
-// launch starts the process of server i, counted from 0. What it says is appended
-// to the file log.
+// launch starts the process of server i, counted from 0. Its output is appended to the
+// file log.
 func (e *Ensemble) launch(i int) error {
 	log, err := os.OpenFile(e.path(i, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the process has its own
+	defer log.Close() // the process has its own descriptor
 	args := append([]string{"server", e.path(i, "zoo.cfg")}, e.ServerArgs...)
 	m := &member{index: i, port: e.clientPort(i), process: exec.Command(e.Executable, args...)}
 	m.process.Stdout, m.process.Stderr = log, log
@@ -86,17 +86,17 @@ func (e *Ensemble) launch(i int) error {
 	return os.WriteFile(e.path(i, "pid"), fmt.Appendf(nil, "%d\n", m.process.Process.Pid), 0o644)
 }
 
-// await waits for the end of the process. How it ended is in its ProcessState,
-// which nobody reads before m comes over e.ended.
+// await waits for the end of the process. Its ProcessState holds the result, which no
+// other goroutine reads before m is received from e.ended.
 func (e *Ensemble) await(m *member) {
-	// The error says how it ended, which ProcessState does, too: nothing is copied
-	// that could fail.
+	// ProcessState has the same information as the error: no output is copied that
+	// could fail.
 	_ = m.process.Wait()
 	e.ended <- m
 }
 
-// watch reports until ctx ends, which is no error, or no process is left, or one
-// ends before there is a leader.
+// watch reports events until ctx ends, which is no error; until no process is left; or
+// until a process ends before there is a leader.
 func (e *Ensemble) watch(ctx context.Context) error {
 	e.sayf("An ensemble of %d in %s; waiting for a leader ...\n", e.size(), e.shortDir())
 	ticker := time.NewTicker(pollInterval)
@@ -107,7 +107,7 @@ func (e *Ensemble) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case m := <-e.ended:
-			m.ended, m.heard, m.state = true, false, serverState{}
+			m.ended, m.serving, m.state = true, false, serverState{}
 			if stopping(ctx) {
 				return nil
 			}
@@ -125,18 +125,17 @@ func (e *Ensemble) watch(ctx context.Context) error {
 	}
 }
 
-// leaderReport is what the user was told.
+// leaderReport is what the user was told so far.
 type leaderReport struct {
-	began  time.Time
-	told   bool // that it takes long
-	ready  bool // the summary was printed
-	since  time.Time
-	leader int // its number; 0 is none
-	epoch  uint32
+	began         time.Time
+	delayReported bool // it was reported that there is no leader yet
+	ready         bool // the summary was printed
+	since         time.Time
+	leader        int // its number; 0: none
+	epoch         uint32
 }
 
-// report tells what has changed since the last time: first that there is a
-// leader, then who it is.
+// report prints the summary once there is a leader, and later each change of leader.
 func (e *Ensemble) report(r *leaderReport, now time.Time) {
 	leader, epoch := e.leader()
 	changed := leader != r.leader || epoch != r.epoch
@@ -144,9 +143,9 @@ func (e *Ensemble) report(r *leaderReport, now time.Time) {
 	case r.ready && changed:
 		e.reportLeader(r.leader, leader, epoch)
 	case r.ready:
-	case leader == 0 && !r.told && now.Sub(r.began) > patience:
+	case leader == 0 && !r.delayReported && now.Sub(r.began) > patience:
 		e.sayf("no leader yet; what the servers say is in %s\n", filepath.Join(e.shortDir(), "*", "log"))
-		r.told = true
+		r.delayReported = true
 	case leader != 0 && r.leader == 0:
 		r.since = now
 	}
@@ -157,8 +156,8 @@ func (e *Ensemble) report(r *leaderReport, now time.Time) {
 	}
 }
 
-// stopping reports whether ctx has ended, or ends within the moment that a
-// signal to all processes of a terminal takes.
+// stopping reports whether ctx has ended, or ends within the time that a signal to all
+// processes of a terminal needs.
 func stopping(ctx context.Context) bool {
 	timer := time.NewTimer(signalReaches)
 	defer timer.Stop()
@@ -170,49 +169,49 @@ func stopping(ctx context.Context) bool {
 	}
 }
 
-// poll asks every server how it is, and reports, if it shall, who has stopped
-// answering and who serves again.
+// poll asks every server for its state. If report is set, it prints which servers have
+// stopped answering and which serve again.
 func (e *Ensemble) poll(report bool) {
 	for _, m := range e.members {
 		state, err := askServer(m.port)
 		switch {
 		case err == nil:
 			m.state, m.silent = state, 0
-			if state.mode != "" && !m.heard {
-				m.heard = true
+			if state.mode != "" && !m.serving {
+				m.serving = true
 				if report {
 					e.reportBack(m)
 				}
 			}
-		case m.heard && m.silent+1 < silentPolls:
-			m.silent++ // it may just be busy
+		case m.serving && m.silent+1 < silentPolls:
+			m.silent++ // it may be busy
 		default:
-			if m.heard && report {
+			if m.serving && report {
 				e.eventf("server %d does not answer", m.number())
 			}
-			m.state, m.heard = serverState{}, false
+			m.state, m.serving = serverState{}, false
 		}
 	}
 }
 
-// reportBack leaves out that it leads: that is told on its own, and not of one
-// that was paused and does not know better.
+// reportBack reports that a server serves. It does not report that the server leads:
+// reportLeader does that, and a server that was paused may wrongly believe it.
 func (e *Ensemble) reportBack(m *member) {
 	as := ""
 	if m.state.mode != "leader" {
-		as = ", as " + m.state.mode
+		as = " as " + m.state.mode
 	}
-	e.eventf("server %d is there%s", m.number(), as)
+	e.eventf("server %d serves%s", m.number(), as)
 }
 
-// askServer sends the four-letter word srvr. A server that answers and serves
-// nobody has no mode.
+// askServer sends the four-letter word srvr. A server that answers but serves no
+// clients has no mode.
 func askServer(port int) (serverState, error) {
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerWithin)
 	if err != nil {
 		return serverState{}, err
 	}
-	defer conn.Close() // all is read
+	defer conn.Close() // everything is read
 	if err := conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
 		return serverState{}, err
 	}
@@ -227,7 +226,7 @@ func askServer(port int) (serverState, error) {
 	return parseServer(string(text)), nil
 }
 
-// parseServer reads mode and epoch out of what srvr answers.
+// parseServer reads mode and epoch from the reply to srvr.
 func parseServer(text string) (s serverState) {
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -244,8 +243,8 @@ func parseServer(text string) (s serverState) {
 	return s
 }
 
-// leader returns the number of the server that leads, and its epoch; 0 if none
-// does. Of two that believe it, it is the one of the later epoch.
+// leader returns the number of the server that leads, and its epoch; 0 if none does. If
+// two servers believe that they lead, it is the one of the later epoch.
 func (e *Ensemble) leader() (number int, epoch uint32) {
 	for _, m := range e.members {
 		if m.state.mode == "leader" && (number == 0 || m.state.epoch > epoch) {
@@ -285,14 +284,14 @@ func (e *Ensemble) running() (n int) {
 	return n
 }
 
-// summarise prints where everything is and what can be done with it.
+// summarise prints the servers, and commands to try.
 func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 	e.sayf("server %d leads, epoch %d, after %.1f s\n\n", leader, epoch, took.Seconds())
 	dir := e.shortDir()
 	for _, m := range e.members {
 		mode := m.state.mode
 		if mode == "" {
-			mode = "not yet there"
+			mode = "not serving"
 		}
 		e.sayf("  server %d   127.0.0.1:%d   %-13s  pid %-7d  %s\n", m.number(), m.port, mode, m.process.Process.Pid,
 			filepath.Join(dir, strconv.Itoa(m.number()), "log"))
@@ -300,7 +299,7 @@ func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 	e.sayf("\nClients connect to %s\n\nTo see it work, in another terminal:\n", e.connectString())
 	own := filepath.Join(dir, strconv.Itoa(leader))
 	hints := [][2]string{
-		{fmt.Sprintf("echo srvr | nc 127.0.0.1 %d", e.members[leader-1].port), "what a server says of itself"},
+		{fmt.Sprintf("echo srvr | nc 127.0.0.1 %d", e.members[leader-1].port), "the state of a server"},
 		{fmt.Sprintf("kill -9 $(cat %s)", filepath.Join(own, "pid")), "end the leader: another one takes over"},
 		{fmt.Sprintf("pinfold server %s", filepath.Join(own, "zoo.cfg")), "and start it again"},
 	}
@@ -314,7 +313,8 @@ func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 	e.sayf("Ctrl-C stops all.\n\n")
 }
 
-// shortDir is the directory as one would write it here.
+// shortDir returns the directory, relative to the working directory if it is inside
+// that.
 func (e *Ensemble) shortDir() string {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -349,8 +349,8 @@ func (e *Ensemble) logTail(m *member) string {
 	return "  " + strings.Join(all[max(0, len(all)-lines):], "\n  ")
 }
 
-// stop asks the processes that still run to end, and ends those that do not. The
-// error says which could not be left to themselves.
+// stop asks the remaining processes to end, and kills those that do not. The error says
+// which had to be killed.
 func (e *Ensemble) stop() error {
 	if len(e.members) == 0 {
 		return nil
@@ -360,7 +360,8 @@ func (e *Ensemble) stop() error {
 		if m.ended {
 			continue
 		}
-		// It may have ended by now, or the system may know no such signal.
+		// It may have ended meanwhile, or the system may not have such a
+		// signal.
 		if err := m.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			e.kill(m)
 		}
@@ -386,13 +387,13 @@ func (e *Ensemble) stop() error {
 			errs = append(errs, fmt.Errorf("ensemble: %w", err))
 		}
 		if _, err := askServer(m.port); err == nil {
-			e.sayf("server %d still runs: it was started by somebody else\n", m.number())
+			e.sayf("server %d still runs: this command did not start it\n", m.number())
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// kill ends a process that does not listen. Its end comes over e.ended.
+// kill kills a process that did not stop. Its end is received from e.ended.
 func (e *Ensemble) kill(m *member) {
 	if err := m.process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		e.sayf("server %d cannot be ended: %v\n", m.number(), err)
@@ -403,7 +404,7 @@ func (e *Ensemble) eventf(format string, args ...any) {
 	e.sayf("%s  %s\n", time.Now().Format("15:04:05.0"), fmt.Sprintf(format, args...))
 }
 
-// sayf writes to the user. Nothing is to be done about one who does not read.
+// sayf prints to the user. Errors of the output are ignored.
 func (e *Ensemble) sayf(format string, args ...any) {
 	_, _ = fmt.Fprintf(e.Out, format, args...)
 }

@@ -1,4 +1,4 @@
-// Package trial runs an ensemble on this machine, to try one: each server is a
+// Package trial runs an ensemble on this machine, for trying it out: each server is a
 // process of its own, on 127.0.0.1 only.
 package trial
 
@@ -19,27 +19,27 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
-// Ensemble is what `pinfold ensemble` runs: the processes of all servers. One
-// goroutine uses it; the others wait for one process each.
+// Ensemble is what `pinfold ensemble` runs: the processes of all servers. One goroutine
+// uses it; each of the others waits for one process.
 type Ensemble struct {
 	Participants, Observers int
-	Dir                     string        // of the data; it is made if it is missing
+	Dir                     string        // of the data; it is created if it is missing
 	BasePort                int           // client port of server 1
 	ServerArgs              []string      // arguments after `server zoo.cfg`
 	Executable              string        // the file name of pinfold
-	Out                     io.Writer     // reports for the user; errors of it are ignored
+	Out                     io.Writer     // reports for the user; its errors are ignored
 	StopWithin              time.Duration // time for a server to stop before it is killed
 
 	members []*member
-	ended   chan *member // those whose process has ended
+	ended   chan *member // members whose process has ended
 }
 
-// The ports of server i, counted from 0, are i above the base port, and as many
-// more for its peers.
+// The client port of server i, counted from 0, is BasePort + i. Its ports for the other
+// servers are higher by these offsets.
 const (
 	quorumOffset   = 100
 	electionOffset = 200
-	maxTrial       = 100 // servers, so that the ranges do not meet
+	maxTrial       = 100 // servers; with more the ranges would overlap
 	maxPort        = 65535
 )
 
@@ -61,9 +61,9 @@ func (e *Ensemble) checkFlags() error {
 	return nil
 }
 
-// Run starts the servers, reports who leads and who has ended, and stops the
-// servers when ctx ends, which is no error. It fails if a server cannot start, ends
-// before there is a leader, or does not stop, and when no server is left.
+// Run starts the servers, reports leaders and ended servers, and stops the servers when
+// ctx ends, which is no error. It fails if a server cannot start, ends before there is
+// a leader, or does not stop, and when no server is left.
 func (e *Ensemble) Run(ctx context.Context) (err error) {
 	if err := e.checkFlags(); err != nil {
 		return err
@@ -92,15 +92,15 @@ func (e *Ensemble) Run(ctx context.Context) (err error) {
 	return e.watch(ctx)
 }
 
-// markName is a file that makes a directory ours, keeps the number of the
+// markName is a file that marks a directory as one of this package, holds the number of
 // participants, and is locked while they run.
 const markName = "ENSEMBLE"
 
 const markText = "This directory belongs to `pinfold ensemble`.\nservers=%d\n"
 
-// claimDir makes the directory, or makes sure that it is of an ensemble with as
-// many participants: in the data of some of them there may be none of the latest
-// writes, so that other numbers could lose them.
+// claimDir creates the directory, or checks that it belongs to an ensemble with the
+// same number of participants. With another number, a quorum might have none of the
+// servers with the latest writes, and those could be lost.
 func (e *Ensemble) claimDir() error {
 	mark := filepath.Join(e.Dir, markName)
 	text, err := os.ReadFile(mark)
@@ -134,8 +134,8 @@ func (e *Ensemble) claimDir() error {
 	return nil
 }
 
-// checkPorts makes sure that all ports are free, and says what may be there if
-// one is not.
+// checkPorts checks that all ports are free. If one is not, the error says what may use
+// it.
 func (e *Ensemble) checkPorts() error {
 	for i := range e.size() {
 		for _, port := range []int{e.clientPort(i), e.clientPort(i) + quorumOffset, e.clientPort(i) + electionOffset} {
@@ -144,7 +144,7 @@ func (e *Ensemble) checkPorts() error {
 				err = listener.Close()
 			}
 			if err != nil {
-				return fmt.Errorf("ensemble: server %d cannot have port %d: %w; choose another --base-port%s",
+				return fmt.Errorf("ensemble: server %d cannot use port %d: %w; choose another --base-port%s",
 					i+1, port, err, e.leftOver())
 			}
 		}
@@ -152,7 +152,7 @@ func (e *Ensemble) checkPorts() error {
 	return nil
 }
 
-// leftOver names the processes that an earlier run may have left behind.
+// leftOver names the processes that an earlier run may have left.
 func (e *Ensemble) leftOver() string {
 	var pids []string
 	for i := range e.size() {
@@ -212,7 +212,7 @@ func (e *Ensemble) config(i int) []byte {
 	return b
 }
 
-// propertyValue writes s so that a file of Java's properties gives it back.
+// propertyValue escapes s for a file of Java properties.
 func propertyValue(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -230,7 +230,7 @@ func propertyValue(s string) string {
 	return b.String()
 }
 
-// connectString is what clients are given.
+// connectString returns the addresses of all servers, as clients expect them.
 func (e *Ensemble) connectString() string {
 	var all []string
 	for i := range e.size() {

@@ -229,7 +229,7 @@ func TestEnsemble(t *testing.T) {
 	if err := again.Start(); err != nil {
 		t.Fatal(err)
 	}
-	out.await("server 3 is there")
+	out.await("server 3 serves")
 	out.await("server 3 leads, epoch 1")
 	if err := again.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -359,10 +359,10 @@ func TestEnsembleRefuses(t *testing.T) {
 		{name: "a file", set: func(e *Ensemble) { e.Dir = filepath.Join(e.Dir, markName) }, files: map[string]string{markName: "x"},
 			want: "ensemble: open DIR/ENSEMBLE/ENSEMBLE: not a directory"},
 		{name: "port taken", set: func(e *Ensemble) { e.BasePort = port },
-			want: fmt.Sprintf("ensemble: server 1 cannot have port %[1]d: listen tcp 127.0.0.1:%[1]d: bind: address already in use; choose another --base-port", port)},
+			want: fmt.Sprintf("ensemble: server 1 cannot use port %[1]d: listen tcp 127.0.0.1:%[1]d: bind: address already in use; choose another --base-port", port)},
 		{name: "port of an earlier run", set: func(e *Ensemble) { e.BasePort = port - 1 },
 			files: map[string]string{markName: fmt.Sprintf(markText, 3), "2/pid": "4711\n"},
-			want: fmt.Sprintf("ensemble: server 2 cannot have port %[1]d: listen tcp 127.0.0.1:%[1]d: bind: address already in use; choose another --base-port, "+
+			want: fmt.Sprintf("ensemble: server 2 cannot use port %[1]d: listen tcp 127.0.0.1:%[1]d: bind: address already in use; choose another --base-port, "+
 				"or end what an earlier run has left, if these are its processes: 4711", port)},
 	}
 	for _, tt := range tests {
@@ -470,7 +470,7 @@ func TestReport(t *testing.T) {
 	step(17*time.Second, none, none)
 	step(18*time.Second, leads, none)
 	step(20*time.Second, leads, none)
-	step(22*time.Second, leads, none, "server 1 leads, epoch 1, after 22.0 s", "server 2   127.0.0.1:0   not yet there")
+	step(22*time.Second, leads, none, "server 1 leads, epoch 1, after 22.0 s", "server 2   127.0.0.1:0   not serving")
 	step(23*time.Second, leads, follows)
 	step(24*time.Second, none, follows, "no server leads")
 	step(25*time.Second, none, none)
