@@ -1,7 +1,7 @@
 package metric
 
-// The components of Apache ZooKeeper of which the metrics in this file tell. This
-// server does the same work without them, or not at all.
+// The components of Apache ZooKeeper that the metrics in this file are about. This
+// server does the same work without them, or does not do it.
 const (
 	apacheCommits   = "the commit processor"
 	apacheQueues    = "the queues between threads: requests are handled in batches, and wait for the disk only (`fsynctime`, `updatelatency`)"
@@ -12,7 +12,7 @@ const (
 	apacheEnsemble  = "the counts of the authentication scheme `ensemble`"
 	apacheTLS       = "TLS"
 	apacheAdmin     = "snapshot and restore over HTTP"
-	apacheShutdown  = "a process that lives on without its database: here the process ends"
+	apacheShutdown  = "a process that continues without its database: here the process ends"
 	apacheMachine   = "the Java virtual machine and Netty"
 	apacheForwarded = "the options of forwarding by learners"
 )
@@ -27,7 +27,7 @@ func absentCounters() []Desc {
 		counter("outstanding_changes_queued", n, ownReplica, "Change records added").absent(apacheQueues),
 		counter("outstanding_changes_removed", n, ownReplica, "Change records removed").absent(apacheQueues),
 		counter("stale_requests", n, ownServer, "Requests of connections that had closed").absent(apacheThrottle),
-		counter("stale_requests_dropped", n, ownServer, "Those of them that were dropped").absent(apacheThrottle),
+		counter("stale_requests_dropped", n, ownServer, "Stale requests that were dropped").absent(apacheThrottle),
 		counter("stale_replies", n, ownServer, "Replies that were not sent because the connection had closed").absent(apacheThrottle),
 		counter("add_dead_watcher_stall_time", UnitMilliseconds, ownReplica, "Time waited because the queue of closed watchers was full").absent(apacheWatches),
 		counter("dead_watchers_queued", n, ownReplica, "Closed watchers queued").absent(apacheWatches),
@@ -94,7 +94,7 @@ func absentQuantiles() []Desc {
 		quantiles("sync_processor_queue_and_flush_time_ms", ownReplica, "From queueing a request to its flush").absent(apacheQueues),
 		quantiles("read_commitproc_time_ms", ownReplica, "Time of a read in the commit processor").absent(apacheCommits),
 		quantiles("write_commitproc_time_ms", ownReplica, "Time of a write in the commit processor").absent(apacheCommits),
-		quantiles("local_write_committed_time_ms", ownReplica, "From the commit of an own client's write to its processing").absent(apacheCommits),
+		quantiles("local_write_committed_time_ms", ownReplica, "From the commit of a write of this server's client to its processing").absent(apacheCommits),
 		quantiles("server_write_committed_time_ms", ownReplica, "From the commit of another server's write to its processing").absent(apacheCommits),
 		quantiles("read_final_proc_time_ms", ownReplica, "Reading from the tree").absent(apacheQueues),
 		quantiles("write_final_proc_time_ms", ownReplica, "Applying to the tree").absent(apacheQueues),

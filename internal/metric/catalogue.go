@@ -54,13 +54,13 @@ func (d Desc) on(r Role) Desc {
 	return d
 }
 
-// set makes the metric a set of which key is the label.
+// set makes the metric a set with the label key.
 func (d Desc) set(key string) Desc {
 	d.Key = key
 	return d
 }
 
-// absent says which component of Apache ZooKeeper the metric is about.
+// absent names the component of Apache ZooKeeper that the metric is about.
 func (d Desc) absent(component string) Desc {
 	d.Absent = component
 	return d

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Histogram counts durations in buckets that are an eighth of their value wide, so
-// that quantiles are correct to 7 %. To add is two atomic additions and two loads.
+// A Histogram counts durations in buckets whose width is an eighth of their value, so
+// that quantiles are correct to 7 %. Add costs two atomic additions and two loads.
 //
 // Bucket i < 16 counts durations of i µs; above, each power of two has 8 buckets.
 type Histogram struct {
@@ -85,8 +85,8 @@ func Merge(hs ...*Histogram) Aggregate {
 	return a
 }
 
-// quantile returns the duration that more than rank of the counted ones do not
-// exceed, 0 if rank is not below their number.
+// quantile returns the smallest duration that more than rank of the counted ones do not
+// exceed; 0 if rank is not below their number.
 func quantile(counts *[histogramBuckets]int64, rank int64) time.Duration {
 	for i, c := range counts {
 		if rank < c {

@@ -1,15 +1,14 @@
-// Package metric counts what a server does, and keeps the registry of what it
-// counts.
+// Package metric counts what a server does, and has the registry of these metrics.
 //
-// A component holds its counters, gauges, summaries and histograms by value and
-// updates them itself: that is a few atomic operations, without an allocation or a
-// lock. The registry of the server knows of each metric the name, the type, the
-// unit, the owner and a sentence of help (catalogue.go), and where the owner keeps
-// its value (Registry.Bind). Renderers, such as the four-letter word mntr, take a
-// Snapshot and print it.
+// A component holds its counters, gauges, summaries and histograms by value and updates
+// them itself: a few atomic operations, without an allocation or a lock. The server's
+// registry knows the name, type, unit, owner and help text of each metric
+// (catalogue.go), and where its owner keeps the value (Registry.Bind). Renderers, such
+// as the four-letter word mntr, take a Snapshot and print it.
 //
-// All values may be updated and read by many goroutines at a time. A reader that
-// runs beside an update may see a part of it, for example the new count of a
+// Many goroutines may update and read values at the same time. A reader that runs
+// during an update may see a part of it, for example the new count of a summary with
+// the old sum. The zero value of each type is empty.
 // summary with the old sum. The zero value of each type is empty.
 package metric
 

@@ -32,8 +32,8 @@ const (
 
 // A Desc describes a metric.
 type Desc struct {
-	// Name is Apache ZooKeeper's name of the metric, without a prefix, but for a metric
-	// of Own.
+	// Name is Apache ZooKeeper's name of the metric, without a prefix. For a metric
+	// with Own it is this server's name.
 	Name string
 	Type Type
 	Unit Unit
@@ -90,7 +90,7 @@ func (d *Desc) kind() kind {
 	return kindInt
 }
 
-// A Sample is a value of a metric. The metric's Desc says which field it is.
+// A Sample is a value of a metric. The metric's Desc determines which field holds it.
 type Sample struct {
 	Key     string    // of a set
 	Text    string    // of TypeInfo
@@ -99,15 +99,16 @@ type Sample struct {
 	Summary Aggregate // of TypeSummary, in the metric's unit
 }
 
-// A Metric is a metric with its values at one time: none if this server does not have
-// it in its present role, one for each key if it is a set, one otherwise.
+// A Metric is a metric with its values at one time: no value if this server does not
+// have the metric in its present role; one value for each key if it is a set; otherwise
+// one value.
 type Metric struct {
 	*Desc
 	Samples []Sample
 }
 
-// A Registry knows the metrics of one server. Make one with NewRegistry. A process
-// that runs several servers has a registry for each.
+// A Registry knows the metrics of one server. Use NewRegistry. A process that runs
+// several servers has a registry for each.
 type Registry struct {
 	descs []Desc
 	index map[string]int // of descs, by name
@@ -125,8 +126,8 @@ type collector struct {
 	names map[string]bool
 }
 
-// NewRegistry returns a registry of the given metrics, of which none has a value yet.
-// Their order is that of the snapshots. Their names must be unique.
+// NewRegistry returns a registry of the given metrics, without values. The order of
+// descs is the order of the snapshots. Names must be unique.
 func NewRegistry(descs []Desc) *Registry {
 	r := &Registry{descs: descs, index: make(map[string]int, len(descs))}
 	r.mu.sources = make([]Source, len(descs))
@@ -139,9 +140,9 @@ func NewRegistry(descs []Desc) *Registry {
 	return r
 }
 
-// Bind makes s the value of a metric. It panics if the registry does not know the
-// name, if the metric has a value already, or if its type or its unit do not suit s:
-// these are mistakes in the program.
+// Bind makes s the value of a metric. It panics if the registry does not know the name,
+// if the metric has a value already, or if its type or unit does not suit s: these are
+// mistakes in the program.
 func (r *Registry) Bind(name string, s Source) {
 	i := r.claim(name)
 	if d := &r.descs[i]; !s.suits(d) {
@@ -152,10 +153,10 @@ func (r *Registry) Bind(name string, s Source) {
 	r.mu.sources[i] = s
 }
 
-// Collect makes read set the values of the named metrics, at each snapshot. Use it
-// where several values are of one moment, and for a metric that has a value at some
-// times only: a metric that read does not set has none. No lock is held while read
-// runs. Collect panics as Bind does.
+// Collect calls read at each snapshot to set the values of the named metrics. Use it if
+// several values must be of the same moment, and for a metric that has a value only at
+// times: a metric that read does not set has none. No lock is held while read runs.
+// Collect panics as Bind does.
 func (r *Registry) Collect(read func(Collection), names ...string) {
 	c := collector{read, map[string]bool{}}
 	for _, name := range names {
@@ -182,8 +183,8 @@ func (r *Registry) claim(name string) int {
 	return i
 }
 
-// Before has f called at the beginning of every Snapshot and Reset, with no lock held.
-// A component that counts in batches reports there what it has not reported yet.
+// Before registers f, which every Snapshot and Reset calls first, without a lock. A
+// component that counts in batches adds its pending counts there.
 func (r *Registry) Before(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,7 +192,7 @@ func (r *Registry) Before(f func()) {
 }
 
 // Snapshot returns all metrics with their values, in the order of NewRegistry. The
-// caller owns what it returns. No lock is held while values are read.
+// caller owns the result. No lock is held while values are read.
 func (r *Registry) Snapshot() []Metric {
 	sources, collectors := r.bound()
 	metrics := make([]Metric, len(r.descs))
@@ -212,7 +213,7 @@ func (r *Registry) Snapshot() []Metric {
 }
 
 // Reset empties all counters, summaries, histograms and sets that are bound. Gauges
-// keep their values. It is what the four-letter word srst does.
+// keep their values. The four-letter word srst calls it.
 func (r *Registry) Reset() {
 	sources, _ := r.bound()
 	for _, s := range sources {
@@ -222,7 +223,7 @@ func (r *Registry) Reset() {
 	}
 }
 
-// bound calls the functions of Before, and returns what the registry reads.
+// bound calls the functions of Before, and returns the sources and collectors.
 func (r *Registry) bound() ([]Source, []collector) {
 	r.mu.Lock()
 	before := slices.Clone(r.mu.before)
@@ -235,8 +236,9 @@ func (r *Registry) bound() ([]Source, []collector) {
 	return slices.Clone(r.mu.sources), slices.Clone(r.mu.collect)
 }
 
-// A Collection takes the values of a function that reads several metrics. Its methods
-// panic if Collect was not told the name, or if the metric has values of another kind.
+// A Collection receives the values from a function that reads several metrics. Its
+// methods panic if the name was not given to Collect, or if the metric has values of
+// another kind.
 type Collection struct {
 	r       *Registry
 	metrics []Metric

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A Set keeps a value for each of some keys, up to a limit. Make one with NewSet. S
-// is a pointer to a counter, a gauge, a summary or a histogram.
+// A Set keeps a value for each of some keys, up to a limit. Use NewSet. S is a pointer
+// to a counter, a gauge, a summary or a histogram.
 type Set[S Source] struct {
 	limit int
 	empty func() S
@@ -24,17 +24,17 @@ type Keyed[S Source] struct {
 	Value S
 }
 
-// NewSet returns a set without keys. limit is the largest number of keys, and empty
-// makes the value of a new one.
+// NewSet returns a set without keys. limit is the largest number of keys; empty creates
+// the value of a new key.
 func NewSet[S Source](limit int, empty func() S) *Set[S] {
 	s := &Set[S]{limit: limit, empty: empty}
 	s.mu.byKey = map[string]*Keyed[S]{}
 	return s
 }
 
-// Of returns the value of key, which is a new one if there is none yet, or nil if the
-// set is full. It is valid for the life of the set, so that a caller that uses one key
-// often looks it up once. The set keeps a copy of key.
+// Of returns the value of key, which it creates if necessary; nil if the set is full.
+// The value is valid for the life of the set, so a caller that uses one key often needs
+// to look it up only once. The set keeps a copy of key.
 func (s *Set[S]) Of(key string) *Keyed[S] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,11 +9,12 @@ type Source interface {
 	suits(d *Desc) bool
 	// read appends the value, or the value of each key.
 	read(d *Desc, to []Sample) []Sample
-	// reset empties the source, if it is not a gauge.
+	// reset empties the source, unless it is a gauge.
 	reset()
 }
 
-// A Func is a counter or a gauge that is read by a call. Reset has no effect on it.
+// A Func is a counter or a gauge that is read by a function call. Reset has no effect
+// on it.
 type Func func() int64
 
 func (f Func) suits(d *Desc) bool { return d.kind() == kindInt }
@@ -68,7 +69,7 @@ func (s *Set[S]) read(d *Desc, to []Sample) []Sample {
 	return to
 }
 
-// reset empties the values. The keys stay, as in Apache ZooKeeper.
+// reset empties the values. The keys remain, as in Apache ZooKeeper.
 func (s *Set[S]) reset() {
 	for _, k := range s.All() {
 		k.Value.reset()

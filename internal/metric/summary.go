@@ -12,15 +12,15 @@ type Summary[T ~int64] struct {
 	all        minMax
 }
 
-// Add includes a number. A negative one counts as 0. To add is two atomic additions
-// and two loads.
+// Add includes a number. A negative one counts as 0. It costs two atomic additions and
+// two loads.
 func (s *Summary[T]) Add(v T) {
 	v = max(v, 0)
 	s.Merge(1, v, v, v)
 }
 
-// Merge includes count numbers, of which the sum, the smallest and the largest are
-// given. None may be negative.
+// Merge includes count numbers, given their sum, smallest and largest. No number may be
+// negative.
 func (s *Summary[T]) Merge(count int64, sum, lo, hi T) {
 	s.count.Add(count)
 	s.sum.Add(int64(sum))
@@ -33,7 +33,7 @@ func (s *Summary[T]) Get() (count int64, sum, lo, hi T) {
 	return s.count.Load(), T(s.sum.Load()), T(least), T(most)
 }
 
-// Aggregate returns the same with the average. Durations are in nanoseconds.
+// Aggregate returns the same and the average. Durations are in nanoseconds.
 func (s *Summary[T]) Aggregate() Aggregate {
 	count, sum, lo, hi := s.Get()
 	return AggregateOf(count, int64(sum), int64(lo), int64(hi))
@@ -47,7 +47,7 @@ func (s *Summary[T]) reset() {
 
 // An Aggregate is what a summary or a histogram holds at one time.
 type Aggregate struct {
-	Count, Sum, Min, Max     int64 // Min and Max are 0 if Count is
+	Count, Sum, Min, Max     int64 // Min and Max are 0 if Count is 0
 	Average                  float64
 	P50, P90, P95, P99, P999 int64 // quantiles; only of a histogram
 }

@@ -1,6 +1,6 @@
-// Package refusal logs what is refused to clients and peers: a flood of
-// connections or requests makes a few lines, and text that comes from outside is
-// cut before it is logged.
+// Package refusal logs what the server refuses to clients and peers. It limits the
+// number of lines, so that a flood of connections or requests does not flood the log,
+// and cuts text that comes from outside.
 package refusal
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// How many lines a Log writes: Burst at once, then one each Period.
+// How many lines a Log writes: Burst at once, then one per Period.
 const (
 	Burst  = 20
 	Period = time.Second
@@ -21,9 +21,9 @@ const (
 // maxText is how many bytes of a text from outside a line shows.
 const maxText = 128
 
-// Log writes lines about refusals to a logger, at most Burst at once and one each
-// Period. A line says how many before it were left out. It may be used by several
-// goroutines at once.
+// Log writes lines about refusals to a logger, at most Burst at once and one per
+// Period. A line says how many lines before it were omitted. Several goroutines may use
+// a Log at once.
 type Log struct {
 	log *slog.Logger
 	mu  struct {
@@ -36,11 +36,11 @@ type Log struct {
 // New returns a Log that writes to log.
 func New(log *slog.Logger) *Log { return &Log{log: log} }
 
-// Warn writes a line of that level, or counts it. The attributes are those of
-// slog.Logger.Warn; text from outside among them has been through Cut.
+// Warn writes a line of level Warn, or counts it as omitted. The attributes are those
+// of slog.Logger.Warn. The caller passes text from outside through Cut.
 func (l *Log) Warn(msg string, attrs ...any) { l.write(slog.LevelWarn, msg, attrs) }
 
-// Error is Warn of level Error.
+// Error is Warn with level Error.
 func (l *Log) Error(msg string, attrs ...any) { l.write(slog.LevelError, msg, attrs) }
 
 func (l *Log) write(level slog.Level, msg string, attrs []any) {
@@ -54,8 +54,8 @@ func (l *Log) write(level slog.Level, msg string, attrs []any) {
 	l.log.Log(context.Background(), level, msg, attrs...)
 }
 
-// admit reports whether a line may be written now, and how many were left out
-// since the last one; or counts one more.
+// admit reports whether a line may be written now, and how many were omitted since the
+// last one. If not, it counts one more.
 func (l *Log) admit(now time.Time) (omitted int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,8 +71,8 @@ func (l *Log) admit(now time.Time) (omitted int, ok bool) {
 	return omitted, true
 }
 
-// Cut returns text as a line may show it: at most 128 bytes of it, quoted, and how
-// long the rest was.
+// Cut returns text in the form in which a line shows it: quoted, at most its first 128
+// bytes, followed by its length if it is longer.
 func Cut(text string) string {
 	if len(text) <= maxText {
 		return strconv.Quote(text)
