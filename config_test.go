@@ -25,7 +25,7 @@ func TestRefused(t *testing.T) {
 		{pinfold.Config{Addr: "nowhere"}, "pinfold: Addr: "},
 		{pinfold.Config{File: filepath.Join(t.TempDir(), "zoo.cfg")}, "no such file"},
 		{pinfold.Config{ID: 4, Settings: map[string]string{"server.1": "a:1:2", "server.2": "b:1:2", "initLimit": "5", "syncLimit": "2"}},
-			"there is no server line of that number"},
+			"there is no server line with this number"},
 	} {
 		if _, err := pinfold.New(tt.config); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.config, err, tt.want)

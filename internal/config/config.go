@@ -1,25 +1,26 @@
-// Package config reads what an operator has written for ZooKeeper: zoo.cfg and
-// Java system properties. It owns the names, defaults and limits of the
-// settings, and says of each whether this server honours it.
+// Package config reads the configuration of a server: zoo.cfg and Java system
+// properties. It owns the names, defaults and limits of the settings, and says for each
+// whether this server honours it.
 //
-// A setting has one of three ways in, and the ways are Apache's:
+// There are three kinds of setting, as in Apache:
 //
-//  1. Some keys of zoo.cfg are read as they stand (tickTime, dataDir, ...).
-//  2. Any other key K of zoo.cfg is the property zookeeper.K, which may also be
-//     given as -Dzookeeper.K=value.
-//  3. A few properties have no prefix (jute.maxbuffer, readonlymode.enabled,
-//     znode.container.*); they exist only as -D.
+//  1. Some keys of zoo.cfg are read under their own names (tickTime, dataDir, ...).
+//  2. Any other key K of zoo.cfg is the property zookeeper.K, which may also be given as
+//     -Dzookeeper.K=value.
+//  3. A few properties have no prefix (jute.maxbuffer, readonlymode.enabled, znode.container.*);
+//     they can be given only as -D.
 //
-// Of one property given in several places zoo.cfg wins, then the command line,
-// then SERVER_JVMFLAGS; within one place the last wins.
+// If one property is given in several places, zoo.cfg overrides the command line, and
+// the command line overrides SERVER_JVMFLAGS. Within one place the last value counts.
 //
-// Nothing that an operator has written is dropped in silence. A setting is
-// honoured; or accepted, because it tunes a part that this server does not have;
-// or accepted with a Warning, because a feature is missing; or refused, because
-// going on without the feature would endanger data or secrets. Unknown names
-// warn. docs/ops/configuration.md is the list, and a test keeps it so.
+// No setting is ignored silently. A setting is honoured; or accepted, because it tunes
+// a part that this server does not have; or accepted with a Warning, because a feature
+// is missing; or refused, because to run without the feature would endanger data or
+// secrets. An unknown name causes a warning. docs/ops/configuration.md is the complete
+// list; a test compares it with the code.
 //
-// The package opens files and resolves nothing else: no sockets, no host names.
+// The package opens configuration files only. It uses no sockets and resolves no host
+// names.
 package config
 
 import (
@@ -28,10 +29,10 @@ import (
 	"time"
 )
 
-// Config is everything that a server is told at its start, grouped by the part
-// that owns it. It is plain data: whoever holds it may copy and change it.
+// Config is the complete configuration of a server, grouped by the part that owns a
+// setting. It is plain data: its owner may copy and change it.
 type Config struct {
-	File string // the zoo.cfg as it was named; "" when there is none
+	File string // the name of zoo.cfg as it was given; "" if there is none
 	Text string // the content of File
 
 	Client   Client
@@ -50,109 +51,109 @@ type Config struct {
 	Metrics  Metrics
 	Quorum   Quorum
 
-	// Properties holds every Java property that was set, by its full name
-	// (zookeeper.snapCount), known here or not. The admin command
-	// system_properties shows it.
+	// Properties holds every Java property that was set, known or not, by its full
+	// name (zookeeper.snapCount). The admin command system_properties shows it.
 	Properties map[string]string
 }
 
-// Client is the client port and what it lets in.
+// Client is the client port and its limits.
 type Client struct {
-	Host         string // address to listen on; "" is every address
-	Port         int    // 0 only if there is none
-	Backlog      int    // of the listening socket; -1 leaves it to the system
-	MaxPerIP     int    // connections of one client address; 0 is no limit
-	MaxTotal     int    // connections of all; 0 is no limit
+	Host         string // address to listen on; "": every address
+	Port         int    // 0 only if there is no client port
+	Backlog      int    // of the listening socket; -1: the system's default
+	MaxPerIP     int    // connections of one client address; 0: no limit
+	MaxTotal     int    // connections of all clients; 0: no limit
 	TCPKeepAlive bool
 
-	// SessionlessTimeout closes a connection that has not asked for a session.
+	// SessionlessTimeout is the time after which a connection without a session is
+	// closed.
 	SessionlessTimeout time.Duration
 
 	MaxFrameBytes int // jute.maxbuffer: a longer request closes its connection
-	BufferBytes   int // connectionBufferBytes: of all connections' buffers; 0 is no limit
+	BufferBytes   int // connectionBufferBytes: of all connections' buffers; 0: no limit
 
-	// ExtraBytes is what records read from disk may exceed MaxFrameBytes by:
-	// a transaction is larger than the request that it came from.
+	// ExtraBytes is by how much a record on the disk may exceed MaxFrameBytes: a
+	// transaction is larger than the request that caused it.
 	ExtraBytes int
 }
 
-// Addr returns host and port as net.Listen takes them.
+// Addr returns host and port in the form of net.Listen.
 func (c *Client) Addr() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
 
 // Data is where the server keeps its state.
 type Data struct {
-	Dir        string // snapshots, epochs, myid; the files lie in Dir/version-2
+	Dir        string // snapshots, epochs, myid; the files are in Dir/version-2
 	LogDir     string // transaction logs
-	AutoCreate bool   // make missing directories
+	AutoCreate bool   // create missing directories
 
-	// DBAutoCreate lets a server with an empty data directory start with an
-	// empty database. Without it a file named initialize must be there.
+	// DBAutoCreate lets a server with an empty data directory start with an empty
+	// database. Without it, this needs a file named initialize.
 	DBAutoCreate bool
 }
 
 // Log is the transaction log.
 type Log struct {
-	PreAllocBytes    int64         // the file grows in such steps
-	MaxBytes         int64         // a new file is begun beyond this; <= 0 is no limit
+	PreAllocBytes    int64         // step in which the log file is extended
+	MaxBytes         int64         // size from which a new file is started; <= 0: no limit
 	ForceSync        bool          // fsync before an acknowledgement
-	FsyncWarnAfter   time.Duration // a slower fsync is worth a warning
+	FsyncWarnAfter   time.Duration // a slower fsync is logged as a warning
 	CommitLogCount   int           // committed transactions kept for learners
-	SnapSizeFactor   float64       // log read for a learner, as a share of the snapshot; < 0 never
+	SnapSizeFactor   float64       // log read for a learner, as a share of the snapshot; < 0: never
 	ForceSnapSync    bool          // learners always get a snapshot
 	CloseSessionTxn  bool          // closeSession lists the znodes that it deletes
-	DigestEnabled    bool          // transactions and snapshots carry the tree's digest
-	SerializeLastTxn bool          // snapshots end with the last zxid that they hold
+	DigestEnabled    bool          // transactions and snapshots contain the tree's digest
+	SerializeLastTxn bool          // snapshots end with their last zxid
 }
 
-// Snapshot says when and how snapshots are made.
+// Snapshot says when and how snapshots are written.
 type Snapshot struct {
 	Count       int    // transactions between snapshots, before randomising; at least 2
-	SizeBytes   int64  // of log between snapshots, before randomising; <= 0 is no limit
+	SizeBytes   int64  // of log between snapshots, before randomising; <= 0: no limit
 	Compression string // "", "gz" or "snappy"
-	TrustEmpty  bool   // logs without any snapshot are believed
+	TrustEmpty  bool   // accept logs without any snapshot
 }
 
 // Purge is the removal of old snapshots and logs.
 type Purge struct {
 	Retain   int           // snapshots kept, at least 3
-	Interval time.Duration // 0 is never
+	Interval time.Duration // 0: never
 }
 
-// Session bounds the timeouts that clients may ask for.
+// Session bounds the timeouts that clients may request.
 type Session struct {
 	Tick       time.Duration // the unit of expiry
 	MinTimeout time.Duration
 	MaxTimeout time.Duration
 }
 
-// Tree is what the znodes allow.
+// Tree is what znodes may be.
 type Tree struct {
-	EnforceQuota  bool // hard limits refuse, not only soft ones warn
+	EnforceQuota  bool // hard limits refuse requests; otherwise limits only cause warnings
 	ExtendedTypes bool // TTL znodes exist
-	Emulate353TTL bool // as 3.5.3 wrote them
+	Emulate353TTL bool // in the form that 3.5.3 wrote
 }
 
-// Auth is who may do what.
+// Auth is the authentication and authorization of clients.
 type Auth struct {
 	SkipACL       bool
-	EagerACLCheck bool   // followers check before they forward
-	SuperDigest   string // user:base64(hash), "" is nobody
+	EagerACLCheck bool   // followers check before they forward a request
+	SuperDigest   string // user:base64(hash); "": there is no superuser
 	DigestEnabled bool   // the digest scheme exists
 	DigestHash    string // one of SHA1, SHA-224, SHA-256, SHA-384, SHA-512, MD5, SHA3-*
 
-	// EnsembleNames are what a client may prove of the scheme ensemble. Nil
-	// skips the check.
+	// EnsembleNames are the names that a client may give in the scheme ensemble.
+	// Nil disables the check.
 	EnsembleNames []string
 
 	SASL SASL
 
-	Enforce        bool     // EnforceSchemes count
-	EnforceSchemes []string // of which a connection must have authenticated one
-	RequireSASL    bool     // as Enforce with sasl alone, and goes before it
+	Enforce        bool     // EnforceSchemes applies
+	EnforceSchemes []string // a connection must have authenticated by one of them
+	RequireSASL    bool     // like Enforce with sasl alone, and overrides it
 }
 
-// Enforced returns the schemes of which a connection must have authenticated one
-// before it may do anything else; none if it need not.
+// Enforced returns the schemes of which a connection must have authenticated by one
+// before it may do anything else; none if authentication is not enforced.
 func (a *Auth) Enforced() []string {
 	switch {
 	case a.RequireSASL:
@@ -163,57 +164,57 @@ func (a *Auth) Enforced() []string {
 	return nil
 }
 
-// SASL is the login of clients.
+// SASL is the SASL login of clients.
 type SASL struct {
-	LoginFile string // in the form of Java's JAAS; "" turns SASL off
-	Section   string // of LoginFile: who may log in
+	LoginFile string // in the form of Java's JAAS; "": SASL is off
+	Section   string // of LoginFile: the users that may log in
 	Provider  bool   // the scheme sasl exists in ACLs
 
-	SuperUsers    []string // who is the superuser once logged in; unordered
-	SuperPassword string   // of user super, instead of LoginFile's; "" is LoginFile's
-	AnyUser       string   // in an ACL, whoever has logged in; "" is nobody
-	AllowFailed   bool     // who fails to log in stays, as nobody
+	SuperUsers    []string // users that are the superuser once logged in; unordered
+	SuperPassword string   // of user super, instead of the one in LoginFile; "": that of LoginFile
+	AnyUser       string   // id that in an ACL means every logged-in user; "": none
+	AllowFailed   bool     // a client whose login fails stays connected, without an identity
 }
 
-// Reaper deletes containers and znodes whose time to live is over.
+// Reaper deletes containers and znodes whose time to live has passed.
 type Reaper struct {
 	Interval     time.Duration
 	MaxPerMinute int
-	NeverUsed    time.Duration // age at which a container that was never used goes; 0 is never
+	NeverUsed    time.Duration // age at which a container that never had a child is deleted; 0: never
 }
 
-// Requests bounds what is in the pipeline.
+// Requests bounds the number of requests in the pipeline.
 type Requests struct {
 	MaxOutstanding int // globalOutstandingLimit
 
-	MaxInPipeline int // request_throttle_max_requests; 0 is no limit
+	MaxInPipeline int // request_throttle_max_requests; 0: no limit
 
-	// ThrottledOpWait: a request that waited longer for the pipeline is
-	// answered ErrThrottledOp; 0 is never.
+	// ThrottledOpWait is the time after which a request that waits for the pipeline
+	// is answered with ErrThrottledOp; 0: never.
 	ThrottledOpWait time.Duration
 
-	LargeBytes    int // beyond it a request is large; < 0 is never
+	LargeBytes    int // size from which a request is large; < 0: none is
 	LargeMaxBytes int // of all large requests in flight
 }
 
-// Throttle is the token bucket in front of accept.
+// Throttle is the token bucket for new connections.
 type Throttle struct {
-	Tokens       int           // size of the bucket; 0 turns the throttle off
-	FillTime     time.Duration // FillCount tokens come in such steps
+	Tokens       int           // size of the bucket; 0: the throttle is off
+	FillTime     time.Duration // interval at which FillCount tokens are added
 	FillCount    int
-	FreezeTime   time.Duration // between changes of the dropping probability; < 0 never drops
+	FreezeTime   time.Duration // between changes of the probability to drop; < 0: never drop
 	DropIncrease float64
 	DropDecrease float64
-	DecreaseAt   float64 // share of tokens that must be there for a decrease
+	DecreaseAt   float64 // share of tokens that must be free for a decrease
 
-	Weighted      bool // sessions cost by kind, else one token each
+	Weighted      bool // sessions cost tokens by kind, otherwise one token each
 	GlobalWeight  int
 	RenewalWeight int
 }
 
-// Commands is the four-letter words.
+// Commands are the four-letter words.
 type Commands struct {
-	// Allowed lists the words that are answered; a single "*" is all.
+	// Allowed lists the words that are answered; a single "*" means all.
 	Allowed []string
 }
 
@@ -236,9 +237,9 @@ type Admin struct {
 	CommandURL  string
 }
 
-// Metrics is the exporter.
+// Metrics is the exporter of metrics.
 type Metrics struct {
-	Provider string // Java class name; the last part tells
+	Provider string // Java class name
 	Host     string
 	Port     int
 }

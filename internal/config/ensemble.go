@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// members reads the server, group and weight lines, of zoo.cfg or of the
-// dynamic file, and the server's own id.
+// members reads the server, group and weight lines, from zoo.cfg or the dynamic file,
+// and the id of this server.
 //
 // REQUIRES: file has been called.
 func (l *loader) members() {
@@ -21,7 +21,7 @@ func (l *loader) members() {
 	dynamic := q.DynamicFile != ""
 	for _, p := range l.ensemble {
 		if dynamic {
-			l.fail(l.places[p.key], p.key, p.value, "belongs in the dynamic file, because dynamicConfigFile is set")
+			l.fail(l.places[p.key], p.key, p.value, "must be in the dynamic file, because dynamicConfigFile is set")
 			continue
 		}
 		l.member(l.places[p.key], p.key, p.value)
@@ -31,7 +31,7 @@ func (l *loader) members() {
 	}
 	switch {
 	case l.id != nil && *l.id < 0:
-		l.fail(l.name, "myid", strconv.FormatInt(*l.id, 10), "not a server's number")
+		l.fail(l.name, "myid", strconv.FormatInt(*l.id, 10), "is not a server's number")
 	case l.id != nil:
 		q.MyID, q.HasMyID = *l.id, true
 	case len(q.Members.Servers) > 0 && l.config.Data.Dir != "":
@@ -41,7 +41,7 @@ func (l *loader) members() {
 
 func (l *loader) myIDFile() string { return filepath.Join(l.config.Data.Dir, "myid") }
 
-// idPlace is where the server's number comes from, for warnings and errors.
+// idPlace returns where the server's number comes from, for warnings and errors.
 func (l *loader) idPlace() string {
 	if l.id != nil {
 		return l.name
@@ -49,7 +49,7 @@ func (l *loader) idPlace() string {
 	return l.myIDFile()
 }
 
-// member takes one line of the ensemble's configuration.
+// member reads one line of the ensemble's configuration.
 func (l *loader) member(where, key, value string) {
 	q := &l.config.Quorum
 	if err := q.Members.add(key, value, q.MultiAddress); err != nil {
@@ -58,9 +58,9 @@ func (l *loader) member(where, key, value string) {
 	}
 }
 
-// dynamicFile reads the members from a file of their own. Its suffix after the
-// last dot is the version, if it is a number in hex; a version in zoo.cfg does
-// not count then.
+// dynamicFile reads the members from a file of their own. The suffix of its name after
+// the last dot is the version, if it is a number in hex; it overrides a version in
+// zoo.cfg.
 func (l *loader) dynamicFile(name string) {
 	l.config.Quorum.Members.Version = 0
 	text, err := readFile(name)
@@ -85,9 +85,9 @@ func (l *loader) dynamicFile(name string) {
 		key, value := strings.TrimSpace(p.key), strings.TrimSpace(p.value)
 		switch {
 		case key == "version":
-			l.fail(where, key, value, "the version is in the name of the file, not in it")
+			l.fail(where, key, value, "must not be in the file: the version is the suffix of its name")
 		case !isMemberKey(key):
-			l.fail(where, key, value, "only server, group and weight lines belong in a dynamic file")
+			l.fail(where, key, value, "is not allowed: a dynamic file has server, group and weight lines only")
 		default:
 			l.places[key] = where
 			l.member(where, key, value)
@@ -96,10 +96,10 @@ func (l *loader) dynamicFile(name string) {
 	l.nextFile(l.config.File + ".dynamic.next")
 }
 
-// nextFile looks for what an Apache server leaves behind that went down while a
-// reconfiguration was under way: the members to come. They count only where
-// reconfigEnabled is true, and there we cannot do without them: the old members
-// could make a quorum beside that of the new.
+// nextFile looks for the file that an Apache server leaves if it stops during a
+// reconfiguration: the future members. It matters only if reconfigEnabled is true, and
+// then the server cannot start without finishing the reconfiguration: the old members
+// could form a quorum next to a quorum of the new ones.
 func (l *loader) nextFile(name string) {
 	q := &l.config.Quorum
 	text, err := readFile(name)
@@ -107,7 +107,7 @@ func (l *loader) nextFile(name string) {
 		return
 	}
 	if !q.ReconfigEnabled {
-		l.warn(name, "dynamicConfigFile", "a reconfiguration was under way; reconfigEnabled is false, so this file has no effect")
+		l.warn(name, "dynamicConfigFile", "an unfinished reconfiguration left this file; it is ignored, because reconfigEnabled is false")
 		return
 	}
 	var next *Members
@@ -118,13 +118,12 @@ func (l *loader) nextFile(name string) {
 	case err != nil:
 		l.fail(name, "dynamicConfigFile", "", err.Error())
 	case next.Version > q.Members.Version:
-		l.fail(name, "dynamicConfigFile", "", fmt.Sprintf("a reconfiguration to version %x is under way; "+
-			"let it finish in Apache ZooKeeper first", next.Version))
+		l.fail(name, "dynamicConfigFile", "", fmt.Sprintf("a reconfiguration to version %x is unfinished; "+
+			"finish it with Apache ZooKeeper first", next.Version))
 	}
 }
 
-// myID reads the server's id. A file that is not there is an error only in an
-// ensemble.
+// myID reads the server's id. A missing file is an error only in an ensemble.
 func (l *loader) myID(name string) {
 	text, err := readFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,15 +138,15 @@ func (l *loader) myID(name string) {
 	id, err := strconv.ParseInt(first, 10, 64)
 	switch {
 	case first == "":
-		l.fail(name, "myid", "", "is empty; it has the server's number")
+		l.fail(name, "myid", "", "is empty; it must contain the server's number")
 	case err != nil || id < 0:
-		l.fail(name, "myid", first, "not a server's number")
+		l.fail(name, "myid", first, "is not a server's number")
 	default:
 		l.config.Quorum.MyID, l.config.Quorum.HasMyID = id, true
 	}
 }
 
-// serverPlace returns where the line of a server stands.
+// serverPlace returns the place of a server's line.
 func (l *loader) serverPlace(id int64) (where, key string) {
 	key = fmt.Sprintf("server.%d", id)
 	return l.places[key], key
@@ -155,7 +154,7 @@ func (l *loader) serverPlace(id int64) (where, key string) {
 
 func (l *loader) finishQuorum() {
 	if l.badMembers {
-		return // who is left says nothing
+		return // without these lines the others mean nothing
 	}
 	q := &l.config.Quorum
 	where, first := l.name, "server"
@@ -174,7 +173,7 @@ func (l *loader) finishQuorum() {
 			l.warn(where, first, "the only server; it is ignored, the server runs standalone")
 		}
 		if q.Observer {
-			l.warn(l.places["peerType"], "peerType", "has no effect: no server line says so")
+			l.warn(l.places["peerType"], "peerType", "has no effect: no server line has this role")
 		}
 		q.Observer = false
 		return
@@ -184,10 +183,10 @@ func (l *loader) finishQuorum() {
 	l.warnOfEnsemble(where)
 }
 
-// maxVoters is zab.MaxVoters, which a package without dependencies cannot ask for.
+// maxVoters equals zab.MaxVoters, which this package cannot import.
 const maxVoters = 64
 
-// checkMembers applies the rules that concern all server lines together.
+// checkMembers checks the rules that concern all server lines together.
 func (l *loader) checkMembers() error {
 	q := &l.config.Quorum
 	voters, observers := len(q.Members.Voters()), len(q.Members.Observers())
@@ -197,17 +196,17 @@ func (l *loader) checkMembers() error {
 	case voters == 0 && !q.StandaloneEnabled:
 		return errors.New("standaloneEnabled=false needs at least one server line")
 	case voters > maxVoters:
-		return fmt.Errorf("the ensemble has %d participants, and this server counts the votes of %d at most: "+
+		return fmt.Errorf("the ensemble has %d participants, but this server can count the votes of %d at most: "+
 			"make the others observers", voters, maxVoters)
 	case voters == 1 && observers > 0 && q.StandaloneEnabled:
-		return errors.New("one participant with observers is no ensemble; " +
+		return errors.New("one participant with observers is not an ensemble; " +
 			"standaloneEnabled=false allows it")
 	}
 	return errors.Join(q.Members.checkGroups(), q.Members.checkPorts())
 }
 
-// checkPorts refuses two servers at one address. Addresses that mean a different
-// machine on each machine do not count.
+// checkPorts refuses two servers with the same address. Addresses that mean a different
+// machine on each machine (such as localhost) do not count.
 func (m *Members) checkPorts() error {
 	type port struct {
 		host string
@@ -221,7 +220,7 @@ func (m *Members) checkPorts() error {
 			}
 			for _, p := range []port{{a.Host, a.QuorumPort}, {a.Host, a.ElectionPort}} {
 				if other, taken := owner[p]; taken {
-					return fmt.Errorf("server.%d and server.%d both have port %d of %s", other, m.Servers[i].ID, p.port, p.host)
+					return fmt.Errorf("server.%d and server.%d both use port %d of %s", other, m.Servers[i].ID, p.port, p.host)
 				}
 				owner[p] = m.Servers[i].ID
 			}
@@ -230,8 +229,8 @@ func (m *Members) checkPorts() error {
 	return nil
 }
 
-// checkLimits wants the limits that an ensemble cannot do without. A limit longer
-// than Java's int of milliseconds makes Apache fail in strange ways.
+// checkLimits requires the limits that an ensemble needs. A limit of more milliseconds
+// than fit into an int of Java makes Apache fail in unexpected ways.
 func (l *loader) checkLimits() {
 	q := &l.config.Quorum
 	for _, limit := range []struct {
@@ -243,9 +242,9 @@ func (l *loader) checkLimits() {
 	} {
 		where := l.places[limit.key]
 		switch {
-		case l.failedAt(where): // told already
+		case l.failedAt(where): // already reported
 		case limit.ticks == 0 && limit.need && where == "":
-			l.fail(l.name, limit.key, "", "not set; an ensemble needs it")
+			l.fail(l.name, limit.key, "", "is not set; an ensemble needs it")
 		case limit.ticks == 0 && limit.need:
 			l.fail(where, limit.key, "0", "must be 1 or more in an ensemble")
 		case int64(limit.ticks)*l.config.Session.Tick.Milliseconds() > math.MaxInt32:
@@ -259,20 +258,20 @@ func (l *loader) checkLimits() {
 		if where == "" {
 			where = l.places["zookeeper.fastleader.maxNotificationInterval"]
 		}
-		l.fail(where, key, "", fmt.Sprintf("%d ms, is above fastleader.maxNotificationInterval, %d ms",
+		l.fail(where, key, "", fmt.Sprintf("%d ms is above fastleader.maxNotificationInterval, %d ms",
 			q.MinNotification.Milliseconds(), q.MaxNotification.Milliseconds()))
 	}
 }
 
-// maxSessionServer is the greatest id that fits into the byte which session ids
-// have for it.
+// maxSessionServer is the largest id that fits into the byte of session ids that holds
+// it.
 const maxSessionServer = 255
 
-// checkOwn finds this server among the members, and takes its role from there.
+// checkOwn finds this server among the members and copies its role.
 func (l *loader) checkOwn() {
 	q := &l.config.Quorum
 	if l.config.Data.Dir == "" || l.failedAt(l.idPlace()) {
-		return // told already
+		return // already reported
 	}
 	own := q.Own()
 	switch {
@@ -280,24 +279,24 @@ func (l *loader) checkOwn() {
 		l.fail(l.idPlace(), "myid", "", "the file is missing; an ensemble needs it")
 		return
 	case own == nil:
-		l.fail(l.idPlace(), "myid", strconv.FormatInt(q.MyID, 10), "there is no server line of that number")
+		l.fail(l.idPlace(), "myid", strconv.FormatInt(q.MyID, 10), "there is no server line with this number")
 		return
 	case own.HasSecure:
 		where, key := l.serverPlace(own.ID)
 		l.fail(where, key, "", "has a secure client port; TLS is not supported yet")
 	}
 	if own.ID > maxSessionServer {
-		l.warn(l.idPlace(), "myid", "%d is above %d: its session ids are those of server %d",
+		l.warn(l.idPlace(), "myid", "%d is above %d: its session ids look like those of server %d",
 			own.ID, maxSessionServer, own.ID&maxSessionServer)
 	}
 	if where := l.places["peerType"]; where != "" && q.Observer != own.Observer {
 		_, key := l.serverPlace(own.ID)
-		l.warn(where, "peerType", "is not what %s says; %s counts", key, key)
+		l.warn(where, "peerType", "differs from %s; %s counts", key, key)
 	}
 	q.Observer = own.Observer
 }
 
-// failedAt reports whether an error was found at that place, if it is one.
+// failedAt reports whether an error was found at that place, unless the place is empty.
 func (l *loader) failedAt(where string) bool {
 	if where == "" {
 		return false
@@ -310,32 +309,32 @@ func (l *loader) failedAt(where string) bool {
 	return false
 }
 
-// warnOfEnsemble warns of ensembles that survive less than one would think, and
-// of what one that is reconfigured must know.
+// warnOfEnsemble warns about ensembles that tolerate fewer failures than expected, and
+// about missing reconfiguration.
 func (l *loader) warnOfEnsemble(where string) {
 	q := &l.config.Quorum
 	switch n := len(q.Members.Voters()); {
 	case n == 1:
-		l.warn(where, "server", "1 participant: the service ends with it; three survive the loss of one")
+		l.warn(where, "server", "1 participant: the service stops if it fails; with three it survives the loss of one")
 	case n == 2:
-		l.warn(where, "server", "2 participants: the service ends with either; three survive the loss of one")
+		l.warn(where, "server", "2 participants: the service stops if either fails; with three it survives the loss of one")
 	case n%2 == 0 && !q.Members.Hierarchical():
-		l.warn(where, "server", "%d participants survive the loss of %d, as %d do", n, (n-1)/2, n-1)
+		l.warn(where, "server", "%d participants survive the loss of %d, and so do %d participants", n, (n-1)/2, n-1)
 	}
 	if q.ReconfigEnabled {
 		l.warn(l.places["reconfigEnabled"], "reconfigEnabled",
-			"true: the membership cannot change yet while the server runs; the members are those of the file")
+			"true has no effect: the membership of a running server cannot change yet; the members are those of the file")
 	}
 }
 
-// ownAddress takes the client address of the server's own line, which must agree
-// with zoo.cfg if that has one: in host and port, or in the port alone if zoo.cfg
-// says every address. Two hosts of which one is a name may be the same.
+// ownAddress sets the client address from the server's own line. It must agree with
+// zoo.cfg if that has an address: in host and port, or only in the port if zoo.cfg says
+// every address. Two different hosts may be the same if one of them is a name.
 func (l *loader) ownAddress(own *Member, set bool) {
 	c := &l.config.Client
 	if set && (c.Port != own.ClientPort || !sameHost(c.Host, own.ClientHost)) {
 		where, key := l.serverPlace(own.ID)
-		l.fail(where, key, "", fmt.Sprintf("client address %s:%d is not clientPort and clientPortAddress, %s",
+		l.fail(where, key, "", fmt.Sprintf("client address %s:%d differs from clientPort and clientPortAddress, %s",
 			own.ClientHost, own.ClientPort, c.Addr()))
 		return
 	}
@@ -345,8 +344,8 @@ func (l *loader) ownAddress(own *Member, set bool) {
 	}
 }
 
-// sameHost reports whether listening at the address of zoo.cfg may be listening
-// at that of a server line.
+// sameHost reports whether the address of zoo.cfg and that of a server line may be the
+// same.
 func sameHost(file, line string) bool {
 	if file == "" || file == line {
 		return true

@@ -45,52 +45,52 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "one server with its group", file: server1 + "group.1=1\nweight.1=3", want: alone, addr: ":2181"},
 		{name: "the same client port", file: "server.1=h:2888:3888;2181", myid: own1, want: alone, addr: ":2181"},
 		{name: "another client port", file: "server.1=h:2888:3888;2182", myid: own1,
-			want: alone + "error zoo.cfg:3: server.1: client address 0.0.0.0:2182 is not clientPort and clientPortAddress, :2181\n"},
+			want: alone + "error zoo.cfg:3: server.1: client address 0.0.0.0:2182 differs from clientPort and clientPortAddress, :2181\n"},
 		{name: "wider client address", file: "clientPortAddress=127.0.0.1\nserver.1=h:2888:3888;2181", myid: own1,
 			want: "warning zoo.cfg:4: server.1: the only server; it is ignored, the server runs standalone\n" +
-				"error zoo.cfg:4: server.1: client address 0.0.0.0:2181 is not clientPort and clientPortAddress, 127.0.0.1:2181\n"},
+				"error zoo.cfg:4: server.1: client address 0.0.0.0:2181 differs from clientPort and clientPortAddress, 127.0.0.1:2181\n"},
 		{name: "a name for the same address", file: "clientPortAddress=localhost\nserver.1=h:2888:3888;127.0.0.1:2181", myid: own1,
 			want: "warning zoo.cfg:4: server.1: the only server; it is ignored, the server runs standalone\n", addr: "127.0.0.1:2181"},
-		{name: "peerType of nobody", file: "peerType=observer", want: "warning zoo.cfg:3: peerType: has no effect: no server line says so\n", addr: ":2181"},
+		{name: "peerType of nobody", file: "peerType=observer", want: "warning zoo.cfg:3: peerType: has no effect: no server line has this role\n", addr: ":2181"},
 
 		// The own server.
 		{name: "no myid", file: three, want: nobody},
-		{name: "empty myid", file: three, myid: "\n", want: "error data/myid: myid: is empty; it has the server's number\n"},
-		{name: "bad myid", file: server1, myid: "one\n", want: alone + "error data/myid: myid=one: not a server's number\n"},
-		{name: "bad myid in an ensemble", file: three, myid: "one\n", want: "error data/myid: myid=one: not a server's number\n"},
-		{name: "negative myid", file: three, myid: "-1", want: "error data/myid: myid=-1: not a server's number\n"},
-		{name: "not in the list", file: three, myid: "9", want: "error data/myid: myid=9: there is no server line of that number\n"},
+		{name: "empty myid", file: three, myid: "\n", want: "error data/myid: myid: is empty; it must contain the server's number\n"},
+		{name: "bad myid", file: server1, myid: "one\n", want: alone + "error data/myid: myid=one: is not a server's number\n"},
+		{name: "bad myid in an ensemble", file: three, myid: "one\n", want: "error data/myid: myid=one: is not a server's number\n"},
+		{name: "negative myid", file: three, myid: "-1", want: "error data/myid: myid=-1: is not a server's number\n"},
+		{name: "not in the list", file: three, myid: "9", want: "error data/myid: myid=9: there is no server line with this number\n"},
 		{name: "Apache takes no spaces", file: three, myid: " 1 \r\n", addr: ":2181"},
 		{name: "Apache shortens ids in silence", file: three + "server.300=k:1:2", myid: "300",
-			want: "warning data/myid: myid: 300 is above 255: its session ids are those of server 44\n" +
-				"warning zoo.cfg:5: server: 4 participants survive the loss of 1, as 3 do\n", addr: ":2181"},
+			want: "warning data/myid: myid: 300 is above 255: its session ids look like those of server 44\n" +
+				"warning zoo.cfg:5: server: 4 participants survive the loss of 1, and so do 3 participants\n", addr: ":2181"},
 		{name: "observer by the line alone", file: three + "server.4=k:1:2:observer", myid: "4", addr: ":2181"},
 		{name: "observer against the line", file: "peerType=observer\n" + three, myid: own1,
-			want: "warning zoo.cfg:3: peerType: is not what server.1 says; server.1 counts\n", addr: ":2181"},
+			want: "warning zoo.cfg:3: peerType: differs from server.1; server.1 counts\n", addr: ":2181"},
 		{name: "participant against the line", file: three + "server.4=k:1:2:observer\npeerType=participant", myid: "4",
-			want: "warning zoo.cfg:9: peerType: is not what server.4 says; server.4 counts\n", addr: ":2181"},
+			want: "warning zoo.cfg:9: peerType: differs from server.4; server.4 counts\n", addr: ":2181"},
 		{name: "3.10 has TLS there", file: limits + "server.1=h:1:2;2181;2281\n" + server2 + server3, myid: own1,
 			want: "error zoo.cfg:5: server.1: has a secure client port; TLS is not supported yet\n"},
 
 		// How many.
 		{name: "two", file: limits + server1 + server2, myid: own1,
-			want: "warning zoo.cfg:5: server: 2 participants: the service ends with either; three survive the loss of one\n", addr: ":2181"},
+			want: "warning zoo.cfg:5: server: 2 participants: the service stops if either fails; with three it survives the loss of one\n", addr: ":2181"},
 		{name: "four", file: three + "server.4=k:1:2", myid: own1,
-			want: "warning zoo.cfg:5: server: 4 participants survive the loss of 1, as 3 do\n", addr: ":2181"},
+			want: "warning zoo.cfg:5: server: 4 participants survive the loss of 1, and so do 3 participants\n", addr: ":2181"},
 		{name: "one as an ensemble", file: "standaloneEnabled=false\n" + limits + server1, myid: own1,
-			want: "warning zoo.cfg:6: server: 1 participant: the service ends with it; three survive the loss of one\n", addr: ":2181"},
+			want: "warning zoo.cfg:6: server: 1 participant: the service stops if it fails; with three it survives the loss of one\n", addr: ":2181"},
 		{name: "none as an ensemble", file: "standaloneEnabled=false", want: "error zoo.cfg: server: standaloneEnabled=false needs at least one server line\n"},
 		{name: "more votes than can be counted", file: manyServers(65),
-			want: "error zoo.cfg:3: server: the ensemble has 65 participants, and this server counts the votes of 64 at most: make the others observers\n"},
+			want: "error zoo.cfg:3: server: the ensemble has 65 participants, but this server can count the votes of 64 at most: make the others observers\n"},
 		{name: "observer alone", file: "server.1=h:1:2:observer", want: "error zoo.cfg:3: server: the ensemble has observers and no participant\n"},
 		{name: "one participant and an observer", file: server1 + "server.2=i:1:2:observer",
-			want: "error zoo.cfg:3: server: one participant with observers is no ensemble; standaloneEnabled=false allows it\n"},
+			want: "error zoo.cfg:3: server: one participant with observers is not an ensemble; standaloneEnabled=false allows it\n"},
 
 		// Limits.
 		{name: "nothing but servers", file: server1 + server2,
-			want: "error zoo.cfg: initLimit: not set; an ensemble needs it\n" +
-				"error zoo.cfg: syncLimit: not set; an ensemble needs it\n" + nobody +
-				"warning zoo.cfg:3: server: 2 participants: the service ends with either; three survive the loss of one\n"},
+			want: "error zoo.cfg: initLimit: is not set; an ensemble needs it\n" +
+				"error zoo.cfg: syncLimit: is not set; an ensemble needs it\n" + nobody +
+				"warning zoo.cfg:3: server: 2 participants: the service stops if either fails; with three it survives the loss of one\n"},
 		{name: "limit of nothing", file: "initLimit=0\nsyncLimit=5\n" + server1 + server2 + server3, myid: own1,
 			want: "error zoo.cfg:3: initLimit=0: must be 1 or more in an ensemble\n"},
 		{name: "Apache starts and serves nobody", file: "initLimit=-5\nsyncLimit=5\n" + server1 + server2 + server3, myid: own1,
@@ -98,15 +98,15 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "Apache's int overflows", file: "initLimit=10\nsyncLimit=1000000\n" + server1 + server2 + server3, myid: own1,
 			want: "error zoo.cfg:4: syncLimit=1000000: times tickTime is more than 2147483647 ms\n"},
 		{name: "Apache doubles from there", file: three, myid: own1, flags: []string{"-Dzookeeper.fastleader.minNotificationInterval=70000"},
-			want: "error command line: fastleader.minNotificationInterval: 70000 ms, is above fastleader.maxNotificationInterval, 60000 ms\n"},
+			want: "error command line: fastleader.minNotificationInterval: 70000 ms is above fastleader.maxNotificationInterval, 60000 ms\n"},
 		{name: "the other one", file: three + "fastleader.maxNotificationInterval=100", myid: own1,
-			want: "error zoo.cfg:8: fastleader.minNotificationInterval: 200 ms, is above fastleader.maxNotificationInterval, 100 ms\n"},
+			want: "error zoo.cfg:8: fastleader.minNotificationInterval: 200 ms is above fastleader.maxNotificationInterval, 100 ms\n"},
 
 		// Lines.
 		{name: "Apache's second server cannot listen", file: limits + server1 + "server.2=h:2889:3888\n" + server3, myid: own1,
-			want: "error zoo.cfg:5: server: server.1 and server.2 both have port 3888 of h\n"},
+			want: "error zoo.cfg:5: server: server.1 and server.2 both use port 3888 of h\n"},
 		{name: "Apache's second server cannot listen here either", file: limits + server1 + "server.2=h:3888:3889\n" + server3, myid: own1,
-			want: "error zoo.cfg:5: server: server.1 and server.2 both have port 3888 of h\n"},
+			want: "error zoo.cfg:5: server: server.1 and server.2 both use port 3888 of h\n"},
 		{name: "every address", file: limits + "server.1=0.0.0.0:1:2\nserver.2=0.0.0.0:1:2\n" + server3, myid: own1, addr: ":2181"},
 		{name: "not in a group", file: three + "group.1=1:3", myid: own1, want: "error zoo.cfg:5: server: server.2 is in no group\n"},
 		{name: "in two groups", file: server1 + "group.1=1\ngroup.2=1", want: "error zoo.cfg:5: group.2=1: server 1 is in group 1 already\n"},
@@ -123,10 +123,10 @@ func TestEnsembleReports(t *testing.T) {
 
 		// What is not there yet.
 		{name: "missing", file: three + "reconfigEnabled=true\noraclePath=/o\nobserverMasterPort=2191\nmultiAddress.enabled=true", myid: own1,
-			want: "warning zoo.cfg:9: oraclePath: has no effect here: of two participants none goes on alone, whatever an oracle says\n" +
-				"warning zoo.cfg:10: observerMasterPort: has no effect here: followers serve no observers; those are served by the leader\n" +
+			want: "warning zoo.cfg:9: oraclePath: has no effect here: with two participants, neither continues alone, whatever an oracle says\n" +
+				"warning zoo.cfg:10: observerMasterPort: has no effect here: followers do not serve observers; the leader serves them\n" +
 				"warning zoo.cfg:11: multiAddress.enabled: has no effect here: only the first address of a server is used\n" +
-				"warning zoo.cfg:8: reconfigEnabled: true: the membership cannot change yet while the server runs; the members are those of the file\n",
+				"warning zoo.cfg:8: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n",
 			addr: ":2181"},
 		{name: "unsafe to leave out", file: three + "sslQuorum=true\nportUnification=true\nquorum.auth.enableSasl=true", myid: own1,
 			want: "error zoo.cfg:8: sslQuorum=true: TLS is not supported yet\n" +
@@ -174,27 +174,27 @@ func TestDynamicFileReports(t *testing.T) {
 			want: "warning dyn.100000001:1: server.1: the only server; it is ignored, the server runs standalone\n", addr: ":2183"},
 		{name: "no file", file: base + "dynamicConfigFile=dyn", want: "error zoo.cfg:3: dynamicConfigFile=dyn: open dyn: no such file or directory\n"},
 		{name: "servers in both", file: base + "dynamicConfigFile=dyn\n" + server1, extra: map[string]string{"dyn": ""},
-			want: "error zoo.cfg:4: server.1=h:2888:3888: belongs in the dynamic file, because dynamicConfigFile is set\n"},
+			want: "error zoo.cfg:4: server.1=h:2888:3888: must be in the dynamic file, because dynamicConfigFile is set\n"},
 		{name: "too much in it", file: base + "dynamicConfigFile=dyn", extra: map[string]string{"dyn": server1 + "tickTime=5\nversion=1"},
 			want: "warning dyn:1: server.1: the only server; it is ignored, the server runs standalone\n" +
-				"error dyn:2: tickTime=5: only server, group and weight lines belong in a dynamic file\n" +
-				"error dyn:3: version=1: the version is in the name of the file, not in it\n"},
+				"error dyn:2: tickTime=5: is not allowed: a dynamic file has server, group and weight lines only\n" +
+				"error dyn:3: version=1: must not be in the file: the version is the suffix of its name\n"},
 		{name: "its syntax", file: base + "dynamicConfigFile=dyn", extra: map[string]string{"dyn": "\n\\u1"}, want: `error dyn:2: malformed \uXXXX escape` + "\n"},
 
 		// Apache deletes the file here, and does not start if it cannot read it.
 		{name: "a reconfiguration long ago", file: base + limits + "dynamicConfigFile=dyn", addr: ":2181",
 			extra: map[string]string{"data/myid": "1", "dyn": server1 + server2 + server3, "zoo.cfg.dynamic.next": "junk"},
-			want:  "warning zoo.cfg.dynamic.next: dynamicConfigFile: a reconfiguration was under way; reconfigEnabled is false, so this file has no effect\n"},
+			want:  "warning zoo.cfg.dynamic.next: dynamicConfigFile: an unfinished reconfiguration left this file; it is ignored, because reconfigEnabled is false\n"},
 		{name: "a reconfiguration", file: base + limits + "reconfigEnabled=true\ndynamicConfigFile=dyn.100000000",
 			extra: map[string]string{"data/myid": "1", "dyn.100000000": server1 + server2 + server3, "zoo.cfg.dynamic.next": next},
-			want: "warning zoo.cfg:5: reconfigEnabled: true: the membership cannot change yet while the server runs; the members are those of the file\n" +
-				"error zoo.cfg.dynamic.next: dynamicConfigFile: a reconfiguration to version 200000000 is under way; let it finish in Apache ZooKeeper first\n"},
+			want: "warning zoo.cfg:5: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n" +
+				"error zoo.cfg.dynamic.next: dynamicConfigFile: a reconfiguration to version 200000000 is unfinished; finish it with Apache ZooKeeper first\n"},
 		{name: "a reconfiguration that has finished", file: base + limits + "reconfigEnabled=true\ndynamicConfigFile=dyn.200000000", addr: ":2181",
 			extra: map[string]string{"data/myid": "1", "dyn.200000000": server1 + server2 + server3, "zoo.cfg.dynamic.next": next},
-			want:  "warning zoo.cfg:5: reconfigEnabled: true: the membership cannot change yet while the server runs; the members are those of the file\n"},
+			want:  "warning zoo.cfg:5: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n"},
 		{name: "a reconfiguration to nowhere", file: base + limits + "reconfigEnabled=true\ndynamicConfigFile=dyn",
 			extra: map[string]string{"data/myid": "1", "dyn": server1 + server2 + server3, "zoo.cfg.dynamic.next": "server.1=x"},
-			want: "warning zoo.cfg:5: reconfigEnabled: true: the membership cannot change yet while the server runs; the members are those of the file\n" +
+			want: "warning zoo.cfg:5: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n" +
 				"error zoo.cfg.dynamic.next: dynamicConfigFile: config: members, line 1: server.1=x: " + errMemberForm.Error() + "\n"},
 	}
 	for _, tt := range tests {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// finish fills in what depends on other settings, and applies the rules that
-// concern several.
+// finish sets the values that depend on other settings, and checks the rules that
+// concern several settings.
 func (l *loader) finish() {
 	l.finishQuorum()
 	l.finishClient()
@@ -15,14 +15,13 @@ func (l *loader) finish() {
 	l.finishSessions()
 	l.finishAuth()
 	l.derive()
-	l.shout()
+	l.warnDangers()
 }
 
 // isSet reports whether a key of zoo.cfg or a full property name was given.
 func (l *loader) isSet(name string) bool { return l.places[name] != "" }
 
-// finishClient settles the client's address between zoo.cfg and the server's
-// own line.
+// finishClient sets the client's address from zoo.cfg and the server's own line.
 func (l *loader) finishClient() {
 	c := &l.config.Client
 	set := l.isSet("clientPort")
@@ -39,14 +38,14 @@ func (l *loader) finishClient() {
 		return
 	}
 	if !set && !l.badMembers && !l.config.Quorum.Distributed() {
-		l.fail(l.name, "clientPort", "", "not set; no client could connect")
+		l.fail(l.name, "clientPort", "", "is not set; no client could connect")
 	}
 }
 
 func (l *loader) finishData() {
 	d := &l.config.Data
 	if d.Dir == "" && !l.isSet("dataDir") {
-		l.fail(l.name, "dataDir", "", "not set")
+		l.fail(l.name, "dataDir", "", "is not set")
 	}
 	if d.LogDir == "" {
 		d.LogDir = d.Dir
@@ -72,8 +71,8 @@ func (l *loader) finishSessions() {
 		s.MinTimeout.Milliseconds(), s.MaxTimeout.Milliseconds()))
 }
 
-// finishAuth checks that what is enforced can be had. A scheme that is not there
-// would shut everybody out; Apache does not start with it either.
+// finishAuth checks that clients can satisfy what is enforced. An enforced scheme that
+// does not exist would lock out all clients; Apache does not start with it either.
 func (l *loader) finishAuth() {
 	a := &l.config.Auth
 	key := "enforce.auth.schemes"
@@ -88,7 +87,7 @@ func (l *loader) finishAuth() {
 		if scheme == "ip" || scheme == "digest" && a.DigestEnabled || scheme == "sasl" && a.SASL.Provider {
 			continue
 		}
-		reason := fmt.Sprintf("there is no scheme %q", scheme)
+		reason := fmt.Sprintf("the scheme %q does not exist", scheme)
 		if scheme == "sasl" {
 			reason += " without authProvider.1=" + saslProvider
 		}
@@ -99,7 +98,7 @@ func (l *loader) finishAuth() {
 	}
 }
 
-// derive computes defaults that are other settings.
+// derive sets defaults that depend on other settings.
 func (l *loader) derive() {
 	c := l.config
 	if !l.isSet("zookeeper.jute.maxbuffer.extrasize") {
@@ -109,7 +108,7 @@ func (l *loader) derive() {
 	if c.Quorum.ConnectLimit == 0 {
 		c.Quorum.ConnectLimit = c.Quorum.InitLimit
 	}
-	// Apache's own scripts live by these two, so a list cannot take them away.
+	// Apache's own scripts need these two words, so a list cannot disable them.
 	need := []string{"srvr"}
 	if c.Quorum.ReadOnlyMode {
 		need = append(need, "isro")
@@ -124,24 +123,24 @@ func (l *loader) derive() {
 	}
 }
 
-// shout warns of settings that are honoured and dangerous, and of values that
-// were raised to their least.
-func (l *loader) shout() {
+// warnDangers warns about settings that are honoured and dangerous, and about values
+// that were raised to their minimum.
+func (l *loader) warnDangers() {
 	c := l.config
 	l.raised("zookeeper.snapCount", c.Snapshot.Count)
 	l.raised("autopurge.snapRetainCount", c.Purge.Retain)
 	l.raised("zookeeper.commitLogCount", c.Log.CommitLogCount)
 	if !c.Log.ForceSync {
-		l.shoutAt("zookeeper.forceSync", "no: acknowledged writes are LOST when the machine crashes")
+		l.warnAt("zookeeper.forceSync", "no: acknowledged writes are LOST if the machine crashes")
 	}
 	if c.Auth.SkipACL {
-		l.shoutAt("zookeeper.skipACL", "yes: every client may read, change and delete every znode")
+		l.warnAt("zookeeper.skipACL", "yes: every client may read, change and delete every znode")
 	}
 	if c.Snapshot.TrustEmpty {
-		l.shoutAt("zookeeper.snapshot.trust.empty", "true: lost snapshots go unnoticed; turn it off after the upgrade")
+		l.warnAt("zookeeper.snapshot.trust.empty", "true: a lost snapshot is not noticed; turn it off after the upgrade")
 	}
 }
 
-func (l *loader) shoutAt(key, text string) {
+func (l *loader) warnAt(key, text string) {
 	l.warn(l.places[key], strings.TrimPrefix(key, "zookeeper."), "%s", text)
 }

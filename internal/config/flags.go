@@ -9,9 +9,9 @@ type definition struct {
 	where string // "command line" or "SERVER_JVMFLAGS"
 }
 
-// parseFlags keeps the -Dname=value of a list of words. -Dname alone sets the
-// empty string, as Java does. Other words (-Xmx1g, -XX:..., -server, ...)
-// are for a JVM and are left out.
+// parseFlags returns the -Dname=value of a list of words. -Dname alone sets the empty
+// string, as in Java. Other words (-Xmx1g, -XX:..., -server, ...) are for a JVM; they
+// are ignored.
 func parseFlags(words []string, where string) []definition {
 	var all []definition
 	for _, w := range words {
@@ -25,10 +25,10 @@ func parseFlags(words []string, where string) []definition {
 	return all
 }
 
-// splitWords splits s as a POSIX shell splits a line: blanks separate, single
-// quotes keep all, double quotes keep all but \\, \", \$, \` and an escaped end
-// of line, a backslash elsewhere keeps the next character. Nothing is expanded.
-// A quote that is not closed ends with the input.
+// splitWords splits s like a POSIX shell: blanks separate words; single quotes keep all
+// characters; double quotes keep all but \\, \", \$, \` and an escaped end of line;
+// elsewhere a backslash keeps the next character. Nothing is expanded. An unclosed
+// quote ends with the input.
 func splitWords(s string) []string {
 	var words []string
 	var word []byte
@@ -67,8 +67,8 @@ func splitWords(s string) []string {
 	return words
 }
 
-// doubleQuoted appends the text from s[i] to the closing quote, and returns its
-// position.
+// doubleQuoted appends the text from s[i] to the closing quote, and returns the
+// position of the quote.
 func doubleQuoted(word []byte, s string, i int) ([]byte, int) {
 	for ; i < len(s) && s[i] != '"'; i++ {
 		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte("\\\"$`\n", s[i+1]) >= 0 {

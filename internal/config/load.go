@@ -11,22 +11,22 @@ import (
 	"strings"
 )
 
-// Warning is something that an operator has written and that has not the effect
-// that one would expect, or a dangerous one.
+// Warning is a setting that has not the effect that one would expect, or a dangerous
+// one.
 type Warning struct {
 	Where string // "zoo.cfg:12", "command line" or "SERVER_JVMFLAGS"
-	Key   string // as it was written, without -D
+	Key   string // as it was given, without -D
 	Text  string
 }
 
 // String prints where, key and text on one line.
 func (w Warning) String() string { return w.Where + ": " + w.Key + ": " + w.Text }
 
-// Error is a setting that keeps the server from starting.
+// Error is a setting that prevents the server from starting.
 type Error struct {
-	Where  string // as in Warning; the file alone if something is not set
+	Where  string // as in Warning; the file alone if a setting is missing
 	Key    string
-	Value  string // "" when nothing was written, or when it is a secret
+	Value  string // "" if no value was given, or if it is secret
 	Reason string
 }
 
@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	return e.Where + ": " + e.Key + "=" + printable(e.Value) + ": " + e.Reason
 }
 
-// printable cuts a long text and quotes it if a line would not show it as it is.
+// printable cuts a long text, and quotes a text with unprintable characters.
 func printable(s string) string {
 	const most = 120
 	if len(s) > most {
@@ -50,8 +50,8 @@ func printable(s string) string {
 	return s
 }
 
-// Default returns the configuration of a server that was told nothing: one that
-// serves 127.0.0.1:2181 and keeps its data in ./pinfold-data.
+// Default returns the configuration of a server without any settings: it serves
+// 127.0.0.1:2181 and keeps its data in ./pinfold-data.
 func Default() *Config {
 	c, _, err := Load("", nil, "")
 	if err != nil {
@@ -60,36 +60,34 @@ func Default() *Config {
 	return c
 }
 
-// Load reads the configuration file, if file is not "", and the properties
-// -Dname=value among jvmFlags (the command line) and among the words of environ
-// (the variable SERVER_JVMFLAGS, split as a shell does). Other words are left
-// out. It is Source.Load of these three.
+// Load reads the configuration file, if file is not "", and the properties -Dname=value
+// from jvmFlags (the command line) and from environ (the variable SERVER_JVMFLAGS,
+// split as by a shell). Other words are ignored. It is Source.Load of these three.
 func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, error) {
 	return (&Source{File: file, Flags: jvmFlags, Environ: environ}).Load()
 }
 
-// Source names all places that a configuration comes from.
+// Source has all places that a configuration comes from.
 type Source struct {
-	File    string   // name of a zoo.cfg; "" is none
+	File    string   // name of a zoo.cfg; "": none
 	Flags   []string // of the command line; only -Dname=value counts
-	Environ string   // the variable SERVER_JVMFLAGS, split as a shell does
+	Environ string   // the variable SERVER_JVMFLAGS, split as by a shell
 
-	// Settings are keys of zoo.cfg, and Java's properties by their full names. They
+	// Settings are keys of zoo.cfg, and Java properties by their full names. They
 	// override File, Flags and Environ, without a warning.
 	Settings map[string]string
-	// ID is the server's number in its ensemble, instead of the file myid; nil
-	// reads the file.
+	// ID is the server's number in its ensemble; nil: it is read from the file
+	// myid.
 	ID *int64
 }
 
-// settingsPlace is the place of Source.Settings in warnings and errors.
+// settingsPlace is the Where of Source.Settings in warnings and errors.
 const settingsPlace = "settings"
 
 // Load reads the configuration from its places.
 //
-// The error joins one *Error for every setting that is refused, in the order of
-// the places; or it is the failure to read a file. The warnings are returned
-// with an error, too.
+// The error joins one *Error for every refused setting, in the order of the places; or
+// it is the error of reading a file. The warnings are also returned with an error.
 func (s *Source) Load() (*Config, []Warning, error) {
 	var text []byte
 	if s.File != "" {
@@ -101,7 +99,7 @@ func (s *Source) Load() (*Config, []Warning, error) {
 	return s.load(text)
 }
 
-// load is Load once the file is read.
+// load is Load after the file was read.
 func (s *Source) load(text []byte) (*Config, []Warning, error) {
 	lines, err := parseProperties(text)
 	if err != nil {
@@ -134,8 +132,8 @@ func (s *Source) load(text []byte) (*Config, []Warning, error) {
 	return l.result()
 }
 
-// override adds Source.Settings to the lines of the file and to the properties,
-// and drops the lines and properties that they replace.
+// override adds Source.Settings to the lines of the file and to the properties, and
+// removes the lines and properties that they replace.
 func (l *loader) override(lines []entry, flags []definition, settings map[string]string) ([]entry, []definition) {
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		value := strings.TrimSpace(settings[key])
@@ -154,7 +152,7 @@ func (l *loader) override(lines []entry, flags []definition, settings map[string
 	return lines, flags
 }
 
-// readFile reads a whole file of at most maxFileBytes.
+// readFile reads a complete file of at most maxFileBytes.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -168,7 +166,7 @@ func readFile(name string) ([]byte, error) {
 	return text, nil
 }
 
-// syntaxError names the file, and the line if there is one.
+// syntaxError adds the file to an error, and the line if there is one.
 func syntaxError(file string, err error) error {
 	if at, ok := errors.AsType[*lineError](err); ok {
 		return fmt.Errorf("%s:%d: %w", file, at.line, at.err)
@@ -176,7 +174,7 @@ func syntaxError(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
-// A loader gathers settings, warnings and errors.
+// A loader collects settings, warnings and errors.
 type loader struct {
 	config     *Config
 	known      catalogue
@@ -185,7 +183,7 @@ type loader struct {
 	ensemble   []entry           // server, group and weight lines of zoo.cfg
 	badMembers bool              // some such line could not be read
 	id         *int64            // the server's number; nil: it is in the file myid
-	name       string            // of the file, or settingsPlace: the place of what is not set
+	name       string            // of the file, or settingsPlace: the Where of missing settings
 	warnings   []Warning
 	errs       []error
 }
@@ -201,7 +199,7 @@ func (l *loader) fail(where, key, value, reason string) {
 	l.errs = append(l.errs, &Error{where, key, value, reason})
 }
 
-// isSecret reports whether values of the key must not be shown.
+// isSecret reports whether values of the key must not be printed.
 func isSecret(key string) bool {
 	k := strings.ToLower(key)
 	return strings.Contains(k, "password") && !strings.HasSuffix(k, "path") || strings.Contains(k, "superdigest")
@@ -228,7 +226,7 @@ func (l *loader) defaults() {
 	}
 }
 
-// file takes the keys of zoo.cfg, the last of each name.
+// file reads the keys of zoo.cfg; the last of each name counts.
 func (l *loader) file(lines []entry) {
 	last := make(map[string]int)
 	for i := range lines {
@@ -240,7 +238,7 @@ func (l *loader) file(lines []entry) {
 			where = fmt.Sprintf("%s:%d", l.config.File, p.line)
 		}
 		if at := last[p.key]; at != i {
-			l.warn(where, p.key, "set again in line %d, which counts", lines[at].line)
+			l.warn(where, p.key, "is set again in line %d, which counts", lines[at].line)
 			continue
 		}
 		l.places[p.key] = where
@@ -262,14 +260,14 @@ func (l *loader) file(lines []entry) {
 	}
 }
 
-// unknownKey warns of a key of zoo.cfg that means nothing there.
+// unknownKey warns about a key of zoo.cfg that has no effect there.
 func (l *loader) unknownKey(where, key string) {
 	if l.known.find(bare, key) != nil {
-		l.warn(where, key, "has no effect in a file; it is read only as -D%s=...", key)
+		l.warn(where, key, "has no effect in a file; set it as -D%s=...", key)
 		return
 	}
 	if name, ok := strings.CutPrefix(key, "zookeeper."); ok && l.known.find(property, name) != nil {
-		l.warn(where, key, "has no effect; in a file it is written without zookeeper., as %s", name)
+		l.warn(where, key, "has no effect; in a file, write it without zookeeper., as %s", name)
 		return
 	}
 	near := l.known.nearest(key, func(s *setting) (string, bool) { return s.name, s.scope != bare })
@@ -278,13 +276,13 @@ func (l *loader) unknownKey(where, key string) {
 
 func (l *loader) unknown(where, key, near string) {
 	if near == "" {
-		l.warn(where, key, "unknown, has no effect")
+		l.warn(where, key, "is unknown and has no effect")
 		return
 	}
-	l.warn(where, key, "unknown, has no effect; did you mean %s?", near)
+	l.warn(where, key, "is unknown and has no effect; did you mean %s?", near)
 }
 
-// flags takes the properties, the last of each name, where the file has none.
+// flags reads the properties that the file does not set; the last of each name counts.
 func (l *loader) flags(flags []definition) {
 	last := make(map[string]int)
 	for i := range flags {
@@ -296,7 +294,7 @@ func (l *loader) flags(flags []definition) {
 		}
 		if value, ok := l.config.Properties[f.name]; ok {
 			if value != f.value {
-				l.warn(f.where, f.name, "overridden by %s", l.places[f.name])
+				l.warn(f.where, f.name, "is overridden by %s", l.places[f.name])
 			}
 			continue
 		}
@@ -306,7 +304,7 @@ func (l *loader) flags(flags []definition) {
 	}
 }
 
-// flag applies one -D.
+// flag reads one -D.
 func (l *loader) flag(f definition) {
 	name, prefixed := strings.CutPrefix(f.name, "zookeeper.")
 	if prefixed {
@@ -335,23 +333,24 @@ func (l *loader) flag(f definition) {
 		l.misplaced(f, f.name)
 		return
 	}
-	// What is left is for the JVM and its libraries, unless it is nearly ours.
+	// The others are for the JVM and its libraries, unless the name is nearly that
+	// of a setting.
 	near := l.known.nearest(f.name, func(s *setting) (string, bool) { return s.fullName(), s.scope != inFile })
 	if near != "" && distance(f.name, near, 4) < 4 {
 		l.unknown(f.where, f.name, near)
 	}
 }
 
-// misplaced warns of a -D that would count elsewhere.
+// misplaced warns about a -D that would have an effect elsewhere.
 func (l *loader) misplaced(f definition, name string) {
 	if l.known.find(bare, name) != nil {
-		l.warn(f.where, f.name, "has no effect; it is read only without zookeeper., as -D%s=...", name)
+		l.warn(f.where, f.name, "has no effect; write it without zookeeper., as -D%s=...", name)
 		return
 	}
 	l.warn(f.where, f.name, "has no effect as a property; %s is a key of zoo.cfg", name)
 }
 
-// apply takes one value for a setting that is known.
+// apply sets one value of a known setting.
 func (l *loader) apply(s *setting, where, key, value string) {
 	text := value
 	var err error
@@ -380,7 +379,7 @@ func (l *loader) apply(s *setting, where, key, value string) {
 	}
 }
 
-// isHarmless reports whether the value asks for nothing.
+// isHarmless reports whether the value needs no support for the setting.
 func (s *setting) isHarmless(value string) bool {
 	for _, h := range strings.Split(s.harmless, ",") {
 		if h != "" && strings.EqualFold(h, value) {
@@ -390,7 +389,7 @@ func (s *setting) isHarmless(value string) bool {
 	return false
 }
 
-// raised warns if the value in use is not the one that was given.
+// raised warns if the value in use differs from the given one.
 func (l *loader) raised(key string, used int) {
 	where := l.places[key]
 	if where == "" {

@@ -108,7 +108,7 @@ func TestPrecedence(t *testing.T) {
 	if c.Snapshot.Count != 10 || c.Client.MaxTotal != 22 || c.Log.CommitLogCount != 532 {
 		t.Errorf("snapCount %d, maxCnxns %d, commitLogCount %d; want 10, 22, 532", c.Snapshot.Count, c.Client.MaxTotal, c.Log.CommitLogCount)
 	}
-	want := "warning command line: zookeeper.snapCount: overridden by zoo.cfg:3\n"
+	want := "warning command line: zookeeper.snapCount: is overridden by zoo.cfg:3\n"
 	if got := report(warnings, nil); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// errMemberForm says what a server line looks like.
+// errMemberForm describes the form of a server line.
 var errMemberForm = errors.New("not of the form host:quorumPort:electionPort[:participant|observer]" +
 	"[;[clientHost:]clientPort[;[secureHost:]securePort]]")
 
-// parseMember reads the value of a server line. IP addresses come out in their
+// parseMember reads the value of a server line. IP addresses are returned in their
 // usual form (::1, 127.0.0.1), names as they are written.
 func parseMember(id int64, value string) (Member, error) {
 	s := Member{ID: id}
@@ -42,8 +42,8 @@ func parseMember(id int64, value string) (Member, error) {
 // maxAddresses bounds the addresses of one server.
 const maxAddresses = 16
 
-// addAddresses reads addresses with | between them. One role is enough for all,
-// and Apache writes it behind the last.
+// addAddresses reads addresses separated by |. One of them may have the role; Apache
+// writes it after the last.
 func (s *Member) addAddresses(text string) error {
 	role := ""
 	for address := range strings.SplitSeq(text, "|") {
@@ -83,7 +83,7 @@ func parseAddress(text string) (a MemberAddress, role string, err error) {
 	}
 	switch {
 	case a.QuorumPort == 0 || a.ElectionPort == 0:
-		return a, "", errors.New("no peer can reach port 0")
+		return a, "", errors.New("port 0 is not allowed: no peer could reach it")
 	case a.QuorumPort == a.ElectionPort:
 		return a, "", fmt.Errorf("quorum port and election port are both %d", a.QuorumPort)
 	case len(fields) == 3:
@@ -104,7 +104,7 @@ func parseRole(s string) (string, error) {
 	case participant, observer:
 		return role, nil
 	}
-	return "", errors.New("not participant or observer")
+	return "", errors.New("is not participant or observer")
 }
 
 // parseListen reads [host:]port.
@@ -124,7 +124,8 @@ func parseListen(text string) (host string, port int, err error) {
 	return host, port, err
 }
 
-// cutHost cuts the host, an IPv6 address in brackets, off the fields behind it.
+// cutHost splits text into the host, an IPv6 address in brackets or a name, and the
+// fields after it.
 func cutHost(text string) (host string, fields []string, err error) {
 	rest, bracketed := strings.CutPrefix(text, "[")
 	if !bracketed {
@@ -146,12 +147,12 @@ func cutHost(text string) (host string, fields []string, err error) {
 	return ip.Unmap().String(), strings.Split(rest[1:], ":"), nil
 }
 
-// maxHostBytes is how long a name of the DNS can be.
+// maxHostBytes is the maximum length of a DNS name.
 const maxHostBytes = 253
 
-// parseHost reads a name or an IPv4 address. A number or four that are no usual
-// address (127.1, 010.0.0.1) are refused: Java and the system's resolver read
-// some of them as different addresses.
+// parseHost reads a name or an IPv4 address. It refuses a number, or four of them, that
+// are not a usual address (127.1, 010.0.0.1): Java and the system's resolver read some
+// of them as different addresses.
 func parseHost(text string) (string, error) {
 	number := true
 	for _, c := range []byte(text) {

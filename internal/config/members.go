@@ -14,13 +14,13 @@ import (
 // Members is a configuration of the ensemble: the server, group and weight
 // lines. The zero value has no members.
 //
-// Groups and Weights are what the lines say, for Text and for comparing; who
-// counts votes takes WeightsAndGroups.
+// Groups and Weights are the content of the lines, for Text and for comparing; code
+// that counts votes uses WeightsAndGroups.
 type Members struct {
 	Servers []Member        // in the order of their ids, each id once
 	Groups  map[int64]int64 // server id -> group id; nil if there are no group lines
-	Weights map[int64]int64 // server id -> weight; absent is 1
-	Version int64           // zxid of the reconfiguration that made it; 0 from a static file
+	Weights map[int64]int64 // server id -> weight; absent means 1
+	Version int64           // zxid of the reconfiguration that created it; 0 from a static file
 }
 
 // Member is a server line.
@@ -30,7 +30,7 @@ type Member struct {
 	Observer  bool
 
 	HasClient  bool
-	ClientHost string // "0.0.0.0" when the line has only a port
+	ClientHost string // "0.0.0.0" if the line has only a port
 	ClientPort int
 
 	HasSecure  bool
@@ -38,7 +38,7 @@ type Member struct {
 	SecurePort int
 }
 
-// MemberAddress is where a member's peers reach it.
+// MemberAddress is an address at which a member's peers reach it.
 type MemberAddress struct {
 	Host         string // a name, or an IP address without brackets
 	QuorumPort   int
@@ -47,12 +47,12 @@ type MemberAddress struct {
 
 const (
 	maxMembers = 1024          // server lines; as many servers in groups, and weights
-	maxWeight  = math.MaxInt32 // sums of maxMembers weights stay far within an int64
+	maxWeight  = math.MaxInt32 // the sum of maxMembers weights is far below the maximum of an int64
 )
 
-// QuorumAddr returns where the member as a leader takes learners, as net.Dial
-// takes it: of several addresses the first. A name in it is not resolved, and
-// whoever dials it must resolve it anew each time.
+// QuorumAddr returns the address for learners of the member as a leader, in the form of
+// net.Dial: the first if it has several. A name in it is not resolved; the caller must
+// resolve it at each attempt to connect.
 func (m *Member) QuorumAddr() string {
 	return net.JoinHostPort(m.Addresses[0].Host, strconv.Itoa(m.Addresses[0].QuorumPort))
 }
@@ -62,8 +62,8 @@ func (m *Member) ElectionAddr() string {
 	return net.JoinHostPort(m.Addresses[0].Host, strconv.Itoa(m.Addresses[0].ElectionPort))
 }
 
-// Find returns the member of that id, nil if there is none. It is the one in
-// Servers, not a copy.
+// Find returns the member with that id, nil if there is none. The result points into
+// Servers.
 func (m *Members) Find(id int64) *Member {
 	i, ok := slices.BinarySearchFunc(m.Servers, id, func(s Member, id int64) int {
 		return compareIDs(s.ID, id)
@@ -99,18 +99,18 @@ func (m *Members) ids(observer bool) (ids []int64) {
 	return ids
 }
 
-// Hierarchical reports whether there are group or weight lines: whether a
-// quorum is a majority of the weights in a majority of the groups, and not a
-// majority of the participants.
+// Hierarchical reports whether there are group or weight lines. Then a quorum is a
+// majority of the weights in a majority of the groups, and not a majority of the
+// participants.
 func (m *Members) Hierarchical() bool { return m.Groups != nil || m.Weights != nil }
 
-// WeightsAndGroups returns the weight of every server that has one, and the
-// group of every server that is in one, both by the server's id. A participant
-// has a weight, 1 if no line says another, and a group. An observer, or a server
-// that has no line, may have both, too: it cannot vote, but Apache counts it in
-// the weight of its group, so that a quorum needs more of the others.
+// WeightsAndGroups returns the weight of every server that has one, and the group of
+// every server that is in one, both by the server's id. A participant has a weight, by
+// default 1, and a group. An observer, or a server without a line, may have both too:
+// it cannot vote, but Apache counts it in the weight of its group, so that a quorum
+// needs more of the others.
 //
-// The maps are the caller's. Both are nil unless the members are Hierarchical.
+// The caller owns the maps. Both are nil unless the members are Hierarchical.
 func (m *Members) WeightsAndGroups() (weights, groups map[int64]int64) {
 	if !m.Hierarchical() {
 		return nil, nil
@@ -124,8 +124,8 @@ func (m *Members) WeightsAndGroups() (weights, groups map[int64]int64) {
 	return weights, groups
 }
 
-// isMemberKey reports whether a key belongs to the ensemble's configuration,
-// which may be in a file of its own.
+// isMemberKey reports whether a key belongs to the ensemble's configuration, which may
+// be in a file of its own.
 func isMemberKey(key string) bool {
 	return strings.HasPrefix(key, "server.") || strings.HasPrefix(key, "group") ||
 		strings.HasPrefix(key, "weight")
@@ -144,7 +144,7 @@ func memberID(key string) (kind string, id int64, err error) {
 	return kind, id, nil
 }
 
-// add takes one server, group or weight line.
+// add reads one server, group or weight line.
 func (m *Members) add(key, value string, multiAddress bool) error {
 	kind, id, err := memberID(key)
 	if err != nil {
@@ -173,7 +173,7 @@ func (m *Members) insert(s Member) error {
 	})
 	switch {
 	case found:
-		return fmt.Errorf("there is another line of server %d", s.ID)
+		return fmt.Errorf("server %d has another line", s.ID)
 	case len(m.Servers) == maxMembers:
 		return fmt.Errorf("more than %d servers", maxMembers)
 	}
@@ -211,7 +211,7 @@ func (m *Members) addWeight(id int64, value string) error {
 		m.Weights = make(map[int64]int64)
 	}
 	if _, ok := m.Weights[id]; ok {
-		return fmt.Errorf("there is another line of the weight of server %d", id)
+		return fmt.Errorf("the weight of server %d has another line", id)
 	}
 	if len(m.Weights) == maxMembers {
 		return fmt.Errorf("more than %d weights", maxMembers)
@@ -220,8 +220,8 @@ func (m *Members) addWeight(id int64, value string) error {
 	return nil
 }
 
-// checkGroups applies the rules of a hierarchical quorum: without them it would
-// be nobody's to say which sets are quorums, or none ever would be.
+// checkGroups checks the rules of a hierarchical quorum: without them it would be
+// undefined which sets of servers are quorums, or no set would be one.
 func (m *Members) checkGroups() error {
 	if !m.Hierarchical() {
 		return nil
@@ -236,7 +236,7 @@ func (m *Members) checkGroups() error {
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		w, ok := weights[id]
 		if !ok {
-			return fmt.Errorf("group.%d has the server %d, which is no participant and has no weight", groups[id], id)
+			return fmt.Errorf("group.%d has the server %d, which is not a participant and has no weight", groups[id], id)
 		}
 		total += w
 	}

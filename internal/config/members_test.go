@@ -70,9 +70,9 @@ func TestParseMemberRefuses(t *testing.T) {
 		{"h:2888:65536", `"65536" is not a port number`},
 		{"h:2888:-1", `"-1" is not a port number`},
 		{"h:2888:3888;x", `"x" is not a port number`},
-		{"h:2888:0", "no peer can reach port 0"},
+		{"h:2888:0", "port 0 is not allowed: no peer could reach it"},
 		{"h:2888:2888", "quorum port and election port are both 2888"},
-		{"h:2888:3888:leader", "not participant or observer"},
+		{"h:2888:3888:leader", "is not participant or observer"},
 		{"h:2888:3888:participant|i:2889:3889:observer", "the addresses of one server have different roles"},
 		{"h:1:2" + strings.Repeat("|h:1:2", 16), "more than 16 addresses"},
 	}
@@ -170,11 +170,11 @@ func TestMembersRefuse(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		{"twice", []string{one, "server.01=b:1:2"}, "there is another line of server 1"},
+		{"twice", []string{one, "server.01=b:1:2"}, "server 1 has another line"},
 		{"too many", append(many("server.%d=a:1:2"), "server.9999=a:1:2"), "more than 1024 servers"},
 		{"too many weights", append(many("weight.%d=1"), "weight.9999=1"), "more than 1024 weights"},
 		{"too many in groups", append(many("group.%[1]d=%[1]d"), "group.9999=9999"), "more than 1024 servers in groups"},
-		{"weight twice", []string{"weight.1=1", "weight.01=1"}, "there is another line of the weight of server 1"},
+		{"weight twice", []string{"weight.1=1", "weight.01=1"}, "the weight of server 1 has another line"},
 		{"negative weight", []string{"weight.1=-1"}, "a weight is a whole number from 0 to 2147483647"},
 		{"huge weight", []string{"weight.1=2147483648"}, "a weight is a whole number from 0 to 2147483647"},
 		{"two groups", []string{"group.1=1:2", "group.2=2"}, "server 2 is in group 1 already"},
@@ -183,7 +183,7 @@ func TestMembersRefuse(t *testing.T) {
 		{"other key", []string{"servers.1=a:1:2"}, "not of the form server.N, group.N or weight.N"},
 		{"no group", []string{one, "group.1=2"}, "server.1 is in no group"},
 		{"weights alone", []string{one, "weight.1=2"}, "server.1 is in no group"},
-		{"unknown in a group", []string{one, "group.1=1:2"}, "group.1 has the server 2, which is no participant and has no weight"},
+		{"unknown in a group", []string{one, "group.1=1:2"}, "group.1 has the server 2, which is not a participant and has no weight"},
 		{"no weight at all", []string{one, "group.1=1", "weight.1=0"}, "all weights are 0; no set of servers would be a quorum"},
 	}
 	for _, tt := range tests {

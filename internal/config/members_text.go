@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxMembersBytes bounds a text that ParseMembers takes: maxMembers lines, each
+// maxMembersBytes bounds the text that ParseMembers accepts: maxMembers lines, each
 // with a long name.
 const maxMembersBytes = 128 << 10
 
 // Text returns the members as Apache writes them to /zookeeper/config, into its
-// notifications and into NEWLEADER: one line for each server, group and weight,
-// and version= in hex at the end, without a line end behind it.
+// notifications and into NEWLEADER: one line for each server, group and weight, and
+// version= in hex at the end, without an end of line.
 //
 //	server.1=zoo1:2888:3888:participant;0.0.0.0:2181
 //	server.2=zoo2:2888:3888:observer
@@ -23,13 +23,12 @@ const maxMembersBytes = 128 << 10
 //	weight.1=1
 //	version=0
 //
-// A client address is there only if the server line has it: one that comes from
-// clientPort is left out, of the own server, too. A weight that no line gives is
-// written all the same. The lines stand in the order of Apache's hash tables,
-// which is that of the ids as long as these are below 16. Where two ids share a
-// place in such a table, Apache's order depends on all else that is in its
-// zoo.cfg, and the lesser id comes first here. Nobody compares the texts: servers
-// go by the version alone.
+// A client address is included only if the server line has it: an address that comes
+// from clientPort is omitted, also for this server itself. A weight is written even if
+// no line sets it. The order of lines is that of Apache's hash tables, which is the
+// order of ids as long as these are below 16. If two ids share a bucket of such a
+// table, Apache's order depends on everything else in its zoo.cfg; here the smaller id
+// comes first. Servers do not compare the texts: they compare the versions only.
 func (m *Members) Text() []byte {
 	var b []byte
 	for _, id := range hashOrder(m.serverIDs()) {
@@ -50,8 +49,8 @@ func (m *Members) serverIDs() []int64 {
 	return ids
 }
 
-// appendGroups writes the group and weight lines. A group's place among those
-// that share its hash is that of its first server.
+// appendGroups writes the group and weight lines. Among groups that share a hash, the
+// one whose first server comes first is written first.
 func (m *Members) appendGroups(b []byte) []byte {
 	weights, groups := m.WeightsAndGroups()
 	var ids []int64
@@ -88,8 +87,8 @@ func sortedKeys(m map[int64]int64) []int64 {
 	return keys
 }
 
-// hashOrder sorts ids as Java's HashMap<Long, ...> iterates over them, if they
-// are put in the order in which they are given. It sorts in place.
+// hashOrder sorts ids into the order in which Java's HashMap<Long, ...> iterates over
+// them if they are put in the given order. It sorts in place.
 func hashOrder(ids []int64) []int64 {
 	buckets := uint64(16)
 	for uint64(len(ids))*4 > buckets*3 {
@@ -103,7 +102,7 @@ func hashOrder(ids []int64) []int64 {
 	return ids
 }
 
-// appendLine writes server.N=... without a line end.
+// appendLine writes server.N=... without an end of line.
 func (m *Member) appendLine(b []byte) []byte {
 	b = fmt.Appendf(b, "server.%d=", m.ID)
 	addresses := slices.Clone(m.Addresses)
@@ -133,9 +132,9 @@ func (m *Member) appendLine(b []byte) []byte {
 	return b
 }
 
-// javaHost writes a host as Java does: an IPv6 address in brackets, with every
-// zero (0:0:0:0:0:0:0:1). One with a zone stays as it is: what Java makes of it
-// depends on the machine's interfaces.
+// javaHost writes a host as Java does: an IPv6 address in brackets, with every zero
+// (0:0:0:0:0:0:0:1). An address with a zone is not changed: Java's form depends on the
+// interfaces of the machine.
 func javaHost(host string) string {
 	ip, err := netip.ParseAddr(host)
 	switch {
@@ -155,14 +154,14 @@ func javaHost(host string) string {
 	return string(append(b, ']'))
 }
 
-// ParseMembers reads what Text writes, and Apache: the configuration in a
-// notification, in NEWLEADER, in /zookeeper/config or in a file
-// zoo.cfg.dynamic.next. It knows the syntax of Java's properties. The text comes
-// from the network and is not kept.
+// ParseMembers reads the text that Text and Apache write: the configuration in a
+// notification, in NEWLEADER, in /zookeeper/config or in a file zoo.cfg.dynamic.next.
+// It has the syntax of Java's properties. The text comes from the network; ParseMembers
+// does not keep it.
 //
-// It fails if the text is larger than maxMembersBytes or not ASCII, has a line
-// that is not of a server, group, weight or the version, or has no participant.
-// Several addresses of one server are taken without multiAddress.enabled.
+// It fails if the text is larger than maxMembersBytes or not ASCII, has a line other
+// than server, group, weight and version, or has no participant. It accepts several
+// addresses of one server without multiAddress.enabled.
 func ParseMembers(text []byte) (*Members, error) {
 	if len(text) > maxMembersBytes {
 		return nil, fmt.Errorf("config: members: larger than %d bytes", maxMembersBytes)

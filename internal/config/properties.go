@@ -7,21 +7,21 @@ import (
 	"unicode/utf16"
 )
 
-// maxFileBytes bounds a configuration file. Apache's largest examples have a
-// few kilobytes.
+// maxFileBytes bounds a configuration file. Apache's largest examples have a few
+// kilobytes.
 const maxFileBytes = 1 << 20
 
 // An entry is one key of a file in Java's properties syntax.
 type entry struct {
 	key   string
 	value string
-	line  int // of the key, from 1; 0 if it is one of Source.Settings
+	line  int // of the key, from 1; 0 for Source.Settings
 }
 
-// Properties reads a file of java.util.Properties, such as Java's clients are given:
-// the last value of each key, without white space around either, as ZooKeeper takes
-// them. The error names the line that Java refuses, or says that the file is larger
-// than a zoo.cfg may be.
+// Properties reads a file of java.util.Properties, such as the configuration of Java's
+// clients. It returns the last value of each key, with white space trimmed as ZooKeeper
+// does. The error names the line that Java refuses, or says that the file is larger
+// than maxFileBytes.
 func Properties(text []byte) (map[string]string, error) {
 	entries, err := parseProperties(text)
 	if err != nil {
@@ -34,18 +34,17 @@ func Properties(text []byte) (map[string]string, error) {
 	return values, nil
 }
 
-// parseProperties reads java.util.Properties syntax in the order of the file,
-// repeated keys included. Input bytes are Latin-1, as Java reads them; results
-// are UTF-8. Any input is accepted but one with a malformed \uXXXX, which Java
-// refuses too; the error names its line.
+// parseProperties reads java.util.Properties syntax in the order of the file, including
+// repeated keys. Input bytes are Latin-1, as Java reads them; results are UTF-8. The
+// only invalid input is a malformed \uXXXX, which Java refuses too; the error names its
+// line.
 //
-// The syntax: lines end with LF, CR or CRLF. White space (space, tab, form
-// feed) before a key does not count; a line without anything else, or whose
-// first character is # or !, is skipped. A line that ends with an odd number of
-// backslashes goes on in the next one, without its leading white space. The key
-// ends at the first =, : or white space that has no backslash before it; white
-// space around one = or : belongs to neither side. Trailing white space belongs
-// to the value.
+// The syntax: lines end with LF, CR or CRLF. White space (space, tab, form feed) before
+// a key is ignored; an empty line, or one whose first character is # or !, is skipped.
+// A line that ends with an odd number of backslashes continues in the next one, without
+// the leading white space of that. The key ends at the first =, : or white space that
+// has no backslash before it; white space around one = or : belongs to neither side.
+// Trailing white space belongs to the value.
 func parseProperties(text []byte) ([]entry, error) {
 	if len(text) > maxFileBytes {
 		return nil, fmt.Errorf("larger than %d bytes", maxFileBytes)
@@ -77,24 +76,23 @@ func (e *lineError) Error() string { return fmt.Sprintf("%d: %v", e.line, e.err)
 
 func (e *lineError) Unwrap() error { return e.err }
 
-// A lineScanner joins continued lines and skips blank ones and comments.
+// A lineScanner joins continued lines and skips empty lines and comments.
 type lineScanner struct {
 	rest []byte
-	line []byte // the logical line, escapes still in it
+	line []byte // the logical line, including escapes
 	at   int    // number of its first natural line
 	seen int    // natural lines read
 }
 
 // next reads a logical line. It reports false at the end of the input.
 //
-// Java's reader knows only the characters of a logical line that it has so far.
-// Where these are none, because a line was a lone backslash, the next natural
-// line may still be a comment. (A lone backslash that ends the input is an empty
-// key to Java if the line ends with LF, and nothing if it ends with CRLF. Here
-// it is nothing.)
+// Java's reader knows only the characters of the logical line so far. If there are
+// none, because a line was a lone backslash, the next natural line may still be a
+// comment. (A lone backslash at the end of the input is an empty key in Java if the
+// line ends with LF, and nothing if it ends with CRLF. Here it is nothing.)
 func (s *lineScanner) next() bool {
 	var joined []byte
-	continued := false // the line goes on
+	continued := false // the line continues
 	for len(s.rest) > 0 {
 		line := s.natural()
 		if len(joined) == 0 && (len(line) == 0 || line[0] == '#' || line[0] == '!') {
@@ -115,8 +113,7 @@ func (s *lineScanner) next() bool {
 	return len(joined) > 0
 }
 
-// natural cuts one natural line off and returns it without its leading white
-// space.
+// natural returns the next natural line without its leading white space.
 func (s *lineScanner) natural() []byte {
 	s.seen++
 	end := 0
@@ -148,7 +145,7 @@ func continues(line []byte) bool {
 	return n%2 == 1
 }
 
-// splitKey cuts a logical line into key and value, both still escaped.
+// splitKey splits a logical line into key and value, both still escaped.
 func splitKey(line []byte) (key, value []byte) {
 	end := 0
 	for end < len(line) && line[end] != '=' && line[end] != ':' && !isBlank(line[end]) {
@@ -175,17 +172,17 @@ func skipBlank(b []byte) []byte {
 
 var errUnicodeEscape = errors.New(`malformed \uXXXX escape`)
 
-// unescape turns escaped Latin-1 into UTF-8. Surrogate pairs written as two
-// \uXXXX become one character; a lone surrogate becomes U+FFFD.
+// unescape converts escaped Latin-1 to UTF-8. A surrogate pair written as two \uXXXX
+// becomes one character; a lone surrogate becomes U+FFFD.
 func unescape(raw []byte) (string, error) {
 	var b strings.Builder
 	b.Grow(len(raw))
-	var high rune // a first surrogate that waits for its second, or 0
+	var high rune // a first surrogate whose second is pending, or 0
 	emit := func(r rune) {
 		if high != 0 {
 			pair := utf16.DecodeRune(high, r)
 			high = 0
-			b.WriteRune(pair) // U+FFFD if they do not fit
+			b.WriteRune(pair) // U+FFFD if they are not a pair
 			if pair != '\uFFFD' {
 				return
 			}

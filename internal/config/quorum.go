@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Quorum is the ensemble: its members and how this server takes part. A
-// standalone server reads ReconfigEnabled and ReadOnlyMode of it.
+// Quorum is the ensemble: its members, and the role of this server. A standalone server
+// uses only ReconfigEnabled and ReadOnlyMode of it.
 type Quorum struct {
 	MyID    int64 // content of the file myid in the data directory
-	HasMyID bool  // the file is there; always so in an ensemble
+	HasMyID bool  // the file exists; always true in an ensemble
 	Members Members
 
-	// Observer is this server's role. In an ensemble it is what the server line
-	// says, whatever peerType does.
+	// Observer is this server's role. In an ensemble it is the role of the server
+	// line, which overrides peerType.
 	Observer bool
 
 	InitLimit         int // ticks to connect and synchronize; > 0 in an ensemble
@@ -25,13 +25,13 @@ type Quorum struct {
 	LocalSessions     bool
 	LocalUpgrading    bool
 	StandaloneEnabled bool
-	ReconfigEnabled   bool   // the membership still does not change while the server runs
+	ReconfigEnabled   bool   // the membership of a running server still does not change
 	ReadOnlyMode      bool   // readonlymode.enabled
-	LeaderServes      bool   // the leader takes clients
-	DynamicFile       string // dynamicConfigFile, "" when the members are in File
-	MultiAddress      bool   // server lines may have several addresses, of which the first counts
+	LeaderServes      bool   // the leader accepts clients
+	DynamicFile       string // dynamicConfigFile; "" if the members are in File
+	MultiAddress      bool   // server lines may have several addresses, of which the first is used
 
-	ElectionBindRetry int           // attempts; 0 is without end
+	ElectionBindRetry int           // attempts; 0: no limit
 	ConnectTimeout    time.Duration // cnxTimeout: of election connections
 	LinkTimeout       time.Duration // quorumCnxnTimeoutMs; Tick*SyncLimit if that is 0 or less
 	RetryDelay        time.Duration // leaderConnectDelayDuringRetryMs
@@ -39,20 +39,20 @@ type Quorum struct {
 	MaxNotification   time.Duration
 	ObserverReconnect time.Duration
 	ObserverElection  time.Duration
-	MaxSnapSyncs      int // learners, participants not counted, that get a snapshot at a time
+	MaxSnapSyncs      int // learners, not counting participants, that get a snapshot at the same time
 	MaxDiffSyncs      int
 	TCPKeepAlive      bool
 }
 
-// Distributed reports whether the configuration is of an ensemble. One
-// participant is a standalone server unless standaloneEnabled is false.
+// Distributed reports whether the configuration is that of an ensemble. One participant
+// is a standalone server unless standaloneEnabled is false.
 func (q *Quorum) Distributed() bool {
 	n := len(q.Members.Voters())
 	return n > 1 || n == 1 && !q.StandaloneEnabled
 }
 
-// Own returns this server's line; nil if there is none, which in an ensemble
-// cannot be.
+// Own returns this server's line; nil if there is none, which cannot happen in an
+// ensemble.
 func (q *Quorum) Own() *Member {
 	if !q.HasMyID {
 		return nil
@@ -60,14 +60,14 @@ func (q *Quorum) Own() *Member {
 	return q.Members.Find(q.MyID)
 }
 
-// QuorumListen returns where this server as a leader listens for learners, as
-// net.Listen takes it.
+// QuorumListen returns the address on which this server as a leader listens for
+// learners, in the form of net.Listen.
 //
 // REQUIRES: Own is not nil.
 func (q *Quorum) QuorumListen() string { return q.listen(q.Own().Addresses[0].QuorumPort) }
 
-// ElectionListen returns where this server listens for its peers' election
-// connections, as net.Listen takes it.
+// ElectionListen returns the address on which this server listens for the election
+// connections of its peers, in the form of net.Listen.
 //
 // REQUIRES: Own is not nil.
 func (q *Quorum) ElectionListen() string { return q.listen(q.Own().Addresses[0].ElectionPort) }

@@ -41,7 +41,7 @@ func TestReports(t *testing.T) {
 		{name: "NaN", file: base + "connection_throttle_drop_increase=NaN",
 			want: "error zoo.cfg:3: connection_throttle_drop_increase=NaN: not a number\n"},
 		{name: "compression", file: base + "snapshot.compression.method=zip",
-			want: "error zoo.cfg:3: snapshot.compression.method=zip: not gz or snappy\n"},
+			want: "error zoo.cfg:3: snapshot.compression.method=zip: is not gz or snappy\n"},
 		{name: "octal", flags: []string{"-Dzookeeper.snapCount=0100"},
 			want: "error command line: zookeeper.snapCount=0100: starts with 0, which reads as octal or as decimal\n"},
 		{name: "bad hex", flags: []string{"-Djute.maxbuffer=0x-5"}, want: "error command line: jute.maxbuffer=0x-5: not a whole number\n"},
@@ -53,7 +53,7 @@ func TestReports(t *testing.T) {
 		{name: "all at once, in order", file: base + "tickTime=x\nelectionAlg=1\npeerType=king", flags: []string{"-Djute.maxbuffer=-1"},
 			want: "error zoo.cfg:3: tickTime=x: not a whole number of milliseconds\n" +
 				"error zoo.cfg:4: electionAlg=1: not one of 3\n" +
-				"error zoo.cfg:5: peerType=king: not participant or observer\n" +
+				"error zoo.cfg:5: peerType=king: is not participant or observer\n" +
 				"error command line: jute.maxbuffer=-1: must be 64 or more\n"},
 		{name: "syntax", file: base + `a=\u12g4`, want: `error zoo.cfg:3: malformed \uXXXX escape` + "\n"},
 		{name: "purge interval", file: base + "autopurge.purgeInterval=1w",
@@ -62,9 +62,9 @@ func TestReports(t *testing.T) {
 			want: "error zoo.cfg:3: autopurge.purgeInterval=999999999d: too long\n"},
 
 		// Rules over several settings.
-		{name: "no directory", file: "clientPort=1", want: "error zoo.cfg: dataDir: not set\n"},
+		{name: "no directory", file: "clientPort=1", want: "error zoo.cfg: dataDir: is not set\n"},
 		{name: "empty directory", file: "dataDir=\nclientPort=1", want: "error zoo.cfg:1: dataDir: is empty\n"},
-		{name: "no port; Apache starts and serves no one", file: "dataDir=data", want: "error zoo.cfg: clientPort: not set; no client could connect\n"},
+		{name: "no port; Apache starts and serves no one", file: "dataDir=data", want: "error zoo.cfg: clientPort: is not set; no client could connect\n"},
 		{name: "address without port", file: "dataDir=data\nclientPortAddress=127.0.0.1",
 			want: "error zoo.cfg:2: clientPortAddress=127.0.0.1: needs clientPort\n"},
 		{name: "timeouts crossed", file: base + "minSessionTimeout=50000\nmaxSessionTimeout=4000",
@@ -73,27 +73,27 @@ func TestReports(t *testing.T) {
 			want: "error zoo.cfg:3: minSessionTimeout: minSessionTimeout is 70000 ms and maxSessionTimeout is 60000 ms\n"},
 
 		// Names.
-		{name: "case", file: base + "ticktime=5", want: "warning zoo.cfg:3: ticktime: unknown, has no effect; did you mean tickTime?\n"},
-		{name: "letters swapped", file: base + "snapCuont=5", want: "warning zoo.cfg:3: snapCuont: unknown, has no effect; did you mean snapCount?\n"},
-		{name: "nothing near", file: base + "foo=5", want: "warning zoo.cfg:3: foo: unknown, has no effect\n"},
-		{name: "repeated", file: base + "snapCount=5\nsnapCount=6", want: "warning zoo.cfg:3: snapCount: set again in line 4, which counts\n"},
+		{name: "case", file: base + "ticktime=5", want: "warning zoo.cfg:3: ticktime: is unknown and has no effect; did you mean tickTime?\n"},
+		{name: "letters swapped", file: base + "snapCuont=5", want: "warning zoo.cfg:3: snapCuont: is unknown and has no effect; did you mean snapCount?\n"},
+		{name: "nothing near", file: base + "foo=5", want: "warning zoo.cfg:3: foo: is unknown and has no effect\n"},
+		{name: "repeated", file: base + "snapCount=5\nsnapCount=6", want: "warning zoo.cfg:3: snapCount: is set again in line 4, which counts\n"},
 		{name: "only -D", file: base + "jute.maxbuffer=5000",
-			want: "warning zoo.cfg:3: jute.maxbuffer: has no effect in a file; it is read only as -Djute.maxbuffer=...\n"},
+			want: "warning zoo.cfg:3: jute.maxbuffer: has no effect in a file; set it as -Djute.maxbuffer=...\n"},
 		{name: "prefix in the file", file: base + "zookeeper.snapCount=5",
-			want: "warning zoo.cfg:3: zookeeper.snapCount: has no effect; in a file it is written without zookeeper., as snapCount\n"},
+			want: "warning zoo.cfg:3: zookeeper.snapCount: has no effect; in a file, write it without zookeeper., as snapCount\n"},
 		{name: "unknown property", flags: []string{"-Dzookeeper.snapcount=5"},
-			want: "warning command line: zookeeper.snapcount: unknown, has no effect; did you mean zookeeper.snapCount?\n"},
+			want: "warning command line: zookeeper.snapcount: is unknown and has no effect; did you mean zookeeper.snapCount?\n"},
 		{name: "prefix misspelt", flags: []string{"-Dzookeper.snapCount=5"},
-			want: "warning command line: zookeper.snapCount: unknown, has no effect; did you mean zookeeper.snapCount?\n"},
+			want: "warning command line: zookeper.snapCount: is unknown and has no effect; did you mean zookeeper.snapCount?\n"},
 		{name: "prefix missing", flags: []string{"-DsnapCount=5"},
 			want: "warning command line: snapCount: has no effect without its prefix: -Dzookeeper.snapCount=...\n"},
 		{name: "prefix too much", flags: []string{"-Dzookeeper.jute.maxbuffer=5000"},
-			want: "warning command line: zookeeper.jute.maxbuffer: has no effect; it is read only without zookeeper., as -Djute.maxbuffer=...\n"},
+			want: "warning command line: zookeeper.jute.maxbuffer: has no effect; write it without zookeeper., as -Djute.maxbuffer=...\n"},
 		{name: "only the file", flags: []string{"-Dzookeeper.tickTime=5", "-DtickTime=5"},
 			want: "warning command line: zookeeper.tickTime: has no effect as a property; tickTime is a key of zoo.cfg\n" +
 				"warning command line: tickTime: has no effect as a property; tickTime is a key of zoo.cfg\n"},
 		{name: "bare misspelt", flags: []string{"-Djute.maxbufer=5000"},
-			want: "warning command line: jute.maxbufer: unknown, has no effect; did you mean jute.maxbuffer?\n"},
+			want: "warning command line: jute.maxbufer: is unknown and has no effect; did you mean jute.maxbuffer?\n"},
 		{name: "for the JVM", flags: []string{"-Dcom.sun.management.jmxremote", "-Dlog4j.configuration=x", "-Xmx1g", "-Djava.net.preferIPv4Stack=true"}},
 
 		// Effects.
@@ -102,8 +102,8 @@ func TestReports(t *testing.T) {
 			flags: []string{"-Dzookeeper.log.dir=/x", "-Dzookeeper.jmx.log4j.disable=true"}},
 		{name: "accepted and wrong", file: base + "nio.numWorkerThreads=many", want: "error zoo.cfg:3: nio.numWorkerThreads=many: not a whole number\n"},
 		{name: "missing", file: base + "admin.enableServer=true\nssl.keyStore.location=/k",
-			want: "warning zoo.cfg:3: admin.enableServer: has no effect here: HTTP administration is not there yet\n" +
-				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that turn it on are refused\n"},
+			want: "warning zoo.cfg:3: admin.enableServer: has no effect here: HTTP administration is not supported yet\n" +
+				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that enable it are refused\n"},
 		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
 			want: "error zoo.cfg:3: secureClientPort=2281: TLS is not supported yet\n" +
@@ -111,14 +111,14 @@ func TestReports(t *testing.T) {
 				"error zoo.cfg:5: quorum.auth.enableSasl=true: SASL between servers is not supported yet\n" +
 				"error zoo.cfg:6: audit.enable=true: no audit log would be written\n" +
 				"error zoo.cfg:7: authProvider.1=org.example.Provider: " +
-				"Java classes cannot be loaded; the built-in digest and ip providers are always there, and sasl by its class\n" +
+				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; the class of sasl enables sasl\n" +
 				"error zoo.cfg:8: client.portUnification=true: TLS is not supported yet\n"},
 		{name: "refused features turned off", file: base + "sslQuorum=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +
 			"authProvider.1=org.apache.zookeeper.server.auth.IPAuthenticationProvider"},
 		{name: "dangerous", file: base + "forceSync=no\nskipACL=yes\nsnapshot.trust.empty=true",
-			want: "warning zoo.cfg:3: forceSync: no: acknowledged writes are LOST when the machine crashes\n" +
+			want: "warning zoo.cfg:3: forceSync: no: acknowledged writes are LOST if the machine crashes\n" +
 				"warning zoo.cfg:4: skipACL: yes: every client may read, change and delete every znode\n" +
-				"warning zoo.cfg:5: snapshot.trust.empty: true: lost snapshots go unnoticed; turn it off after the upgrade\n"},
+				"warning zoo.cfg:5: snapshot.trust.empty: true: a lost snapshot is not noticed; turn it off after the upgrade\n"},
 		{name: "raised", file: base + "snapCount=1\nautopurge.snapRetainCount=1\ncommitLogCount=3",
 			want: "warning zoo.cfg:3: snapCount: 1 is too small; 2 is used\n" +
 				"warning zoo.cfg:4: autopurge.snapRetainCount: 1 is too small; 3 is used\n" +

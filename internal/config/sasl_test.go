@@ -67,22 +67,22 @@ func TestSASLReports(t *testing.T) {
 	}{
 		{name: "no schemes", file: "enforce.auth.enabled=true", want: "error zoo.cfg:3: enforce.auth.enabled=true: needs enforce.auth.schemes\n"},
 		{name: "unknown scheme", file: "enforce.auth.enabled=true\nenforce.auth.schemes=digest,x509",
-			want: `error zoo.cfg:4: enforce.auth.schemes=digest,x509: there is no scheme "x509"` + "\n"},
+			want: `error zoo.cfg:4: enforce.auth.schemes=digest,x509: the scheme "x509" does not exist` + "\n"},
 		{name: "digest turned off", file: "enforce.auth.enabled=true\nenforce.auth.schemes=digest\nDigestAuthenticationProvider.enabled=false",
-			want: `error zoo.cfg:4: enforce.auth.schemes=digest: there is no scheme "digest"` + "\n"},
+			want: `error zoo.cfg:4: enforce.auth.schemes=digest: the scheme "digest" does not exist` + "\n"},
 		{name: "SASL without its provider", file: "sessionRequireClientSASLAuth=true",
 			want: "warning zoo.cfg:3: sessionRequireClientSASLAuth: no client can log in: -Djava.security.auth.login.config is not set\n" +
-				"error zoo.cfg:3: sessionRequireClientSASLAuth=true: there is no scheme \"sasl\" without authProvider.1=" + saslProvider + "\n"},
+				"error zoo.cfg:3: sessionRequireClientSASLAuth=true: the scheme \"sasl\" does not exist without authProvider.1=" + saslProvider + "\n"},
 		{name: "SASL without a file", file: saslLine + "sessionRequireClientSASLAuth=true",
 			want: "warning zoo.cfg:4: sessionRequireClientSASLAuth: no client can log in: -Djava.security.auth.login.config is not set\n"},
 		{name: "a setting that nobody reads", file: "requireClientAuthScheme=sasl",
-			want: "warning zoo.cfg:3: requireClientAuthScheme: has no effect here: Apache reads it nowhere, nor does this server; " +
-				"`sessionRequireClientSASLAuth=true` does what it says\n"},
-		{name: "superuser misspelt", file: "superUserX=a", want: "warning zoo.cfg:3: superUserX: unknown, has no effect; did you mean superUser?\n"},
+			want: "warning zoo.cfg:3: requireClientAuthScheme: has no effect here: neither Apache nor this server reads it; " +
+				"`sessionRequireClientSASLAuth=true` has the documented effect\n"},
+		{name: "superuser misspelt", file: "superUserX=a", want: "warning zoo.cfg:3: superUserX: is unknown and has no effect; did you mean superUser?\n"},
 		{name: "file of no name", flags: []string{"-Djava.security.auth.login.config=file:"},
 			want: "error command line: java.security.auth.login.config=file:: is empty\n"},
 		{name: "file in the file", file: "java.security.auth.login.config=/x",
-			want: "warning zoo.cfg:3: java.security.auth.login.config: has no effect in a file; it is read only as -Djava.security.auth.login.config=...\n"},
+			want: "warning zoo.cfg:3: java.security.auth.login.config: has no effect in a file; set it as -Djava.security.auth.login.config=...\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

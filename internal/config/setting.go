@@ -2,34 +2,34 @@ package config
 
 import "strings"
 
-// A scope says where a setting may stand.
+// A scope says where a setting may be given.
 type scope int
 
 const (
-	inFile   scope = iota // zoo.cfg only, as it stands
+	inFile   scope = iota // zoo.cfg only, under its own name
 	property              // zoo.cfg as K, or -Dzookeeper.K
 	bare                  // -D only, without a prefix
 )
 
-// An effect says what a setting does here.
+// An effect says what this server does with a setting.
 type effect int
 
 const (
 	honoured effect = iota
 	accepted        // tunes a part that this server does not have
-	missing         // a feature that is not there: warns unless the value is harmless
-	refused         // as missing, but does not start
+	missing         // a missing feature: warns unless the value is harmless
+	refused         // like missing, but the server does not start
 )
 
-// A setting is one key that Apache knows. A name that ends with * stands for
-// all that begin with what is before it.
+// A setting is one key that Apache knows. A name that ends with * matches all names
+// that begin with the part before it.
 type setting struct {
 	name     string
 	scope    scope
-	def      string // the value when it is not set; "" leaves the zero value
+	def      string // the value if it is not set; "" leaves the zero value
 	setter   setter
 	effect   effect
-	harmless string // values, separated by commas, that ask for nothing; of missing and refused
+	harmless string // values, separated by commas, that do not need the feature; for missing and refused
 	note     string // one line for the operator
 }
 
@@ -41,7 +41,7 @@ func (s *setting) fullName() string {
 	return s.name
 }
 
-// matches reports whether name, without the prefix zookeeper., is the setting's.
+// matches reports whether name, without the prefix zookeeper., is that of the setting.
 func (s *setting) matches(name string) bool {
 	if prefix, ok := strings.CutSuffix(s.name, "*"); ok {
 		return strings.HasPrefix(name, prefix)
@@ -49,14 +49,14 @@ func (s *setting) matches(name string) bool {
 	return name == s.name
 }
 
-// A section is the settings of one owner, as the documentation groups them.
+// A section is a group of settings in the documentation.
 type section struct {
 	title    string
 	intro    string // a sentence below the title, or ""
 	settings []setting
 }
 
-// sections returns every setting that Apache ZooKeeper knows, 3.8 to 3.10.
+// sections returns every setting that Apache ZooKeeper 3.8 to 3.10 knows.
 func sections() []section {
 	return []section{
 		{title: "Client port", settings: clientSettings()},
@@ -76,16 +76,16 @@ func sections() []section {
 	}
 }
 
-const ensembleIntro = "A standalone server lives by `standaloneEnabled`, `reconfigEnabled`, " +
-	"`readonlymode.enabled` and the client address in its server line; the others it only checks."
+const ensembleIntro = "A standalone server uses only `standaloneEnabled`, `reconfigEnabled`, " +
+	"`readonlymode.enabled` and the client address in its server line; the others are validated and then ignored."
 
 // A catalogue finds settings by name.
 type catalogue struct {
 	sections []section
 }
 
-// find returns the setting of that scope and name, nil if there is none. An
-// exact name goes before a pattern.
+// find returns the setting with that scope and name, nil if there is none. An exact
+// name has priority over a pattern.
 func (k *catalogue) find(in scope, name string) *setting {
 	var pattern *setting
 	for i := range k.sections {
@@ -103,10 +103,9 @@ func (k *catalogue) find(in scope, name string) *setting {
 	return pattern
 }
 
-// nearest returns the known name that differs least from name, "" if none is
-// near: more than a third of its letters would have to change. Case does not
-// count. Names are returned as they would be written in the place that name was
-// found in.
+// nearest returns the known name with the smallest difference from name; "" if none is
+// near: more than a third of its letters would have to change. Case is ignored. write
+// returns the form of a name for the place where name was found.
 func (k *catalogue) nearest(name string, write func(*setting) (string, bool)) string {
 	best, least := "", len(name)/3+1
 	for i := range k.sections {
@@ -124,8 +123,8 @@ func (k *catalogue) nearest(name string, write func(*setting) (string, bool)) st
 	return best
 }
 
-// distance is the number of bytes to insert, delete, change or swap with the
-// next to make b of a; some number >= limit if it is no less than limit.
+// distance returns how many bytes to insert, delete, change or swap with the next one
+// to turn a into b. If that is at least limit, it returns some number >= limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

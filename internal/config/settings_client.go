@@ -11,10 +11,10 @@ func clientSettings() []setting {
 	return []setting{
 		{name: "clientPort", scope: inFile,
 			setter: port(func(c *Config) *int { return &c.Client.Port }),
-			note:   "port of the clients; 0 lets the system choose. A standalone server needs it"},
+			note:   "port for clients; 0 lets the system choose. A standalone server needs it"},
 		{name: "clientPortAddress", scope: inFile,
 			setter: filled(func(c *Config) *string { return &c.Client.Host }),
-			note:   "address to listen on; every address when it is not set. Needs `clientPort`"},
+			note:   "address to listen on; every address if it is not set. Needs `clientPort`"},
 		{name: "clientPortListenBacklog", scope: inFile, def: "-1", effect: accepted,
 			setter: count(math.MinInt32, func(c *Config) *int { return &c.Client.Backlog }),
 			note:   "shown by `conf`; the socket always has the system's maximum"},
@@ -22,34 +22,34 @@ func clientSettings() []setting {
 			setter: whole("a whole number", math.MinInt32, math.MaxInt32, func(c *Config, n int64) {
 				c.Client.MaxPerIP = int(max(n, 0))
 			}),
-			note: "connections of one client address; 0 is no limit"},
+			note: "connections of one client address; 0 means no limit"},
 		{name: "maxCnxns", scope: property, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Client.MaxTotal }),
-			note:   "connections of all clients; 0 is no limit"},
+			note:   "connections of all clients; 0 means no limit"},
 		{name: "clientTcpKeepAlive", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Client.TCPKeepAlive }),
 			note:   "TCP keep-alive on client connections"},
 		{name: "nio.sessionlessCnxnTimeout", scope: property, def: "10000",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Client.SessionlessTimeout }),
-			note:   "ms until a connection that asked for no session is closed"},
+			note:   "ms until a connection without a session is closed"},
 		{name: "jute.maxbuffer", scope: bare, def: "1048575",
 			setter: count(64, func(c *Config) *int { return &c.Client.MaxFrameBytes }),
 			note:   "bytes, at least 64; a longer request closes its connection"},
 		{name: "jute.maxbuffer.extrasize", scope: property,
 			setter: count(0, func(c *Config) *int { return &c.Client.ExtraBytes }),
-			note: "bytes that a record on disk may have beyond `jute.maxbuffer`, at " +
-				"least 1024; `jute.maxbuffer` when it is not set"},
+			note: "bytes by which a record on the disk may exceed `jute.maxbuffer`, at " +
+				"least 1024; `jute.maxbuffer` if it is not set"},
 		{name: "largeRequestThreshold", scope: property, def: "-1",
 			setter: count(-1, func(c *Config) *int { return &c.Requests.LargeBytes }),
-			note:   "bytes from which a request counts as large; -1 is never"},
+			note:   "bytes from which a request counts as large; -1 means never"},
 		{name: "largeRequestMaxBytes", scope: property, def: "104857600",
 			setter: count(1, func(c *Config) *int { return &c.Requests.LargeMaxBytes }),
-			note:   "bytes of all large requests in flight; beyond it the connection is closed"},
+			note:   "bytes of all large requests in flight; a request that exceeds it closes its connection"},
 		{name: "connectionBufferBytes", scope: property, def: "536870912",
 			setter: count(0, func(c *Config) *int { return &c.Client.BufferBytes }),
-			note: "Pinfold's own. Bytes of all client connections' buffers together: unfinished requests, replies " +
-				"that are not taken; the connections that hold most wait first, and are closed after 10 s. A reply " +
-				"of more than a third of it closes its connection. At least 8 × `jute.maxbuffer`; 0 is no limit"},
+			note: "only in Pinfold. Bytes of all client connections' buffers together: unfinished requests, replies " +
+				"that the client does not read; the connections that hold most wait first, and are closed after 10 s. A reply " +
+				"of more than a third of it closes its connection. At least 8 × `jute.maxbuffer`; 0 means no limit"},
 	}
 }
 
@@ -57,13 +57,13 @@ func sessionSettings() []setting {
 	return []setting{
 		{name: "tickTime", scope: inFile, def: "3000",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Session.Tick }),
-			note:   "ms; sessions expire in such steps"},
+			note:   "ms; sessions expire in steps of this"},
 		{name: "minSessionTimeout", scope: inFile, def: "-1",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Session.MinTimeout }),
-			note:   "ms; -1 is 2 × `tickTime`"},
+			note:   "ms; -1 means 2 × `tickTime`"},
 		{name: "maxSessionTimeout", scope: inFile, def: "-1",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Session.MaxTimeout }),
-			note:   "ms; -1 is 20 × `tickTime`. Not less than `minSessionTimeout`"},
+			note:   "ms; -1 means 20 × `tickTime`. Not less than `minSessionTimeout`"},
 	}
 }
 
@@ -71,28 +71,28 @@ func treeSettings() []setting {
 	return []setting{
 		{name: "enforceQuota", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Tree.EnforceQuota }),
-			note:   "hard quotas refuse; otherwise quotas only warn"},
+			note:   "hard quotas refuse requests; otherwise quotas only cause warnings"},
 		{name: "extendedTypesEnabled", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Tree.ExtendedTypes }),
-			note:   "TTL znodes exist. Equal on all servers"},
+			note:   "enables TTL znodes. Must be the same on all servers"},
 		{name: "emulate353TTLNodes", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Tree.Emulate353TTL }),
-			note:   "TTL znodes as 3.5.3 stored them"},
+			note:   "TTL znodes in the form that 3.5.3 stored"},
 		{name: "znode.container.checkIntervalMs", scope: bare, def: "60000",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Reaper.Interval }),
-			note:   "ms between searches for empty containers and znodes whose time is over"},
+			note:   "ms between searches for empty containers and expired TTL znodes"},
 		{name: "znode.container.maxPerMinute", scope: bare, def: "10000",
 			setter: count(1, func(c *Config) *int { return &c.Reaper.MaxPerMinute }),
 			note:   "such znodes deleted per minute"},
 		{name: "znode.container.maxNeverUsedIntervalMs", scope: bare, def: "0",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Reaper.NeverUsed }),
-			note: "ms until a container that never had a child is deleted; 0 is never " +
+			note: "ms until a container that never had a child is deleted; 0 means never " +
 				"(Apache 3.10: 300000)"},
 	}
 }
 
-// digestHashes are the names that Java has for the hashes of the digest scheme,
-// those that this server has too.
+// digestHashes returns Java's names of the hashes that the digest scheme of this server
+// supports.
 func digestHashes() []string {
 	return []string{"SHA1", "SHA-1", "SHA", "SHA-224", "SHA-256", "SHA-384", "SHA-512", "MD5",
 		"SHA3-224", "SHA3-256", "SHA3-384", "SHA3-512"}
@@ -102,16 +102,16 @@ func authSettings() []setting {
 	return []setting{
 		{name: "skipACL", scope: property, def: "no",
 			setter: yesNo(func(c *Config) *bool { return &c.Auth.SkipACL }),
-			note:   "`yes` checks no ACL"},
+			note:   "`yes` disables all ACL checks"},
 		{name: "enableEagerACLCheck", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.EagerACLCheck }),
-			note:   "a server of an ensemble refuses what the ACLs of its own tree refuse, and does not ask the leader; a standalone server does not check early"},
+			note:   "a member checks ACLs against its own tree and refuses a request without asking the leader; a standalone server ignores it"},
 		{name: "DigestAuthenticationProvider.superDigest", scope: property,
 			setter: setter{set: superDigest},
 			note:   "`user:base64(hash(user:password))` of the superuser"},
 		{name: "DigestAuthenticationProvider.enabled", scope: property, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.DigestEnabled }),
-			note:   "the scheme `digest` exists"},
+			note:   "enables the scheme `digest`"},
 		{name: "DigestAuthenticationProvider.digestAlg", scope: property, def: "SHA1",
 			setter: oneOf(digestHashes(), func(c *Config, s string) {
 				if s == "SHA" || s == "SHA-1" {
@@ -120,33 +120,33 @@ func authSettings() []setting {
 				c.Auth.DigestHash = s
 			}), note: "hash of the scheme `digest`"},
 		{name: "ensembleAuthName", scope: property, setter: setter{set: ensembleNames},
-			note: "names, separated by commas, of which a client of the scheme `ensemble` must prove one"},
+			note: "names, separated by commas; a client of the scheme `ensemble` must give one of them"},
 		{name: "enforce.auth.enabled", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Auth.Enforce }),
 			note: "a client must authenticate before it may do anything else"},
 		{name: "enforce.auth.schemes", scope: property,
 			setter: setter{set: enforceSchemes},
-			note:   "of `enforce.auth.enabled`: schemes, separated by commas, of which one will do"},
+			note:   "for `enforce.auth.enabled`: schemes, separated by commas, of which one is enough"},
 		{name: "sessionRequireClientSASLAuth", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Auth.RequireSASL }),
-			note: "as `enforce.auth.enabled` with `sasl` alone"},
+			note: "like `enforce.auth.enabled` with `sasl` alone"},
 		{name: "requireClientAuthScheme", scope: property, effect: missing, setter: anyWords(),
-			note: "Apache reads it nowhere, nor does this server; `sessionRequireClientSASLAuth=true` does what it says"},
+			note: "neither Apache nor this server reads it; `sessionRequireClientSASLAuth=true` has the documented effect"},
 		{name: "authProvider.*", scope: property, effect: refused, harmless: builtinProviders,
 			setter: setter{set: authProvider},
-			note:   "Java classes cannot be loaded; the built-in digest and ip providers are always there, and sasl by its class"},
+			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; the class of sasl enables sasl"},
 		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false", effect: missing, harmless: "false",
-			setter: anyBoolean(), note: "of the HTTP administration server"},
+			setter: anyBoolean(), note: "for the HTTP administration server"},
 	}
 }
 
 // saslProvider is the Java class of the scheme sasl.
 const saslProvider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 
-// builtinProviders are the Java classes of schemes that this server has.
+// builtinProviders are the Java classes of the schemes that this server has.
 const builtinProviders = "org.apache.zookeeper.server.auth.DigestAuthenticationProvider," +
 	"org.apache.zookeeper.server.auth.IPAuthenticationProvider," + saslProvider
 
-// authProvider turns on the scheme whose class is named. Others are for the
-// effect of the setting to judge.
+// authProvider enables the scheme sasl if its class is named. The effect of the setting
+// decides about other classes.
 func authProvider(c *Config, class string) error {
 	if strings.EqualFold(class, saslProvider) {
 		c.Auth.SASL.Provider = true
@@ -168,8 +168,8 @@ func enforceSchemes(c *Config, text string) error {
 	return nil
 }
 
-// ensembleNames splits at commas. Names are trimmed and empty ones kept out, and
-// a list without names still turns the check on.
+// ensembleNames splits at commas. It trims names and drops empty ones; a list without
+// names still enables the check.
 func ensembleNames(c *Config, text string) error {
 	c.Auth.EnsembleNames = append([]string{}, commaList(text)...)
 	return nil
@@ -179,14 +179,14 @@ func requestSettings() []setting {
 	return []setting{
 		{name: "globalOutstandingLimit", scope: property, def: "1000",
 			setter: count(1, func(c *Config) *int { return &c.Requests.MaxOutstanding }),
-			note:   "requests in flight beyond which reading from busy connections stops"},
+			note:   "requests in flight from which the server stops reading from busy connections"},
 		{name: "request_throttle_max_requests", scope: property, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxInPipeline }),
-			note:   "requests in the pipeline; 0 is no limit"},
+			note:   "requests in the pipeline; 0 means no limit"},
 		{name: "request_throttle_stall_time", scope: property, def: "100", effect: accepted, setter: anyWhole(),
-			note: "requests wait in their connections until there is room, not by the clock"},
+			note: "requests wait in their connections until there is room, not for a fixed time"},
 		{name: "request_throttle_drop_stale", scope: property, def: "true", effect: accepted, setter: anyBoolean(),
-			note: "nothing waits in a queue in front of the pipeline"},
+			note: "there is no queue in front of the pipeline"},
 		{name: "request_stale_connection_check", scope: property, def: "true", effect: accepted, setter: anyBoolean(),
 			note: "as above"},
 		{name: "request_stale_latency_check", scope: property, def: "false", effect: accepted, setter: anyBoolean(),
@@ -195,7 +195,7 @@ func requestSettings() []setting {
 			note: "a stopping server finishes what is in the pipeline"},
 		{name: "throttled_op_wait_time", scope: property, def: "0",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Requests.ThrottledOpWait }),
-			note:   "ms of waiting after which a request is answered -127; 0 is never"},
+			note:   "ms of waiting after which a request is answered with error -127; 0 means never"},
 	}
 }
 
@@ -203,28 +203,28 @@ func throttleSettings() []setting {
 	return []setting{
 		{name: "connection_throttle_tokens", scope: property, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Throttle.Tokens }),
-			note:   "size of the bucket; 0 is off"},
+			note:   "size of the bucket; 0 turns the throttle off"},
 		{name: "connection_throttle_fill_time", scope: property, def: "1",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Throttle.FillTime }),
-			note:   "ms between fillings"},
+			note:   "ms between refills"},
 		{name: "connection_throttle_fill_count", scope: property, def: "1",
 			setter: count(0, func(c *Config) *int { return &c.Throttle.FillCount }),
-			note:   "tokens of one filling"},
+			note:   "tokens added by a refill"},
 		{name: "connection_throttle_freeze_time", scope: property, def: "-1",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Throttle.FreezeTime }),
 			note:   "ms between changes of the probability to drop; -1 never drops"},
 		{name: "connection_throttle_drop_increase", scope: property, def: "0.02",
 			setter: fraction(0, 1, func(c *Config) *float64 { return &c.Throttle.DropIncrease }),
-			note:   "step up"},
+			note:   "step by which the probability increases"},
 		{name: "connection_throttle_drop_decrease", scope: property, def: "0.002",
 			setter: fraction(0, 1, func(c *Config) *float64 { return &c.Throttle.DropDecrease }),
-			note:   "step down"},
+			note:   "step by which the probability decreases"},
 		{name: "connection_throttle_decrease_ratio", scope: property, def: "0",
 			setter: fraction(0, 1, func(c *Config) *float64 { return &c.Throttle.DecreaseAt }),
-			note:   "share of tokens that must be free for a step down"},
+			note:   "share of tokens that must be free for a decrease"},
 		{name: "connection_throttle_weight_enabled", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Throttle.Weighted }),
-			note:   "sessions cost tokens by kind"},
+			note:   "the kind of a session determines how many tokens it costs"},
 		{name: "connection_throttle_global_session_weight", scope: property, def: "3",
 			setter: count(1, func(c *Config) *int { return &c.Throttle.GlobalWeight }),
 			note:   "tokens of a new session"},

@@ -7,11 +7,11 @@ import (
 )
 
 func adminSettings() []setting {
-	admin := "HTTP administration is not there yet"
+	admin := "HTTP administration is not supported yet"
 	return []setting{
 		{name: "4lw.commands.whitelist", scope: property, def: "srvr",
 			setter: setter{set: whitelist},
-			note: "words that are answered, separated by commas; `*` is all. " +
+			note: "words that are answered, separated by commas; `*` means all. " +
 				"`readonlymode.enabled` adds `isro`"},
 		{name: "admin.enableServer", scope: property, def: "false", effect: missing, harmless: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Admin.Enabled }), note: admin},
@@ -27,26 +27,26 @@ func adminSettings() []setting {
 		{name: "admin.*", scope: property, effect: accepted, setter: anyWords(), note: admin},
 		{name: "metricsProvider.className", scope: inFile, def: defaultProvider, effect: missing, harmless: defaultProvider,
 			setter: oneOf([]string{defaultProvider, nullProvider, prometheusProvider}, func(c *Config, s string) { c.Metrics.Provider = s }),
-			note:   "the metrics are those of `mntr`; the Prometheus exporter is not there yet"},
+			note:   "the metrics are those of `mntr`; the Prometheus exporter is not supported yet"},
 		{name: "metricsProvider.httpHost", scope: inFile, def: "0.0.0.0", effect: accepted,
 			setter: words(func(c *Config) *string { return &c.Metrics.Host }),
-			note:   "of the Prometheus exporter"},
+			note:   "for the Prometheus exporter"},
 		{name: "metricsProvider.httpPort", scope: inFile, def: "7000", effect: accepted,
 			setter: port(func(c *Config) *int { return &c.Metrics.Port }),
-			note:   "of the Prometheus exporter"},
+			note:   "for the Prometheus exporter"},
 		{name: "metricsProvider.*", scope: inFile, effect: accepted,
 			setter: anyWords(),
-			note:   "of the Prometheus exporter"},
+			note:   "for the Prometheus exporter"},
 		{name: "audit.enable", scope: property, def: "false", effect: refused, harmless: "false",
 			setter: anyBoolean(),
 			note:   "no audit log would be written"},
 		{name: "audit.impl.class", scope: property, effect: accepted,
 			setter: anyWords(),
-			note:   "of `audit.enable`"},
+			note:   "for `audit.enable`"},
 	}
 }
 
-// whitelist splits at commas, as the word list of the four-letter words.
+// whitelist splits the list of four-letter words at commas.
 func whitelist(c *Config, text string) error {
 	c.Commands.Allowed = append([]string{}, commaList(text)...)
 	return nil
@@ -76,16 +76,16 @@ func tlsSettings() []setting {
 			setter: anyBoolean(),
 			note:   "TLS is not supported yet"},
 		{name: "ssl.*", scope: property, effect: missing, setter: anyWords(),
-			note: "TLS is not supported yet; the keys that turn it on are refused"},
+			note: "TLS is not supported yet; the keys that enable it are refused"},
 		{name: "X509AuthenticationProvider.superUser", scope: property, effect: missing,
 			setter: anyWords(),
-			note:   "there is no scheme `x509` without TLS"},
+			note:   "the scheme `x509` needs TLS"},
 		{name: "fips-mode", scope: property, effect: missing,
 			setter: anyBoolean(),
-			note:   "of TLS and SASL"},
+			note:   "for TLS and SASL"},
 		{name: "com.sun.net.ssl.checkRevocation", scope: bare, effect: missing,
 			setter: anyWords(),
-			note:   "of TLS"},
+			note:   "for TLS"},
 	}
 }
 
@@ -119,18 +119,18 @@ func saslSettings() []setting {
 			setter: anyWords(),
 			note:   note},
 		{name: "superUser", scope: property, setter: setter{set: superUser},
-			note: "name of a user who is the superuser once logged in by SASL"},
+			note: "name of a user that is the superuser once logged in by SASL"},
 		{name: "superUser.*", scope: property, setter: setter{set: superUser},
-			note: "another one; any word may stand behind the dot"},
+			note: "another such user; any word may follow the dot"},
 		{name: "SASLAuthenticationProvider.superPassword", scope: property,
 			setter: words(func(c *Config) *string { return &c.Auth.SASL.SuperPassword }),
-			note:   "password of the user `super`, who must be in the file too, instead of the file's"},
+			note:   "password of the user `super`, which overrides that in the file; the user must be in the file"},
 		{name: "letAnySaslUserDoX", scope: property,
 			setter: words(func(c *Config) *string { return &c.Auth.SASL.AnyUser }),
-			note:   "an id of the scheme `sasl` that in ACLs stands for everybody who has logged in"},
+			note:   "an id of the scheme `sasl` that in ACLs means every logged-in user"},
 		{name: "allowSaslFailedClients", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.SASL.AllowFailed }),
-			note:   "who fails to log in stays connected, as nobody, unless SASL is enforced"},
+			note:   "a client whose login fails stays connected, without an identity, unless SASL is enforced"},
 		{name: "sasl.client*", scope: property, effect: accepted, setter: anyWords(), note: "read by Java clients"},
 		{name: "kerberos.*", scope: property, effect: missing, setter: anyWords(), note: kerberos},
 		{name: "security.auth_to_local", scope: property, effect: missing,
@@ -140,8 +140,8 @@ func saslSettings() []setting {
 	}
 }
 
-// loginFile reads the name as Java may have it: as a file: URL, or behind one more
-// =, which there means that no other file counts.
+// loginFile reads the name in the forms that Java accepts: as a file: URL, or with one
+// more = in front, which in Java means that no other file counts.
 func loginFile(c *Config, text string) error {
 	name := strings.TrimPrefix(text, "=")
 	if path, ok := strings.CutPrefix(name, "file:"); ok {
@@ -162,11 +162,11 @@ func superUser(c *Config, text string) error {
 	return nil
 }
 
-// onlyTests is the reason for settings that break promises on purpose.
+// onlyTests is the note of settings that break guarantees on purpose.
 const onlyTests = "only for tests of the Java server"
 
 func javaSettings() []setting {
-	none := "Java's threads and buffers; no counterpart"
+	none := "for Java's threads and buffers; this server has no counterpart"
 	whole := func(name, def string) setting {
 		return setting{name: name, scope: property, def: def, effect: accepted, setter: anyWhole(), note: none}
 	}

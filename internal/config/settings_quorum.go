@@ -9,86 +9,87 @@ func quorumSettings() []setting {
 	return append(memberSettings(), append(linkSettings(), observerSettings()...)...)
 }
 
-// memberSettings are who is in the ensemble, and what the members agree on.
+// memberSettings are the members of the ensemble, and the settings on which they have
+// to agree.
 func memberSettings() []setting {
 	return []setting{
 		{name: "server.*", scope: inFile, setter: anyWords(),
-			note: "`host:quorumPort:electionPort[:participant|observer][;[host:]clientPort]`; N is what `dataDir/myid` " +
-				"of that server says"},
+			note: "`host:quorumPort:electionPort[:participant|observer][;[host:]clientPort]`; N is the content of `dataDir/myid` " +
+				"on that server"},
 		{name: "group.*", scope: inFile,
 			setter: anyWords(),
 			note:   "`sid:sid:...`: a quorum is then a majority of the weights in a majority of the groups"},
 		{name: "weight.*", scope: inFile,
 			setter: anyWords(),
-			note:   "weight of a server in its group, 1 when it is not set; a server of weight 0 never leads"},
+			note:   "weight of a server in its group, 1 if it is not set; a server with weight 0 never leads"},
 		{name: "dynamicConfigFile", scope: inFile,
 			setter: filled(func(c *Config) *string { return &c.Quorum.DynamicFile }),
-			note:   "file of the server, group and weight lines, which then must not be in zoo.cfg. It is only read"},
+			note:   "file with the server, group and weight lines, which then must not be in zoo.cfg. The server never writes it"},
 		{name: "version", scope: inFile,
 			setter: setter{set: func(c *Config, text string) (err error) {
 				c.Quorum.Members.Version, err = parseVersion(text)
 				return err
-			}}, note: "zxid, in hex, of the reconfiguration that made the server lines; without effect beside `dynamicConfigFile`"},
+			}}, note: "zxid, in hex, of the reconfiguration that created the server lines; ignored if `dynamicConfigFile` is set"},
 		{name: "peerType", scope: inFile, def: participant,
 			setter: setter{set: func(c *Config, text string) error {
 				role, err := parseRole(text)
 				c.Quorum.Observer = role == observer
 				return err
-			}}, note: "`participant` or `observer`; if the server line says else, the line counts, and a warning comes"},
+			}}, note: "`participant` or `observer`; if the server line differs, the line counts, and the server warns"},
 		{name: "initLimit", scope: inFile,
 			setter: count(0, func(c *Config) *int { return &c.Quorum.InitLimit }),
 			note:   "ticks for a learner to connect and synchronize; an ensemble needs it"},
 		{name: "syncLimit", scope: inFile,
 			setter: count(0, func(c *Config) *int { return &c.Quorum.SyncLimit }),
-			note:   "ticks without a word after which a peer is given up; an ensemble needs it"},
+			note:   "ticks without a message after which a connection to a peer is closed; an ensemble needs it"},
 		{name: "connectToLearnerMasterLimit", scope: inFile, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Quorum.ConnectLimit }),
-			note:   "ticks for a learner to connect to its leader; 0 is `initLimit`"},
+			note:   "ticks for a learner to connect to its leader; 0 means `initLimit`"},
 		{name: "electionAlg", scope: inFile, def: "3",
 			setter: oneOf([]string{"3"}, func(*Config, string) {}),
-			note:   "only 3"},
+			note:   "only 3 is supported"},
 		{name: "standaloneEnabled", scope: inFile, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.StandaloneEnabled }),
 			note:   "one participant is a standalone server; `false` makes it an ensemble of one"},
-		// warnOfEnsemble warns of it: only an ensemble misses anything.
+		// warnOfEnsemble warns about it: only an ensemble lacks anything.
 		{name: "reconfigEnabled", scope: inFile, def: "false", effect: missing, harmless: "false,true",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.ReconfigEnabled }),
-			note: "the membership of a running ensemble cannot change yet; `true` warns there. A standalone server only " +
-				"answers `reconfig` differently, as Apache's"},
+			note: "the membership of a running ensemble cannot change yet; `true` causes a warning there. A standalone server only " +
+				"answers `reconfig` differently, as Apache's does"},
 		{name: "leaderServes", scope: property, def: "yes",
 			setter: yesNo(func(c *Config) *bool { return &c.Quorum.LeaderServes }),
-			note:   "the leader takes clients"},
+			note:   "the leader accepts clients"},
 		{name: "localSessionsEnabled", scope: inFile, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.LocalSessions }),
-			note:   "sessions are known to their own server alone, and cost no transaction"},
+			note:   "only their own server knows sessions, and they cost no transaction"},
 		{name: "localSessionsUpgradingEnabled", scope: inFile, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.LocalUpgrading }),
-			note:   "such a session becomes a global one when it makes an ephemeral znode"},
+			note:   "a local session becomes a global one when it creates an ephemeral znode"},
 		{name: "readonlymode.enabled", scope: bare, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.ReadOnlyMode }),
 			note:   "a server without a quorum serves reads"},
 		{name: "oraclePath", scope: inFile, effect: missing,
 			setter: anyWords(),
-			note:   "of two participants none goes on alone, whatever an oracle says"},
+			note:   "with two participants, neither continues alone, whatever an oracle says"},
 	}
 }
 
-// linkSettings are the connections between the servers.
+// linkSettings configure the connections between the servers.
 func linkSettings() []setting {
 	const addresses = "only the first address of a server is used"
 	return []setting{
 		{name: "quorumListenOnAllIPs", scope: inFile, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.ListenOnAllIPs }),
-			note:   "listen for peers at every address, not only at that of the own server line"},
+			note:   "listen for peers on every address, not only on that of this server's line"},
 		{name: "electionPortBindRetry", scope: property, def: "3",
 			setter: count(0, func(c *Config) *int { return &c.Quorum.ElectionBindRetry }),
-			note:   "attempts to listen at the election port; 0 is without end"},
+			note:   "attempts to listen on the election port; 0 means no limit"},
 		{name: "cnxTimeout", scope: property, def: "5000",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.ConnectTimeout }),
 			note:   "ms to open an election connection"},
 		{name: "quorumCnxnTimeoutMs", scope: property, def: "-1",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Quorum.LinkTimeout }),
-			note:   "ms for a peer to say who it is on an election connection; 0 or less is `tickTime` × `syncLimit`"},
+			note:   "ms for a peer to identify itself on an election connection; 0 or less means `tickTime` × `syncLimit`"},
 		{name: "leaderConnectDelayDuringRetryMs", scope: property, def: "100",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.RetryDelay }),
 			note:   "ms between a learner's attempts to reach its leader; the first pauses are shorter, from 20 ms on"},
@@ -97,16 +98,16 @@ func linkSettings() []setting {
 			note:   "TCP keep-alive on election connections"},
 		{name: "fastleader.minNotificationInterval", scope: property, def: "200",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.MinNotification }),
-			note:   "ms until votes are sent again; it doubles each time"},
+			note:   "ms until votes are sent again; it doubles with each repetition"},
 		{name: "fastleader.maxNotificationInterval", scope: property, def: "60000",
 			setter: millis(1, func(c *Config) *time.Duration { return &c.Quorum.MaxNotification }),
-			note:   "ms at which it stops doubling"},
+			note:   "maximum of that, in ms"},
 		{name: "leader.maxConcurrentSnapSyncs", scope: property, def: "10",
 			setter: count(1, func(c *Config) *int { return &c.Quorum.MaxSnapSyncs }),
-			note:   "observers that may be sent a snapshot at a time; participants always may"},
+			note:   "how many observers may receive a snapshot at the same time; participants are not limited"},
 		{name: "leader.maxConcurrentDiffSyncs", scope: property, def: "100",
 			setter: count(1, func(c *Config) *int { return &c.Quorum.MaxDiffSyncs }),
-			note:   "the same for transactions instead of a snapshot"},
+			note:   "how many observers may receive transactions, in place of a snapshot, at the same time"},
 		{name: "multiAddress.enabled", scope: inFile, def: "false", effect: missing, harmless: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.MultiAddress }),
 			note:   addresses},
@@ -124,25 +125,25 @@ func linkSettings() []setting {
 	}
 }
 
-// observerSettings are what only observers read, and who serves them.
+// observerSettings are used by observers, and by the servers that serve them.
 func observerSettings() []setting {
 	return []setting{
 		{name: "syncEnabled", scope: inFile, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.SyncEnabled }),
-			note:   "`false`: an observer writes no log, and no snapshot but one that the leader sends; when it starts it takes its state from the leader"},
+			note:   "`false`: an observer writes no log, and only the snapshots that the leader sends; at each start it gets its state from the leader"},
 		{name: "observer.syncEnabled", scope: property,
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.SyncEnabled }),
-			note:   "as the key `syncEnabled`"},
+			note:   "like the key `syncEnabled`"},
 		{name: "observer.reconnectDelayMs", scope: property, def: "0",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverReconnect }),
-			note:   "ms at most that an observer which has lost its leader waits, at random, before it looks for one again"},
+			note:   "maximum of a random delay, in ms, before an observer that has lost its leader looks for a leader"},
 		{name: "observer.election.DelayMs", scope: property, def: "200",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverElection }),
-			note:   "ms at most that it waits in addition, at random, so that observers do not ask the voters all at once"},
+			note:   "maximum of a further random delay, in ms, so that observers do not all ask the voters at once"},
 		{name: "observerMasterPort", scope: inFile, def: "0", effect: missing, harmless: "0,-1",
 			setter: whole("a port number", math.MinInt32, math.MaxUint16, func(*Config, int64) {}),
-			note:   "followers serve no observers; those are served by the leader"},
+			note:   "followers do not serve observers; the leader serves them"},
 		{name: "observerMaster.sizeLimit", scope: property, def: "33554432", effect: accepted,
-			setter: anyWhole(), note: "of `observerMasterPort`"},
+			setter: anyWhole(), note: "for `observerMasterPort`"},
 	}
 }

@@ -52,14 +52,14 @@ func TestSettingsWithoutAFile(t *testing.T) {
 	}{
 		{map[string]string{"tickTime": "soon"}, "settings: tickTime=soon: "},
 		{map[string]string{"clientPortAddress": "127.0.0.1"}, "settings: clientPortAddress=127.0.0.1: needs clientPort"},
-		{map[string]string{"server.1": "a:1:2", "server.2": "b:1:2"}, "settings: initLimit: not set; an ensemble needs it"},
+		{map[string]string{"server.1": "a:1:2", "server.2": "b:1:2"}, "settings: initLimit: is not set; an ensemble needs it"},
 	} {
 		if _, _, err := (&Source{Settings: tt.settings}).Load(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: %v, want %q", tt.settings, err, tt.want)
 		}
 	}
 	if _, warnings, err := (&Source{Settings: map[string]string{"tickTmie": "1"}}).Load(); err != nil || len(warnings) != 1 ||
-		warnings[0].String() != "settings: tickTmie: unknown, has no effect; did you mean tickTime?" {
+		warnings[0].String() != "settings: tickTmie: is unknown and has no effect; did you mean tickTime?" {
 		t.Errorf("%v, %v", warnings, err)
 	}
 }
@@ -74,7 +74,7 @@ func TestSourceID(t *testing.T) {
 	if err != nil || c.Quorum.MyID != 2 || c.Quorum.Own() == nil || !c.Quorum.Observer {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	for id, want := range map[int64]string{-1: "settings: myid=-1: not a server's number", 4: "settings: myid=4: there is no server line of that number"} {
+	for id, want := range map[int64]string{-1: "settings: myid=-1: is not a server's number", 4: "settings: myid=4: there is no server line with this number"} {
 		s.ID = &id
 		if _, _, err := s.Load(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d: %v, want %q", id, err, want)

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A setter stores the text of a value in a Config. Its error is the reason why
-// the text is wrong, without key and value.
+// A setter stores the text of a value in a Config. Its error says why the text is
+// wrong, without key and value.
 type setter struct {
 	set    func(c *Config, text string) error
-	number bool // a whole number, so that a property may be written in hex
+	number bool // a whole number, which a property may also give in hex
 }
 
-// whole reads a number in [least, most]; what names its unit for the error:
-// "a whole number of milliseconds".
+// whole reads a number in [least, most]. what names the number in errors: "a whole
+// number of milliseconds".
 func whole(what string, least, most int64, store func(*Config, int64)) setter {
 	return setter{number: true, set: func(c *Config, text string) error {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -36,7 +36,7 @@ func whole(what string, least, most int64, store func(*Config, int64)) setter {
 	}}
 }
 
-// count reads an int of Java, at least least.
+// count reads an int of Java that is at least least.
 func count(least int64, at func(*Config) *int) setter {
 	return whole("a whole number", least, math.MaxInt32, func(c *Config, n int64) { *at(c) = int(n) })
 }
@@ -46,14 +46,14 @@ func port(at func(*Config) *int) setter {
 	return whole("a port number", 0, math.MaxUint16, func(c *Config, n int64) { *at(c) = int(n) })
 }
 
-// millis reads milliseconds, at least least of them.
+// millis reads a number of milliseconds that is at least least.
 func millis(least int64, at func(*Config) *time.Duration) setter {
 	return whole("a whole number of milliseconds", least, math.MaxInt32, func(c *Config, n int64) {
 		*at(c) = time.Duration(n) * time.Millisecond
 	})
 }
 
-// maxKilobytes keeps a size in bytes within an int64.
+// maxKilobytes is the largest number of kilobytes whose bytes fit into an int64.
 const maxKilobytes = math.MaxInt64 / 1024
 
 // kilobytes reads a size in units of 1024 bytes; any number <= 0 is allowed.
@@ -108,7 +108,7 @@ func yesNo(at func(*Config) *bool) setter {
 	}}
 }
 
-// words reads anything.
+// words accepts any text.
 func words(at func(*Config) *string) setter {
 	return setter{set: func(c *Config, text string) error {
 		*at(c) = text
@@ -116,7 +116,7 @@ func words(at func(*Config) *string) setter {
 	}}
 }
 
-// filled reads anything but nothing.
+// filled accepts any text that is not empty.
 func filled(at func(*Config) *string) setter {
 	return setter{set: func(c *Config, text string) error {
 		if text == "" {
@@ -127,7 +127,7 @@ func filled(at func(*Config) *string) setter {
 	}}
 }
 
-// commaList splits at commas, trims, and keeps what is not empty.
+// commaList splits at commas, trims, and drops empty parts.
 func commaList(text string) (list []string) {
 	for _, word := range strings.Split(text, ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -150,7 +150,7 @@ func oneOf(allowed []string, store func(*Config, string)) setter {
 	}}
 }
 
-// The setters of values that are checked and then have no effect.
+// The setters of values that are checked and otherwise ignored.
 
 func anyWhole() setter {
 	return whole("a whole number", math.MinInt64, math.MaxInt64, func(*Config, int64) {})
@@ -174,9 +174,9 @@ func anyBoolean() setter {
 
 func anyWords() setter { return setter{set: func(*Config, string) error { return nil }} }
 
-// decimal rewrites a number as Java's properties may have it, 0x or # before
-// hex digits, in decimal. A leading zero is refused: Java takes some properties
-// as octal then, and some not.
+// decimal converts a number as Java's properties may have it (0x or # before hex
+// digits) to decimal. It refuses a leading zero: Java reads some properties as octal
+// then, and others not.
 func decimal(text string) (string, error) {
 	digits := strings.TrimLeft(text, "+-")
 	sign := text[:len(text)-len(digits)]
@@ -199,8 +199,7 @@ func decimal(text string) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// purgeInterval reads hours, or a number with a unit ms, s, m, h or d as 3.10
-// allows.
+// purgeInterval reads hours, or a number with a unit ms, s, m, h or d, as 3.10 allows.
 func purgeInterval() setter {
 	units := []struct {
 		suffix string
