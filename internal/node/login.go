@@ -34,7 +34,7 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
 	}
 	if !ok {
-		log.Warn("no client can log in by SASL: the login file has no such section; add it, or name another by zookeeper.sasl.serverconfig", "file", c.LoginFile, "section", c.Section)
+		log.Warn("no client can log in by SASL: the login file lacks the section; add it, or name another one by zookeeper.sasl.serverconfig", "file", c.LoginFile, "section", c.Section)
 		return nil, nil
 	}
 	const super = "super"
@@ -42,7 +42,7 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 		if listed {
 			users[super] = c.SuperPassword
 		} else {
-			log.Warn("SASLAuthenticationProvider.superPassword has no effect: the login file has no user super", "file", c.LoginFile)
+			log.Warn("SASLAuthenticationProvider.superPassword has no effect: the login file has no user super; add the user or remove the setting", "file", c.LoginFile)
 		}
 	}
 	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil

@@ -11,37 +11,37 @@ import (
 	"time"
 )
 
-// garbageBytes is how much garbage may gather before it is collected, however
-// small or large the live heap is. Go's own rule, as much garbage as there is live
-// data, collects too often with little data, and doubles the memory with much. The
-// tree holds no pointers, so that a collection is cheap however large the tree is.
+// garbageBytes is how much garbage may gather before a collection, whatever the size of
+// the live heap. Go's default allows as much garbage as live data: with little data it
+// collects too often, and with much data it doubles the memory. The tree holds no
+// pointers, so a collection is cheap however large the tree is.
 const garbageBytes = 48 << 20
 
-// leastGCPercent keeps the collector from running all the time where most of
-// the heap is something else than the tree.
+// leastGCPercent prevents the collector from running all the time if most of the heap
+// is not the tree.
 const leastGCPercent = 10
 
-// Memory tunes the memory of the process for the nodes that it runs: it sets the
-// garbage collector's goal after each collection, and gives memory back to the
-// system while the process is idle. Both are settings of the whole process, so
-// that a program has one Memory, or none if it has other work than its nodes. A
-// nil Memory does nothing. Its methods may be called from any goroutine.
+// Memory tunes the memory of the process for the nodes that it runs: it sets the goal
+// of the garbage collector after each collection, and returns memory to the system
+// while the process is idle. Both affect the complete process, so a program has one
+// Memory; or none, if its nodes are not its main work. A nil Memory does nothing. Any
+// goroutine may call its methods.
 type Memory struct {
 	mu      sync.Mutex
 	closed  bool
 	before  int // the collector's goal in percent, which Close restores
-	percent int // the goal that was set last
+	percent int // the goal that was set last, in percent
 	live    []metrics.Sample
 	next    int
-	spare   map[int]func() // ReleaseSpare of the replicas that run
+	spare   map[int]func() // ReleaseSpare of the running replicas
 
 	idle    trimmer
 	use     []metrics.Sample
 	trimmed *time.Timer
 }
 
-// TuneMemory begins to tune the memory of the process, until Close. It returns nil
-// where the operator has set the collector's goal, by GOGC or GOMEMLIMIT.
+// TuneMemory starts to tune the memory of the process, until Close. It returns nil if
+// the operator has set the collector's goal by GOGC or GOMEMLIMIT.
 func TuneMemory() *Memory {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -53,13 +53,13 @@ func TuneMemory() *Memory {
 	}
 	m.before = m.adjust()
 	m.arm()
-	m.mu.Lock() // the timer may fire before it is in its field
+	m.mu.Lock() // the timer may fire before it is stored in its field
 	m.trimmed = time.AfterFunc(trimEvery, m.trim)
 	m.mu.Unlock()
 	return m
 }
 
-// Close ends the tuning, and gives the collector the goal that it had.
+// Close stops the tuning, and restores the collector's previous goal.
 func (m *Memory) Close() {
 	if m == nil {
 		return
@@ -74,8 +74,9 @@ func (m *Memory) Close() {
 	debug.SetGCPercent(m.before)
 }
 
-// join has release called before memory is given back, until leave is called.
-// release lets go of what a replica keeps for its next load.
+// join registers a replica: until leave is called, release is called before memory is
+// returned to the system. release frees the buffers that the replica keeps for its next
+// load.
 func (m *Memory) join(release func()) (leave func()) {
 	if m == nil {
 		return func() {}
@@ -92,10 +93,11 @@ func (m *Memory) join(release func()) (leave func()) {
 	}
 }
 
-// gcMark is an object that dies in the next collection; its finalizer tells of it.
+// gcMark is an object that becomes garbage in the next collection; its finalizer
+// reports that.
 type gcMark struct{ _ [16]byte }
 
-// arm has the goal adjusted after the next collection, and after each that follows.
+// arm adjusts the goal after the next collection, and after each following one.
 func (m *Memory) arm() {
 	runtime.SetFinalizer(new(gcMark), func(*gcMark) {
 		m.mu.Lock()
@@ -107,8 +109,8 @@ func (m *Memory) arm() {
 	})
 }
 
-// adjust sets the collector's goal to what is live now, and returns the goal
-// before if it has changed it.
+// adjust sets the collector's goal according to the live heap. If it has changed the
+// goal, it returns the previous one.
 func (m *Memory) adjust() (before int) {
 	metrics.Read(m.live)
 	percent := goal(m.live[0].Value.Uint64())
@@ -119,12 +121,12 @@ func (m *Memory) adjust() (before int) {
 	return m.percent
 }
 
-// goal is the collector's goal, in percent of the live bytes.
+// goal returns the collector's goal, in percent of the live bytes.
 func goal(live uint64) int {
 	return max(int(garbageBytes*100/max(live, 1<<20)), leastGCPercent)
 }
 
-// trim gives memory back if it is time, and looks again trimEvery later.
+// trim returns memory to the system if that is due, and runs again after trimEvery.
 func (m *Memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,13 +1,14 @@
 // Package node is one server: it assembles the parts of a ZooKeeper server from a
-// configuration and runs them until its context ends. Nothing in it is of the
-// process: a process may run as many nodes as it likes, and the failure of one is
-// an error that its Run returns. What a process has only once, the memory of the
-// Go runtime, is tuned by a Memory, which the caller makes and which nodes share.
+// configuration and runs them until its context ends. A node keeps no state of the
+// process: a process may run any number of nodes, and the failure of one is an error
+// that its Run returns. The memory of the Go runtime, which a process has only once, is
+// tuned by a Memory, which the caller creates and nodes share.
 //
 //	node.go     a node: Open, Join, Run, Close
 //	login.go    the users of SASL, from the login file
-//	memory.go   Memory: how much garbage the runtime lets gather
-//	trim.go     when memory is given back to the system
+//
+// memory.go   Memory: how much garbage may gather
+// trim.go     returning memory to the system
 //
 // Package options, below it, translates the configuration for each part.
 package node
@@ -31,22 +32,23 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
-// Options is a configuration, and what a node takes from its process. Only Config
-// is needed.
+// Options is a configuration, and what a node gets from its process. Only Config is
+// required.
 type Options struct {
-	// Config is read until the node has ended; nobody may change it.
+	// Config is read until the node has ended. It must not be changed.
 	Config *config.Config
 	Logger *slog.Logger // nil: nothing is logged
 	FS     vfs.FS       // nil: the operating system's
-	// Listener takes the clients' connections instead of Config.Client's address.
-	// It is the node's from the call of Open on, which closes it if it fails.
+	// Listener accepts the clients' connections, in place of the address in
+	// Config.Client. From the call of Open on, the node owns it; if Open fails, it
+	// closes it.
 	Listener net.Listener
-	// Listen opens the ports for the other servers; nil is the operating system's.
+	// Listen opens the ports for the other servers; nil: the operating system's.
 	Listen func(address string) (net.Listener, error)
-	Memory *Memory // nil: the memory of the process is left alone
+	Memory *Memory // nil: the memory of the process is not tuned
 }
 
-// Node is one server. Open makes it; then it is run once, or closed.
+// Node is one server. Open creates it; then the caller runs it once, or closes it.
 type Node struct {
 	o        Options
 	log      *slog.Logger
@@ -56,18 +58,18 @@ type Node struct {
 	replica  *replica.Replica
 	report   replica.Report
 	links    *transport.Transport // nil: standalone, or not running
-	leave    func()               // ends the node's use of Options.Memory
+	leave    func()               // ends the node's registration with Options.Memory
 	reserve  *vfs.Reserve         // nil: the caller chose the file system
 }
 
-// reservedFiles is how many file descriptors are kept for the disk: for a log file
-// and a snapshot that begin while connections have all others, and the directories
+// reservedFiles is how many file descriptors are reserved for the disk: for a new log
+// file and a snapshot while connections use all the others, and for the directories
 // that are synced for them.
 const reservedFiles = 8
 
-// Open opens the port for clients and the data directory, and recovers the state.
-// Clients may connect from now on, and are answered when Run is called. If it
-// fails, nothing is left open.
+// Open opens the client port and the data directory, and recovers the state. Clients
+// may connect from now on; they are served once Run is called. If Open fails, nothing
+// remains open.
 func Open(o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -115,19 +117,19 @@ func (n *Node) open() error {
 	return nil
 }
 
-// Addr is the address of the port for clients.
+// Addr returns the address of the client port.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
-// Report says what Open has recovered.
+// Report returns what Open has recovered.
 func (n *Node) Report() *replica.Report { return &n.report }
 
-// Replica is the node's replica. It is the node's: the caller must not close it.
+// Replica returns the node's replica. The node owns it: the caller must not close it.
 func (n *Node) Replica() *replica.Replica { return n.replica }
 
-// Run serves clients, and takes part in the ensemble if there is one, until ctx
-// ends or the node fails; then it closes the node. The error says why the node has
-// failed, or what could not be closed; it is nil if ctx has ended and the node was
-// closed in order. What was acknowledged to a client is on the disk in any case.
+// Run serves clients, and takes part in the ensemble if there is one, until ctx ends or
+// the node fails; then it closes the node. It returns nil if ctx has ended and the node
+// was closed without error; otherwise the error says why the node has failed, or what
+// could not be closed. In any case, what was acknowledged to a client is on the disk.
 func (n *Node) Run(ctx context.Context) (err error) {
 	if err := n.Join(ctx); err != nil {
 		return errors.Join(err, n.Close())
@@ -138,7 +140,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		n.log.Info("stopping")
 	case <-n.replica.Failed():
-		n.log.Error("the server must stop: what was acknowledged is safe, the rest is not promised", "err", n.replica.Failure())
+		n.log.Error("the server has failed and stops: acknowledged writes are on the disk, others may be lost; restart it once the cause is gone", "err", n.replica.Failure())
 	case err = <-served:
 		return errors.Join(err, n.Close())
 	}
@@ -146,10 +148,10 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return errors.Join(<-served, err)
 }
 
-// Join opens the ports for the other servers of the ensemble, and takes part in its
-// elections from then on. A standalone server has nothing to join. If ctx ends
-// before the ports are open, Join returns nil: the Run that follows ends at once.
-// Run calls Join unless it was called.
+// Join opens the ports for the other servers of the ensemble, and takes part in
+// elections from then on. It does nothing on a standalone server. If ctx ends before
+// the ports are open, Join returns nil; a Run that follows ends at once. Run calls Join
+// unless it was called.
 func (n *Node) Join(ctx context.Context) error {
 	cfg := n.o.Config
 	if !cfg.Quorum.Distributed() || n.links != nil {
@@ -161,7 +163,7 @@ func (n *Node) Join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// To close it twice does nothing.
+	// A second Close has no effect.
 	stop := context.AfterFunc(ctx, func() { _ = t.Close() })
 	defer stop()
 	if err := t.Start(); err != nil {
@@ -175,15 +177,15 @@ func (n *Node) Join(ctx context.Context) error {
 	return nil
 }
 
-// network is the transport as a replica wants it.
+// network is the transport in the form that a replica needs.
 type network struct{ *transport.Transport }
 
 // AppendPacket appends the bytes of a packet.
 func (network) AppendPacket(b []byte, p zab.Packet) []byte { return transport.AppendPacket(b, p) }
 
-// Close ends a node that does not run: nothing of it is left. Sessions live on,
-// and their clients come back when the server is started again. The error is the
-// failure of the node, or what could not be closed. Run calls it.
+// Close closes a node that does not run. Sessions survive, and their clients reconnect
+// when the server is started again. The error is the failure of the node, or what could
+// not be closed. Run calls it.
 func (n *Node) Close() error {
 	n.server.Stop()
 	return errors.Join(n.replica.Close(), n.release())

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// A process that becomes idle gives the memory back that its load has needed: up
-// to garbageBytes of garbage, and buffers. The runtime alone would keep it for
-// minutes, and a tenth of the heap for good.
+// When the process becomes idle it returns the memory to the system that its load has
+// used: up to garbageBytes of garbage, and buffers. The runtime alone would keep it for
+// minutes, and a tenth of the heap permanently.
 //
-// The process is idle when it has allocated less than quietBytes in trimEvery,
-// twice in a row. Giving memory back costs a collection, so that the spare memory
+// The process is idle when it has allocated less than quietBytes in trimEvery, twice in
+// a row. Returning memory costs a collection, so it is done only if the spare memory is
+// at least trimBytes, and at least one trimPart-th of the live heap.
 // must be trimBytes at least, and one part in trimPart of the live heap.
 const (
 	trimEvery  = 500 * time.Millisecond
@@ -21,19 +22,20 @@ const (
 
 // heapUse is the use of the heap, in bytes.
 type heapUse struct {
-	allocated uint64 // in all, since the start
+	allocated uint64 // total since the start
 	live      uint64 // after the last collection
-	objects   uint64 // live, or garbage since then
+	objects   uint64 // live, or garbage of the time since
 	free      uint64 // held by the runtime, and unused
 }
 
 // trimmer decides when memory is given back.
 type trimmer struct {
-	allocated uint64 // at the check before
-	quiet     int    // checks in a row
+	allocated uint64 // at the previous check
+	quiet     int    // quiet checks in a row
 }
 
-// due reports whether memory is to be given back. It is called every trimEvery.
+// due reports whether to return memory to the system. The caller calls it every
+// trimEvery.
 func (t *trimmer) due(u heapUse) bool {
 	if u.allocated-t.allocated < quietBytes {
 		t.quiet++
@@ -53,7 +55,7 @@ func heapSamples() []metrics.Sample {
 	}
 }
 
-// readHeap reads heapSamples anew.
+// readHeap reads the current values of heapSamples.
 func readHeap(samples []metrics.Sample) heapUse {
 	metrics.Read(samples)
 	value := func(i int) uint64 { return samples[i].Value.Uint64() }

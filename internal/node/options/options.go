@@ -1,6 +1,6 @@
-// Package options translates a configuration into what each part of a server is
-// told: one function a part. It opens nothing and starts nothing. Package node
-// assembles a server of them; tests that need a part alone use them as well.
+// Package options translates a configuration into the options of each part of a server,
+// with one function for each part. It opens nothing and starts nothing. Package node
+// assembles a server from these parts; tests that need a single part use it too.
 package options
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/znode"
 )
 
-// maxEntryBytes is the length of the longest transaction that is written or read,
-// header and digest included.
+// maxEntryBytes returns the length of the longest transaction that is written or read,
+// including header and digest.
 func maxEntryBytes(cfg *config.Config) int { return cfg.Client.MaxFrameBytes + cfg.Client.ExtraBytes }
 
 // standaloneID is the server id in the session ids of a standalone server, as
@@ -37,9 +37,8 @@ func Auth(cfg *config.Config) auth.Config {
 	}
 }
 
-// Storage returns the directories of the configuration, and how the log is
-// written. It panics if the configuration names an unknown compression, which
-// config.Load refuses.
+// Storage returns the directories of the configuration, and how the log is written. It
+// panics if the configuration names an unknown compression, which config.Load refuses.
 func Storage(cfg *config.Config) storage.Options {
 	compression, err := storage.ParseCompression(cfg.Snapshot.Compression)
 	if err != nil {
@@ -63,8 +62,8 @@ func inMemory(cfg *config.Config) bool {
 }
 
 // Replica returns the options of the replica. The caller adds what is not in the
-// configuration: Dir, Auth, Clients and Logger. The error is about groups and
-// weights that make no quorum.
+// configuration: Dir, Auth, Clients and Logger. The error reports groups and weights
+// that form no quorum.
 func Replica(cfg *config.Config) (replica.Options, error) {
 	o := replica.Options{
 		Tree: znode.Options{
@@ -87,7 +86,7 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		return o, nil
 	}
 	if inMemory(cfg) {
-		o.SnapCount, o.SnapBytes = math.MaxInt, 0 // a fuzzy snapshot is of no use without its log
+		o.SnapCount, o.SnapBytes = math.MaxInt, 0 // a fuzzy snapshot is useless without its log
 	}
 	var err error
 	if o.Ensemble, err = ensemble(cfg); err != nil {
@@ -121,8 +120,8 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 	}, nil
 }
 
-// Transport returns how a server of an ensemble listens for its peers and reaches
-// them. The caller adds Handler and Logger.
+// Transport returns how a member of an ensemble listens for its peers and reaches them.
+// The caller adds Handler and Logger.
 //
 // REQUIRES: cfg.Quorum.Distributed.
 func Transport(cfg *config.Config) transport.Options {
