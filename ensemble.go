@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// NewEnsemble makes the n servers of an ensemble on 127.0.0.1, numbered from 1, each
-// with the given Config. Of its fields ID and File must be zero, Addr is not used,
-// and server N keeps its data in the directory N of DataDir, or in memory. The ports
-// are free ones; those for the other servers are open from now on, so that every
-// server must be stopped, whether it was started or not.
+// NewEnsemble creates the n servers of an ensemble on 127.0.0.1, numbered from 1, each
+// with the given Config. Its fields ID and File must be zero. Addr is ignored. Server N
+// keeps its data in the directory N of DataDir, or in memory. The ports are free ones.
+// The ports for the other servers are open from now on, so every server must be
+// stopped, whether it was started or not.
 //
 // Unless Settings say otherwise, tickTime is 2000, initLimit 10 and syncLimit 5.
 func NewEnsemble(n int, c Config) (servers []*Server, err error) {
 	if n < 1 || c.ID != 0 || c.File != "" {
-		return nil, errors.New("pinfold: an ensemble has one server at least, and its Config no ID and no File")
+		return nil, errors.New("pinfold: an ensemble needs at least one server, and a Config without ID and File")
 	}
 	settings := map[string]string{"tickTime": "2000", "initLimit": "10", "syncLimit": "5", "standaloneEnabled": "false"}
 	maps.Copy(settings, c.Settings)
@@ -72,14 +72,15 @@ func openPorts() (line string, held map[string]net.Listener, err error) {
 	return line, held, nil
 }
 
-// closeAll closes ports that were not used; an error changes nothing.
+// closeAll closes unused ports. Errors are ignored.
 func closeAll(held map[string]net.Listener) {
 	for _, l := range held {
 		l.Close()
 	}
 }
 
-// ConnectString is the addresses of started servers, as clients take them.
+// ConnectString returns the addresses of started servers, in the form that clients
+// expect.
 func ConnectString(servers ...*Server) string {
 	var all []string
 	for _, s := range servers {

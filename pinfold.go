@@ -1,7 +1,6 @@
-// Package pinfold runs ZooKeeper servers within a Go program, in production or in
-// its tests. A Server is what the command `pinfold server` runs: it speaks
-// ZooKeeper's protocols, takes ZooKeeper's settings and keeps ZooKeeper's data
-// directory.
+// Package pinfold runs ZooKeeper servers within a Go program, in production or in its
+// tests. A Server is what the command `pinfold server` runs: it has ZooKeeper's
+// protocols, settings and data directory.
 //
 //	s, err := pinfold.New(pinfold.Config{}) // standalone, in memory, on a free port
 //	if err != nil {
@@ -13,9 +12,9 @@
 //	defer s.Stop()
 //	c, err := client.Dial(ctx, s.Addr())
 //
-// A process may have any number of servers, whole ensembles among them. A server
-// ends no process, handles no signal, prints nothing, and tunes nothing that the
-// process has only once (but see Memory).
+// A process may run any number of servers, including complete ensembles. A server does
+// not end the process, handle signals, print, or tune anything that affects the
+// complete process (but see Memory).
 //
 // docs/embedding.md is the guide.
 package pinfold
@@ -36,42 +35,42 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
-// Config says how a server runs. The zero value is a standalone server on a free
-// port of 127.0.0.1, with its data in memory.
+// Config says how to run a server. The zero value is a standalone server on a free port
+// of 127.0.0.1, with its data in memory.
 type Config struct {
-	// File is the name of a zoo.cfg; "" is none.
+	// File is the name of a zoo.cfg; "" means none.
 	File string
-	// Settings are keys of zoo.cfg ("tickTime", "server.1") and Java's properties by
+	// Settings are keys of zoo.cfg ("tickTime", "server.1") and Java properties by
 	// their full names ("jute.maxbuffer"). They override File.
 	Settings map[string]string
-	// ID is the server's number in its ensemble. If it is 0, the file myid of the data
-	// directory has the number.
+	// ID is the server's number in its ensemble. If it is 0, the number is read
+	// from the file myid in the data directory.
 	ID int64
-	// Addr is where clients connect, host:port; port 0 takes a free port. It overrides
-	// File and Settings. Without a File, and without a port in Settings, "" is
-	// 127.0.0.1:0.
+	// Addr is the address for clients, host:port; port 0 means a free port. It
+	// overrides File and Settings. Without a File, and without a port in Settings,
+	// "" means 127.0.0.1:0.
 	Addr string
-	// DataDir is the data directory, which is made if it is missing. It overrides File
-	// and Settings. If it is "" and they name none, the data is kept in memory, and is
-	// lost with the Server: that is for tests.
+	// DataDir is the data directory, which is created if it is missing. It
+	// overrides File and Settings. If it is "" and they do not name one, the data
+	// is kept in memory and is lost with the Server: this is for tests.
 	DataDir string
-	// Logger is given what an operator should know; nil discards it.
+	// Logger receives what an operator should know; nil discards it.
 	Logger *slog.Logger
-	// Memory tunes the process's memory for the server; nil leaves it alone.
+	// Memory tunes the process's memory for the server; nil does not.
 	Memory *Memory
 }
 
-// Errors that a caller may want to tell apart.
+// Errors that a caller may want to distinguish.
 var (
-	// ErrRunning is returned by Start if the server runs.
-	ErrRunning = errors.New("pinfold: the server runs already")
-	// ErrStopped is returned by Ready if the server does not run.
-	ErrStopped = errors.New("pinfold: the server does not run")
+	// ErrRunning is the error of Start if the server already runs.
+	ErrRunning = errors.New("pinfold: the server is already running")
+	// ErrStopped is the error of Ready if the server does not run.
+	ErrStopped = errors.New("pinfold: the server is not running")
 )
 
-// Server is a server of ZooKeeper. New makes it, Start starts it, Stop stops it,
-// and Start starts it again: at the same address, with the state that it had. Its
-// methods may be called from any goroutine.
+// Server is a ZooKeeper server. New creates it, Start starts it, Stop stops it. A
+// further Start starts it again, at the same address, with the state that it had. Any
+// goroutine may call its methods.
 type Server struct {
 	config *config.Config
 	log    *slog.Logger
@@ -79,11 +78,11 @@ type Server struct {
 	memory *node.Memory
 
 	mu   sync.Mutex
-	life *life                   // the last; nil before the first Start
+	life *life                   // the current or last one; nil before the first Start
 	held map[string]net.Listener // ports that NewEnsemble has opened, by their addresses
 }
 
-// life is one life of a server, from Start to Stop or to its failure.
+// life is the time from a Start of the server to its Stop or failure.
 type life struct {
 	node *node.Node
 	end  context.CancelFunc
@@ -107,7 +106,7 @@ func New(c Config) (*Server, error) {
 	}
 	conf, warnings, err := source.Load()
 	for _, w := range warnings {
-		s.log.Warn("configuration", "at", w.Where, "key", w.Key, "warning", w.Text)
+		s.log.Warn("a setting in the configuration needs attention", "place", w.Where, "key", w.Key, "warning", w.Text)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("pinfold: %w", err)
@@ -122,12 +121,12 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// inMemory reports whether no place names a data directory.
+// inMemory reports whether neither field of the Config names a data directory.
 func (c *Config) inMemory() bool {
 	return c.DataDir == "" && c.File == "" && c.Settings["dataDir"] == ""
 }
 
-// source is the configuration as package config reads it.
+// source returns the configuration in the form that package config reads.
 func (c *Config) source() (*config.Source, error) {
 	s := &config.Source{File: c.File, Settings: maps.Clone(c.Settings)}
 	if s.Settings == nil {
@@ -142,7 +141,7 @@ func (c *Config) source() (*config.Source, error) {
 	case c.inMemory():
 		s.Settings["dataDir"] = "/data"
 		if s.Settings["preAllocSize"] == "" {
-			s.Settings["preAllocSize"] = "64" // KiB, which take memory
+			s.Settings["preAllocSize"] = "64" // KiB, which are in memory
 		}
 	}
 	if c.Addr == "" {
@@ -160,10 +159,10 @@ func (c *Config) source() (*config.Source, error) {
 	return s, nil
 }
 
-// Start opens the ports and the data directory, recovers the state, and begins to
-// serve. A standalone server serves when Start returns; for one of an ensemble see
-// Ready. ctx limits Start only: the server runs until Stop. The error says what
-// could not be opened or recovered; then nothing runs.
+// Start opens the ports and the data directory, recovers the state, and starts to
+// serve. A standalone server serves when Start returns; for a member of an ensemble see
+// Ready. ctx limits Start only: the server runs until Stop. If Start fails, nothing
+// keeps running; the error says what could not be opened or recovered.
 func (s *Server) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,11 +174,11 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("pinfold: client port: %w", err)
 	}
 	if a, ok := listener.Addr().(*net.TCPAddr); ok {
-		s.config.Client.Port = a.Port // the next Start takes the same
+		s.config.Client.Port = a.Port // the next Start uses the same port
 	}
 	o := node.Options{Config: s.config, Logger: s.log, FS: s.fs, Listener: listener, Memory: s.memory}
 	if len(s.held) > 0 {
-		o.Listen = s.takeHeld
+		o.Listen = s.listenHeld
 	}
 	n, err := node.Open(o)
 	if err != nil {
@@ -201,9 +200,9 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeHeld returns the port at the address that NewEnsemble has opened, or opens it
-// if Start was called before and failed. REQUIRES: s.mu.
-func (s *Server) takeHeld(address string) (net.Listener, error) {
+// listenHeld returns the port at the address that NewEnsemble has opened, or opens it
+// again if an earlier Start has used it. REQUIRES: s.mu.
+func (s *Server) listenHeld(address string) (net.Listener, error) {
 	if l := s.held[address]; l != nil {
 		delete(s.held, address)
 		return l, nil
@@ -211,10 +210,10 @@ func (s *Server) takeHeld(address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
-// Stop stops the server and waits until nothing of it is left. Connections are
-// closed; sessions live on until their timeouts and are resumed after the next
-// Start. The error is the failure of the server, or what could not be closed. To
-// stop a server that does not run does nothing, and returns the same error again.
+// Stop stops the server and waits until it has released everything. It closes
+// connections; sessions survive until their timeouts, and clients resume them after the
+// next Start. The error is the failure of the server, or what could not be closed. If
+// the server does not run, Stop has no effect and returns the same error again.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,9 +230,9 @@ func (s *Server) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Run starts the server and stops it when ctx ends. The error is the failure to
-// start, or the failure of the server, or what could not be closed; it is nil if
-// ctx has ended and the server was stopped in order.
+// Run starts the server and stops it when ctx ends. The error is the failure to start,
+// the failure of the server, or what could not be closed; it is nil if ctx has ended
+// and the server has stopped without error.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -248,9 +247,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Stop()
 }
 
-// Ready waits until the server serves clients: at once if it is standalone; in an
-// ensemble once there is a leader that a quorum follows, and the server is up to
-// date with it. The error is that of ctx, the failure of the server, or ErrStopped.
+// Ready waits until the server serves clients. A standalone server does so at once; a
+// member of an ensemble once a quorum follows a leader and the server is up to date
+// with it. The error is that of ctx, the failure of the server, or ErrStopped.
 func (s *Server) Ready(ctx context.Context) error {
 	l := s.current()
 	if l == nil {
@@ -273,11 +272,12 @@ func (s *Server) Ready(ctx context.Context) error {
 	return nil
 }
 
-// readyInterval is how often Ready looks.
+// readyInterval is how often Ready checks.
 const readyInterval = 5 * time.Millisecond
 
-// Done is closed when the server has ended, by Stop or by its failure; Err says
-// why. It is closed before the first Start. Each Start begins with another one.
+// Done returns a channel that is closed when the server has ended, by Stop or by a
+// failure; Err says which. Before the first Start the channel is closed. Each Start
+// creates a new one.
 func (s *Server) Done() <-chan struct{} {
 	if l := s.current(); l != nil {
 		return l.done
@@ -287,7 +287,7 @@ func (s *Server) Done() <-chan struct{} {
 	return closed
 }
 
-// Err is why the server has failed: nil while it runs, and after Stop. A server
+// Err returns why the server has failed; nil while it runs, and after Stop. A server
 // fails when it can no longer write its data; nothing that was acknowledged is lost.
 func (s *Server) Err() error {
 	if l := s.current(); l != nil && l.ended() {
@@ -296,7 +296,7 @@ func (s *Server) Err() error {
 	return nil
 }
 
-// Addr is where clients connect, host:port, as client.Dial takes it. It is "" before
+// Addr returns the address for clients, host:port, as client.Dial expects it; "" before
 // the first Start.
 func (s *Server) Addr() string {
 	l := s.current()
@@ -304,15 +304,15 @@ func (s *Server) Addr() string {
 		return ""
 	}
 	a, ok := l.node.Addr().(*net.TCPAddr)
-	if ok && a.IP.IsUnspecified() { // it listens at every address
+	if ok && a.IP.IsUnspecified() { // it listens on every address
 		return net.JoinHostPort("localhost", strconv.Itoa(a.Port))
 	}
 	return l.node.Addr().String()
 }
 
-// Role is what the server is to its clients, as the four-letter word srvr has it:
-// "standalone", "leader", "follower", "observer", "read-only"; or "idle", without a
-// quorum; or "stopped".
+// Role returns the role of the server as the four-letter word srvr shows it:
+// "standalone", "leader", "follower", "observer" or "read-only"; "idle" without a
+// quorum; "stopped" if it does not run.
 func (s *Server) Role() string {
 	l := s.current()
 	if l == nil || l.ended() {

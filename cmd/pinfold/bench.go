@@ -18,15 +18,15 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/bench/report"
 )
 
-// benchCommand is `pinfold bench`: the load generator. The work is done by
-// internal/bench; here are the flags.
+// benchCommand is `pinfold bench`, the load generator. This file has the flags;
+// internal/bench does the work.
 func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a ZooKeeper server",
 		Long: `Bench applies a load to any ZooKeeper server, and measures rates, latencies and
-(with --pids, for servers on this machine) what the server spends on it. The
-generator is meant to cost far less than the server; both costs are printed.`,
+(with --pids, for servers on this machine) the CPU and memory that the server uses.
+The generator should use far less CPU than the server; the output shows both.`,
 		Example: `  pinfold bench mix --servers 127.0.0.1:2181 --read-ratio 0.8 --pids $(pgrep -f QuorumPeerMain)
   pinfold bench mix --connections 120 --outstanding 1
   pinfold bench mix --rate 20000            # an open loop: latency from the scheduled time
@@ -46,7 +46,7 @@ generator is meant to cost far less than the server; both costs are printed.`,
 	return c
 }
 
-// benchFlags are those that all workloads take.
+// benchFlags are the flags of all workloads.
 type benchFlags struct {
 	options bench.Options
 	json    string
@@ -61,31 +61,31 @@ func (f *benchFlags) register(c *cobra.Command) {
 	p.IntSliceVar(&o.Pids, "pids", nil, "process ids of the servers, to measure their CPU and memory")
 	p.DurationVar(&o.Duration, "duration", 10*time.Second, "how long to measure")
 	p.DurationVar(&o.Warmup, "warmup", 3*time.Second, "how long to load before that")
-	p.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Second, "session timeout to ask for")
+	p.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Second, "session timeout to request")
 	p.IntVar(&o.Loops, "loops", 0, "goroutines that drive connections (0: half the processors)")
 	p.StringVar(&f.json, "json", "", "also write everything to this file")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "no progress lines")
 }
 
-// A benchWorkload is one of internal/bench's.
+// A benchWorkload is a workload of internal/bench.
 type benchWorkload interface {
 	Run(ctx context.Context) (*bench.Result, error)
 }
 
-// untilStopped is a context that ends when the command is interrupted, told to end,
-// or has lost who reads what it prints: the servers that it has started are ended
-// then, as always.
+// untilStopped returns a context that ends when the command is interrupted or
+// terminated, or when the reader of its output has gone. The servers that the command
+// has started are stopped then too.
 func untilStopped(ctx context.Context) (_ context.Context, stop context.CancelFunc) {
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 }
 
-// run applies a workload that is made after the flags are read. An interrupt
-// ends it early, and what was measured is printed all the same.
+// run runs a workload, which is created after the flags are read. An interrupt ends it
+// early; what was measured is still printed.
 func (f *benchFlags) run(workload func(o bench.Options) benchWorkload) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) error {
 		ctx, stop := untilStopped(c.Context())
 		defer stop()
-		context.AfterFunc(ctx, stop) // a second interrupt does not wait for the tidying up
+		context.AfterFunc(ctx, stop) // a second interrupt ends the process without cleaning up
 		if !f.quiet {
 			f.options.Progress = c.ErrOrStderr()
 		}
@@ -119,7 +119,7 @@ func benchMix(f *benchFlags) *cobra.Command {
 		}),
 	}
 	c.Flags().IntVar(&w.Connections, "connections", 20, "number of sessions")
-	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests under way on each")
+	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests in flight on each")
 	c.Flags().Float64Var(&w.ReadRatio, "read-ratio", 1, "share of reads, 0 to 1")
 	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of a value")
 	c.Flags().IntVar(&w.Keys, "keys", 1000, "number of znodes")
@@ -156,12 +156,12 @@ func benchFill(f *benchFlags) *cobra.Command {
 		}),
 	}
 	c.Flags().IntVar(&w.Connections, "connections", 8, "number of sessions")
-	c.Flags().IntVar(&w.Outstanding, "outstanding", 200, "requests under way on each")
-	c.Flags().StringVar(&w.Path, "path", "/pinfold-fill", "znode below which they are")
+	c.Flags().IntVar(&w.Outstanding, "outstanding", 200, "requests in flight on each")
+	c.Flags().StringVar(&w.Path, "path", "/pinfold-fill", "parent of the znodes")
 	c.Flags().IntVar(&w.Count, "count", 1000000, "number of znodes")
 	c.Flags().IntVar(&w.Size, "size", 100, "bytes of a value")
-	c.Flags().IntVar(&w.Parents, "parents", 1, "number of znodes between path and them, if more than 1")
-	c.Flags().BoolVar(&w.Delete, "delete", false, "remove what an equal fill has created")
+	c.Flags().IntVar(&w.Parents, "parents", 1, "number of znodes below path that have the others as children, if more than 1")
+	c.Flags().BoolVar(&w.Delete, "delete", false, "delete what a fill with the same flags has created")
 	return c
 }
 
@@ -179,7 +179,7 @@ func benchWatch(f *benchFlags) *cobra.Command {
 	c.Flags().IntVar(&w.Watchers, "watchers", 200, "number of sessions that watch")
 	c.Flags().BoolVar(&w.Persistent, "persistent", false, "addWatch once, not getData after every event")
 	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of the value")
-	c.Flags().DurationVar(&w.Interval, "interval", 0, "at least between two sets")
+	c.Flags().DurationVar(&w.Interval, "interval", 0, "minimum time between two sets")
 	return c
 }
 
@@ -219,10 +219,10 @@ func benchFloor() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use:   "floor",
-		Short: "Serve every request from one fixed buffer: the floor under any server's cost",
-		Long: `Floor is a server without a service: it answers every request at once from one
-fixed buffer. Load it with "pinfold bench mix" to see what connections and system
-calls cost on this machine, and what the generator can do.`,
+		Short: "Answer every request from one fixed buffer: the lower bound of any server's cost",
+		Long: `Floor is a server without data: it answers every request at once from one fixed
+buffer. Load it with "pinfold bench mix" to measure what connections and system calls
+cost on this machine, and how fast the generator is.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := untilStopped(c.Context())
@@ -247,9 +247,9 @@ func benchCompare(f *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare --system NAME=COMMAND [--system NAME=COMMAND]",
 		Short: "Measure two servers in turn, and print a table of ratios",
-		Long: `Compare starts each system with a fresh data directory, measures one row after
-the other, and takes turns between the systems. COMMAND is a server in the foreground,
-to which the path of a zoo.cfg is added. Rows: ` + strings.Join(bench.Rows(1), ", ") + `.
+		Long: `Compare starts each system with a new data directory, measures one row after the
+other, and alternates between the systems. COMMAND runs a server in the foreground; the
+path of a zoo.cfg is appended to it. Rows: ` + strings.Join(bench.Rows(1), ", ") + `.
 
 With --members 3 each system is an ensemble of three servers on this machine. Rows:
 ` + strings.Join(bench.Rows(3), ", ") + `.`,
@@ -282,17 +282,17 @@ With --members 3 each system is an ensemble of three servers on this machine. Ro
 	c.Flags().StringArrayVar(&systems, "system", nil, "a system to measure; the second is compared with the first")
 	c.Flags().IntVar(&w.Pairs, "pairs", 5, "visits to each system")
 	c.Flags().StringSliceVar(&w.Rows, "rows", nil, "rows to measure (default all)")
-	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
+	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "directory for the servers' data during the run")
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the servers")
 	c.Flags().IntVar(&w.Znodes, "znodes", 1000000, "znodes of 100 bytes, for memory, restart and snapshot")
 	c.Flags().IntVar(&w.Sessions, "sessions", 10000, "idle sessions")
-	c.Flags().IntVar(&w.Members, "members", 1, "servers of each system; more than one are an ensemble")
-	c.Flags().IntVar(&w.Kills, "kills", 5, "leaders that are killed in each visit to an ensemble")
+	c.Flags().IntVar(&w.Members, "members", 1, "servers of each system; more than one form an ensemble")
+	c.Flags().IntVar(&w.Kills, "kills", 5, "number of leaders to kill in each visit to an ensemble")
 	c.Flags().IntVar(&w.Away, "away", 100000, "creates of 1 KiB that a member of an ensemble misses before it rejoins")
 	c.Flags().Float64Var(&w.AwayRate, "away-rate", 12000, "writes per second while it rejoins")
 	c.Flags().DurationVar(&w.Settle, "settle", 2*time.Second,
-		"how long an ensemble is left alone before and after a leader is killed, and before a member rejoins")
-	c.Flags().StringVar(&page, "write", "", "write the table into this Markdown file, in a section of its own")
+		"pause before and after a leader is killed, and before a member rejoins")
+	c.Flags().StringVar(&page, "write", "", "write the table into its section of this Markdown file")
 	return c
 }
 
@@ -349,20 +349,20 @@ COMMAND is as for compare.`,
 	c.Flags().StringArrayVar(&systems, "system", nil, "a system to record")
 	c.Flags().IntVar(&w.Members, "members", 5, "servers of each system")
 	c.Flags().IntVar(&w.Connections, "connections", 30, "number of sessions")
-	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests under way on each")
+	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests in flight on each")
 	c.Flags().Float64Var(&w.ReadRatio, "read-ratio", 0.7, "share of reads, less than 1")
 	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of a value")
 	c.Flags().IntVar(&w.Keys, "keys", 1000, "number of znodes")
 	c.Flags().DurationVar(&w.Step, "step", 5*time.Second, "time between two events")
 	c.Flags().DurationVar(&w.Sample, "sample", 100*time.Millisecond, "width of a sample")
-	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
+	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "directory for the servers' data during the run")
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the first server; the others' ports follow")
-	c.Flags().StringVar(&page, "write", "", "write the findings into this Markdown file, in a section of their own")
-	c.Flags().StringVar(&picture, "picture", "bench/failover.svg", "the plot that is drawn for the page, relative to it")
+	c.Flags().StringVar(&page, "write", "", "write the findings into their section of this Markdown file")
+	c.Flags().StringVar(&picture, "picture", "bench/failover.svg", "file of the plot for the page, relative to the page")
 	return c
 }
 
-// writePicture draws what was recorded.
+// writePicture draws the recorded throughput.
 func writePicture(name string, found *bench.Failovers) error {
 	svg, err := report.Timeline(found)
 	if err != nil {

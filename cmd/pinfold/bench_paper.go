@@ -23,17 +23,17 @@ func benchPaper(f *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "paper [--against apache] [--quick]",
 		Short: "Repeat the evaluation of the ZooKeeper paper, and write a report",
-		Long: `Paper runs the experiments of section 5 of the ZooKeeper paper and some that it does
-not have, on servers that it starts on this machine: throughput by share of reads and
-number of servers (figure 5, table 1), all clients on the leader (figure 6), atomic
-broadcast alone (figure 7; this server only), members that fail (figure 8), synchronous
-creates (table 2), double barriers (table 3); then one request at a time, syncs, open
-loops up to saturation, a production profile, watch fan-out, many sessions, large trees.
+		Long: `Paper runs the experiments of section 5 of the ZooKeeper paper, and further ones, on
+servers that it starts on this machine: throughput by share of reads and number of
+servers (figure 5, table 1), all clients on the leader (figure 6), atomic broadcast
+alone (figure 7; this server only), members that fail (figure 8), synchronous creates
+(table 2), double barriers (table 3); then one request at a time, syncs, open loops up
+to saturation, a production profile, watch fan-out, many sessions, large trees.
 
-It measures this program, and what --against or --system names, in turn. What is
-measured is kept below --out after every point: an interrupted command goes on when it
-is repeated. In the end there are report.html, with all plots, and the data as CSV and
-JSON; "--runs 0" only writes the report of what there is. Experiments:
+It alternates between this program and the systems that --against and --system name.
+It saves the results below --out after every point, and continues there when the
+command is repeated after an interrupt. At the end it writes report.html, with all
+plots, and the data as CSV and JSON; "--runs 0" only writes the report from existing results. Experiments:
 ` + strings.Join(bench.Experiments(), ", ") + ".",
 		Example: `  pinfold bench paper --quick                         # this server alone, some minutes
   pinfold bench paper --against apache --runs 3       # and Apache ZooKeeper; hours
@@ -65,27 +65,27 @@ JSON; "--runs 0" only writes the report of what there is. Experiments:
 			}
 			err = errors.Join(err, report.Write(w.Out, found))
 			if err == nil {
-				fmt.Fprintf(c.OutOrStdout(), "the report is %s\n", filepath.Join(w.Out, "report.html"))
+				fmt.Fprintf(c.OutOrStdout(), "the report is in %s\n", filepath.Join(w.Out, "report.html"))
 			}
 			return err
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", `also measure "apache": Apache ZooKeeper as scripts/apache-server starts it`)
-	c.Flags().StringArrayVar(&systems, "system", nil, "also measure NAME=COMMAND, a server in the foreground that is given the path of a zoo.cfg")
-	c.Flags().StringSliceVar(&hosts, "hosts", nil, "also measure the service that runs at these host:port; experiments that kill servers leave it out")
+	c.Flags().StringArrayVar(&systems, "system", nil, "also measure NAME=COMMAND, which runs a server in the foreground; the path of a zoo.cfg is appended")
+	c.Flags().StringSliceVar(&hosts, "hosts", nil, "also measure the running service at these host:port; experiments that kill servers skip it")
 	c.Flags().IntSliceVar(&w.Sizes, "sizes", []int{1, 3, 5, 7}, "servers of an ensemble")
-	c.Flags().IntSliceVar(&w.Barriers, "barriers", []int{200, 400, 800, 1600}, "double barriers of table 3, one after the other; 1600 for 200 clients take minutes")
+	c.Flags().IntSliceVar(&w.Barriers, "barriers", []int{200, 400, 800, 1600}, "numbers of double barriers for table 3, one after the other; 1600 with 200 clients takes minutes")
 	c.Flags().IntVar(&w.Runs, "runs", 3, "number of runs of each measurement")
 	c.Flags().IntVar(&w.BarRuns, "bar-runs", 0, "runs of each measurement that has a target, if more than --runs; --quick then measures all of them")
 	c.Flags().BoolVar(&w.Quick, "quick", false, "few points, one run, small trees")
 	c.Flags().StringSliceVar(&w.Experiments, "experiments", nil, "what to measure (default all)")
 	c.Flags().StringVar(&w.Out, "out", "build/paper", "directory of the report")
-	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "where the servers' data is kept meanwhile")
+	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "directory for the servers' data during the run")
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the first server; the others' ports follow")
 	return c
 }
 
-// quicken sets what --quick means where nothing else is said.
+// quicken sets the values of --quick for flags that are not set.
 func quicken(c *cobra.Command, w *bench.Paper) {
 	for name, set := range map[string]func(){
 		"sizes":    func() { w.Sizes = []int{1, 3, 5} },
@@ -99,8 +99,7 @@ func quicken(c *cobra.Command, w *bench.Paper) {
 	}
 }
 
-// paperSystems are the systems to measure; what this program is held against comes
-// first.
+// paperSystems returns the systems to measure. The system to compare with comes first.
 func paperSystems(against string, systems, hosts []string) ([]bench.System, error) {
 	var list []bench.System
 	switch against {

@@ -10,26 +10,26 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/server"
 )
 
-// cliCommand is `pinfold cli`. The work is done by internal/cli, which also
-// reads the options: those of zkCli.sh have one dash.
+// cliCommand is `pinfold cli`. internal/cli does the work, and also reads the options:
+// those of zkCli.sh have one dash.
 func cliCommand() *cobra.Command {
 	var o cli.Options
 	c := &cobra.Command{
 		Use:   "cli [options] [command]",
 		Short: "Work with the znodes of any ZooKeeper ensemble: zkCli.sh and more",
-		Long: `Cli runs one command, or those that come on its input, or, on a terminal, an
-interactive shell. Commands are those of zkCli.sh, with its options, and more.
+		Long: `Cli runs one command, or the commands on its input, or, on a terminal, an
+interactive shell. It has the commands and options of zkCli.sh, and more.
 
-Exit status: 0 done, 1 a command failed, 2 not a command as it should be,
+Exit status: 0 success, 1 a command failed, 2 a command is not valid,
 3 no connection.`,
 		Example: `  pinfold cli                                     # a shell, on localhost:2181
   pinfold cli --server zk1:2181,zk2:2181/app ls /
-  pinfold cli -server zk1:2181 get -s /config     # as zkCli.sh has it
+  pinfold cli -server zk1:2181 get -s /config     # as for zkCli.sh
   pinfold cli --output json ls -s / | jq .children
   pinfold cli -c 'addauth digest me:secret; get /private'
   pinfold cli < commands.txt
 
-Commands (COMMAND --help says more of one):
+Commands (COMMAND --help describes one):
 ` + cli.Help(),
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,

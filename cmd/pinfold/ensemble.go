@@ -13,7 +13,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/trial"
 )
 
-// stopWithin is how long a server of `pinfold ensemble` has to stop before it is
+// stopWithin is the time for a server of `pinfold ensemble` to stop before it is
 // killed.
 const stopWithin = 15 * time.Second
 

@@ -27,13 +27,14 @@ func serverCommand() *cobra.Command {
 		Long: `Run a ZooKeeper server.
 
 Without a zoo.cfg it runs standalone on 127.0.0.1:2181, with its data in
-./pinfold-data. With one it behaves as Apache ZooKeeper would; what Apache takes
-as a Java system property is taken as -Dname=value, here or in the environment
-variable SERVER_JVMFLAGS.`,
+./pinfold-data. With a zoo.cfg it behaves as Apache ZooKeeper would. Apache's Java
+system properties are given as -Dname=value, here or in the environment variable
+SERVER_JVMFLAGS.`,
 		Example: `  pinfold server
   pinfold server /etc/zookeeper/conf/zoo.cfg
   pinfold server zoo.cfg -Dzookeeper.extendedTypesEnabled=true -Djute.maxbuffer=4194304`,
-		// serverArgs reads the flags: -Dname=value does not have the form of other flags.
+		// serverArgs reads the flags, because -Dname=value does not have the
+		// form of other flags.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, flags, help, err := serverArgs(args, &verbose)
@@ -49,7 +50,7 @@ variable SERVER_JVMFLAGS.`,
 	return cmd
 }
 
-// serverArgs separates the file from the -D flags.
+// serverArgs separates the file from the -D properties.
 func serverArgs(args []string, verbose *bool) (file string, flags []string, help bool, err error) {
 	for _, a := range args {
 		switch {
@@ -62,7 +63,7 @@ func serverArgs(args []string, verbose *bool) (file string, flags []string, help
 		case strings.HasPrefix(a, "-"):
 			return "", nil, false, fmt.Errorf("server: unknown flag %s; see pinfold server --help", a)
 		case file != "":
-			return "", nil, false, fmt.Errorf("server: one zoo.cfg, not two: %s and %s", file, a)
+			return "", nil, false, fmt.Errorf("server: two configuration files, %s and %s; give one zoo.cfg", file, a)
 		default:
 			file = a
 		}
@@ -70,7 +71,7 @@ func serverArgs(args []string, verbose *bool) (file string, flags []string, help
 	return file, flags, help, nil
 }
 
-// runServer runs a server until a signal ends it, and each of beside with it.
+// runServer runs a server, and each function of beside with it, until a signal ends it.
 func runServer(ctx context.Context, file string, flags []string, verbose bool, beside ...func(context.Context, *replica.Replica)) error {
 	level := slog.LevelInfo
 	if verbose {
@@ -79,7 +80,7 @@ func runServer(ctx context.Context, file string, flags []string, verbose bool, b
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	cfg, warnings, err := config.Load(file, flags, os.Getenv("SERVER_JVMFLAGS"))
 	for _, w := range warnings {
-		log.Warn("configuration", "at", w.Where, "key", w.Key, "warning", w.Text)
+		log.Warn("a setting in the configuration needs attention", "place", w.Where, "key", w.Key, "warning", w.Text)
 	}
 	if err != nil {
 		return err
@@ -103,7 +104,7 @@ func runServer(ctx context.Context, file string, flags []string, verbose bool, b
 	return n.Run(ctx)
 }
 
-// modeOf is the server's place in its ensemble, for people.
+// modeOf describes the server's role in its ensemble.
 func modeOf(cfg *config.Config) string {
 	if !cfg.Quorum.Distributed() {
 		return "standalone"
@@ -119,7 +120,7 @@ func printReport(cfg *config.Config, n *node.Node) {
 		fmt.Printf("  log       %s\n", cfg.Data.LogDir)
 	}
 	if !cfg.Log.ForceSync {
-		fmt.Println("  WARNING   forceSync=no: acknowledged writes are lost when the machine fails")
+		fmt.Println("  WARNING   forceSync=no: acknowledged writes are lost if the machine fails")
 	}
 	rep := n.Report()
 	source := "a new database"

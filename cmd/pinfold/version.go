@@ -15,12 +15,12 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		Run: func(*cobra.Command, []string) {
-			fmt.Printf("pinfold %s, behaves as ZooKeeper %s\n", buildVersion(), server.Version)
+			fmt.Printf("pinfold %s, compatible with ZooKeeper %s\n", buildVersion(), server.Version)
 		},
 	}
 }
 
-// buildVersion is the module's version or, for a build from a checkout, its
+// buildVersion returns the module's version or, for a build from a checkout, its
 // commit.
 func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
