@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// freeBytes is what every account may hold at any time: a connection that needs
+// freeBytes is what every account may hold at any time, so that a connection that needs
 // little never waits.
 const freeBytes = 64 << 10
 
-// Budget bounds the bytes that the buffers of many connections hold together. A
+// Budget bounds the bytes that the buffers of many connections hold together. Each
 // connection has an Account, which is charged for input of unfinished frames, for
-// output that the connection has not taken, and for what its owner reserves before
-// it builds output.
+// output that the peer has not read, and for room that its owner reserves before it
+// builds output.
 //
-// An account may grow to as many bytes as would then still be free. So a single
-// greedy connection gets half of the budget and n of them 1/(n+1) each; the one
-// that holds most is the first that has to wait, and always some budget is left
-// for others. Beyond the limit are only what never waits: freeBytes for each
-// connection, and what Charge is called for. It is safe for concurrent use.
+// An account may grow as long as what it holds is no more than what is then still free.
+// So one greedy connection gets at most half of the budget, and n of them 1/(n+1) each.
+// The connection that holds most is the first to wait, and some budget always remains
+// for others. Only two things may exceed the limit: freeBytes for each connection, and
+// bytes charged by Charge, which never waits. A Budget is safe for concurrent use.
 type Budget struct {
 	limit   int64
 	used    atomic.Int64
-	waiting atomic.Int32 // calls of Await that block
+	waiting atomic.Int32 // calls of AwaitGrow that block
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when bytes are released while some wait
+	changed chan struct{} // closed and replaced when bytes are released while a call waits
 }
 
 // NewBudget returns a budget of limit bytes. With limit 0 nothing ever waits.
@@ -34,11 +34,11 @@ func NewBudget(limit int) *Budget {
 	return &Budget{limit: int64(limit), changed: make(chan struct{})}
 }
 
-// Used is how many bytes are charged.
+// Used returns how many bytes are charged.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Most is how much AwaitGrow gives one account: with more it would have to wait
-// until others hold hardly anything.
+// Most is the most that AwaitGrow grants to one account. For more it would have to wait
+// until the other accounts hold hardly anything.
 func (b *Budget) Most() int { return int(b.limit / 3) }
 
 // add charges n bytes, or releases them.
@@ -52,9 +52,9 @@ func (b *Budget) add(n int64) {
 	}
 }
 
-// Account is the share of one connection. Its methods but Await and Close are
-// called with the lock of the connection's owner held, or by the only goroutine
-// that uses them.
+// Account is the share of one connection. Its methods except AwaitGrow and Close are
+// called with the lock of the connection's owner held, or by the only goroutine that
+// uses them.
 type Account struct {
 	budget *Budget
 	held   atomic.Int64
@@ -65,7 +65,7 @@ type Account struct {
 // Init opens the account.
 func (a *Account) Init(b *Budget) { a.budget, a.closed = b, make(chan struct{}) }
 
-// Charge adds n bytes to what the account holds, or releases them if n is
+// Charge adds n bytes to those that the account holds, or releases them if n is
 // negative. It never waits and never fails.
 func (a *Account) Charge(n int) {
 	if n != 0 {
@@ -74,7 +74,7 @@ func (a *Account) Charge(n int) {
 	}
 }
 
-// Grow charges n bytes if the account may hold them, and reports whether it may.
+// Grow charges n bytes if the account may hold them, and reports whether it has.
 func (a *Account) Grow(n int) bool {
 	b, more := a.budget, int64(n)
 	for {
@@ -89,9 +89,9 @@ func (a *Account) Grow(n int) bool {
 	}
 }
 
-// AwaitGrow is Grow that waits until the account may hold n bytes more, for at
-// most patience. False means that it may not, that n is more than Most, or that
-// the account is closed.
+// AwaitGrow is Grow that waits, for at most patience, until the account may hold n more
+// bytes. It returns false if that does not happen, if n is more than Most, or if the
+// account is closed.
 func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 	if a.Grow(n) {
 		return true
@@ -108,7 +108,7 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 		b.mu.Lock()
 		changed := b.changed
 		b.mu.Unlock()
-		if a.Grow(n) { // what was released before changed was read
+		if a.Grow(n) { // changed was read before, so no release is missed
 			return true
 		}
 		select {
@@ -121,9 +121,9 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 	}
 }
 
-// Close ends calls of AwaitGrow. What the account holds stays charged until it is
-// released. It may be called any number of times by any goroutine.
+// Close ends calls of AwaitGrow. What the account holds remains charged until it is
+// released. Any goroutine may call it any number of times.
 func (a *Account) Close() { a.once.Do(func() { close(a.closed) }) }
 
-// Held is how many bytes the account holds.
+// Held returns how many bytes the account holds.
 func (a *Account) Held() int { return int(a.held.Load()) }

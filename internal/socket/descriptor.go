@@ -9,12 +9,12 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
 
-// recordBytes is how many plain bytes a layer is given at a time, one record of
-// TLS. It bounds what a layer encodes ahead of the descriptor.
+// recordBytes is how many plain bytes a layer gets at a time: one record of TLS. It
+// bounds what a layer encodes ahead of the descriptor.
 const recordBytes = 16 << 10
 
-// errWouldBlock is what reading without blocking returns when nothing has arrived.
-// It is a temporary net.Error: crypto/tls keeps its state and goes on later.
+// errWouldBlock is the error of a non-blocking read when nothing has arrived. It is a
+// temporary net.Error: crypto/tls keeps its state and continues later.
 var errWouldBlock net.Error = wouldBlock{}
 
 type wouldBlock struct{}
@@ -23,7 +23,7 @@ func (wouldBlock) Error() string   { return "socket: nothing to read yet" }
 func (wouldBlock) Timeout() bool   { return true }
 func (wouldBlock) Temporary() bool { return true }
 
-// descriptorWriter writes to a descriptor. It is used by one goroutine at a time.
+// descriptorWriter writes to a descriptor. One goroutine at a time uses it.
 type descriptorWriter struct {
 	raw  syscall.RawConn
 	poll func(fd uintptr) bool
@@ -35,8 +35,8 @@ type descriptorWriter struct {
 
 func (w *descriptorWriter) init(raw syscall.RawConn) { w.raw, w.poll = raw, w.ready }
 
-// write writes b: all of it if wait is true, else what the descriptor takes at
-// once. It returns how many bytes the descriptor has taken.
+// write writes all of b if wait is true, otherwise what the descriptor accepts at once.
+// It returns how many bytes were written.
 func (w *descriptorWriter) write(b []byte, wait bool) (int, error) {
 	w.b, w.n, w.err, w.wait = b, 0, nil, wait
 	err := w.raw.Write(w.poll)
@@ -47,8 +47,8 @@ func (w *descriptorWriter) write(b []byte, wait bool) (int, error) {
 	return w.n, err
 }
 
-// ready writes. It asks to be called again, when the descriptor takes more, only
-// if the caller of write waits.
+// ready writes. It returns false, so that it is called again when the descriptor
+// accepts more, only if the caller of write waits.
 func (w *descriptorWriter) ready(fd uintptr) bool {
 	for {
 		n, err := rawio.Write(fd, w.b[w.n:])
@@ -67,17 +67,17 @@ func (w *descriptorWriter) ready(fd uintptr) bool {
 	}
 }
 
-// records is the connection that a layer works on: its records go to the
-// descriptor and come from there without blocking, once the handshake is over.
+// records is the connection below a layer. Once the handshake is over, it reads and
+// writes the layer's records without blocking.
 type records struct {
 	net.Conn // for addresses, deadlines, and the handshake
 
-	blocking atomic.Bool // a handshake is under way: reads and writes block
-	fd       uintptr     // the reader's: what Read reads from
+	blocking atomic.Bool // during a handshake reads and writes block
+	fd       uintptr     // the descriptor for Read; owned by the reader
 
 	mu      sync.Mutex
 	direct  descriptorWriter
-	backlog []byte // records that the descriptor has not taken; nil if it has all
+	backlog []byte // records that the descriptor has not accepted yet; nil if there are none
 }
 
 func newRecords(nc net.Conn, raw syscall.RawConn) *records {
@@ -86,8 +86,8 @@ func newRecords(nc net.Conn, raw syscall.RawConn) *records {
 	return r
 }
 
-// Read reads what has arrived; the error is errWouldBlock if nothing has
-// (io.Reader). The layer calls it on the reader's goroutine.
+// Read reads what has arrived; the error is errWouldBlock if nothing has (io.Reader).
+// The layer calls it on the reader's goroutine.
 func (r *records) Read(p []byte) (int, error) {
 	if r.blocking.Load() {
 		return r.Conn.Read(p)
@@ -95,9 +95,9 @@ func (r *records) Read(p []byte) (int, error) {
 	return readDescriptor(r.fd, p)
 }
 
-// Write writes what the descriptor takes and keeps the rest for flush (io.Writer).
-// The writer calls it through the layer, and so does the reader when the layer
-// answers a record by itself.
+// Write writes what the descriptor accepts and keeps the rest for flush (io.Writer).
+// The writer calls it through the layer, and so does the reader when the layer answers
+// a record itself.
 func (r *records) Write(p []byte) (n int, err error) {
 	if r.blocking.Load() {
 		return r.Conn.Write(p)
@@ -115,8 +115,8 @@ func (r *records) Write(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
-// flush writes what the descriptor has not taken: all of it if wait is true. empty
-// says that nothing is left.
+// flush writes the backlog: all of it if wait is true. empty reports whether nothing is
+// left.
 func (r *records) flush(wait bool) (empty bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// ErrBudget ends the input of a connection whose unfinished frame finds no room in
-// the budget for budgetPatience.
+// ErrBudget ends the input of a connection if the budget has no room for its unfinished
+// frame for budgetPatience.
 var ErrBudget = errors.New("socket: no room for a larger frame in the budget of all connections")
 
 // budgetPatience is how long an unfinished frame waits for room.
 const budgetPatience = 10 * time.Second
 
-// InputPool lends buffers of one size to Inputs. The zero value is not usable.
+// InputPool lends buffers of one size to Inputs. Use NewInputPool.
 type InputPool struct {
 	size int
 	pool sync.Pool // of *[]byte, size long
@@ -26,29 +26,29 @@ func NewInputPool(size int) *InputPool {
 	return p
 }
 
-// Input is the reading half of a Conn for a protocol of frames: the bytes that
-// have arrived and are not consumed. It belongs to the reader. It holds a buffer
-// only while it holds bytes, and while the Conn reads.
+// Input is the reading half of a Conn for a protocol of frames: the bytes that have
+// arrived and are not consumed. The reader owns it. It holds a buffer only while it
+// holds bytes, and during a read.
 type Input struct {
 	conn    *Conn
 	pool    *InputPool
 	account *Account // nil: nothing is charged
 	buf     *[]byte  // nil while nothing is buffered
 	filled  int
-	charged int // bytes of buf that the account was charged
+	charged int // bytes of buf that are charged to the account
 }
 
-// Init makes the Input the reading half of c, which may be nil if only Append is
-// used. The account, if it is not nil, is charged for the buffer while it holds an
-// unfinished frame.
+// Init makes the Input the reading half of c, which may be nil if only Append is used.
+// If account is not nil, it is charged for the buffer while that holds an unfinished
+// frame.
 func (in *Input) Init(c *Conn, pool *InputPool, account *Account) {
 	in.conn, in.pool, in.account = c, pool, account
 }
 
-// Fill waits until more bytes have arrived and appends what one read returns. A
-// buffer that is full is doubled: memory is taken as bytes arrive, not by what a
-// frame announces, and only when the account has room for them. The error is
-// io.EOF when the peer has closed its side, ErrBudget if there was no room.
+// Fill waits until more bytes have arrived and appends what one read returns. A full
+// buffer is doubled: memory grows as bytes arrive, not by the length that a frame
+// announces, and only if the account has room. The error is io.EOF if the peer has
+// closed its side, and ErrBudget if there was no room.
 func (in *Input) Fill() error {
 	if in.filled > 0 && !in.reserve() {
 		return ErrBudget
@@ -61,8 +61,8 @@ func (in *Input) Fill() error {
 	return err
 }
 
-// reserve charges the account for the buffer that the next bytes need. It blocks
-// until there is room: the connections that hold most wait longest.
+// reserve charges the account for the buffer of the next bytes. It blocks until there
+// is room: the connections that hold most wait longest.
 func (in *Input) reserve() bool {
 	want := len(*in.buf)
 	if in.filled == want {
@@ -78,7 +78,7 @@ func (in *Input) reserve() bool {
 	return true
 }
 
-// Append appends b, as if it had been read.
+// Append appends b as if it had been read.
 func (in *Input) Append(b []byte) {
 	for len(b) > 0 {
 		n := copy(in.room(), b)
@@ -87,7 +87,7 @@ func (in *Input) Append(b []byte) {
 	}
 }
 
-// room returns the place for the next bytes; it is never empty.
+// room returns the free part of the buffer; it is never empty.
 func (in *Input) room() []byte {
 	switch {
 	case in.buf == nil:
@@ -110,24 +110,24 @@ func (in *Input) Bytes() []byte {
 	return (*in.buf)[:in.filled]
 }
 
-// Len is the number of bytes that are not consumed.
+// Len returns the number of bytes that are not consumed.
 func (in *Input) Len() int { return in.filled }
 
-// Consume removes the first n bytes. It may keep the buffer: call Release before
-// waiting for anything but Fill.
+// Consume removes the first n bytes. It may keep the buffer: the caller must call
+// Release before it waits for anything but Fill.
 func (in *Input) Consume(n int) {
 	if n > 0 {
 		in.filled = copy(*in.buf, (*in.buf)[n:in.filled])
 	}
 }
 
-// Clear removes all bytes and gives the buffer back.
+// Clear removes all bytes and releases the buffer.
 func (in *Input) Clear() {
 	in.filled = 0
 	in.Release()
 }
 
-// Release gives the buffer back if it holds no bytes.
+// Release returns the buffer to the pool if it holds no bytes.
 func (in *Input) Release() {
 	if in.buf != nil && in.filled == 0 {
 		in.recycle()
@@ -139,7 +139,7 @@ func (in *Input) Release() {
 	}
 }
 
-// recycle puts a buffer of the pool's size back.
+// recycle returns a buffer of the pool's size to the pool.
 func (in *Input) recycle() {
 	if len(*in.buf) == in.pool.size {
 		in.pool.pool.Put(in.buf)

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// Bounds of what lingering connections hold.
+// Bounds of the resources of lingering connections.
 const (
 	maxLingering  = 256             // connections of one Lingering at a time
-	lingerBytes   = 4 << 20         // read from one of them
+	lingerBytes   = 4 << 20         // read from one connection
 	lingerTimeout = 2 * time.Second // from the end of its output
 )
 
-// Lingering ends connections so that their last output arrives. TCP resets a
-// connection that is closed with unread input, or that input reaches after the
-// close; a client that is reset while it writes never reads what it was sent
-// before. So the writing side is closed first, and what the peer still sends is
-// read and discarded until the peer closes its side: at most lingerBytes, for at
-// most lingerTimeout. A connection that lingers costs a descriptor and the
-// goroutine of its reader. There are at most maxLingering: when there are more the
-// oldest is closed, so that peers that never close cannot keep out others.
+// Lingering ends connections in such a way that their last output arrives. TCP resets a
+// connection that is closed with unread input, or that receives input after the close;
+// a client that is reset while it writes never reads the server's last bytes. So the
+// writing side is closed first, and the peer's further input is read and discarded
+// until the peer closes its side: at most lingerBytes, for at most lingerTimeout. A
+// lingering connection costs a descriptor and the goroutine of its reader. There are at
+// most maxLingering; then the oldest is closed, so that peers that never close cannot
+// keep out others.
 //
 // The zero value is ready to use.
 type Lingering struct {
@@ -30,11 +30,11 @@ type Lingering struct {
 }
 
 // Drain reads and discards the input of c, whose writing side is closed, and then
-// closes c. It blocks the caller, who is the reader, within the bounds above. in is
-// the reader's Input, which Drain uses for its buffer and leaves empty.
+// closes c. The caller is the reader; Drain blocks it within the bounds above. in is
+// the reader's Input: Drain uses its buffer and leaves it empty.
 func (l *Lingering) Drain(c *Conn, in *Input) {
 	if l.enter(c) {
-		_ = c.SetReadDeadline(time.Now().Add(lingerTimeout)) // fails only if closed, as Fill will
+		_ = c.SetReadDeadline(time.Now().Add(lingerTimeout)) // fails only if closed; then Fill fails too
 		for left := lingerBytes; left > 0; {
 			in.Clear()
 			if in.Fill() != nil {
@@ -48,8 +48,8 @@ func (l *Lingering) Drain(c *Conn, in *Input) {
 	c.Close() // an error changes nothing: it is closed
 }
 
-// enter adds c, in place of the oldest if there are too many. It is false after
-// Close.
+// enter adds c, and closes the oldest connection if there are too many. It returns
+// false after Close.
 func (l *Lingering) enter(c *Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,7 @@ func (l *Lingering) enter(c *Conn) bool {
 	return true
 }
 
-// leave removes c, if it is still there.
+// leave removes c if it is still in the list.
 func (l *Lingering) leave(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,15 +73,14 @@ func (l *Lingering) leave(c *Conn) {
 	}
 }
 
-// Len is the number of connections that linger.
+// Len returns the number of lingering connections.
 func (l *Lingering) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.conns)
 }
 
-// Close closes all connections that linger. A later Drain closes its connection at
-// once.
+// Close closes all lingering connections. A later Drain closes its connection at once.
 func (l *Lingering) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,12 +9,12 @@ import (
 
 // Sizes of an Output's writes.
 const (
-	pieceBytes  = 256 << 10 // the flusher writes so much at a time; Conn.Traffic grows by it
-	streamBytes = 128 << 10 // gathered of what a stream writes
+	pieceBytes  = 256 << 10 // the flusher writes this much at a time; Conn.Traffic grows by it
+	streamBytes = 128 << 10 // size of the buffer for what a stream writes
 )
 
-// OutputPool keeps output buffers for reuse. A channel of slices takes them
-// without an allocation, unlike a sync.Pool.
+// OutputPool keeps output buffers for reuse. Putting a slice into a channel does not
+// allocate; a sync.Pool would.
 type OutputPool struct {
 	free chan []byte
 	most int
@@ -44,68 +44,70 @@ func (p *OutputPool) put(b []byte) {
 	}
 }
 
-// Owner has an Output and is told what becomes of it. The calls come from the
-// goroutine that writes, with the owner's lock held; they must not block.
+// Owner has an Output and is notified of its progress. The goroutine that writes makes
+// the calls, with the owner's lock held; they must not block.
 type Owner interface {
-	// Sending says that n bytes are about to be written.
+	// Sending reports that n bytes are about to be written.
 	Sending(n int)
-	// Sent says that the connection has taken n bytes, or that writing has failed;
-	// then the owner calls Output.Stop, now or before it gives up its lock.
+	// Sent reports that the connection has accepted n bytes, or that writing has
+	// failed. After a failure the owner calls Output.Stop before it releases its
+	// lock.
 	Sent(n int, err error)
-	// Drained says that a flush has found nothing left to send.
+	// Drained reports that a flush has found nothing left to send.
 	Drained()
 }
 
-// Output is the writing half of a Conn. It shares the lock of its owner, which all
-// methods REQUIRE; Flush gives it up while it writes. Output is written by one
-// goroutine at a time, in order: the caller of Flush, as far as the connection
-// takes it without blocking, or the flusher, which runs while there is more.
+// Output is the writing half of a Conn. It shares the lock of its owner: all methods
+// REQUIRE it, and Flush releases it while it writes. One goroutine at a time writes, in
+// order: the caller of Flush, as far as the connection accepts bytes without blocking;
+// then the flusher, which runs while there is more.
 type Output struct {
-	// Buf is what the owner appends to, after Need, and then flushes. It is nil while
-	// nothing waits: an idle connection holds no buffer.
+	// Buf is the pending output. The owner calls Need, appends to Buf, and flushes.
+	// It is nil while nothing is pending: an idle connection holds no buffer.
 	Buf []byte
 
-	conn  *Conn // nil until Attach: what is appended waits
+	conn  *Conn // nil until Attach: output stays pending
 	lock  *sync.Mutex
 	owner Owner
 	group *sync.WaitGroup // counts the flusher
 	pool  *OutputPool
 
 	account *Account // nil: nothing is charged
-	charged int      // bytes that the account was charged
+	charged int      // bytes that are charged to the account
 
-	streams []stream // to be sent before Buf
-	before  int      // bytes in the streams' before
-	inHand  int      // bytes that the writer has and the connection has not taken
-	writing bool     // there is a writer
-	stopped bool
-	idle    sync.Cond // writing became false after Stop
+	streams  []stream // to send before Buf
+	before   int      // bytes in the streams' before
+	inFlight int      // bytes that the writer holds and the connection has not accepted yet
+	writing  bool     // there is a writer
+	stopped  bool
+	idle     sync.Cond // signalled when writing becomes false after Stop
 }
 
-// stream is a place in the output where a function writes.
+// stream is a place in the output at which a function writes.
 type stream struct {
-	before []byte // is sent first
+	before []byte // sent first
 	write  func(w io.Writer) error
 }
 
-// Init prepares the zero Output. lock is the owner's; group counts the goroutine
-// of the flusher.
+// Init prepares the zero Output. lock is the owner's; group counts the flusher's
+// goroutine.
 func (o *Output) Init(lock *sync.Mutex, owner Owner, group *sync.WaitGroup, pool *OutputPool) {
 	o.lock, o.owner, o.group, o.pool = lock, owner, group, pool
 	o.idle.L = lock
 }
 
-// Charge has the account charged for output that the connection has not taken: at
-// once if it is more than freeBytes, else when a writer has to wait for the peer.
+// Charge sets the account that is charged for pending output: at once for more than
+// freeBytes, otherwise when a writer has to wait for the peer.
 func (o *Output) Charge(a *Account) { o.account = a }
 
-// settle charges the account for what waits, or releases what has left.
-func (o *Output) settle(waits bool) {
+// settle adjusts the charge to the pending output; pending reports whether a writer has
+// to wait for the peer.
+func (o *Output) settle(pending bool) {
 	if o.account == nil {
 		return
 	}
 	n := o.Unsent()
-	if n <= freeBytes && !waits {
+	if n <= freeBytes && !pending {
 		n = 0
 	}
 	if n != o.charged {
@@ -114,19 +116,19 @@ func (o *Output) settle(waits bool) {
 	}
 }
 
-// Attach gives the Output its connection. From now on Flush sends.
+// Attach sets the connection. From now on Flush sends.
 func (o *Output) Attach(c *Conn) { o.conn = c }
 
-// Need gives Buf a buffer if it has none. The owner calls it before it appends.
+// Need makes sure that Buf is a buffer. The owner calls it before it appends.
 func (o *Output) Need() {
 	if o.Buf == nil {
 		o.Buf = o.pool.get()
 	}
 }
 
-// Unsent is how many bytes wait or are being written. Bytes that the system holds
-// for the peer are not among them.
-func (o *Output) Unsent() int { return len(o.Buf) + o.before + o.inHand }
+// Unsent returns how many bytes are pending or being written. It does not count bytes
+// in the system's send buffer.
+func (o *Output) Unsent() int { return len(o.Buf) + o.before + o.inFlight }
 
 // Writing reports whether a goroutine is writing.
 func (o *Output) Writing() bool { return o.writing }
@@ -134,37 +136,36 @@ func (o *Output) Writing() bool { return o.writing }
 // Attached reports whether Flush can send.
 func (o *Output) Attached() bool { return o.conn != nil }
 
-// Stream queues a function that writes to the connection: what is in Buf is sent
-// first, what is appended later follows. write runs on the flusher's goroutine and
-// blocks there for as long as the peer does. Its error, or one of its writer, ends
-// the output by Owner.Sent. It runs once, or never if the output stops before its
-// turn.
+// Stream queues a function that writes to the connection: the bytes in Buf are sent
+// first, later bytes follow it. write runs on the flusher's goroutine and blocks there
+// as long as the peer does not read. Its error, or an error of its writer, ends the
+// output by Owner.Sent. It runs once, or never if the output stops before its turn.
 func (o *Output) Stream(write func(w io.Writer) error) {
 	o.streams = append(o.streams, stream{o.Buf, write})
 	o.before += len(o.Buf)
 	o.Buf = nil
 }
 
-// Stop drops what waits. Nothing is sent after it, but a write that is under way
-// goes on until the connection is closed.
+// Stop drops the pending output. Nothing more is sent, but a write in progress
+// continues until the connection is closed.
 func (o *Output) Stop() {
 	o.stopped = true
-	o.Buf, o.streams, o.before, o.inHand = nil, nil, 0, 0
+	o.Buf, o.streams, o.before, o.inFlight = nil, nil, 0, 0
 	o.settle(false)
 }
 
-// AwaitIdle returns when no goroutine writes. REQUIRES: the output is stopped, and
-// its connection closed.
+// AwaitIdle returns when no goroutine writes. REQUIRES: the output is stopped, and its
+// connection closed.
 func (o *Output) AwaitIdle() {
 	for o.writing {
 		o.idle.Wait()
 	}
 }
 
-// Flush sends what waits, unless another goroutine is writing: that one will go on
-// with it. Without wait it never blocks, and leaves to the flusher what the
-// connection does not take at once. With wait it returns when everything is sent
-// or another goroutine writes.
+// Flush sends the pending output, unless another goroutine is writing: that one sends
+// it too. With wait false, it never blocks, and leaves to the flusher what the
+// connection does not accept at once. With wait true, it returns when everything is
+// sent or another goroutine writes.
 func (o *Output) Flush(wait bool) {
 	for o.conn != nil && !o.writing && !o.stopped {
 		if len(o.Buf)+len(o.streams) == 0 {
@@ -176,7 +177,7 @@ func (o *Output) Flush(wait bool) {
 			o.group.Go(o.runQueued)
 			return
 		}
-		buf := o.take()
+		buf := o.detach()
 		n, more, err := 0, true, error(nil)
 		if o.conn.canPush() {
 			o.lock.Unlock()
@@ -200,22 +201,22 @@ func (o *Output) Flush(wait bool) {
 	}
 }
 
-// take removes Buf for writing.
-func (o *Output) take() []byte {
+// detach removes Buf in order to write it.
+func (o *Output) detach() []byte {
 	buf := o.Buf
 	o.Buf = nil
-	o.inHand += len(buf)
+	o.inFlight += len(buf)
 	o.settle(false)
 	o.owner.Sending(len(buf))
 	return buf
 }
 
-// sent counts what the connection has taken.
+// sent accounts for bytes that the connection has accepted.
 func (o *Output) sent(n int, err error) {
 	if o.stopped {
 		return
 	}
-	o.inHand -= n
+	o.inFlight -= n
 	if o.charged > 0 {
 		o.settle(true)
 	}
@@ -225,7 +226,7 @@ func (o *Output) sent(n int, err error) {
 	o.owner.Sent(n, err)
 }
 
-// endWriting ends the caller's being the writer.
+// endWriting releases the writer role.
 func (o *Output) endWriting() {
 	o.writing = false
 	if o.stopped {
@@ -233,15 +234,15 @@ func (o *Output) endWriting() {
 	}
 }
 
-// run is the flusher that goes on with a write: it sends what the layer has
-// encoded, buf[sent:], and then all that waits. The lock is not held.
+// run is the flusher that continues a write: it sends what the layer has encoded and
+// buf[sent:], and then all pending output. The caller does not hold the lock.
 func (o *Output) run(buf []byte, sent int) {
 	o.finish(buf, sent)
 	o.runQueued()
 }
 
-// finish writes what the layer has encoded, and buf[sent:], and blocks meanwhile.
-// REQUIRES: the caller is the writer, without the lock.
+// finish writes what the layer has encoded, and buf[sent:]; it blocks meanwhile.
+// REQUIRES: the caller is the writer and does not hold the lock.
 func (o *Output) finish(buf []byte, sent int) {
 	err := o.conn.settle()
 	if err == nil {
@@ -250,7 +251,8 @@ func (o *Output) finish(buf []byte, sent int) {
 	o.fail(err)
 }
 
-// runQueued is the flusher that sends all that waits. The lock is not held.
+// runQueued is the flusher that sends all pending output. The caller does not hold the
+// lock.
 func (o *Output) runQueued() {
 	for {
 		buf, write := o.next()
@@ -265,7 +267,7 @@ func (o *Output) runQueued() {
 	}
 }
 
-// fail ends the output if err is not nil: next then finds nothing.
+// fail ends the output if err is not nil; next then returns nothing.
 func (o *Output) fail(err error) {
 	if err != nil {
 		o.lock.Lock()
@@ -274,8 +276,8 @@ func (o *Output) fail(err error) {
 	}
 }
 
-// next returns what the flusher writes next. If there is nothing the flusher has
-// ended.
+// next returns what the flusher writes next. If there is nothing, it releases the
+// writer role.
 func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
@@ -286,7 +288,7 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 		if buf = s.before; len(buf) > 0 {
 			s.before = nil
 			o.before -= len(buf)
-			o.inHand += len(buf)
+			o.inFlight += len(buf)
 			o.settle(true)
 			o.owner.Sending(len(buf))
 			return buf, nil
@@ -298,7 +300,7 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 		}
 		return nil, write
 	case len(o.Buf) > 0:
-		return o.take(), nil
+		return o.detach(), nil
 	}
 	o.endWriting()
 	if !o.stopped {
@@ -307,7 +309,7 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 	return nil, nil
 }
 
-// writePieces writes buf[sent:] and blocks until the connection has taken it.
+// writePieces writes buf[sent:] and blocks until the connection has accepted it.
 func (o *Output) writePieces(buf []byte, sent int) error {
 	for sent < len(buf) {
 		n, err := o.conn.Write(buf[sent:min(len(buf), sent+pieceBytes)])
@@ -323,7 +325,7 @@ func (o *Output) writePieces(buf []byte, sent int) error {
 	return nil
 }
 
-// writeStream runs write.
+// writeStream runs write with a buffered writer to the connection.
 func (o *Output) writeStream(write func(w io.Writer) error) error {
 	w := bufio.NewWriterSize(pieceWriter{o.conn}, streamBytes)
 	err := write(w)
@@ -336,10 +338,10 @@ func (o *Output) writeStream(write func(w io.Writer) error) error {
 	return nil
 }
 
-// pieceWriter writes in pieces, so that Conn.Traffic shows that they move.
+// pieceWriter writes in pieces, so that Conn.Traffic shows progress.
 type pieceWriter struct{ c *Conn }
 
-// Write blocks until the connection has taken b (io.Writer).
+// Write blocks until the connection has accepted b (io.Writer).
 func (w pieceWriter) Write(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int

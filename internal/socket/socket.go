@@ -1,38 +1,36 @@
-// Package socket is a stream connection as a server with many of them needs it:
-// an idle connection holds no buffer, reading takes no hand-over between
-// goroutines, and writing takes a goroutine only while the peer is slow.
+// Package socket is a stream connection for servers with many of them: an idle
+// connection holds no buffer, reading needs no hand-over between goroutines, and
+// writing needs a goroutine only while the peer is slow.
 //
 // A Conn has two halves.
 //
-//   - Input, the reading half, belongs to one goroutine, the reader. It waits in
-//     the runtime's poller, takes a buffer from a pool when bytes have arrived, and
-//     gives it back when they are consumed. Conn.Read is for readers that have
-//     buffers of their own.
-//   - Output, the writing half, is a buffer under its owner's lock. Any goroutine
-//     appends to it and calls Output.Flush, which writes what the connection takes
-//     without blocking. A goroutine, the flusher, exists only while there is more
-//     than that, or a stream to write.
+//   - Input, the reading half, belongs to one goroutine, the reader. It waits in the runtime's poller, gets a
+//     buffer from a pool when bytes have arrived, and returns it when they are consumed. Conn.Read is for readers
+//     that have their own buffers.
+//   - Output, the writing half, is a buffer under its owner's lock. Any goroutine appends to it and calls
+//     Output.Flush, which writes what the connection accepts without blocking. If more is left, or if there is a
+//     stream to write, a goroutine, the flusher, writes that and ends.
 //
-// A connection ends in order by Conn.CloseWrite, after which Lingering reads and
-// discards what the peer still sends: a close with unread input makes TCP reset
-// the connection, and the peer may lose the last bytes that it was sent.
+// Conn.CloseWrite ends a connection in order; then Lingering reads and discards the
+// peer's further input. Without this, a close with unread input makes TCP reset the
+// connection, and the peer may lose the last bytes sent to it.
 //
 // # Descriptors and layers
 //
-// On a connection with a descriptor both halves use it directly and never block in
-// a system call. A layer such as TLS is put between the Conn and the descriptor by
-// Options.Layer: it reads and writes records through a net.Conn that reports
-// "would block" as a temporary error and that keeps what the descriptor does not
-// take, so that the layer needs no goroutine and holds no buffer while it is idle.
-// A connection without a descriptor, such as one in memory, can only block: its
-// flusher writes whatever Flush must not wait for.
+// On a connection with a descriptor both halves use it directly and never block in a
+// system call. Options.Layer puts a layer such as TLS between the Conn and the
+// descriptor. The layer reads and writes records through a net.Conn that reports "would
+// block" as a temporary error and keeps what the descriptor does not accept, so the
+// layer needs no goroutine and holds no buffer while it is idle. A connection without a
+// descriptor, such as one in memory, can only block: its flusher writes everything that
+// Flush must not wait for.
 //
 // # Invariants
 //
-// The tests have the same names.
+// The tests have the same names as the invariants.
 //
 //	S1  bytes leave in the order in which they were appended
-//	S2  at most one goroutine writes, and output never waits without one
+//	S2  at most one goroutine writes, and pending output always has a writer
 //	S3  an idle connection holds no buffer
 //	S4  the last bytes before CloseWrite arrive, whatever the peer still sends
 package socket
@@ -50,16 +48,16 @@ import (
 
 // Options configures a Conn. The zero value is a plain connection.
 type Options struct {
-	// Layer wraps the connection in another, for example
-	// func(nc net.Conn) net.Conn { return tls.Server(nc, config) }.
-	// The layer must return temporary errors of its connection unchanged and go on
-	// after them, as crypto/tls does after its handshake. nil adds no layer.
+	// Layer wraps the connection in another one, for example func(nc net.Conn)
+	// net.Conn { return tls.Server(nc, config) }. The layer must return temporary
+	// errors of its connection unchanged and continue after them, as crypto/tls
+	// does after its handshake. nil: no layer.
 	Layer func(nc net.Conn) net.Conn
 }
 
-// Conn is a stream connection. One goroutine at a time reads. Output is the only
-// writer of a Conn that it is attached to; Write is for a Conn without Output in
-// use. The other methods may be called by any goroutine.
+// Conn is a stream connection. One goroutine at a time reads. If an Output is attached,
+// only the Output writes; Write is for a Conn without Output in use. Any goroutine may
+// call the other methods.
 type Conn struct {
 	nc      net.Conn
 	layer   net.Conn        // reads and writes plain bytes; nc if there is no layer
@@ -69,7 +67,7 @@ type Conn struct {
 
 	// Owned by the reader.
 	pollRead func(fd uintptr) bool
-	in       *Input // takes a buffer when bytes have arrived; nil: room is given
+	in       *Input // gets a buffer when bytes have arrived; nil: the caller has provided one
 	room     []byte
 	got      int
 	gotErr   error
@@ -100,13 +98,13 @@ func New(nc net.Conn, o Options) *Conn {
 	return c
 }
 
-// handshaker is a layer whose first exchange must be complete before bytes can be
-// read or written without blocking.
+// handshaker is a layer whose handshake must be complete before it can read or write
+// without blocking.
 type handshaker interface{ Handshake() error }
 
-// Handshake completes the layer's handshake. The reader calls it before anything
-// is read or flushed; it blocks for as long as the deadlines allow. Without a
-// layer it does nothing.
+// Handshake completes the layer's handshake. The reader calls it before anything is
+// read or flushed; it blocks as long as the deadlines allow. Without a layer it does
+// nothing.
 func (c *Conn) Handshake() error {
 	h, ok := c.layer.(handshaker)
 	if !ok {
@@ -119,9 +117,9 @@ func (c *Conn) Handshake() error {
 	return err
 }
 
-// Read waits until there is something to read and reads once into p, which is held
-// while it waits (io.Reader). The error is io.EOF when the peer has closed its
-// side, and only if no byte was read.
+// Read waits until bytes have arrived and reads once into p; p is in use while it waits
+// (io.Reader). The error is io.EOF if the peer has closed its side, and only if no byte
+// was read.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.raw == nil {
 		n, err := c.layer.Read(p)
@@ -133,7 +131,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readInto is Read into a buffer that in takes when bytes have arrived.
+// readInto is Read into a buffer that in gets when bytes have arrived.
 func (c *Conn) readInto(in *Input) (int, error) {
 	if c.raw == nil {
 		n, err := c.layer.Read(in.room())
@@ -145,7 +143,8 @@ func (c *Conn) readInto(in *Input) (int, error) {
 	return n, err
 }
 
-// countRead counts n bytes. An error that comes with bytes comes again without.
+// countRead counts n bytes. An error that comes with bytes is dropped: the next read
+// returns it again.
 func (c *Conn) countRead(n int, err error) (int, error) {
 	if n > 0 {
 		c.traffic.Add(uint64(n))
@@ -154,7 +153,7 @@ func (c *Conn) countRead(n int, err error) (int, error) {
 	return 0, err
 }
 
-// poll waits for the descriptor and reads.
+// poll waits until the descriptor is readable and reads.
 func (c *Conn) poll() (int, error) {
 	c.got, c.gotErr = 0, nil
 	if err := c.raw.Read(c.pollRead); err != nil {
@@ -163,8 +162,8 @@ func (c *Conn) poll() (int, error) {
 	return c.countRead(c.got, c.gotErr)
 }
 
-// readReady reads if there is something to read. Without, it holds no buffer while
-// the poller waits.
+// readReady reads if bytes have arrived. If not, it holds no buffer while the poller
+// waits.
 func (c *Conn) readReady(fd uintptr) bool {
 	p := c.room
 	if c.in != nil {
@@ -190,8 +189,8 @@ func (c *Conn) readOnce(fd uintptr, p []byte) (int, error) {
 	return c.layer.Read(p)
 }
 
-// readDescriptor reads once. The error is errWouldBlock if there is nothing to
-// read, io.EOF if the peer has closed its side.
+// readDescriptor reads once. The error is errWouldBlock if nothing has arrived, io.EOF
+// if the peer has closed its side.
 func readDescriptor(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := rawio.Read(fd, p)
@@ -209,8 +208,8 @@ func readDescriptor(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Write writes all of p and blocks until the connection has taken it (io.Writer).
-// It must not be called while an Output may write.
+// Write writes all of p and blocks until the connection has accepted it (io.Writer). It
+// must not be called while an Output may write.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.records == nil {
 		n, err := c.layer.Write(p)
@@ -232,7 +231,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return written, c.settle()
 }
 
-// settle writes what the layer has encoded and the descriptor has not taken, and
+// settle writes what the layer has encoded and the descriptor has not accepted; it
 // blocks meanwhile.
 func (c *Conn) settle() error {
 	if c.records == nil {
@@ -242,9 +241,9 @@ func (c *Conn) settle() error {
 	return err
 }
 
-// push writes what the connection takes without blocking. more says that there is
-// something left to write: b[n:], or what the layer has made of b[:n]. REQUIRES:
-// canPush.
+// push writes what the connection accepts without blocking. more reports whether
+// something is left to write: b[n:], or records that the layer has made of b[:n].
+// REQUIRES: canPush.
 func (c *Conn) push(b []byte) (n int, more bool, err error) {
 	if c.records == nil {
 		n, err = c.direct.write(b, false)
@@ -265,19 +264,19 @@ func (c *Conn) push(b []byte) (n int, more bool, err error) {
 	}
 }
 
-// canPush reports whether there is writing without blocking.
+// canPush reports whether the connection can write without blocking.
 func (c *Conn) canPush() bool { return c.raw != nil }
 
-// Traffic is the number of bytes read and written so far, before the layer encodes
+// Traffic returns the number of bytes read and written so far, before the layer encodes
 // them. It grows as long as anything moves.
 func (c *Conn) Traffic() uint64 { return c.traffic.Load() }
 
-// closeWriter is a connection that can be closed in one direction.
+// closeWriter is a connection whose writing side can be closed.
 type closeWriter interface{ CloseWrite() error }
 
-// CloseWrite tells the peer that no more bytes will come; reading goes on. The
-// error is errors.ErrUnsupported if the connection knows no such thing. Output
-// must be drained or stopped.
+// CloseWrite tells the peer that no more bytes will come; reading continues. The error
+// is errors.ErrUnsupported if the connection cannot do this. The Output must be drained
+// or stopped.
 func (c *Conn) CloseWrite() error {
 	var layerErr error
 	if cw, ok := c.layer.(closeWriter); ok && c.layer != c.nc {
@@ -293,16 +292,15 @@ func (c *Conn) CloseWrite() error {
 	return errors.Join(layerErr, cw.CloseWrite())
 }
 
-// Close closes the connection at once; calls that wait return an error. Bytes that
-// the peer has sent and that were not read make TCP reset the connection: see
-// Lingering.
+// Close closes the connection at once; waiting calls return an error. Unread input
+// makes TCP reset the connection: see Lingering.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// SetReadDeadline bounds reading, as net.Conn has it.
+// SetReadDeadline bounds reading, like that of net.Conn.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
 
-// SetWriteDeadline bounds writing, as net.Conn has it.
+// SetWriteDeadline bounds writing, like that of net.Conn.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.nc.SetWriteDeadline(t) }
 
-// RemoteAddr is the peer's address, nil if the connection has none.
+// RemoteAddr returns the peer's address, nil if the connection has none.
 func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
