@@ -9,18 +9,18 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A packet has no length in front; where it ends is known when it is decoded:
+// A packet has no length prefix; its end is known only after decoding:
 //
 //	int type | long zxid | buffer data | vector of (string scheme, string id)
 //
 // The buffer and the vector are null, -1, for most packets.
 const (
-	dataOffset  = 16 // of the data, behind their length
+	dataOffset  = 16 // of the data, after its length
 	emptyPacket = 20 // bytes of a packet whose data and ids are null
-	idBytes     = 8  // of an identity, at least
+	idBytes     = 8  // minimum bytes of an identity
 )
 
-// minAuthLimit is the least limit of a packet's identities. A connection may have
+// minAuthLimit is the smallest limit for a packet's identities. A connection may have
 // auth.MaxIdentities of auth.MaxIdentityBytes together, whatever jute.maxbuffer is.
 const minAuthLimit = 256 << 10
 
@@ -40,7 +40,7 @@ func AppendPacket(b []byte, p zab.Packet) []byte {
 	return b
 }
 
-// packetSize is what AppendPacket appends.
+// packetSize returns the number of bytes that AppendPacket appends.
 func packetSize(p zab.Packet) int {
 	n := emptyPacket + len(p.Data)
 	for _, id := range p.Auth {
@@ -49,20 +49,21 @@ func packetSize(p zab.Packet) int {
 	return n
 }
 
-// AppendCommitted appends what a learner is sent of a transaction that is
-// committed already: its PROPOSAL and its COMMIT.
+// AppendCommitted appends what a leader sends to a learner for a transaction that is
+// already committed: its PROPOSAL and its COMMIT.
 func AppendCommitted(b []byte, z zk.Zxid, data []byte) []byte {
 	b = AppendPacket(b, zab.Packet{Type: zab.Proposal, Zxid: z, Data: data})
 	return AppendPacket(b, zab.Packet{Type: zab.Commit, Zxid: z})
 }
 
-// DecodePacket reads the packet at the front of b. It takes n bytes; if n is more
-// than len(b), the packet is not whole, p is zero, and no fewer than n bytes are
-// needed to know more. Data and Auth alias b.
+// DecodePacket reads the packet at the front of b, which has n bytes. If n is more than
+// len(b), the packet is not complete: p is zero, and the caller needs at least n bytes
+// to continue. Data and Auth alias b.
 //
-// The data may have limit bytes, the identities limit or minAuthLimit, whichever is
-// more. More than that, an unknown type, or a negative length, is ErrPacket, as soon as it is seen: garbage
-// is not waited for. What is allocated is Auth, when all of it is there.
+// The data may have limit bytes; the identities may have limit or minAuthLimit,
+// whichever is more. A longer field, an unknown type or a negative length is ErrPacket
+// as soon as it is seen, without waiting for the rest. Only Auth is allocated, once all
+// of it has arrived.
 func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
 	if len(b) < 4 {
 		return zab.Packet{}, 4, nil
@@ -92,7 +93,7 @@ func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
 	return decodeAuth(p, b, end+4, count, max(limit, minAuthLimit))
 }
 
-// decodeAuth finishes DecodePacket with the count identities at b[start:].
+// decodeAuth completes DecodePacket with the count identities at b[start:].
 func decodeAuth(p zab.Packet, b []byte, start, count, limit int) (zab.Packet, int, error) {
 	if count < 0 || count > limit/idBytes {
 		return zab.Packet{}, 0, fmt.Errorf("%w: %v with %d identities in at most %d bytes", ErrPacket, p.Type, count, limit)
@@ -116,7 +117,7 @@ func decodeAuth(p zab.Packet, b []byte, start, count, limit int) (zab.Packet, in
 	for i := range p.Auth {
 		p.Auth[i] = zk.ID{Scheme: d.String(), ID: d.String()}
 	}
-	if err := d.Err(); err != nil { // the loop above has seen every length
+	if err := d.Err(); err != nil { // the loop above has checked every length
 		return zab.Packet{}, 0, fmt.Errorf("%w: %w", ErrPacket, err)
 	}
 	return p, end, nil

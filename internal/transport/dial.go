@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// leaderPause is the first pause between attempts to reach a leader, which may be
-// about to listen. It doubles up to Options.RetryDelay.
+// leaderPause is the first pause between attempts to reach a leader, which may not
+// listen yet. It doubles up to Options.RetryDelay.
 const leaderPause = 20 * time.Millisecond
 
-// maxResolved bounds how many addresses of one name are tried.
+// maxResolved bounds how many addresses of a name are tried.
 const maxResolved = 16
 
-// target is one place where a server may be reached.
+// target is one address at which a server may be reached.
 type target struct {
 	host string // a name, or an IP address without brackets
 	port int
@@ -27,7 +27,7 @@ type target struct {
 // String prints host:port.
 func (a target) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
 
-// quorumTargets are where learners reach a server; none for an unknown id.
+// quorumTargets returns the quorum addresses of a server; none for an unknown id.
 func (o *Options) quorumTargets(id int64) (list []target) {
 	for _, a := range o.Peers[id] {
 		list = append(list, target{a.Host, a.QuorumPort})
@@ -35,7 +35,7 @@ func (o *Options) quorumTargets(id int64) (list []target) {
 	return list
 }
 
-// electionTargets are where a server's election port is; none for an unknown id.
+// electionTargets returns the election addresses of a server; none for an unknown id.
 func (o *Options) electionTargets(id int64) (list []target) {
 	for _, a := range o.Peers[id] {
 		list = append(list, target{a.Host, a.ElectionPort})
@@ -56,21 +56,21 @@ func (t *Transport) dialLeader(ctx context.Context, id int64) (net.Conn, error) 
 			return nc, nil
 		}
 		if reason == nil || ctx.Err() == nil {
-			reason = err // that the budget is over says less than what was before
+			reason = err // the end of the budget says less than the previous error
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("transport: server %d is not reached: %w", id, reason)
+			return nil, fmt.Errorf("transport: connect to server %d: %w", id, reason)
 		}
 	}
 }
 
-// open makes one attempt to connect to any of the targets, which are one server;
-// names are resolved now. The first that answers wins. It returns when none can
-// any more, or Options.ConnectTimeout is over.
+// open makes one attempt to connect to any of the targets, which belong to one server.
+// It resolves names first. The first connection wins. It returns when all targets have
+// failed, or after Options.ConnectTimeout.
 func (t *Transport) open(ctx context.Context, targets []target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.ConnectTimeout)
 	defer cancel()
@@ -87,14 +87,14 @@ func (t *Transport) open(ctx context.Context, targets []target) (net.Conn, error
 	case nc := <-r.won:
 		return nc, nil
 	case <-lost:
-		return nil, errors.Join(r.errs...) // nobody adds to it any more
+		return nil, errors.Join(r.errs...) // no goroutine appends to it any more
 	}
 }
 
-// race is one attempt at several addresses.
+// race is one attempt to connect to several addresses.
 type race struct {
 	t       *Transport
-	won     chan net.Conn // taken from once, by open
+	won     chan net.Conn // open receives one connection from it
 	running sync.WaitGroup
 	mu      sync.Mutex
 	errs    []error
@@ -107,7 +107,7 @@ func (r *race) tryName(ctx context.Context, a target) {
 	}
 	hosts, err := r.t.o.Resolve(ctx, a.host)
 	if err == nil && len(hosts) == 0 {
-		err = errors.New("it has no address")
+		err = errors.New("the name has no address")
 	}
 	if err != nil {
 		r.lose(fmt.Errorf("resolve %s: %w", a.host, err))
@@ -121,8 +121,8 @@ func (r *race) tryName(ctx context.Context, a target) {
 func (r *race) try(ctx context.Context, a target) {
 	nc, err := r.t.o.Dial(ctx, a.String())
 	if err == nil && selfConnected(nc) {
-		nc.Close() // an error changes nothing: nobody has used it
-		err = fmt.Errorf("connect %v: nobody listens, TCP met itself", a)
+		nc.Close() // an error changes nothing: nothing was sent
+		err = fmt.Errorf("connect %v: no server listens there: TCP has connected the socket to itself", a)
 	}
 	if err != nil {
 		r.lose(err)
@@ -130,8 +130,8 @@ func (r *race) try(ctx context.Context, a target) {
 	}
 	select {
 	case r.won <- nc:
-	case <-ctx.Done(): // another was faster, or it is over
-		nc.Close() // an error changes nothing: nobody has used it
+	case <-ctx.Done(): // another address was faster, or the time is over
+		nc.Close() // an error changes nothing: nothing was sent
 	}
 }
 
@@ -141,16 +141,15 @@ func (r *race) lose(err error) {
 	r.errs = append(r.errs, err)
 }
 
-// selfConnected reports whether a socket is connected to itself. That is what
-// TCP makes of a dial on the own host when the system has chosen the very port
-// that is dialled for the local end.
+// selfConnected reports whether a socket is connected to itself. This happens on a dial
+// to the same host if the system chooses the dialled port as the local port.
 func selfConnected(nc net.Conn) bool {
 	local, ok1 := nc.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := nc.RemoteAddr().(*net.TCPAddr)
 	return ok1 && ok2 && local.Port == remote.Port && local.IP.Equal(remote.IP)
 }
 
-// remoteName is the other end's address, for people.
+// remoteName returns the other end's address for logs and errors.
 func remoteName(nc net.Conn) string {
 	if a := nc.RemoteAddr(); a != nil {
 		return a.String()
@@ -161,7 +160,8 @@ func remoteName(nc net.Conn) string {
 // system is the operating system's network.
 type system struct{ keepAlive bool }
 
-// period is what net takes for a keep-alive: its default, or none.
+// period returns the keep-alive period in the form of package net: its default, or
+// none.
 func (s system) period() time.Duration {
 	if s.keepAlive {
 		return 0
@@ -171,7 +171,7 @@ func (s system) period() time.Duration {
 
 func (s system) dial(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: s.period()}
-	return d.DialContext(ctx, "tcp", address) // with TCP_NODELAY, as all of package net
+	return d.DialContext(ctx, "tcp", address) // with TCP_NODELAY, the default of package net
 }
 
 func (s system) listen(address string) (net.Listener, error) {

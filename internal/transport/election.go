@@ -17,35 +17,35 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/jute"
 )
 
-// The first message on an election connection, by who has connected:
+// The first message on an election connection, sent by the server that has connected:
 //
 //	long version | long server id | int length | "host:port" of its election port
 //
-// With version 2 there may be several addresses, joined by "|". A first long that
-// is not negative is the id alone, from a server of long ago.
+// With version 2 there may be several addresses, joined by "|". If the first long is
+// not negative, it is the id, and the message ends: very old servers send this.
 const (
 	helloV1       = -65536
 	helloV2       = -65535
 	maxHelloBytes = 2048 // of the addresses
-	maxAnnounced  = 4    // addresses that are tried, of those
+	maxAnnounced  = 4    // how many of those addresses are tried
 	anyObserver   = math.MaxInt64
 )
 
-// MaxNotificationBytes is what a frame on the election port holds at most.
+// MaxNotificationBytes is the maximum length of a frame on the election port.
 const MaxNotificationBytes = 512 << 10
 
-// frameReadBytes is the longest frame that is allocated before it is there.
+// frameReadBytes is the longest frame that is allocated before its bytes have arrived.
 const frameReadBytes = 16 << 10
 
-// hello is what a connection says first.
+// hello is the first message of a connection.
 type hello struct {
 	id       int64
-	targets  []target // where it says its election port is; wildcards left out
-	bare     bool     // it says nothing of where it is
-	nameless bool     // an observer of which the id is not known: id is ours for it
+	targets  []target // the announced election addresses, without wildcards
+	bare     bool     // the message announces no address
+	nameless bool     // the peer is an observer without a known id: id is one that this server has chosen for it
 }
 
-// ownHello is this server's first message.
+// ownHello returns this server's first message.
 func ownHello(o *Options) ([]byte, error) {
 	var address string
 	if targets := o.electionTargets(o.ID); len(targets) > 0 {
@@ -53,7 +53,7 @@ func ownHello(o *Options) ([]byte, error) {
 	} else if len(o.ElectionListen) > 0 {
 		address = o.ElectionListen[0]
 	} else {
-		return nil, errors.New("transport: no election address of this server")
+		return nil, errors.New("transport: this server has no election address")
 	}
 	if len(address) > maxHelloBytes {
 		return nil, fmt.Errorf("transport: an address of %d bytes cannot be announced", len(address))
@@ -67,17 +67,17 @@ func ownHello(o *Options) ([]byte, error) {
 func readHello(r io.Reader) (hello, error) {
 	var head [20]byte
 	if _, err := io.ReadFull(r, head[:8]); err != nil {
-		return hello{}, fmt.Errorf("transport: read who it is: %w", err)
+		return hello{}, fmt.Errorf("transport: read the server id: %w", err)
 	}
 	first := int64(binary.BigEndian.Uint64(head[:]))
 	if first >= 0 {
 		return hello{id: first, bare: true}, nil
 	}
 	if first != helloV1 && first != helloV2 {
-		return hello{}, fmt.Errorf("transport: election protocol version %d is not known", first)
+		return hello{}, fmt.Errorf("transport: unknown election protocol version %d", first)
 	}
 	if _, err := io.ReadFull(r, head[8:]); err != nil {
-		return hello{}, fmt.Errorf("transport: read who it is: %w", err)
+		return hello{}, fmt.Errorf("transport: read the server id: %w", err)
 	}
 	h := hello{id: int64(binary.BigEndian.Uint64(head[8:]))}
 	size := int32(binary.BigEndian.Uint32(head[16:]))
@@ -86,7 +86,7 @@ func readHello(r io.Reader) (hello, error) {
 	}
 	text := make([]byte, size)
 	if _, err := io.ReadFull(r, text); err != nil {
-		return hello{}, fmt.Errorf("transport: read where server %d is: %w", h.id, err)
+		return hello{}, fmt.Errorf("transport: read the addresses of server %d: %w", h.id, err)
 	}
 	var err error
 	if h.targets, err = parseTargets(string(text)); err != nil {
@@ -95,8 +95,8 @@ func readHello(r io.Reader) (hello, error) {
 	return h, nil
 }
 
-// parseTargets reads host:port, several joined by "|". Wildcards, and more than
-// maxAnnounced, are left out.
+// parseTargets reads host:port, several joined by "|". It skips wildcards, and
+// addresses after the first maxAnnounced.
 func parseTargets(text string) (list []target, err error) {
 	for part := range strings.SplitSeq(text, "|") {
 		host, port, err := net.SplitHostPort(part)
@@ -117,18 +117,18 @@ func parseTargets(text string) (list []target, err error) {
 	return list, nil
 }
 
-// notOfHost reports what neither a name nor an address has.
+// notOfHost reports whether a rune cannot be part of a name or an address.
 func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
 
-// greet reads the first message of an accepted connection and decides what
-// becomes of it.
+// greet reads the first message of an accepted connection and decides what to do with
+// it.
 func (t *Transport) greet(g *greeting) {
 	link := newElectionLink(g.nc, g.order)
-	_ = g.nc.SetDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed, as the read will
+	_ = g.nc.SetDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
 	h, err := readHello(link.in)
 	if !t.endGreeting(g) {
 		if t.ctx.Err() == nil {
-			t.logRefused("election port", link.remote, fmt.Errorf("%w: %d have not said who they are", ErrCrowded, maxGreetings))
+			t.logRefused("election port", link.remote, fmt.Errorf("%w: %d connections have not sent their server id", ErrCrowded, maxGreetings))
 		}
 		return // it is closed
 	}
@@ -137,16 +137,16 @@ func (t *Transport) greet(g *greeting) {
 		err = t.introduce(h, link)
 	}
 	if err != nil {
-		g.nc.Close() // an error changes nothing: it is given up
+		g.nc.Close() // an error changes nothing: the connection is refused
 		if !errors.Is(err, ErrClosed) {
 			t.logRefused("election port", link.remote, err)
 		}
 	}
 }
 
-// introduce hands the connection to its peer, or closes it and has the peer
-// connected to: of two servers the one with the larger id keeps the connection
-// that it has made. An error says why the connection is refused.
+// introduce hands the connection to its peer, or closes it and makes the peer connect
+// in the other direction: of two servers, the one with the larger id makes the
+// connection that is kept. An error says why the connection is refused.
 func (t *Transport) introduce(h hello, link *electionLink) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,13 +154,14 @@ func (t *Transport) introduce(h hello, link *electionLink) error {
 	case t.mu.closed:
 		return ErrClosed
 	case h.id == t.o.ID:
-		return fmt.Errorf("transport: another server with this server's id, %d: a mistake in the configuration, or in myid", h.id)
+		return fmt.Errorf("transport: the peer has this server's id, %d: correct the configuration, or the file myid of one of them", h.id)
 	case h.id == anyObserver && !known:
-		// It thinks that its id is the larger one, so its connection is kept.
+		// The peer assumes that its id is the larger one, so its connection is
+		// kept.
 		t.mu.nameless--
 		h.id, h.nameless = t.mu.nameless, true
 	case !known && h.id < 0:
-		return fmt.Errorf("transport: %d is no server id", h.id)
+		return fmt.Errorf("transport: %d is not a server id", h.id)
 	case !known && (h.bare || h.id < t.o.ID && len(h.targets) == 0):
 		return fmt.Errorf("%w: %d", ErrUnknown, h.id)
 	}
@@ -175,12 +176,12 @@ func (t *Transport) introduce(h hello, link *electionLink) error {
 		p.offer(link)
 		return nil
 	}
-	link.nc.Close() // an error changes nothing: it has told what it had to
+	link.nc.Close() // an error changes nothing: its message was read
 	p.ask(h.targets)
 	return nil
 }
 
-// addPeerLocked makes a peer and starts its goroutine. REQUIRES: t.mu, and the
+// addPeerLocked creates a peer and starts its goroutine. REQUIRES: t.mu, and the
 // transport is not closed.
 func (t *Transport) addPeerLocked(id int64, stranger bool) *peer {
 	p := &peer{t: t, id: id, stranger: stranger, wake: make(chan struct{}, 1), pause: peerPause}
@@ -193,15 +194,15 @@ func (t *Transport) addPeerLocked(id int64, stranger bool) *peer {
 	return p
 }
 
-// electionLink is a connection to a peer, whose first message is read or sent.
+// electionLink is a connection to a peer whose first message was read or sent.
 type electionLink struct {
 	nc     net.Conn
 	in     *bufio.Reader
-	order  uint64 // of acceptance; 0 if it was not accepted
+	order  uint64 // order of acceptance; 0 if it was dialled
 	remote string
 
-	since time.Time     // when it became the peer's
-	done  chan struct{} // closed when its reader has ended, by err
+	since time.Time     // when the peer started to use it
+	done  chan struct{} // closed when its reader has ended, with err
 	err   error
 }
 
@@ -211,19 +212,19 @@ func newElectionLink(nc net.Conn, order uint64) *electionLink {
 	}
 }
 
-// read hands on what comes from the peer until the connection ends.
+// read passes on the notifications of the peer until the connection ends.
 func (c *electionLink) read(p *peer) {
 	defer close(c.done)
 	t := p.t
 	if p.stranger {
-		// It has connected to say something.
-		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed, as the read will
+		// A peer that has connected has a notification to send.
+		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
 	}
 	for first := true; ; first = false {
 		frame, err := readFrame(c.in)
 		if err != nil {
 			c.err = err
-			c.nc.Close() // an error changes nothing: it is given up
+			c.nc.Close() // an error changes nothing: the connection is given up
 			if errors.Is(err, errFrame) {
 				t.logRefused("election port", c.remote, fmt.Errorf("server %d: %w", p.id, err))
 			}
@@ -238,7 +239,7 @@ func (c *electionLink) read(p *peer) {
 
 var errFrame = errors.New("transport: not a notification")
 
-// readFrame reads one notification. A long one is allocated as it comes.
+// readFrame reads one notification. A long one is allocated as its bytes arrive.
 func readFrame(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -126,7 +126,7 @@ func TestReadHello(t *testing.T) {
 		{"wildcards", helloOf(helloV2, 3, "0.0.0.0:3888|[::]:3888|10.0.0.3:3888"), "3 [10.0.0.3:3888]"},
 		{"nothing but a wildcard", helloOf(helloV1, 3, "0.0.0.0:3888"), "3 []"},
 		{"more addresses than are tried", helloOf(helloV2, 3, many), "3 [h:1 h:1 h:1 h:1]"},
-		{"version 0xffff0002", helloOf(-65534, 3, "h:1"), "error: election protocol version -65534 is not known"},
+		{"version 0xffff0002", helloOf(-65534, 3, "h:1"), "error: unknown election protocol version -65534"},
 		{"no address", helloOf(helloV1, 3, ""), "error: server 3 announces 0 bytes of addresses"},
 		{"a giant address", jute.AppendInt(helloOf(helloV1, 3, "")[:16], math.MaxInt32), "error: server 3 announces 2147483647 bytes"},
 		{"a negative length", jute.AppendInt(helloOf(helloV1, 3, "")[:16], -1), "error: server 3 announces -1 bytes"},
@@ -136,9 +136,9 @@ func TestReadHello(t *testing.T) {
 		{"a path", helloOf(helloV1, 3, "http://host:1"), "error: server 3 announces"},
 		{"a line", helloOf(helloV1, 3, "ho\nst:1"), "error: server 3 announces \"ho\\nst:1\""},
 		{"an empty part", helloOf(helloV2, 3, "h:1|"), "error: server 3 announces"},
-		{"half", helloV1Of(3)[:30], "error: read where server 3 is: unexpected EOF"},
-		{"less", helloV1Of(3)[:12], "error: read who it is: unexpected EOF"},
-		{"nothing", nil, "error: read who it is: EOF"},
+		{"half", helloV1Of(3)[:30], "error: read the addresses of server 3: unexpected EOF"},
+		{"less", helloV1Of(3)[:12], "error: read the server id: unexpected EOF"},
+		{"nothing", nil, "error: read the server id: EOF"},
 	} {
 		h, err := readHello(bytes.NewReader(tt.bytes))
 		got := fmt.Sprint(h.id, " ", h.targets)
@@ -340,19 +340,19 @@ func TestGarbageOnTheElectionPort(t *testing.T) {
 		good := m.connect(t, electionAddr(2))
 		say(t, good, helloV1Of(3))
 		for i, tt := range []struct{ name, sent, why string }{
-			{"HTTP", "GET / HTTP/1.1\r\n\r\n", "no address is known of the server: 5135603447292250196"},
-			{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "no address is known of the server: 1586112601866174465"},
-			{"a wrong version", string(helloOf(-65534, 1, electionAddr(1))), "election protocol version -65534 is not known"},
+			{"HTTP", "GET / HTTP/1.1\r\n\r\n", "the server has no known address: 5135603447292250196"},
+			{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "the server has no known address: 1586112601866174465"},
+			{"a wrong version", string(helloOf(-65534, 1, electionAddr(1))), "unknown election protocol version -65534"},
 			{"a giant address", string(jute.AppendInt(helloV1Of(1)[:16], math.MaxInt32)), "server 1 announces 2147483647 bytes"},
-			{"its own id", string(helloV1Of(2)), "another server with this server's id, 2"},
-			{"a negative id", string(helloOf(helloV1, -5, "10.0.0.5:3888")), "-5 is no server id"},
-			{"an unknown id of long ago", string(jute.AppendLong(nil, 9)), "no address is known of the server: 9"},
-			{"an unknown smaller id without an address", string(helloOf(helloV1, 0, "0.0.0.0:3888")), "no address is known of the server: 0"},
+			{"its own id", string(helloV1Of(2)), "the peer has this server's id, 2"},
+			{"a negative id", string(helloOf(helloV1, -5, "10.0.0.5:3888")), "-5 is not a server id"},
+			{"an unknown id of long ago", string(jute.AppendLong(nil, 9)), "the server has no known address: 9"},
+			{"an unknown smaller id without an address", string(helloOf(helloV1, 0, "0.0.0.0:3888")), "the server has no known address: 0"},
 			{"garbage behind a good beginning", string(helloV1Of(9)) + "GET / HTTP/1.1", "server 9: transport: not a notification: a frame of 1195725856 bytes"},
 			{"an empty frame", string(helloV1Of(9)) + "\x00\x00\x00\x00", "server 9: transport: not a notification: a frame of 0 bytes"},
 			{"a giant frame", string(helloV1Of(9)) + "\x7f\xff\xff\xff", "a frame of 2147483647 bytes, the limit is 524288"},
-			{"half of a message", string(helloV1Of(3)[:25]), "read where server 3 is: "},
-			{"nothing", "", "read who it is: "},
+			{"half of a message", string(helloV1Of(3)[:25]), "read the addresses of server 3: "},
+			{"nothing", "", "read the server id: "},
 		} {
 			nc := m.connect(t, electionAddr(2))
 			for b := []byte(tt.sent); len(b) > 0; {

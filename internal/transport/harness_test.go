@@ -416,7 +416,7 @@ func (b *logBuffer) refusals() (lines []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for line := range strings.Lines(b.b.String()) {
-		if strings.Contains(line, "connection refused") && strings.Contains(line, "level=WARN") {
+		if strings.Contains(line, "was refused") && strings.Contains(line, "level=WARN") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}

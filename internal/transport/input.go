@@ -7,24 +7,24 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
-// Sizes of input buffers. A link that has said nothing yet holds a small one.
+// Sizes of input buffers. A link that has not received anything yet has a small one.
 const (
 	chunkBytes      = 256 << 10
 	firstChunkBytes = 4 << 10
 )
 
-// input reads packets. It reads into chunks, each filled to its end before
-// another is made, and writes no byte twice: packets alias the chunks for ever.
+// input reads packets into chunks. It fills each chunk to its end before it allocates
+// another, and writes no byte twice: packets alias the chunks as long as they live.
 type input struct {
 	src io.Reader
 
 	buf  []byte // the chunk
-	r, w int    // buf[r:w] is read and not decoded
-	need int    // bytes that the packet at r has at least
+	r, w int    // buf[r:w] is read but not decoded
+	need int    // a lower bound of the length of the packet at r
 }
 
-// fill reads once. It makes a buffer of more than a chunk only for a packet that
-// has filled one, and then of twice what is there.
+// fill reads once. It allocates a buffer of more than a chunk only for a packet that
+// has filled one, and then twice as large as what has arrived.
 func (in *input) fill() error {
 	if in.w == len(in.buf) {
 		in.renew()
@@ -32,12 +32,12 @@ func (in *input) fill() error {
 	n, err := in.src.Read(in.buf[in.w:])
 	in.w += n
 	if n > 0 {
-		return nil // an error will come again
+		return nil // the next read returns the error again
 	}
 	return err
 }
 
-// renew goes on in another buffer, with what is not decoded.
+// renew continues in a new buffer, with the bytes that are not decoded.
 func (in *input) renew() {
 	rest := in.buf[in.r:in.w]
 	size := chunkBytes
@@ -49,9 +49,9 @@ func (in *input) renew() {
 	in.buf = buf
 }
 
-// packets appends the whole packets that are buffered. It stops behind a SNAP,
-// which is then the last: what follows it is no packet. An error is ErrPacket, the
-// packets before the bad one are returned with it.
+// packets appends the complete packets in the buffer to ps. It stops after a SNAP,
+// which is then the last one: the bytes after it are not a packet. The error is
+// ErrPacket; the packets before the bad one are returned with it.
 func (in *input) packets(ps []zab.Packet, limit int) ([]zab.Packet, error) {
 	for in.w-in.r >= max(in.need, 1) {
 		p, n, err := DecodePacket(in.buf[in.r:in.w], limit)
@@ -75,15 +75,15 @@ func (in *input) packets(ps []zab.Packet, limit int) ([]zab.Packet, error) {
 // signature ends the stream of a snapshot: the string BenWasHere.
 const signature = "\x00\x00\x00\x0aBenWasHere"
 
-// stream is the snapshot within an input. It reads into a buffer of its own, for
-// an input's must not be written twice.
+// stream is the snapshot within an input. It reads into a buffer of its own, because
+// the bytes of an input's buffer must not be written twice.
 type stream struct {
 	in   *input
 	buf  []byte
-	r, w int // buf[r:w] is read and not consumed
+	r, w int // buf[r:w] is read but not consumed
 }
 
-// beginStream takes over what is buffered.
+// beginStream moves the buffered bytes to a stream.
 func (in *input) beginStream() *stream {
 	rest := in.buf[in.r:in.w]
 	s := &stream{in: in, buf: make([]byte, max(chunkBytes, len(rest)))}
@@ -92,7 +92,7 @@ func (in *input) beginStream() *stream {
 	return s
 }
 
-// end checks the signature and gives the input back what is behind it.
+// end checks the signature and returns the bytes after it to the input.
 func (s *stream) end() error {
 	b, err := s.Fill(len(signature))
 	if err != nil {
@@ -108,14 +108,15 @@ func (s *stream) end() error {
 	return nil
 }
 
-// Buffered returns what can be had without reading, valid until the next Fill.
+// Buffered returns the bytes that are available without reading, valid until the next
+// Fill.
 func (s *stream) Buffered() []byte { return s.buf[s.r:s.w] }
 
-// Discard consumes n bytes of what is buffered.
+// Discard consumes n of the buffered bytes.
 func (s *stream) Discard(n int) { s.r += n }
 
-// Fill returns what is buffered, at least n bytes (SnapshotSource). It allocates
-// no more than a chunk, or twice what has come.
+// Fill returns the buffered bytes, at least n of them (SnapshotSource). It allocates no
+// more than a chunk, or twice what has arrived.
 func (s *stream) Fill(n int) ([]byte, error) {
 	for s.w-s.r < n {
 		if s.r > 0 && (s.w == len(s.buf) || len(s.buf)-s.r < n) {

@@ -16,33 +16,33 @@ import (
 )
 
 // link is a learner link. Its goroutine, the reader, runs from Dial or accept to
-// LinkDown. Any goroutine sends: packets are appended to mu.out, which writes them
+// LinkDown. Any goroutine may send: it appends packets to mu.out, which writes them
 // (socket.Output).
 type link struct {
 	t      *Transport
 	id     zab.LinkID
 	dialed bool
-	peer   int64  // the server that was dialled
-	remote string // the other end's address; the reader's
+	peer   int64  // the server to which the link was dialled
+	remote string // the other end's address; owned by the reader
 
-	// Of an accepted link, guarded by Transport.mu.
-	silent bool // no packet has come yet
-	gone   bool // not counted any more
+	// For an accepted link, guarded by Transport.mu.
+	silent bool // no packet has arrived yet
+	gone   bool // the link is not counted any more
 
-	in input        // the reader's
-	ps []zab.Packet // the reader's
+	in input        // owned by the reader
+	ps []zab.Packet // owned by the reader
 
 	sock atomic.Pointer[socket.Conn] // nil until attach
 
 	mu struct {
 		sync.Mutex
-		err    error // why the link has ended, nil while it has not
+		err    error // why the link has ended; nil before
 		cancel context.CancelFunc
 		out    socket.Output
 	}
 }
 
-// addLinkLocked makes a link. REQUIRES: t.mu.
+// addLinkLocked creates a link. REQUIRES: t.mu.
 func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
 	l := &link{t: t, id: t.mu.lastLink}
@@ -51,13 +51,13 @@ func (t *Transport) addLinkLocked() *link {
 	return l
 }
 
-// attach gives the link its connection. It reports whether the link has not ended
-// meanwhile; if it has, the connection is closed.
+// attach sets the link's connection. If the link has ended meanwhile, it closes the
+// connection and returns false.
 func (l *link) attach(nc net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.err != nil {
-		nc.Close() // an error changes nothing: nobody has used it
+		nc.Close() // an error changes nothing: nothing was sent
 		return false
 	}
 	sock := socket.New(nc, socket.Options{})
@@ -66,7 +66,7 @@ func (l *link) attach(nc net.Conn) bool {
 	return true
 }
 
-// runDialed is the reader of a link that is to be dialled.
+// runDialed is the reader of a link that this server dials.
 func (l *link) runDialed(ctx context.Context) {
 	defer l.end()
 	nc, err := l.t.dialLeader(ctx, l.peer)
@@ -79,10 +79,10 @@ func (l *link) runDialed(ctx context.Context) {
 	}
 }
 
-// runAccepted is the reader of a link that the quorum port has let in.
+// runAccepted is the reader of a link that the quorum port has accepted.
 func (l *link) runAccepted() {
 	defer l.end()
-	_ = l.sock.Load().SetReadDeadline(time.Now().Add(l.t.o.HandshakeTimeout)) // fails only if closed, as the read will
+	_ = l.sock.Load().SetReadDeadline(time.Now().Add(l.t.o.HandshakeTimeout)) // fails only if closed; then the read fails too
 	l.serve()
 }
 
@@ -105,7 +105,7 @@ func (l *link) serve() {
 	}
 }
 
-// handOver gives the handler what is buffered, snapshots included.
+// handOver hands the buffered packets and snapshots to the handler.
 func (l *link) handOver() error {
 	for {
 		ps, err := l.in.packets(l.ps[:0], l.t.o.MaxPacketBytes)
@@ -113,24 +113,24 @@ func (l *link) handOver() error {
 		if len(ps) == 0 {
 			return err
 		}
-		l.spoken()
+		l.noteFirstPacket()
 		if last := ps[len(ps)-1]; last.Type == zab.Snap {
-			if err := l.takeSnapshot(last); err != nil {
+			if err := l.handOverSnapshot(last); err != nil {
 				return err
 			}
-			continue // more packets may be behind it
+			continue // more packets may follow
 		}
 		l.t.h.Packets(l.id, ps)
-		clear(ps) // what the handler has dropped is not kept by this
+		clear(ps) // do not keep what the handler has dropped
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// takeSnapshot hands over the packets up to a SNAP, the snapshot, and then the
+// handOverSnapshot hands over the packets before a SNAP, the snapshot, and then the
 // SNAP, which is the last of l.ps.
-func (l *link) takeSnapshot(snap zab.Packet) error {
+func (l *link) handOverSnapshot(snap zab.Packet) error {
 	if !l.dialed {
 		return fmt.Errorf("%w: a SNAP from a learner", ErrPacket)
 	}
@@ -150,8 +150,8 @@ func (l *link) takeSnapshot(snap zab.Packet) error {
 	return nil
 }
 
-// spoken notes the first packet of an accepted link.
-func (l *link) spoken() {
+// noteFirstPacket records the first packet of an accepted link.
+func (l *link) noteFirstPacket() {
 	if l.dialed || !l.silent { // only the reader sets it to false
 		return
 	}
@@ -161,11 +161,11 @@ func (l *link) spoken() {
 	_ = l.sock.Load().SetReadDeadline(time.Time{}) // fails only if closed
 }
 
-// readError says what the end of a read means.
+// readError returns the reason for the end of a read.
 func (l *link) readError(err error) error {
 	switch {
 	case err == io.EOF && l.in.w > l.in.r:
-		return errors.New("transport: the peer has closed the link within a packet")
+		return errors.New("transport: the peer has closed the link in the middle of a packet")
 	case err == io.EOF:
 		return errors.New("transport: the peer has closed the link")
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -174,14 +174,14 @@ func (l *link) readError(err error) error {
 	return fmt.Errorf("transport: read: %w", err)
 }
 
-// fail ends the link; the first reason counts. The reader does the rest.
+// fail ends the link. The first reason counts. The reader cleans up.
 func (l *link) fail(reason error) {
 	l.mu.Lock()
 	l.failLocked(reason)
 	l.mu.Unlock()
 }
 
-// failLocked is fail. REQUIRES: l.mu.
+// failLocked is fail with the lock held. REQUIRES: l.mu.
 func (l *link) failLocked(reason error) {
 	if l.mu.err != nil {
 		return
@@ -196,7 +196,7 @@ func (l *link) failLocked(reason error) {
 	}
 }
 
-// end is the last that the reader does.
+// end cleans up after the link; the reader calls it last.
 func (l *link) end() {
 	l.mu.Lock()
 	l.mu.out.AwaitIdle()
@@ -212,7 +212,7 @@ func (l *link) end() {
 	l.t.h.LinkDown(l.id, reason)
 }
 
-// forget takes a link out of the tables.
+// forget removes a link from the tables.
 func (t *Transport) forget(l *link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

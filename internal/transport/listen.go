@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Bounds of what strangers can fill.
+// Bounds of the resources that unknown peers can use.
 const (
-	spareLinks   = 64 // accepted links beyond four a server
-	maxGreetings = 64 // election connections that have not said who they are
+	spareLinks   = 64 // accepted links in addition to four for each server
+	maxGreetings = 64 // election connections that have not sent their server id
 	maxStrangers = 64 // election peers that are not in the configuration
 )
 
@@ -20,7 +20,7 @@ const (
 	acceptPause = 100 * time.Millisecond // after an error
 )
 
-// bind listens on all addresses, or on none.
+// bind listens on all addresses, or on none if one fails.
 func (t *Transport) bind(addresses []string) ([]net.Listener, error) {
 	var list []net.Listener
 	var bound []string
@@ -44,19 +44,19 @@ func (t *Transport) bind(addresses []string) ([]net.Listener, error) {
 	return list, nil
 }
 
-// bindOne tries as often as Options.BindAttempts says: a name may not be known
-// yet, an address not be there yet.
+// bindOne tries as often as Options.BindAttempts allows: a name may not be resolvable
+// yet, or an address not be configured yet.
 func (t *Transport) bindOne(address string) (net.Listener, error) {
 	for left := t.o.BindAttempts; ; {
 		l, err := t.o.Listen(address)
 		if left--; err == nil || left == 0 || !t.pause(bindPause) {
 			return l, err
 		}
-		t.log.Warn("cannot listen, trying again", "address", address, "err", err)
+		t.log.Warn("cannot listen for the other servers; trying again in a second", "address", address, "err", err)
 	}
 }
 
-// accept hands connections to admit, which must not wait for them.
+// accept hands connections to admit, which must not block.
 func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
 	for {
 		nc, err := l.Accept()
@@ -67,23 +67,24 @@ func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
 		if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return
 		}
-		// Out of file descriptors or memory: those who are connected go on.
-		t.log.Error("accept failed", "address", l.Addr(), "err", err)
+		// The process has no file descriptors or memory left; existing
+		// connections continue.
+		t.log.Error("cannot accept a connection of another server; trying again: are there enough file descriptors?", "address", l.Addr(), "err", err)
 		if !t.pause(acceptPause) {
 			return
 		}
 	}
 }
 
-// admitLearner makes a link of a connection to the quorum port. If there are too
-// many, the oldest that has said nothing has to go; if all have spoken, the new
-// one is turned away.
+// admitLearner creates a link for a connection to the quorum port. If there are too
+// many links, it closes the oldest one that has not sent a packet; if all have, it
+// refuses the new one.
 func (t *Transport) admitLearner(nc net.Conn) {
 	err := t.addLearner(nc)
 	if err == nil {
 		return
 	}
-	nc.Close() // an error changes nothing: nobody has used it
+	nc.Close() // an error changes nothing: nothing was sent
 	if !errors.Is(err, ErrClosed) {
 		t.logRefused("quorum port", remoteName(nc), err)
 	}
@@ -102,18 +103,18 @@ func (t *Transport) addLearner(nc net.Conn) error {
 			return fmt.Errorf("%w: %d links", ErrCrowded, limit)
 		}
 		t.discountLocked(oldest)
-		oldest.fail(fmt.Errorf("%w: %d links, and nothing came on this one", ErrCrowded, limit))
+		oldest.fail(fmt.Errorf("%w: %d links, and this one has not sent a packet", ErrCrowded, limit))
 	}
 	t.mu.accepted++
 	l := t.addLinkLocked()
 	l.silent = true
-	l.attach(nc) // nobody else knows the link: it is wanted
+	l.attach(nc) // the link is new, so it cannot have ended
 	t.wg.Go(l.runAccepted)
 	return nil
 }
 
-// oldestSilentLocked returns the accepted link that has waited longest for its
-// first packet, nil if there is none. REQUIRES: t.mu.
+// oldestSilentLocked returns the accepted link that has waited longest for its first
+// packet; nil if there is none. REQUIRES: t.mu.
 func (t *Transport) oldestSilentLocked() (oldest *link) {
 	for _, l := range t.mu.links {
 		if l.silent && !l.gone && (oldest == nil || l.id < oldest.id) {
@@ -123,19 +124,19 @@ func (t *Transport) oldestSilentLocked() (oldest *link) {
 	return oldest
 }
 
-// greeting is a connection to the election port that has not said whose it is.
+// greeting is a connection to the election port that has not sent its server id.
 type greeting struct {
 	nc    net.Conn
 	order uint64 // of acceptance
 }
 
-// admitPeer waits for the first message of a connection to the election port, in
-// a goroutine of its own. If too many wait, the oldest has to go.
+// admitPeer waits for the first message of a connection to the election port, in a
+// goroutine of its own. If too many connections wait, it closes the oldest.
 func (t *Transport) admitPeer(nc net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed {
-		nc.Close() // an error changes nothing: nobody has used it
+		nc.Close() // an error changes nothing: nothing was sent
 		return
 	}
 	if len(t.mu.greetings) >= maxGreetings {
@@ -149,8 +150,8 @@ func (t *Transport) admitPeer(nc net.Conn) {
 	t.wg.Go(func() { t.greet(g) })
 }
 
-// endGreeting takes a connection off the list. It reports whether it was there;
-// if not, it has been closed.
+// endGreeting removes a connection from the list. It returns false if another goroutine
+// has removed and closed it.
 func (t *Transport) endGreeting(g *greeting) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 // Sizes of a link's output.
 const (
-	pieceBytes    = 256 << 10 // a run of packets is gathered in pieces of this size
+	pieceBytes    = 256 << 10 // a run of packets is written in pieces of this size
 	pooledOutputs = 4         // buffers that all links keep for reuse
 	pooledBytes   = 4 << 20   // the largest of them
 )
@@ -37,22 +37,22 @@ func (l *link) send(ps []zab.Packet) {
 		left -= size
 		if len(out.Buf) >= pieceBytes && left > 0 && !out.Writing() {
 			// A long run goes through one buffer that stays in the processor's
-			// cache, not through one of its own size.
+			// cache, not through a buffer of its own size.
 			if out.Flush(false); l.mu.err != nil {
 				return
 			}
 		}
 	}
 	if unsent := out.Unsent(); unsent > l.t.o.MaxQueueBytes {
-		l.failLocked(fmt.Errorf("%w: %d bytes wait, the limit is %d", ErrSlow, unsent, l.t.o.MaxQueueBytes))
+		l.failLocked(fmt.Errorf("%w: %d bytes are pending, the limit is %d", ErrSlow, unsent, l.t.o.MaxQueueBytes))
 		return
 	}
 	out.Flush(false)
 }
 
-// roomLocked says by how much to grow the output when a packet of size bytes finds
-// no room in it and left bytes, its own included, are to come: by all that is to
-// come if another goroutine writes meanwhile or none can, else by a piece.
+// roomLocked returns by how much to grow the output if it has no room for a packet of
+// size bytes and left bytes, including this packet, are still to be appended: by left
+// if another goroutine writes at the moment or none can; otherwise by a piece.
 // REQUIRES: l.mu.
 func (l *link) roomLocked(size, left int) int {
 	out := &l.mu.out
@@ -62,7 +62,7 @@ func (l *link) roomLocked(size, left int) int {
 	return left
 }
 
-// queueStream puts f into the output.
+// queueStream appends f to the output.
 func (l *link) queueStream(f func(w io.Writer) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *link) queueStream(f func(w io.Writer) error) {
 	}
 }
 
-// Sending does nothing: traffic is counted when it is sent (socket.Owner).
+// Sending does nothing: traffic is counted after sending (socket.Owner).
 func (l *link) Sending(int) {}
 
 // Sent ends the link if writing has failed (socket.Owner).
@@ -82,5 +82,5 @@ func (l *link) Sent(_ int, err error) {
 	}
 }
 
-// Drained does nothing: a link ends by failing (socket.Owner).
+// Drained does nothing: a link ends only by a failure (socket.Owner).
 func (l *link) Drained() {}

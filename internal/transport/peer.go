@@ -10,52 +10,51 @@ import (
 const (
 	peerPause    = 20 * time.Millisecond // after the first failure; it doubles
 	maxPeerPause = time.Second
-	askPause     = time.Second // for the peer to connect, which was asked to
-	youngLink    = time.Second // so old a link is not replaced because the peer asks
+	askPause     = time.Second // for the peer to connect after it was asked to
+	youngLink    = time.Second // a younger link is not replaced when the peer asks
 )
 
-// maxAttempts is how often a stranger is tried.
+// maxAttempts is how many attempts are made to reach a peer that is not configured.
 const maxAttempts = 3
 
 // peer is another server on the election port. Its goroutine owns its link and
-// all that happens to it; others leave word in mu and wake it.
+// everything that happens to it; other goroutines leave requests in mu and wake it.
 //
-// Of the two servers of a pair the one with the larger id connects. The other
-// asks it to, by a connection that it closes behind the first message. Thus a
-// link has one direction for as long as the two exist, and what comes over it can
-// be put in order: accepted links by their acceptance, dialled ones as one
-// goroutine makes them.
+// Of two servers, the one with the larger id connects. The other asks it to, by a
+// connection that it closes after the first message. So the direction of the link
+// between two servers never changes, and links can be ordered: accepted ones by their
+// acceptance, dialled ones because one goroutine dials them.
 type peer struct {
 	t        *Transport
 	id       int64
-	stranger bool          // not in the configuration: it goes when its link goes
+	stranger bool          // not configured: removed when its link ends
 	wake     chan struct{} // holds one
 
 	mu struct {
 		sync.Mutex
-		slot    []byte        // the frame to be sent next, nil for none
-		posted  bool          // since the peer's goroutine has looked
-		offered *electionLink // accepted, not taken yet
-		asked   bool          // it has asked to be connected to
-		targets []target      // where a stranger says it is
-		over    bool          // the goroutine takes nothing any more
+		slot    []byte        // the next frame to send; nil: none
+		posted  bool          // a frame was posted since the peer's goroutine has last looked
+		offered *electionLink // an accepted connection that run has not picked up yet
+		asked   bool          // the peer has asked this server to connect
+		targets []target      // announced addresses of a peer that is not configured
+		over    bool          // the goroutine has ended
 	}
 
 	// Owned by run.
 	link     *electionLink
 	targets  []target
-	last     []byte          // the last frame that was sent, ever
-	dialing  chan dialResult // nil while nobody dials
-	wanted   bool            // there shall be a link, whether there is something to send or not
-	renewing bool            // there shall be another link
-	lastTry  time.Time       // when the last attempt began
-	notYet   time.Time       // before this there is no attempt
-	pause    time.Duration   // after the next failure
-	attempts int             // that failed, since there was a link
+	last     []byte          // the last frame that was sent, on any link
+	dialing  chan dialResult // nil while no attempt is in progress
+	wanted   bool            // a link is needed, even if there is nothing to send
+	renewing bool            // the link is to be replaced
+	lastTry  time.Time       // start of the last attempt
+	notYet   time.Time       // no attempt before this time
+	pause    time.Duration   // the pause after the next failure
+	attempts int             // failed attempts since there was a link
 }
 
-// dialResult is what came of an attempt: an error, a link, or neither if the peer
-// has been asked to connect.
+// dialResult is the result of an attempt: an error, a link, or neither if the peer was
+// asked to connect.
 type dialResult struct {
 	link *electionLink
 	err  error
@@ -74,8 +73,8 @@ func (p *peer) post(payload []byte) {
 	p.notice()
 }
 
-// offer hands over an accepted connection. A newer one replaces one that is not
-// taken yet.
+// offer hands an accepted connection to the peer's goroutine. It replaces an older one
+// that was not picked up.
 func (p *peer) offer(link *electionLink) {
 	p.mu.Lock()
 	old := p.mu.offered
@@ -87,13 +86,13 @@ func (p *peer) offer(link *electionLink) {
 	}
 	p.mu.Unlock()
 	if old != nil {
-		old.nc.Close() // an error changes nothing: nobody uses it
+		old.nc.Close() // an error changes nothing: it was not used
 	}
 	p.notice()
 }
 
-// ask has the peer connected to, in place of the link that it may have: it would
-// not ask if it had one.
+// ask makes the goroutine connect to the peer, and replace an existing link: the peer
+// would not ask if it had one.
 func (p *peer) ask(targets []target) {
 	p.mu.Lock()
 	p.mu.asked, p.mu.targets = true, targets
@@ -114,7 +113,7 @@ func (p *peer) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		p.takeWord()
+		p.pickUp()
 		p.send()
 		wait := p.tryConnect()
 		if p.stranger && p.forgettable() && p.t.forgetStranger(p) {
@@ -142,8 +141,8 @@ func (p *peer) run() {
 	}
 }
 
-// takeWord takes what others have left.
-func (p *peer) takeWord() {
+// pickUp picks up the requests of other goroutines.
+func (p *peer) pickUp() {
 	p.mu.Lock()
 	offered, asked, posted := p.mu.offered, p.mu.asked, p.mu.posted
 	p.mu.offered, p.mu.asked, p.mu.posted = nil, false, false
@@ -156,7 +155,8 @@ func (p *peer) takeWord() {
 		p.renewing = p.link != nil && time.Since(p.link.since) >= youngLink
 	}
 	if (posted || asked) && p.link == nil && p.attempts > 0 {
-		// Something new to say, or it is back: the pause need not be so long.
+		// There is a new frame, or the peer is back: start again with a short
+		// pause.
 		p.pause = peerPause
 		if soon := p.lastTry.Add(peerPause); soon.Before(p.notYet) {
 			p.notYet = soon
@@ -164,32 +164,31 @@ func (p *peer) takeWord() {
 	}
 	if offered != nil {
 		if p.link != nil && offered.order < p.link.order {
-			offered.nc.Close() // an error changes nothing: nobody uses it
+			offered.nc.Close() // an error changes nothing: it was not used
 			return
 		}
 		p.linkUp(offered)
 	}
 }
 
-// linkUp makes link the peer's, in place of the one that it has.
+// linkUp makes link the peer's link, in place of the present one.
 func (p *peer) linkUp(link *electionLink) {
 	p.dropLink()
 	link.since = time.Now()
 	p.link = link
 	p.wanted, p.renewing, p.attempts, p.pause = false, false, 0, peerPause
 	limitUnsent(link.nc, p.t.o.ElectionTimeout)
-	p.t.log.Info("election link is up", "peer", p.id, "remote", link.remote)
+	p.t.log.Info("connected to a server for elections", "peer", p.id, "remote", link.remote)
 	p.t.h.PeerUp(p.id)
 	p.t.wg.Go(func() { link.read(p) })
 	p.mu.Lock()
 	if p.mu.slot == nil {
-		p.mu.slot = p.last // it may have been lost with the link before
+		p.mu.slot = p.last // it may have been lost with the previous link
 	}
 	p.mu.Unlock()
 }
 
-// dropLink closes the link, if there is one, and waits until nothing comes from
-// it any more.
+// dropLink closes the link, if there is one, and waits until its reader has ended.
 func (p *peer) dropLink() {
 	if p.link == nil {
 		return
@@ -199,16 +198,16 @@ func (p *peer) dropLink() {
 	p.link = nil
 }
 
-// linkLost cleans up after a link whose reader has ended.
+// linkLost handles a link whose reader has ended.
 func (p *peer) linkLost() {
-	p.t.log.Info("election link is lost", "peer", p.id, "remote", p.link.remote, "err", p.link.err)
+	p.t.log.Info("the connection to a server for elections is lost; it is made again", "peer", p.id, "remote", p.link.remote, "err", p.link.err)
 	p.dropLink()
 	p.renewing = false
-	p.notYet = p.lastTry.Add(peerPause) // a link that never lasts
+	p.notYet = p.lastTry.Add(peerPause) // in case links never last
 	p.t.h.PeerDown(p.id)
 }
 
-// send sends what is in the slot.
+// send sends the frame in the slot.
 func (p *peer) send() {
 	if p.link == nil {
 		return
@@ -221,15 +220,15 @@ func (p *peer) send() {
 		return
 	}
 	p.last = frame
-	_ = p.link.nc.SetWriteDeadline(time.Now().Add(p.t.o.ConnectTimeout)) // fails only if closed, as the write will
+	_ = p.link.nc.SetWriteDeadline(time.Now().Add(p.t.o.ConnectTimeout)) // fails only if closed; then the write fails too
 	if _, err := p.link.nc.Write(frame); err != nil {
 		p.link.nc.Close() // an error changes nothing: its reader ends
-		p.wanted = true   // last is sent again
+		p.wanted = true   // the new link sends last again
 	}
 }
 
-// tryConnect starts an attempt to connect if there shall be one now. It returns
-// how long to wait if it is too early, else 0.
+// tryConnect starts an attempt to connect if one is needed now. If it is too early, it
+// returns how long to wait, otherwise 0.
 func (p *peer) tryConnect() time.Duration {
 	if p.dialing != nil || p.link != nil && !p.renewing {
 		return 0
@@ -252,23 +251,23 @@ func (p *peer) tryConnect() time.Duration {
 	return 0
 }
 
-// dialPeer connects and says who we are. If the peer's id is the larger one, that
-// was all: it connects to us now.
+// dialPeer connects and sends this server's first message. If the peer's id is larger,
+// the peer then connects to this server, and the connection is closed.
 func (t *Transport) dialPeer(id int64, targets []target) dialResult {
 	nc, err := t.open(t.ctx, targets)
 	if err != nil {
 		return dialResult{err: err}
 	}
-	_ = nc.SetWriteDeadline(time.Now().Add(t.o.ConnectTimeout)) // fails only if closed, as the write will
+	_ = nc.SetWriteDeadline(time.Now().Add(t.o.ConnectTimeout)) // fails only if closed; then the write fails too
 	_, err = nc.Write(t.hello)
 	if err != nil || id > t.o.ID {
-		nc.Close() // an error changes nothing: it has been told all
+		nc.Close() // an error changes nothing: the message was sent
 		return dialResult{err: err}
 	}
 	return dialResult{link: newElectionLink(nc, 0)}
 }
 
-// dialEnded takes the result of an attempt.
+// dialEnded handles the result of an attempt.
 func (p *peer) dialEnded(r dialResult) {
 	switch {
 	case r.link != nil:
@@ -278,7 +277,7 @@ func (p *peer) dialEnded(r dialResult) {
 		p.notYet = time.Now().Add(askPause)
 		p.attempts = 0
 	default:
-		p.t.log.Debug("peer is not reached", "peer", p.id, "err", r.err)
+		p.t.log.Debug("cannot connect to a server for elections; trying again", "peer", p.id, "err", r.err)
 		p.renewing = false
 		p.attempts++
 		p.notYet = time.Now().Add(p.pause)
@@ -289,13 +288,14 @@ func (p *peer) dialEnded(r dialResult) {
 	}
 }
 
-// forgettable reports whether a stranger has nothing left to hope for.
+// forgettable reports whether a peer that is not configured has neither a link nor
+// attempts left.
 func (p *peer) forgettable() bool {
 	return p.link == nil && p.dialing == nil &&
 		(!p.wanted || len(p.targets) == 0 || p.attempts >= maxAttempts)
 }
 
-// forgetStranger takes a peer off the table, unless somebody has just come.
+// forgetStranger removes a peer from the table, unless it has a new request.
 func (t *Transport) forgetStranger(p *peer) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,18 +310,18 @@ func (t *Transport) forgetStranger(p *peer) bool {
 	return true
 }
 
-// leave is the last that the peer's goroutine does.
+// leave cleans up; the peer's goroutine calls it last.
 func (p *peer) leave() {
 	p.dropLink()
 	if p.dialing != nil {
 		if r := <-p.dialing; r.link != nil {
-			r.link.nc.Close() // an error changes nothing: nobody uses it
+			r.link.nc.Close() // an error changes nothing: it was not used
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.over = true
 	if p.mu.offered != nil {
-		p.mu.offered.nc.Close() // an error changes nothing: nobody uses it
+		p.mu.offered.nc.Close() // an error changes nothing: it was not used
 	}
 }

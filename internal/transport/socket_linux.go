@@ -9,9 +9,9 @@ import (
 // tcpUserTimeout is TCP_USER_TIMEOUT, which package syscall does not have.
 const tcpUserTimeout = 0x12
 
-// limitUnsent ends a connection whose peer has not acknowledged what it was sent
-// for so long. Without it TCP goes on, with pauses of up to two minutes, and a
-// vote is still under way when the network has long been whole again.
+// limitUnsent ends a connection whose peer has not acknowledged sent bytes for this
+// long. Without it TCP retries, with pauses of up to two minutes, so that a vote may
+// still not arrive long after the network works again.
 func limitUnsent(nc net.Conn, d time.Duration) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -22,7 +22,7 @@ func limitUnsent(nc net.Conn, d time.Duration) {
 		return // closed
 	}
 	_ = raw.Control(func(fd uintptr) {
-		// A system without it keeps TCP's own patience.
+		// A system without this option keeps TCP's own limit.
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
 	})
 }

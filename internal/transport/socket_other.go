@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// limitUnsent does nothing here: TCP's own patience counts.
+// limitUnsent does nothing on this system: TCP's own limit applies.
 func limitUnsent(net.Conn, time.Duration) {}

@@ -1,50 +1,48 @@
-// Package transport is all that is between a server of an ensemble and TCP. It
-// knows packets and notifications, not what they mean: who may follow whom, and
-// which vote counts, is decided above it.
+// Package transport connects a server to the other servers of its ensemble by TCP. It
+// knows packets and notifications, not their meaning: the packages above decide which
+// server may follow which, and which vote counts.
 //
 // Two ports, two kinds of connection:
 //
-//   - A learner link carries packets between a learner and its leader, in order
-//     and without loss until it ends (protocol page, section 13). The learner
-//     dials; the leader's quorum port accepts anybody, since only the first packet
-//     says who it is. A link is a zab.LinkID; its numbers are never used again.
-//   - An election link carries notifications between two servers (section 12.1).
-//     Notifications may be lost, and repeated: for each peer there is one slot, in
-//     which a newer one replaces one that is not sent yet.
+//   - A learner link carries packets between a learner and its leader, in order and without loss until it ends
+//     (protocol page, section 13). The learner dials; the leader's quorum port accepts every connection, because only
+//     the first packet identifies the server. A link is a zab.LinkID; its numbers are never reused.
+//   - An election link carries notifications between two servers (section 12.1). Notifications may be lost or
+//     repeated: each peer has one slot, in which a newer notification replaces one that is not sent yet.
 //
 // The files:
 //
 //	codec.go     packets and their bytes
 //	input.go     a stream of packets, a snapshot within it
 //	link.go      learner links, from dial or accept to their end
-//	output.go    what is sent on them
-//	listen.go    both ports; who is let in
-//	dial.go      reaching an address, and a leader
+//	output.go    sending on them
+//	listen.go    both ports, and which connections they accept
+//	dial.go      connecting to an address, and to a leader
 //	election.go  which connection to a peer is kept; the first message
 //	peer.go      one peer's election link
 //
-// # Who runs what
+// # Goroutines
 //
-// A learner link has a goroutine that dials, reads and calls the Handler, and
-// one that writes while the socket is full or a stream is running: it is a
-// socket.Conn with its Output. A peer has a
-// goroutine that owns its election link and writes, and one that reads. Dialling
-// takes one for each address that is tried. Close waits for all of them.
+// A learner link has a goroutine that dials, reads and calls the Handler, and one that
+// writes while the socket is full or a stream is running: it is a socket.Conn with its
+// Output. A peer has a goroutine that owns its election link and writes, and one that
+// reads. Dialling needs one for each address that is tried. Close waits for all of
+// them.
 //
-// # What comes from outside
+// # Untrusted peers
 //
-// Whoever connects is a stranger until it has shown otherwise. Nothing is
-// allocated by a length that was only announced. Every table that a stranger can
-// fill has a bound, and what is over it is closed: connections that have said
-// nothing, oldest first. What is refused is logged, so many lines a second.
+// Every connection is untrusted. An announced length alone allocates nothing. Every
+// table that a peer can fill has a bound; a connection above it is closed, and of those
+// that have not identified themselves the oldest one first. Refusals are logged, with a
+// limited number of lines per second.
 //
 // # TLS and SASL
 //
-// Neither is built. TLS on learner links is a socket.Options.Layer in attach, with
-// its handshake before LinkUp; on election links it goes between TCP and the first
-// byte, in open of dial.go and admitPeer of listen.go. SASL on the quorum port goes
-// between LinkUp and the first packet, on the election port behind the first
-// message (protocol page, section 16).
+// Neither is implemented. TLS on learner links would be a socket.Options.Layer in
+// attach, with its handshake before LinkUp; on election links it would come between TCP
+// and the first byte, in open of dial.go and admitPeer of listen.go. SASL on the quorum
+// port would come between LinkUp and the first packet, on the election port after the
+// first message (protocol page, section 16).
 package transport
 
 import (
@@ -63,111 +61,115 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Errors that a link may end with, beside those of the network.
+// Errors with which a link may end, in addition to those of the network.
 var (
 	ErrClosed  = errors.New("transport: closed")
-	ErrPacket  = errors.New("transport: not a packet")                           // the peer speaks something else
-	ErrSilent  = errors.New("transport: no packet came in time")                 // from whom the quorum port accepted
-	ErrSlow    = errors.New("transport: the peer does not take what it is sent") // see Options.MaxQueueBytes
+	ErrPacket  = errors.New("transport: not a packet")                           // the peer uses another protocol
+	ErrSilent  = errors.New("transport: no packet came in time")                 // on an accepted link
+	ErrSlow    = errors.New("transport: the peer does not read what it is sent") // see Options.MaxQueueBytes
 	ErrCrowded = errors.New("transport: too many connections")
-	ErrUnknown = errors.New("transport: no address is known of the server")
+	ErrUnknown = errors.New("transport: the server has no known address")
 )
 
-// A Handler is told what happens on the links. All calls come from goroutines of
-// the transport: those for one link from its reader, one at a time; those for
-// one election peer one at a time too. They may call the transport, but not
-// Close. A call that blocks stops its link's or peer's input, nothing else.
+// A Handler receives the events of the links. The transport's goroutines call it: for
+// one link its reader, one call at a time; for one election peer one call at a time
+// too. It may call the transport, but not Close. A call that blocks delays the input of
+// its link or peer, nothing else.
 type Handler interface {
-	// LinkUp says that TCP is up. remote is the other end's address, dialed is
-	// false on the leader's side. For an accepted link nothing has been read.
+	// LinkUp reports a connected link. remote is the other end's address; dialed is
+	// false on the leader's side. Nothing was read from an accepted link yet.
 	LinkUp(l zab.LinkID, remote string, dialed bool)
 
-	// Packets hands over what has come, in order, all whole packets of one read.
-	// ps is the transport's again when the call returns. Data and Auth stay as
-	// they are for ever; they alias a buffer of some 256 KiB, which lives as long
-	// as anything in it is kept: copy what is small and kept for long.
+	// Packets hands over received packets in order: all complete packets of one
+	// read. The transport reuses ps after the call. Data and Auth never change;
+	// they alias a buffer of about 256 KiB, which lives as long as anything in it:
+	// copy small things that are kept for long.
 	Packets(l zab.LinkID, ps []zab.Packet)
 
-	// LinkDown is the last call of a link, exactly one for each LinkUp. err is why,
-	// never nil. A dial that fails has this call alone. No function given to Stream
-	// runs then or later.
+	// LinkDown is the last call for a link, exactly one for each LinkUp. err is the
+	// reason, never nil. A failed dial causes this call alone. No function given to
+	// Stream runs during the call or later.
 	LinkDown(l zab.LinkID, err error)
 
-	// Snapshot consumes the body of a tree from r, exactly: the bytes behind a SNAP
-	// packet up to its signature, which the transport checks before it hands on
-	// the packet itself by Packets. An error ends the link. It may take as long as
-	// the stream does. Only a link that was dialled carries a SNAP.
+	// Snapshot consumes the body of a tree from r, exactly: the bytes between a
+	// SNAP packet and its signature. The transport checks the signature before it
+	// hands over the SNAP itself by Packets. An error ends the link. The call may
+	// take as long as the stream does. Only a dialled link carries a SNAP.
 	Snapshot(l zab.LinkID, z zk.Zxid, r SnapshotSource) error
 
-	// Notification hands over what came on the election port. payload, 1 to
-	// MaxNotificationBytes, is the handler's. from is what the peer says it is.
+	// Notification hands over a notification from the election port. The handler
+	// owns payload, which has 1 to MaxNotificationBytes. from is the id that the
+	// peer has announced.
 	Notification(from int64, payload []byte)
 
-	// PeerUp says that there is an election link to the server, or a new one in
-	// place of an older.
+	// PeerUp reports that there is an election link to the server, or a new one in
+	// place of an older one.
 	PeerUp(id int64)
 
-	// PeerDown says that the election link was lost, or that an attempt to connect
-	// has failed and there is none; it may be repeated. Close does not count.
+	// PeerDown reports that the election link was lost, or that an attempt to
+	// connect has failed and there is no link; it may be repeated. Close does not
+	// cause it.
 	PeerDown(id int64)
 }
 
-// SnapshotSource is the stream of a snapshot, as storage.SnapshotReader shows it.
-// It is an alias, so that a handler need not import this package.
+// SnapshotSource is the stream of a snapshot, with the methods of
+// storage.SnapshotReader. It is an alias, so that a handler need not import this
+// package.
 type SnapshotSource = interface {
-	// Buffered returns what can be had without reading, valid until the next Fill.
+	// Buffered returns the bytes that are available without reading, valid until
+	// the next Fill.
 	Buffered() []byte
-	// Fill returns what is buffered, at least n bytes, valid until the next call.
-	// A link that ends before is an error, io.ErrUnexpectedEOF if it ended in order:
-	// the stream says itself where it ends.
+	// Fill returns the buffered bytes, at least n of them, valid until the next
+	// call. If the link ends before, it returns an error, io.ErrUnexpectedEOF if
+	// the link was closed in order: the stream itself marks its end.
 	Fill(n int) ([]byte, error)
-	// Discard consumes n bytes of what is buffered.
+	// Discard consumes n of the buffered bytes.
 	Discard(n int)
 }
 
-// Address is where a server of the ensemble is reached. The host is a name or an
-// IP address, without brackets.
+// Address is an address of a server of the ensemble. The host is a name or an IP
+// address, without brackets.
 type Address struct {
 	Host         string
 	QuorumPort   int
 	ElectionPort int
 }
 
-// Options configures a Transport. What is zero has the default that is named.
+// Options configures a Transport. A zero field has the default that is named.
 type Options struct {
-	ID    int64               // this server's
-	Peers map[int64][]Address // the ensemble, this server included: its address is announced
+	ID    int64               // of this server
+	Peers map[int64][]Address // all servers, including this one: its address is announced
 
-	QuorumListen   []string // host:port, each is listened on; none: no learner is accepted
+	QuorumListen   []string // host:port to listen on; none: no learner is accepted
 	ElectionListen []string
-	ListenOnAllIPs bool // use the ports of these alone
-	BindAttempts   int  // a second apart, before Start gives up; 0 is without end (electionPortBindRetry)
+	ListenOnAllIPs bool // listen on every address, with these ports
+	BindAttempts   int  // attempts, a second apart, before Start fails; 0: no limit (electionPortBindRetry)
 
-	ConnectTimeout   time.Duration // of one attempt, names included; 5 s (cnxTimeout)
+	ConnectTimeout   time.Duration // of one attempt, including name resolution; 5 s (cnxTimeout)
 	HandshakeTimeout time.Duration // for the first packet on an accepted link; 10 s (tickTime*syncLimit)
-	ElectionTimeout  time.Duration // for a peer's first message on the election port, and for it to take ours; HandshakeTimeout (quorumCnxnTimeoutMs)
-	DialBudget       time.Duration // of Dial, all attempts; 20 s (tickTime*initLimit)
+	ElectionTimeout  time.Duration // for a peer's first message on the election port, and for sending ours; HandshakeTimeout (quorumCnxnTimeoutMs)
+	DialBudget       time.Duration // all attempts of Dial together; 20 s (tickTime*initLimit)
 	RetryDelay       time.Duration // the longest pause between two attempts of Dial; 100 ms (leaderConnectDelayDuringRetryMs)
 	TCPKeepAlive     bool
 
-	// MaxPacketBytes bounds the data, and the identities, of one packet that is
-	// read; 2 MiB (jute.maxbuffer and its extra size).
+	// MaxPacketBytes bounds the data, and the identities, of a received packet; 2
+	// MiB (jute.maxbuffer and its extra size).
 	MaxPacketBytes int
-	// MaxQueueBytes bounds what is sent on a link and not taken by the peer; a link
-	// that exceeds it is closed with ErrSlow. 256 MiB.
+	// MaxQueueBytes bounds the bytes that are sent on a link and not read by the
+	// peer; a link that exceeds it is closed with ErrSlow. 256 MiB.
 	MaxQueueBytes int
 
 	Handler Handler
-	Logger  *slog.Logger // nil is silence
+	Logger  *slog.Logger // nil: nothing is logged
 
-	// What tests replace; nil is the operating system's.
+	// Tests replace these; nil means the operating system's.
 	Listen  func(address string) (net.Listener, error)
 	Dial    func(ctx context.Context, address string) (net.Conn, error) // an IP address and port
 	Resolve func(ctx context.Context, host string) ([]string, error)    // to IP addresses
 }
 
-// Transport is one server's connections to the others of its ensemble. Its
-// methods may be called by any goroutine, Start once.
+// Transport manages one server's connections to the other members of its ensemble. Any
+// goroutine may call its methods; Start is called once.
 type Transport struct {
 	o       Options
 	h       Handler
@@ -176,11 +178,11 @@ type Transport struct {
 	hello   []byte // this server's first message on the election port
 	outputs *socket.OutputPool
 
-	ctx    context.Context // ends with Close
+	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // all goroutines
 
-	// mu is taken before a link's or a peer's.
+	// mu is locked before the mutex of a link or a peer.
 	mu struct {
 		sync.RWMutex
 		closed                     bool
@@ -188,17 +190,17 @@ type Transport struct {
 
 		links    map[zab.LinkID]*link
 		lastLink zab.LinkID
-		accepted int // links that the quorum port has let in
+		accepted int // links that the quorum port has accepted
 
 		peers      map[int64]*peer
 		strangers  int   // peers that are not in Options.Peers
-		nameless   int64 // the last id given to a peer that has none
+		nameless   int64 // the last id chosen for a peer without one
 		greetings  []*greeting
-		lastAccept uint64 // election connections, in order
+		lastAccept uint64 // number of the last accepted election connection
 	}
 }
 
-// New checks the options. Nothing happens before Start.
+// New checks the options. Start starts the transport.
 func New(o Options) (*Transport, error) {
 	if o.Handler == nil {
 		return nil, errors.New("transport: no handler")
@@ -250,9 +252,9 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Start listens on all ports, or on none: the error says which address failed,
-// or is ErrClosed if Close was called meanwhile. Until it returns nobody is
-// accepted.
+// Start listens on all ports, or on none: then the error says which address failed, or
+// is ErrClosed if Close was called meanwhile. No connection is accepted before it
+// returns.
 func (t *Transport) Start() error {
 	quorum, err := t.bind(t.o.QuorumListen)
 	if err != nil {
@@ -282,7 +284,7 @@ func (t *Transport) Start() error {
 	return nil
 }
 
-// Addrs returns what Start listens on.
+// Addrs returns the addresses that Start listens on.
 func (t *Transport) Addrs() (quorum, election []net.Addr) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -295,9 +297,9 @@ func (t *Transport) Addrs() (quorum, election []net.Addr) {
 	return quorum, election
 }
 
-// Close ends everything: links with ErrClosed, election links without a word.
-// It returns when no goroutine of the transport is left, and thus no call of the
-// Handler is running or will come. Further calls do nothing.
+// Close ends all links: learner links with ErrClosed, election links without a call of
+// the Handler. When it returns, no goroutine of the transport is left, so no call of
+// the Handler is running or will come. Further calls do nothing.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.mu.closed {
@@ -326,11 +328,10 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// Dial starts to connect to a server's quorum port, at all its addresses in
-// parallel, again and again until Options.DialBudget is over: a leader that was
-// just elected may not listen yet. LinkUp or LinkDown tells what came of it. What
-// is sent on the link before is kept and sent first. It returns 0 if the
-// transport is closed.
+// Dial starts to connect to a server's quorum port. It tries all addresses in parallel,
+// repeatedly until Options.DialBudget is over: a newly elected leader may not listen
+// yet. LinkUp or LinkDown reports the result. Packets that are sent before that are
+// kept and sent first. It returns 0 if the transport is closed.
 func (t *Transport) Dial(peer int64) zab.LinkID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -345,29 +346,28 @@ func (t *Transport) Dial(peer int64) zab.LinkID {
 	return l.id
 }
 
-// Send appends packets to the output of a link, in order, and writes what the
-// socket takes at once; it copies them and never blocks. A link that has ended
-// takes nothing. The peer's jute.maxbuffer is the caller's to respect.
+// Send appends packets to the output of a link, in order, and writes what the socket
+// accepts at once. It copies the packets and never blocks. For a link that has ended it
+// does nothing. The caller must respect the peer's jute.maxbuffer.
 func (t *Transport) Send(id zab.LinkID, ps []zab.Packet) {
 	if l := t.link(id); l != nil {
 		l.send(ps)
 	}
 }
 
-// Stream puts f into the output of a link: what was sent before comes first,
-// what is sent later follows. f writes raw bytes in the link's writer goroutine,
-// and blocks there as long as the peer does; its bytes do not count for
-// MaxQueueBytes, those that are sent meanwhile do. An error, its own or one of
-// the writer, ends the link. f is called once, or never if the link ends before
-// its turn; it must not keep the writer.
+// Stream appends f to the output of a link: what was sent before is written first, what
+// is sent later follows. f writes raw bytes on the link's writer goroutine, and blocks
+// there as long as the peer does not read. These bytes do not count for MaxQueueBytes;
+// bytes that are sent meanwhile do. An error of f, or of its writer, ends the link. f
+// is called once, or never if the link ends before; it must not keep the writer.
 func (t *Transport) Stream(id zab.LinkID, f func(w io.Writer) error) {
 	if l := t.link(id); l != nil {
 		l.queueStream(f)
 	}
 }
 
-// CloseLink ends a link, or the attempts to dial it, at once: what is not sent is
-// lost. LinkDown follows, with reason unless the link had ended already.
+// CloseLink ends a link, or the attempts to dial it, at once: pending output is lost.
+// LinkDown follows, with this reason unless the link had ended already.
 func (t *Transport) CloseLink(id zab.LinkID, reason error) {
 	if l := t.link(id); l != nil {
 		if reason == nil {
@@ -377,9 +377,9 @@ func (t *Transport) CloseLink(id zab.LinkID, reason error) {
 	}
 }
 
-// Progress returns the number of bytes read and written on the link, which grows
-// as long as anything moves: a sign of life while a snapshot is streamed. It is 0
-// for a link that has ended.
+// Progress returns the number of bytes read and written on the link, which grows as
+// long as anything moves: it shows that the link works while a snapshot is streamed. It
+// returns 0 for a link that has ended.
 func (t *Transport) Progress(id zab.LinkID) uint64 {
 	if l := t.link(id); l != nil {
 		if sock := l.sock.Load(); sock != nil {
@@ -389,14 +389,13 @@ func (t *Transport) Progress(id zab.LinkID) uint64 {
 	return 0
 }
 
-// Notify puts a notification, which is copied, into the peer's slot, where it
-// replaces one that is not sent yet, and connects if there is no link. Attempts
-// go on, with growing pauses, until it is sent. It does nothing for this
-// server's own id, for an id that is neither in Options.Peers nor connected,
-// before Start and after Close.
+// Notify copies a notification into the peer's slot, where it replaces one that is not
+// sent yet, and connects if there is no link. It tries, with growing pauses, until the
+// notification is sent. It does nothing for this server's own id, for an id that is
+// neither in Options.Peers nor connected, before Start, and after Close.
 func (t *Transport) Notify(id int64, payload []byte) {
 	if len(payload) == 0 || len(payload) > MaxNotificationBytes {
-		t.log.Error("a notification of that size cannot be sent", "peer", id, "bytes", len(payload))
+		t.log.Error("an election notification is too large and is not sent; please report this", "peer", id, "bytes", len(payload))
 		return
 	}
 	t.mu.RLock()
@@ -435,7 +434,7 @@ func closeAll(ls []net.Listener) error {
 	return errors.Join(errs...)
 }
 
-// logRefused logs why a connection was refused, unless there are too many of them.
+// logRefused logs why a connection was refused, within the limit on log lines.
 func (t *Transport) logRefused(port, remote string, reason error) {
-	t.refused.Warn("connection refused", "port", port, "remote", remote, "err", reason)
+	t.refused.Warn("a connection of another server was refused", "port", port, "remote", remote, "err", reason)
 }

@@ -1,6 +1,6 @@
-// Package memnet is a network in memory between the servers of an ensemble, for
-// tests: what internal/transport does, without sockets. It works in a synctest
-// bubble. Packets are handed over as they are, a snapshot as one piece.
+// Package memnet is a network in memory between the servers of an ensemble, for tests.
+// It replaces internal/transport, works without sockets, and works in a synctest
+// bubble. Packets are handed over as they are, a snapshot in one piece.
 package memnet
 
 import (
@@ -20,13 +20,13 @@ type Network struct {
 	mu struct {
 		sync.Mutex
 		members map[int64]*Port
-		cut     map[[2]int64]bool // both ways are there
+		cut     map[[2]int64]bool // for both directions
 		last    zab.LinkID
 		notes   map[[2]int64][]byte // from and to: the last message of the election
 	}
 }
 
-// Port is the network as one member has it: its replica.Network.
+// Port is a member's connection to the network: its replica.Network.
 type Port struct {
 	n       *Network
 	id      int64
@@ -34,17 +34,17 @@ type Port struct {
 	ends    map[zab.LinkID]*end // guarded by n.mu
 }
 
-// Errors that ends of links see.
+// Errors with which links end.
 var (
 	errClosed = errors.New("memnet: the link was closed")
 	errCut    = errors.New("memnet: the members cannot reach each other")
 )
 
-// end is one end of a link: what is to be handed to its owner waits in queue.
+// end is one end of a link. What is to be handed to its owner is queued.
 type end struct {
 	port *Port
 	id   zab.LinkID
-	far  *end // nil if it could not be dialled
+	far  *end // nil if the dial failed
 
 	mu struct {
 		sync.Mutex
@@ -53,19 +53,19 @@ type end struct {
 		closed error
 		bytes  uint64
 	}
-	snap zab.Packet // the last that was sent here, if it is a SNAP; owned by who sends
+	snap zab.Packet // the last packet sent here, if it is a SNAP; owned by the sender
 }
 
-// item is what arrives at an end: packets, or a stream that is read when its turn
+// item is what arrives at an end: packets, or a stream, which is read when its turn
 // comes.
 type item struct {
 	packets []zab.Packet
 	stream  func(w io.Writer) error
-	snap    zab.Packet // the SNAP in front of the stream, if it is a snapshot
+	snap    zab.Packet // the SNAP before the stream, if it is a snapshot
 }
 
-// Attach gives a member its port; the caller then tells the replica to join. A
-// member that was there under the same id is detached.
+// Attach creates the port of a member; the caller then tells the replica to join. An
+// earlier member with the same id is detached.
 func (n *Network) Attach(id int64, h transport.Handler) *Port {
 	n.Detach(id)
 	n.mu.Lock()
@@ -78,7 +78,7 @@ func (n *Network) Attach(id int64, h transport.Handler) *Port {
 	return p
 }
 
-// Meet makes the election links of a member that has joined.
+// Meet creates the election links of a member that has joined.
 func (n *Network) Meet(id int64) {
 	n.mu.Lock()
 	p := n.mu.members[id]
@@ -94,7 +94,7 @@ func (n *Network) Meet(id int64) {
 	}
 }
 
-// meet makes the election link between two, on which each sends its last message
+// meet creates the election link between two members; each sends its last message on it
 // again.
 func (n *Network) meet(a, b *Port) {
 	n.mu.Lock()
@@ -110,7 +110,7 @@ func (n *Network) meet(a, b *Port) {
 	}
 }
 
-// Detach takes a member away, as when its process ends: its links break.
+// Detach removes a member, as if its process had ended: its links break.
 func (n *Network) Detach(id int64) {
 	n.mu.Lock()
 	p := n.mu.members[id]
@@ -130,7 +130,7 @@ func (n *Network) Detach(id int64) {
 	}
 }
 
-// Cut parts two members: their links break, and no other can be made.
+// Cut separates two members: their links break, and no new link can be made.
 func (n *Network) Cut(a, b int64) {
 	n.mu.Lock()
 	n.mu.cut[[2]int64{a, b}], n.mu.cut[[2]int64{b, a}] = true, true
@@ -156,10 +156,10 @@ func (n *Network) Heal(a, b int64) {
 	}
 }
 
-// Close waits until nothing is handed over any more. All members are detached.
+// Close waits until nothing is being handed over. All members must be detached.
 func (n *Network) Close() { n.wg.Wait() }
 
-// closeAll breaks the links that which chooses.
+// closeAll breaks the links for which which returns true.
 func (p *Port) closeAll(reason error, which func(*end) bool) {
 	p.n.mu.Lock()
 	var ends []*end
@@ -182,7 +182,7 @@ func (p *Port) Dial(peer int64) zab.LinkID {
 	near := n.newEnd(p)
 	far := n.mu.members[peer]
 	if far == nil || n.mu.members[p.id] != p || n.mu.cut[[2]int64{p.id, peer}] {
-		near.far = &end{} // nobody
+		near.far = &end{} // there is no such member
 		n.wg.Go(func() { p.forget(near); p.handler.LinkDown(near.id, errCut) })
 		return near.id
 	}
@@ -193,7 +193,7 @@ func (p *Port) Dial(peer int64) zab.LinkID {
 	return near.id
 }
 
-// newEnd makes an end. REQUIRES: n.mu.
+// newEnd creates an end. REQUIRES: n.mu.
 func (n *Network) newEnd(p *Port) *end {
 	n.mu.last++
 	e := &end{port: p, id: n.mu.last}
@@ -233,7 +233,7 @@ func (e *end) serve(dialed bool) {
 	}
 }
 
-// next waits for what arrives. What has come before the link broke is lost.
+// next waits for the next item. Items that were queued when the link broke are lost.
 func (e *end) next() (item, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -248,7 +248,7 @@ func (e *end) next() (item, error) {
 	return it, nil
 }
 
-// read takes a stream: a snapshot with its signature, or a run of packets.
+// read reads a stream: a snapshot with its signature, or a run of packets.
 func (e *end) read(it *item) error {
 	var b bytes.Buffer
 	if err := it.stream(&b); err != nil {
@@ -273,7 +273,7 @@ func (e *end) read(it *item) error {
 	return nil
 }
 
-// source is a snapshot that has come whole.
+// source is a snapshot that has arrived completely.
 type source struct{ b []byte }
 
 func (s *source) Buffered() []byte { return s.b }
@@ -286,7 +286,7 @@ func (s *source) Fill(n int) ([]byte, error) {
 	return s.b, nil
 }
 
-// arrive puts something on its way to the end's owner.
+// arrive queues an item for the end's owner.
 func (e *end) arrive(it item) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -319,7 +319,7 @@ func (p *Port) Send(l zab.LinkID, ps []zab.Packet) {
 	}
 	ps = slices.Clone(ps)
 	if last := len(ps) - 1; ps[last].Type == zab.Snap {
-		e.snap, ps = ps[last], ps[:last] // it is handed over behind its body
+		e.snap, ps = ps[last], ps[:last] // it is handed over after its body
 	}
 	if len(ps) > 0 {
 		e.far.arrive(item{packets: ps})
@@ -343,7 +343,7 @@ func (p *Port) CloseLink(l zab.LinkID, reason error) {
 	}
 }
 
-// Progress is what has come over a link, or gone (replica.Network).
+// Progress returns the number of bytes sent and received on a link (replica.Network).
 func (p *Port) Progress(l zab.LinkID) uint64 {
 	e := p.end(l)
 	if e == nil {
