@@ -9,15 +9,15 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// aclID names an interned ACL. 0 stands for the open ACL, which files write
-// as -1 and never list.
+// aclID identifies an interned ACL. 0 is the open ACL, which files write as -1 and
+// never list.
 type aclID uint32
 
-// openID is how a snapshot writes aclID 0.
+// openID is the id of the open ACL (aclID 0) in a snapshot.
 const openID int64 = -1
 
-// aclCache interns ACLs: the millions of znodes of a tree share a handful. Each
-// entry counts its znodes and goes with the last.
+// aclCache interns ACLs: the millions of znodes of a tree share a few. Each entry
+// counts its znodes and is removed with the last one.
 type aclCache struct {
 	byID  map[aclID]*aclEntry
 	byKey map[string]aclID
@@ -40,12 +40,11 @@ func isOpen(acl []zk.ACL) bool {
 	return len(acl) == 1 && acl[0].Perms == zk.PermAll && acl[0].ID == zk.AnyoneUnsafe
 }
 
-// aclKey appends to b what two lists have in common if and only if they are
-// equal. Lengths stand in front, for an identity may hold any byte.
+// aclKey appends to b a key that is equal for two lists if and only if the lists are
+// equal. Strings have length prefixes, because an identity may contain any byte.
 func aclKey(b []byte, acl []zk.ACL) []byte { return wire.AppendACL(b, acl) }
 
-// use returns the id of acl and counts one znode more. It keeps no reference
-// to acl.
+// use returns the id of acl and counts one more znode. It keeps no reference to acl.
 func (c *aclCache) use(acl []zk.ACL) aclID {
 	if isOpen(acl) || acl == nil {
 		return 0
@@ -63,7 +62,7 @@ func (c *aclCache) use(acl []zk.ACL) aclID {
 	return id
 }
 
-// put enters a copy of acl without uses.
+// put adds a copy of acl without counting a znode.
 func (c *aclCache) put(id aclID, acl []zk.ACL) {
 	own := slices.Clone(acl)
 	for i, a := range own {
@@ -85,8 +84,8 @@ func (c *aclCache) release(id aclID) {
 	}
 }
 
-// list returns the ACL of id; a caller must not change it. It stays valid when
-// the entry goes.
+// list returns the ACL of id. A caller must not change it. It remains valid after the
+// entry is removed.
 func (c *aclCache) list(id aclID) []zk.ACL {
 	if e := c.byID[id]; e != nil {
 		return e.acl
@@ -97,7 +96,7 @@ func (c *aclCache) list(id aclID) []zk.ACL {
 // ids returns the ids in use in ascending order.
 func (c *aclCache) ids() []aclID { return slices.Sorted(maps.Keys(c.byID)) }
 
-// fileID is how a snapshot names id.
+// fileID returns the id of an ACL in a snapshot.
 func (id aclID) fileID() int64 {
 	if id == 0 {
 		return openID

@@ -10,16 +10,16 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Result is what a transaction did. Apply fills one that the caller keeps and
-// reuses.
+// Result is the result of a transaction. The caller reuses one Result for many calls of
+// Apply.
 type Result struct {
 	Outcome           // of the transaction; its Err is 0 for a multi, failed or not
 	Multi   []Outcome // of each operation of a multi
-	Events  []Change  // in the order in which watches must fire
+	Events  []Change  // in the order in which to fire watches
 }
 
-// Outcome is what one change did: an error, or for the kinds that report one
-// the path and Stat of the znode after it.
+// Outcome is the result of one change: an error, or, for the kinds of change that
+// report them, the path of the znode and its Stat after the change.
 type Outcome struct {
 	Type wire.OpCode
 	Err  zk.Code
@@ -27,9 +27,8 @@ type Outcome struct {
 	Stat zk.Stat
 }
 
-// Change is an event that watches may be waiting for. ACL is that of the znode
-// at Path: who may not read it must not hear of it. Path aliases the
-// transaction.
+// Change is an event for watches. ACL is that of the znode at Path: a client that may
+// not read the znode must not get the event. Path aliases the transaction.
 type Change struct {
 	Type zk.EventType
 	Path string
@@ -40,11 +39,10 @@ func (r *Result) reset(t wire.OpCode) {
 	*r = Result{Outcome: Outcome{Type: t}, Multi: r.Multi[:0], Events: r.Events[:0]}
 }
 
-// Apply carries out tx and fills r. It keeps nothing of tx. Errors such as a
-// missing parent occur only while a log is replayed over a fuzzy snapshot, whose
-// effects they already are; they are results, not failures (protocol page,
-// section 8.3). Applying again what the tree has already, from any transaction
-// on, leads to the same tree.
+// Apply applies tx and fills r. It keeps no reference to tx. Errors such as a missing
+// parent occur only while a log is replayed over a fuzzy snapshot that already has
+// later effects; they are results, not failures (protocol page, section 8.3). Applying
+// transactions again that the tree already has, from any one on, gives the same tree.
 func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 	r.reset(tx.Header.Type)
 	if tx.Header.Type == wire.OpMulti {
@@ -57,9 +55,9 @@ func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 	}
 }
 
-// applyMulti applies the operations of a multi, or reports them if one failed
-// in preparation: those before it as done but undone (0), it with its code,
-// those after it as inconsistent.
+// applyMulti applies the operations of a multi. If one failed in preparation it reports
+// them instead: those before it as undone (0), the failed one with its code, those
+// after it as inconsistent.
 func (t *Tree) applyMulti(tx *txn.Txn, r *Result) {
 	failed := tx.Failed()
 	for i := range tx.Multi {
@@ -102,7 +100,7 @@ func (t *Tree) applyOp(h *txn.Header, op *txn.Op, r *Result) Outcome {
 
 func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.Code {
 	if op.Type == wire.OpCreateTTL && (op.TTL <= 0 || op.TTL > MaxTTL) {
-		return zk.ErrBadArguments // Apache logs this one and dies of it (protocol page, section 7)
+		return zk.ErrBadArguments // Apache logs this one, and crashes on it (protocol page, section 7)
 	}
 	parentPath, name, ok := split(op.Path)
 	if !ok {
@@ -133,7 +131,7 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 	return zk.OK
 }
 
-// owner is the ephemeralOwner that a create stores.
+// owner returns the ephemeralOwner that a create stores.
 func (t *Tree) owner(h *txn.Header, op *txn.Op) int64 {
 	switch {
 	case op.Type == wire.OpCreateContainer:
@@ -146,9 +144,9 @@ func (t *Tree) owner(h *txn.Header, op *txn.Op) int64 {
 	return 0
 }
 
-// adopt makes the znode that a fuzzy snapshot already has what the create
-// intended: its ACL, and the parent's counters. Apache raises those for its
-// first kind of create alone, and is left with stale ones after the others.
+// adopt gives a znode that a fuzzy snapshot already has what the create intended: its
+// ACL, and the parent's counters. Apache raises these only for its first kind of
+// create; after the others they are stale.
 func (t *Tree) adopt(z zk.Zxid, op *txn.Op, id, parent ID, parentPath string) {
 	n := t.nodes.at(id)
 	old := n.acl
@@ -157,8 +155,8 @@ func (t *Tree) adopt(z zk.Zxid, op *txn.Op, id, parent ID, parentPath string) {
 	t.countChild(parent, parentPath, op.ParentCversion, z)
 }
 
-// countChild moves the parent's count of creates to cversion, -1 for one more,
-// and with it pzxid; never backwards, so that replay changes nothing.
+// countChild sets the parent's count of creates to cversion (-1: one more) and its
+// pzxid to z. It never lowers them, so that a replay changes nothing.
 func (t *Tree) countChild(parent ID, path string, cversion int32, z zk.Zxid) {
 	n := t.nodes.at(parent)
 	if cversion == -1 {
@@ -178,12 +176,12 @@ func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
 		return zk.ErrNoNode
 	}
 	if IsSystem(path) {
-		return zk.ErrBadArguments // what no preparation lets through
+		return zk.ErrBadArguments // no preparation allows this
 	}
 	id := t.Lookup(path)
 	if id == 0 {
-		// A fuzzy snapshot has lost the znode already, but its parent may be
-		// from before that (ZOOKEEPER-3145).
+		// A fuzzy snapshot no longer has the znode, but its parent may be older
+		// (ZOOKEEPER-3145).
 		if parent := t.Lookup(parentPath); parent != 0 {
 			t.touch(parent, parentPath, z)
 		}
@@ -202,10 +200,10 @@ func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
 	return zk.OK
 }
 
-// createdSince reports whether everything below id was created at z or later.
-// That is so if there is nothing, as whenever a deletion is applied the first
-// time. In a fuzzy snapshot it may be the children of a later znode of the same
-// path, which the log is going to create again.
+// createdSince reports whether every znode below id was created at z or later. There is
+// normally none when a deletion is applied for the first time. In a fuzzy snapshot
+// there may be children of a later znode with the same path, which the log is going to
+// create again.
 func (t *Tree) createdSince(z zk.Zxid, id ID) bool {
 	for _, k := range t.kids[t.nodes.at(id).kids] {
 		if t.nodes.at(k).czxid < z || !t.createdSince(z, k) {
@@ -215,7 +213,7 @@ func (t *Tree) createdSince(z zk.Zxid, id ID) bool {
 	return true
 }
 
-// dropChildren takes out everything below id, the znode at path.
+// dropChildren removes all znodes below id, the znode at path.
 func (t *Tree) dropChildren(id ID, path string) {
 	n := t.nodes.at(id)
 	for len(t.kids[n.kids]) > 0 {
@@ -226,7 +224,7 @@ func (t *Tree) dropChildren(id ID, path string) {
 	}
 }
 
-// drop takes out id, the znode at path, and discharges its quota.
+// drop removes id, the znode at path, and discharges its quota.
 func (t *Tree) drop(id ID, path, parentPath string) {
 	size := int64(t.DataLen(id))
 	t.removeNode(id, path)
@@ -260,7 +258,7 @@ func (t *Tree) applySetData(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk
 	return zk.OK
 }
 
-// replaceData sets data and the fields of the Stat that go with it.
+// replaceData sets the data and the related fields of the Stat.
 func (t *Tree) replaceData(path string, n *node, data []byte, h *txn.Header, version int32) {
 	t.subDigest(path, n)
 	t.storeData(path, n, data)
@@ -284,8 +282,8 @@ func (t *Tree) applySetACL(op *txn.Op, s *zk.Stat) zk.Code {
 	return zk.OK
 }
 
-// applyCloseSession deletes the listed ephemerals, then any that the tree still
-// has of the session in the order of paths, all at this zxid.
+// applyCloseSession deletes the listed ephemerals and then, in the order of paths, any
+// others that the tree still has of the session, all with this zxid.
 func (t *Tree) applyCloseSession(h *txn.Header, op *txn.Op, r *Result) {
 	for _, path := range op.Paths {
 		t.applyDelete(h.Zxid, path, r)
@@ -308,8 +306,8 @@ func (t *Tree) ephemeralsOf(session zk.SessionID) []string {
 }
 
 // DropOrphans deletes the ephemerals of sessions that do not exist, without a
-// transaction: what a leader or standalone server does once after recovery. It
-// returns their paths, by session.
+// transaction. A leader or standalone server calls it once after recovery. It returns
+// their paths, by session.
 func (t *Tree) DropOrphans() (dropped []string) {
 	for _, s := range slices.Sorted(maps.Keys(t.ephemerals)) {
 		if t.HasSession(s) {
@@ -325,7 +323,7 @@ func (t *Tree) DropOrphans() (dropped []string) {
 	return dropped
 }
 
-// rooted is path as clients know it: the root is "/".
+// rooted returns path as clients know it: the root is "/".
 func rooted(path string) string {
 	if path == "" {
 		return "/"

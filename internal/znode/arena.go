@@ -1,19 +1,19 @@
 package znode
 
-// An arena keeps byte strings in large blocks that hold no pointers, so that a
-// million of them are a few hundred objects to the garbage collector. A string
-// is named by a ref. It lives in a slot of the smallest class that holds it;
-// freed slots are reused by the same class. Of the blocks whose slots are all
-// free each class keeps one, so that a string that comes and goes does not cost
-// a block each time, and gives back the others. Strings above maxSlot are
-// ordinary allocations. Everything takes constant time but the making of a
-// block.
+// An arena keeps byte strings in large blocks without pointers, so that a million
+// strings are a few hundred objects for the garbage collector. A ref identifies a
+// string. A string is in a slot of the smallest class that fits; slots are reused
+// within their class. Of its blocks without a used slot, each class keeps one, so that
+// a string that is repeatedly allocated and freed does not allocate a block each time;
+// it frees the others. Strings longer than maxSlot are ordinary allocations. Every
+// operation takes constant time, except allocating a block.
 //
-// An arena is owned by the tree: written under the tree's write lock, read
-// under its read lock. A slice from bytes is valid until the ref is freed.
+// The tree owns the arena: it is written under the tree's write lock and read under its
+// read lock. A slice returned by bytes is valid until the ref is released.
 //
-// Invariants: every slot of a block is in use, on the block's free list, or
-// fresh, and block.used counts the first kind. A class's partial list holds each
+// Invariants: every slot of a block is used, on the block's free list, or fresh;
+// block.used counts the used ones. A class's partial list holds each of its blocks with
+// room once, at index block.partialAt, and at most one of them is empty.
 // of its blocks with room once, at block.partialAt, and at most one is empty.
 type arena struct {
 	classes [numClasses]slotClass
@@ -22,12 +22,12 @@ type arena struct {
 	inUse   int64    // bytes of slots and large strings in use
 }
 
-// A ref names a string of an arena: class in the top byte, then for a slot the
-// block (32 bits) and the slot within it (24 bits). The zero ref is the empty
+// A ref identifies a string of an arena: the class in the top byte; for a slot also the
+// block (32 bits) and the slot in the block (24 bits). The zero ref is the empty
 // string.
 type ref uint64
 
-// noRef is the empty string, which takes no slot.
+// noRef is the empty string, which needs no slot.
 const noRef ref = 0
 
 const (
@@ -38,16 +38,16 @@ const (
 	largeClass = 255
 )
 
-// slotClass holds the blocks of one slot size.
+// slotClass is the blocks of one slot size.
 type slotClass struct {
 	size    int
-	blocks  []*block // nil where a block was given back
-	partial []uint32 // indices of blocks with room, the last is used first
-	vacant  []uint32 // indices of blocks that were given back
+	blocks  []*block // nil if the block was freed
+	partial []uint32 // indices of blocks with room; the last one is used first
+	vacant  []uint32 // indices of freed blocks
 	empty   int      // blocks without a slot in use: 0 or 1
 }
 
-// block is a run of slots. Free slots form a list through their first bytes.
+// block is an array of slots. The free slots form a list through their first bytes.
 type block struct {
 	mem       []byte
 	used      int32
@@ -56,8 +56,8 @@ type block struct {
 	partialAt int32 // position in the partial list, -1 if the block is full
 }
 
-// classSizes are multiples of slotGrain, an eighth apart, so that at most an
-// eighth of a slot is wasted on a string of more than 128 bytes.
+// classSizes are multiples of slotGrain, at most an eighth apart: a string of more than
+// 128 bytes wastes at most an eighth of its slot.
 var classSizes, classOf = func() (sizes [numClasses]int, of [maxSlot/slotGrain + 1]uint8) {
 	n, size := 0, slotGrain
 	for ; size <= maxSlot; n++ {
@@ -78,7 +78,7 @@ var classSizes, classOf = func() (sizes [numClasses]int, of [maxSlot/slotGrain +
 	return sizes, of
 }()
 
-// alloc returns a slot of n bytes. The caller fills bytes(ref, n).
+// alloc returns a slot for n bytes. The caller fills bytes(ref, n).
 func (a *arena) alloc(n int) ref {
 	if n == 0 {
 		return noRef
@@ -93,7 +93,7 @@ func (a *arena) alloc(n int) ref {
 	if b.used == 0 {
 		c.empty--
 	}
-	slot := b.take(c.size)
+	slot := b.alloc(c.size)
 	if b.full(c.size) {
 		c.leavePartial(b)
 	}
@@ -115,7 +115,7 @@ func (a *arena) allocLarge(n int) ref {
 	return ref(largeClass)<<56 | ref(i)
 }
 
-// bytes returns the first n bytes of r, which was allocated with n or more.
+// bytes returns the first n bytes of r, which was allocated with at least n bytes.
 func (a *arena) bytes(r ref, n int) []byte {
 	if r == noRef {
 		return nil
@@ -143,7 +143,7 @@ func (a *arena) release(r ref) {
 	c := &a.classes[r>>56-1]
 	bi := uint32(r >> 24)
 	b := c.blocks[bi]
-	b.put(int32(r&(1<<24-1)), c.size)
+	b.release(int32(r&(1<<24-1)), c.size)
 	a.inUse -= int64(c.size)
 	if b.partialAt < 0 {
 		c.joinPartial(bi, b)
@@ -153,8 +153,8 @@ func (a *arena) release(r ref) {
 	}
 }
 
-// blockWithRoom returns the last block on the partial list, or if there is none
-// a new one.
+// blockWithRoom returns the last block of the partial list; if the list is empty, a new
+// one.
 func (c *slotClass) blockWithRoom() (uint32, *block) {
 	if k := len(c.partial); k > 0 {
 		bi := c.partial[k-1]
@@ -180,7 +180,7 @@ func (c *slotClass) joinPartial(bi uint32, b *block) {
 	c.partial = append(c.partial, bi)
 }
 
-// leavePartial takes b off the partial list; the last one takes its place.
+// leavePartial removes b from the partial list and moves the last one to its place.
 func (c *slotClass) leavePartial(b *block) {
 	last := len(c.partial) - 1
 	c.swapPartial(int(b.partialAt), last)
@@ -194,8 +194,8 @@ func (c *slotClass) swapPartial(i, j int) {
 	c.blocks[p[i]].partialAt, c.blocks[p[j]].partialAt = int32(i), int32(j)
 }
 
-// nowEmpty gives b back, or keeps it if it is the only empty one, to be used
-// after all others.
+// nowEmpty frees b, or keeps it if it is the only empty block; then it is used after
+// all others.
 func (c *slotClass) nowEmpty(bi uint32, b *block) {
 	if c.empty == 0 {
 		c.empty = 1
@@ -211,8 +211,8 @@ func (b *block) full(size int) bool {
 	return b.freeHead < 0 && int(b.fresh)*size == len(b.mem)
 }
 
-// take returns a free slot of b, which is not full.
-func (b *block) take(size int) int32 {
+// alloc returns a free slot of b, which must not be full.
+func (b *block) alloc(size int) int32 {
 	b.used++
 	if b.freeHead < 0 {
 		b.fresh++
@@ -224,8 +224,8 @@ func (b *block) take(size int) int32 {
 	return slot
 }
 
-// put makes slot the head of the free list.
-func (b *block) put(slot int32, size int) {
+// release adds slot to the free list.
+func (b *block) release(slot int32, size int) {
 	b.used--
 	p, next := b.mem[int(slot)*size:], uint32(b.freeHead)
 	p[0], p[1], p[2], p[3] = byte(next), byte(next>>8), byte(next>>16), byte(next>>24)

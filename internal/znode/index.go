@@ -2,14 +2,14 @@ package znode
 
 import "hash/maphash"
 
-// An index finds nodes by the hash of their path. It is open addressing with
-// linear probing in 256 parts, each of which grows by itself: adding the
-// millionth node moves four thousand entries, not a million.
+// An index finds nodes by the hash of their path. It uses open addressing with linear
+// probing, in 256 parts that grow separately: adding the millionth node moves four
+// thousand entries, not a million.
 //
-// An entry keeps the low 32 bits of the hash beside the node, so that probing
-// and growing touch no node. Equal hashes are told apart by the caller, which
-// for Tree.Lookup is part of the loop. The seed is the process's own, so that
-// nobody can choose paths that collide; nothing but time depends on it.
+// An entry has the low 32 bits of the hash next to the node, so that probing and
+// growing do not read nodes. The caller distinguishes nodes with equal hashes;
+// Tree.Lookup does this in its own loop. The seed is random for each process, so that
+// no client can choose paths that collide; only the time of operations depends on it.
 type index struct {
 	seed  maphash.Seed
 	parts [256]indexPart
@@ -29,14 +29,14 @@ func newIndex() index { return index{seed: maphash.MakeSeed()} }
 
 func (x *index) hash(path string) uint64 { return maphash.String(x.seed, path) }
 
-// add enters id, which is not there yet.
+// add adds id, which must not be in the index.
 func (x *index) add(h uint64, id ID) {
 	p := x.part(h)
 	p.insert(indexEntry{uint32(h), id})
 	p.used++
 }
 
-// part returns the part of h, with room for one entry more.
+// part returns the part of h, with room for one more entry.
 func (x *index) part(h uint64) *indexPart {
 	p := &x.parts[h>>56]
 	if 5*(p.used+1) > 4*len(p.entries) {
@@ -45,7 +45,7 @@ func (x *index) part(h uint64) *indexPart {
 	return p
 }
 
-// peek reads the place where h would be, so that it is in the processor's cache.
+// peek reads the entry of h, which loads it into the processor's cache.
 func (x *index) peek(h uint64) uint32 {
 	p := x.parts[h>>56].entries
 	if len(p) == 0 {
@@ -54,7 +54,7 @@ func (x *index) peek(h uint64) uint32 {
 	return p[int(uint32(h))&(len(p)-1)].hash
 }
 
-// remove takes out id, which is there, and closes the gap that it leaves.
+// remove removes id, which must be in the index, and closes the gap that it leaves.
 func (x *index) remove(h uint64, id ID) {
 	p := &x.parts[h>>56]
 	mask := uint32(len(p.entries) - 1)
@@ -69,7 +69,7 @@ func (x *index) remove(h uint64, id ID) {
 		if e.id == 0 {
 			break
 		}
-		// e may move to the gap at i unless its own place lies behind i.
+		// e may move to the gap at i unless its own place is after i.
 		if (j-e.hash)&mask >= (j-i)&mask {
 			p.entries[i] = e
 			i = j

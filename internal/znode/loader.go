@@ -12,59 +12,58 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// ErrSnapshot is wrapped by the errors of a Loader: the input is no snapshot's
-// body.
+// ErrSnapshot is wrapped by the errors of a Loader: the input is not the body of a
+// snapshot.
 var ErrSnapshot = errors.New("znode: bad snapshot")
 
-// A Loader reads a snapshot's body into a fresh tree. The input comes in pieces
-// of any size; Load keeps nothing of it.
+// A Loader reads the body of a snapshot into a new tree. The input comes in pieces of
+// any size; Load keeps none of it.
 //
-// Most of the time of loading would be spent waiting for memory, at the places of
-// the index that the hashes of paths name. So znodes are entered into the index
-// some at a time, their places fetched together, and the index is not asked for
-// parents: a snapshot is written depth first, which puts a znode's parent among
-// the ancestors of the znode before it, or makes it that znode itself.
+// Most of the time of loading would be spent on cache misses in the index. So the
+// loader enters znodes into the index in batches, whose index entries are fetched
+// together, and does not look up parents in the index: a snapshot is written depth
+// first, so the parent of a znode is the previous znode or one of its ancestors.
 type Loader struct {
 	tree    *Tree
 	acls    map[int64]aclID
 	step    func(*Loader, *jute.Decoder) bool
-	left    int32 // sessions or ACLs still to come
+	left    int32 // sessions or ACLs that remain to be read
 	root    bool  // the root was read
 	done    bool
-	lastACL loadedACL // of the znode before
+	lastACL loadedACL // ACL of the previous znode
 
-	path   []byte  // of the znode before
-	levels []level // its ancestors and itself, from the root down
+	path   []byte  // of the previous znode
+	levels []level // its ancestors and itself, starting with the root
 
-	waiting  [indexBatch]indexed // to be entered into the index
+	waiting  [indexBatch]indexed // not entered into the index yet
 	nWaiting int
-	fetched  uint32 // what fetching their places has read: nothing that matters
+	fetched  uint32 // what peek has read; its value does not matter
 
-	// Unlisted counts znodes whose ACL id is not in the list, which Apache's
-	// fuzzy snapshots can have (ZOOKEEPER-4689). They are readable and writable
-	// by everybody until the log sets their ACL.
+	// Unlisted counts znodes whose ACL id is not in the list, which Apache's fuzzy
+	// snapshots may contain (ZOOKEEPER-4689). Every client may read and write them
+	// until the log sets their ACL.
 	Unlisted int
 }
 
-// indexBatch is how many znodes are entered into the index together: more than
-// a processor can fetch at once.
+// indexBatch is how many znodes are entered into the index together: more than a
+// processor can fetch at once.
 const indexBatch = 64
 
-// indexed is an entry of the index, with all bits of the hash.
+// indexed is an entry for the index, with all bits of the hash.
 type indexed struct {
 	hash uint64
 	id   ID
 }
 
-// level is a znode that is an ancestor of the one read last, or that one. Where
-// a znode was not below the one before, not all ancestors are known.
+// level is the last znode read, or one of its ancestors. If the last znode was not
+// below the one before, not all of its ancestors are known.
 type level struct {
-	pathLen int // its path is that much of Loader.path
+	pathLen int // length of its path, a prefix of Loader.path
 	id      ID
 	sum     uint32 // CRC-32 of its path
 }
 
-// loadedACL is what a file's ACL id stands for.
+// loadedACL is the ACL of an id in the file.
 type loadedACL struct {
 	fileID int64
 	id     aclID
@@ -81,10 +80,10 @@ func NewLoader(opts Options) *Loader {
 	}
 }
 
-// Load reads as many whole records as b has and returns how many bytes they
-// took. done means that the end mark was among them; what follows it is not
-// the body's. When neither is a byte taken nor done, the caller must come with
-// more bytes. An error wraps ErrSnapshot.
+// Load reads all complete records of b and returns how many bytes they have. done
+// reports that the end mark was read; the bytes after it are not part of the body. If n
+// is 0 and done is false, the caller must call again with more bytes. An error wraps
+// ErrSnapshot.
 func (l *Loader) Load(b []byte) (n int, done bool, err error) {
 	d := jute.NewDecoder(b)
 	for !l.done {
@@ -100,8 +99,8 @@ func (l *Loader) Load(b []byte) (n int, done bool, err error) {
 	return len(b) - d.Len(), l.done, nil
 }
 
-// Tree returns the loaded tree, once Load has said done. zxid is the snapshot's
-// name.
+// Tree returns the loaded tree, once Load has returned done. zxid is the one in the
+// snapshot's name.
 func (l *Loader) Tree(zxid zk.Zxid) *Tree {
 	t := l.tree
 	for _, id := range t.acls.ids() {
@@ -115,7 +114,7 @@ func (l *Loader) Tree(zxid zk.Zxid) *Tree {
 	return t
 }
 
-// ensureSystemNodes adds what snapshots of old servers do not have.
+// ensureSystemNodes adds the system znodes that snapshots of old servers lack.
 func (t *Tree) ensureSystemNodes() {
 	for _, path := range []string{systemPath, quotaPath} {
 		if t.Lookup(path) == 0 {
@@ -127,14 +126,14 @@ func (t *Tree) ensureSystemNodes() {
 	}
 }
 
-// The steps read one record each. They report false, and change nothing but d,
-// for one that is not whole or not right.
+// The steps read one record each. If the record is incomplete or wrong, they return
+// false and change nothing but d.
 
 func (l *Loader) sessionCount(d *jute.Decoder) bool { return l.count(d, (*Loader).session) }
 
 func (l *Loader) aclCount(d *jute.Decoder) bool { return l.count(d, (*Loader).acl) }
 
-// count reads how many records there are for next.
+// count reads the number of records for next.
 func (l *Loader) count(d *jute.Decoder, next func(*Loader, *jute.Decoder) bool) bool {
 	n := d.Int()
 	if n < 0 {
@@ -178,13 +177,13 @@ func (l *Loader) acl(d *jute.Decoder) bool {
 	c := &l.tree.acls
 	id := c.use(list)
 	if e := c.byID[id]; e != nil {
-		e.uses-- // its znodes will count themselves
+		e.uses-- // its znodes are counted when they are read
 	}
 	l.acls[fileID] = id
 	return true
 }
 
-// fixedBytes is the length of what follows a znode's path and data.
+// fixedBytes is the length of a znode's record after path and data.
 const fixedBytes = 68
 
 func (l *Loader) node(d *jute.Decoder) bool {
@@ -218,7 +217,7 @@ func (l *Loader) node(d *jute.Decoder) bool {
 	return true
 }
 
-// end is called at the end mark.
+// end checks the tree at the end mark.
 func (l *Loader) end() error {
 	if !l.root {
 		return errors.New("it has no root")
@@ -230,7 +229,7 @@ func (l *Loader) end() error {
 	return nil
 }
 
-// aclOf finds an ACL by its id in the file, and counts a znode that has it.
+// aclOf returns the ACL with an id in the file, and counts a znode with it.
 func (l *Loader) aclOf(fileID int64) aclID {
 	if fileID != l.lastACL.fileID {
 		id, listed := l.acls[fileID]
@@ -245,8 +244,8 @@ func (l *Loader) aclOf(fileID int64) aclID {
 	return l.lastACL.id
 }
 
-// put adds one znode; a path that is there already or has no parent means that
-// this is no snapshot. One that is there already is told with some delay.
+// put adds one znode. A path that already exists, or has no parent, is an error;
+// enterWaiting reports one that already exists later.
 func (l *Loader) put(path string, data []byte, acl aclID, m *Mode) error {
 	t := l.tree
 	t.newest = max(t.newest, m.Czxid)
@@ -281,7 +280,7 @@ func (l *Loader) put(path string, data []byte, acl aclID, m *Mode) error {
 
 func (l *Loader) putRoot(data []byte, acl aclID, m *Mode) error {
 	if l.root {
-		return errors.New("the root is there twice")
+		return errors.New("the root occurs twice")
 	}
 	if m.Owner != 0 {
 		return fmt.Errorf("the root has the owner %#x", uint64(m.Owner))
@@ -291,7 +290,8 @@ func (l *Loader) putRoot(data []byte, acl aclID, m *Mode) error {
 	return nil
 }
 
-// descend makes path, if it is the path of a level, the last level's.
+// descend removes levels until path is the last one's path; it returns false if no
+// level has this path.
 func (l *Loader) descend(path string) bool {
 	i := len(l.levels) - 1
 	for l.levels[i].pathLen > len(path) {
@@ -304,9 +304,8 @@ func (l *Loader) descend(path string) bool {
 	return true
 }
 
-// jump makes the znode at path the last level, wherever it is, and the only one
-// but the root. All znodes must be in the index. It reports false if there is
-// none.
+// jump makes the znode at path the last level, with the root as the only other level.
+// All znodes must be in the index. It returns false if there is no such znode.
 func (l *Loader) jump(path string) bool {
 	id := l.tree.Lookup(path)
 	if id == 0 {
@@ -317,22 +316,22 @@ func (l *Loader) jump(path string) bool {
 	return true
 }
 
-// enterWaiting enters into the index what waits for that.
+// enterWaiting enters the waiting znodes into the index.
 func (l *Loader) enterWaiting() error {
 	t, batch := l.tree, l.waiting[:l.nWaiting]
 	for _, w := range batch {
-		l.fetched += t.index.peek(w.hash) // one does not wait for the other
+		l.fetched += t.index.peek(w.hash) // the reads do not wait for each other
 	}
 	l.nWaiting = 0
 	for _, w := range batch {
 		if !t.enter(w.hash, w.id) {
-			return fmt.Errorf("znode %q is there twice", t.Path(w.id))
+			return fmt.Errorf("znode %q occurs twice", t.Path(w.id))
 		}
 	}
 	return nil
 }
 
-// setRoot gives the root, which every tree has from the start, its loaded data.
+// setRoot sets the loaded data of the root, which every tree has from the start.
 func (t *Tree) setRoot(data []byte, acl aclID, m *Mode) {
 	n := t.nodes.at(rootID)
 	t.subDigest("/", n)

@@ -44,7 +44,7 @@ func TestLoaderAnyOrder(t *testing.T) {
 	}
 }
 
-// TestLoaderTwins: a znode that is there twice is found wherever the second one is,
+// TestLoaderTwins: a znode that occurs twice is found wherever the second one is,
 // and however many come after it or between them.
 func TestLoaderTwins(t *testing.T) {
 	for between := range 2 * indexBatch {
@@ -58,7 +58,7 @@ func TestLoaderTwins(t *testing.T) {
 				nodes = append(nodes, bodyNode{path: fmt.Sprintf("/c%d", i)})
 			}
 			_, _, err := NewLoader(extended).Load(appendBody(nil, nil, nil, nodes))
-			if want := `"/p/a" is there twice`; err == nil || !strings.Contains(err.Error(), want) {
+			if want := `"/p/a" occurs twice`; err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("%d znodes between, %d behind: %v", between, behind, err)
 			}
 		}

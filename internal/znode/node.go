@@ -8,7 +8,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// An ID names a znode as long as it exists. 0 is none. IDs are reused.
+// An ID identifies a znode while it exists. 0 means none. IDs are reused.
 type ID uint32
 
 const rootID ID = 1
@@ -16,9 +16,9 @@ const rootID ID = 1
 // nullData is the dataLen of a znode whose data is null.
 const nullData = -1
 
-// node is a znode's record. It holds no pointers: nodes are kept in large
-// blocks that the garbage collector does not look into, and refer to each other
-// by ID. The name and the data lie in one string of the arena.
+// node is a znode's record. It has no pointers: nodes are in large blocks that the
+// garbage collector does not scan, and refer to each other by ID. The name and the data
+// are in one string of the arena.
 type node struct {
 	czxid, mzxid, pzxid zk.Zxid
 	ctime, mtime        int64
@@ -29,7 +29,7 @@ type node struct {
 	acl                 aclID
 	parent              ID     // of a free node: the next free one
 	slot                uint32 // position in the parent's list of children; freeSlot if not in use
-	kids                uint32 // the list of children, index into Tree.kids; 0 is none yet
+	kids                uint32 // the list of children, index into Tree.kids; 0: none yet
 	blob                ref    // name, then data
 	nameLen             uint32
 	dataLen             int32
@@ -42,7 +42,7 @@ const nodesPerBlock = 2048
 // nodeTable allocates nodes.
 type nodeTable struct {
 	blocks []*[nodesPerBlock]node
-	fresh  ID // from here on never used
+	fresh  ID // nodes from here on were never used
 	free   ID // list of freed nodes
 }
 
@@ -71,7 +71,7 @@ func (t *nodeTable) release(id ID) {
 	t.free = id
 }
 
-// kind says how long a znode lives.
+// kind is what ends the life of a znode.
 type kind uint8
 
 const (
@@ -92,7 +92,7 @@ const (
 	owner353TTLBits uint64 = 1 << 63
 )
 
-// ownerKind tells what a stored ephemeralOwner means.
+// ownerKind returns the meaning of a stored ephemeralOwner.
 func (o *Options) ownerKind(owner int64) kind {
 	switch {
 	case owner == 0:
@@ -107,7 +107,8 @@ func (o *Options) ownerKind(owner int64) kind {
 	return kindEphemeral
 }
 
-// ttlOwner is the ephemeralOwner of a znode that lives ttl milliseconds.
+// ttlOwner returns the ephemeralOwner of a znode with a time to live of ttl
+// milliseconds.
 func (o *Options) ttlOwner(ttl int64) int64 {
 	if o.Emulate353TTL {
 		return int64(owner353TTLBits | uint64(ttl))
@@ -123,9 +124,8 @@ func (o *Options) ownerTTL(owner int64) int64 {
 	return int64(uint64(owner) & ttlMask)
 }
 
-// Mode is what the digest of a znode is computed from, beside path and data.
-// The leader's preparation carries it for znodes whose changes are not applied
-// yet.
+// Mode is the part of a znode, besides path and data, that its digest is computed from.
+// The leader's preparation keeps it for znodes whose changes are not applied yet.
 type Mode struct {
 	Czxid, Mzxid, Pzxid         zk.Zxid
 	Ctime, Mtime                int64
@@ -137,14 +137,14 @@ func (n *node) mode() Mode {
 	return Mode{n.czxid, n.mzxid, n.pzxid, n.ctime, n.mtime, n.version, n.cversion, n.aversion, n.owner}
 }
 
-// A Scratch is where Mode.Digest works. Its user keeps one for all digests: the
-// checksum makes every buffer escape.
+// A Scratch is a buffer for Mode.Digest. A caller reuses one for all digests, because
+// the checksum function makes every buffer escape.
 type Scratch [64]byte
 
-// Digest completes the digest of a znode whose path and data sum to sum
-// (protocol page, section 9): it is the CRC-32 that goes on from sum over the 60
-// bytes below. The processor's instructions for that take 64 and more. So it
-// begins anew, with four bytes in front that lead to sum, in a third of the time.
+// Digest completes the digest of a znode whose path and data have the sum sum (protocol
+// page, section 9): it is the CRC-32 that continues from sum over the 60 bytes below.
+// The processor's CRC instructions need 64 bytes or more. So it starts a new CRC over
+// 64 bytes, whose first four take the register to sum; this takes a third of the time.
 func (m *Mode) Digest(sum uint32, b *Scratch) uint32 {
 	binary.LittleEndian.PutUint32(b[:], unwind(^sum))
 	put64(b[4:], uint64(m.Czxid))
@@ -159,16 +159,16 @@ func (m *Mode) Digest(sum uint32, b *Scratch) uint32 {
 	return crc32.Update(^uint32(0), crc32.IEEETable, b[:])
 }
 
-// unwind returns the four bytes, the first the lowest, that take the register of
-// a CRC-32 from 0 to s. It is linear, so that each byte of s has its own part.
+// unwind returns the four bytes, the first one lowest, that take the register of a
+// CRC-32 from 0 to s. The function is linear, so each byte of s contributes separately.
 func unwind(s uint32) uint32 {
 	t := &unwindTable
 	return t[0][byte(s)] ^ t[1][byte(s>>8)] ^ t[2][byte(s>>16)] ^ t[3][s>>24]
 }
 
-// unwindTable is made by going back over four zero bytes: those that take the
-// register from x to s are what take it, as the bytes of x, from 0 to s. The
-// index of the table entry that a step has used shows in the highest byte.
+// unwindTable is computed by undoing four zero bytes: if four zero bytes take the
+// register from x to s, then the bytes of x take it from 0 to s. The highest byte of the
+// register shows which table entry a step has used.
 var unwindTable = func() (t [4][256]uint32) {
 	var used [256]uint32
 	for i, e := range crc32.IEEETable {
@@ -187,7 +187,7 @@ var unwindTable = func() (t [4][256]uint32) {
 	return t
 }()
 
-// Sum is the part of a znode's digest that its path and data make.
+// Sum returns the part of a znode's digest that comes from its path and data.
 func Sum(path string, data []byte) uint32 {
 	if path == "/" {
 		path = ""
@@ -196,8 +196,8 @@ func Sum(path string, data []byte) uint32 {
 	return crc32.Update(sum, crc32.IEEETable, data)
 }
 
-// InDigest reports whether the znode at path counts in the tree's digest: all
-// do but those below /zookeeper.
+// InDigest reports whether the znode at path counts in the tree's digest: all do,
+// except those below /zookeeper.
 func InDigest(path string) bool {
 	return len(path) < len(systemPrefix) || path[:len(systemPrefix)] != systemPrefix
 }

@@ -10,9 +10,9 @@ import (
 // ErrPath is what every error of ValidatePath wraps.
 var ErrPath = errors.New("invalid path")
 
-// ValidatePath checks that path may name a new znode (protocol page, section 7):
-// absolute, no empty, "." or ".." component, no slash at the end, no character
-// that ZooKeeper excludes. The error names the first offence.
+// ValidatePath checks that path may name a new znode (protocol page, section 7): it is
+// absolute, has no empty, "." or ".." component, no slash at the end, and no character
+// that ZooKeeper excludes. The error names the first violation.
 func ValidatePath(path string) error {
 	switch {
 	case path == "":
@@ -42,9 +42,9 @@ func ValidatePath(path string) error {
 	return nil
 }
 
-// plain reports whether path, which begins with a slash and does not end with
-// one, has only visible ASCII and no component that is empty or begins with a
-// dot: the paths that nearly everybody uses.
+// plain reports whether path, which begins with a slash and does not end with one, has
+// only visible ASCII and no component that is empty or begins with a dot. Nearly all
+// paths are plain.
 func plain(path string) bool {
 	prev := byte(0)
 	for i := range len(path) {
@@ -57,8 +57,8 @@ func plain(path string) bool {
 	return true
 }
 
-// excluded reports whether r may not be in a path. Apache judges UTF-16, so what
-// lies beyond the first plane is a pair of excluded surrogates to it.
+// excluded reports whether r may not be in a path. Apache checks UTF-16, where
+// characters beyond the first plane are pairs of excluded surrogates.
 func excluded(r rune) bool {
 	return r < 0x20 || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 }
@@ -68,8 +68,8 @@ func invalidAt(s string, i int) bool {
 	return n <= 1
 }
 
-// Parent returns the path of path's parent, "" for a child of the root as well
-// as for a path without any slash.
+// Parent returns the path of path's parent; "" for a child of the root, and for a path
+// without a slash.
 func Parent(path string) string {
 	if i := strings.LastIndexByte(path, '/'); i > 0 {
 		return path[:i]
@@ -77,9 +77,9 @@ func Parent(path string) string {
 	return ""
 }
 
-// split cuts path into the path of its parent, "" if that is the root, and its
-// name. ok is false for the root itself and for what cannot be a path. It leaves
-// it to the look-up of the parent to find the other mistakes.
+// split splits path into the path of its parent, "" if that is the root, and its name.
+// ok is false for the root itself and for some invalid paths; the look-up of the parent
+// finds the others.
 func split(path string) (parent, name string, ok bool) {
 	slash := strings.LastIndexByte(path, '/')
 	if slash < 0 || slash == len(path)-1 || path[:slash] == "/" {
@@ -99,7 +99,7 @@ const (
 	quotaPrefix    = quotaPath + "/"
 	limitsSuffix   = "/" + limitsName
 	statsSuffix    = "/" + statsName
-	systemNodeCost = 1 // the root is counted under both of its names, "" and "/"
+	systemNodeCost = 1 // the root counts under both of its names, "" and "/"
 )
 
 // IsSystem reports whether path can never be deleted.

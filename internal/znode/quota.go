@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Quota is the content of a limits or stats znode. -1 means unset.
+// Quota is the content of a limits or stats znode. -1 means not set.
 type Quota struct {
-	Count, Bytes         int64 // soft limits, or what is used
+	Count, Bytes         int64 // soft limits, or the usage
 	CountHard, BytesHard int64
-	named                bool // the text names hard limits, be they -1
+	named                bool // the text has hard limits, even if they are -1
 }
 
 // ParseQuota reads "count=1,bytes=2", with hard limits
-// "count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=4" (the stray = is
-// Apache's). What is missing or no number is unset.
+// "count=-1,bytes=-1=;byteHardLimit=3;countHardLimit=4" (the stray = is Apache's). A
+// value that is missing or not a number is not set.
 func ParseQuota(b []byte) Quota {
 	q := Quota{Count: -1, Bytes: -1, CountHard: -1, BytesHard: -1}
 	for _, field := range bytes.FieldsFunc(b, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -38,7 +38,7 @@ func ParseQuota(b []byte) Quota {
 	return q
 }
 
-// append writes q in Apache's form.
+// append appends q in Apache's form.
 func (q Quota) append(b []byte) []byte {
 	b = strconv.AppendInt(append(b, "count="...), q.Count, 10)
 	b = strconv.AppendInt(append(b, ",bytes="...), q.Bytes, 10)
@@ -49,8 +49,8 @@ func (q Quota) append(b []byte) []byte {
 	return b
 }
 
-// QuotaPath returns the path of the nearest quota that path falls under, "" if
-// there is none. A quota of the root does not count, as in Apache.
+// QuotaPath returns the path of the nearest quota that applies to path; "" if there is
+// none. A quota of the root does not count, as in Apache.
 func (t *Tree) QuotaPath(path string) string {
 	if len(t.quotas) == 0 {
 		return ""
@@ -63,7 +63,7 @@ func (t *Tree) QuotaPath(path string) string {
 	return ""
 }
 
-// QuotaLimits returns the limits and the use of the quota at path, a result of
+// QuotaLimits returns the limits and the usage of the quota at path, a result of
 // QuotaPath. ok is false if either znode is missing.
 func (t *Tree) QuotaLimits(path string) (limits, used Quota, ok bool) {
 	l, s := t.Lookup(quotaPath+path+limitsSuffix), t.Lookup(quotaPath+path+statsSuffix)
@@ -73,8 +73,8 @@ func (t *Tree) QuotaLimits(path string) (limits, used Quota, ok bool) {
 	return ParseQuota(t.Data(l)), ParseQuota(t.Data(s)), true
 }
 
-// chargeQuota counts a change of path against its quota. The stats znode
-// changes in place: no zxid, no version, no watch.
+// chargeQuota counts a change of path against its quota. It changes the stats znode in
+// place, without zxid, version or watches.
 func (t *Tree) chargeQuota(path string, bytes, count int64) {
 	if q := t.QuotaPath(path); q != "" {
 		t.changeStats(q, func(s *Quota) { s.Bytes += bytes; s.Count += count })
@@ -93,7 +93,7 @@ func (t *Tree) changeStats(quota string, change func(*Quota)) {
 	t.storeData(path, n, s.append(nil))
 }
 
-// quotaNodeCreated starts counting when a limits or stats znode appears.
+// quotaNodeCreated starts to count when a limits or stats znode is created.
 func (t *Tree) quotaNodeCreated(path string) {
 	if target, ok := strings.CutSuffix(path[len(quotaPath):], limitsSuffix); ok {
 		t.quotas[strings.Clone(target)] = struct{}{}
@@ -102,7 +102,7 @@ func (t *Tree) quotaNodeCreated(path string) {
 	}
 }
 
-// recount sets the stats of the quota at path to what is really there.
+// recount sets the stats of the quota at path to the actual usage.
 func (t *Tree) recount(path string) {
 	var use Quota
 	if id := t.Lookup(path); id != 0 && path != "" {
@@ -122,7 +122,7 @@ func (t *Tree) usage(id ID) Quota {
 	return u
 }
 
-// setupQuotas finds the quotas of a tree that was loaded and recounts them.
+// setupQuotas finds the quotas of a loaded tree and recounts them.
 func (t *Tree) setupQuotas() {
 	if root := t.Lookup(quotaPath); root != 0 {
 		t.findQuotas(root, "")

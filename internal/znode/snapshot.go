@@ -9,41 +9,41 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A Walk writes the tree as a snapshot's body (protocol page, section 11.5)
-// while transactions go on being applied between its steps: the fuzzy snapshot
-// of the paper's section 4.3. Replaying the log from the zxid at which the walk
-// began makes the result exact.
+// A Walk writes the tree as the body of a snapshot (protocol page, section 11.5).
+// Transactions may be applied between its steps: this is the fuzzy snapshot of the
+// paper, section 4.3. Replaying the log from the zxid at which the walk started makes
+// the state exact.
 //
-// Znodes created after the walk began are left out: the log creates them. A
-// znode that was given an ACL which is not in the list at the front is written
-// as open: the log sets its ACL again, and Apache cannot replay a log over a
-// znode with an ACL that it does not know (ZOOKEEPER-4846).
+// Znodes created after the start of the walk are skipped: the log creates them. A znode
+// whose new ACL is not in the list at the front is written with the open ACL: the log
+// sets its ACL again, and Apache cannot replay a log over a znode with an unknown ACL
+// (ZOOKEEPER-4846).
 //
-// Every method needs the tree's read lock; between the calls it may be given up.
+// Every method needs the tree's read lock; the caller may release it between calls.
 type Walk struct {
 	tree    *Tree
 	since   zk.Zxid
-	newest  zk.Zxid                    // znodes created after it are left out; at least since
+	newest  zk.Zxid                    // skip znodes created after it; at least since
 	nextACL aclID                      // the list at the front has no ids from here on
 	step    func(*Walk, []byte) []byte // writes the next record; nil at the end
 
-	sessions []walkedSession // not written yet, and so the ACLs
+	sessions []walkedSession // not written yet; the same holds for the ACLs
 	acls     []walkedACL
 	stack    []walkFrame
 	path     []byte
 	nodes    int
 }
 
-// walkFrame is a znode whose children are being written. Its czxid tells it
-// from a later znode of the same ID.
+// walkFrame is a znode whose children are being written. Its czxid distinguishes it
+// from a later znode with the same ID.
 type walkFrame struct {
 	id      ID
 	czxid   zk.Zxid
-	kids    []ID // as they were when the frame was pushed
+	kids    []ID // at the time when the frame was pushed
 	pathLen int  // of the znode's own path
 }
 
-// walkedSession and walkedACL are records of the front of the body.
+// walkedSession and walkedACL are records at the front of the body.
 type walkedSession struct {
 	id            zk.SessionID
 	timeoutMillis int32
@@ -54,9 +54,8 @@ type walkedACL struct {
 	acl []zk.ACL // shared with the tree, which does not change it
 }
 
-// Walk begins a walk. It notes the sessions and ACLs, which are the front of the
-// body and are written as they are now, without copying the ACLs: there may be
-// hundreds of megabytes of them.
+// Walk starts a walk. It records the present sessions and ACLs, which are written
+// first. It does not copy the ACLs, which may have hundreds of megabytes.
 func (t *Tree) Walk() *Walk {
 	w := &Walk{tree: t, since: t.lastZxid, newest: max(t.lastZxid, t.newest), nextACL: t.acls.next}
 	w.sessions = make([]walkedSession, 0, len(t.sessions))
@@ -73,8 +72,8 @@ func (t *Tree) Walk() *Walk {
 	return w
 }
 
-// The steps write one record each and say what comes next. They need no lock,
-// but for root and node.
+// The steps write one record each and set the next step. They need no lock, except root
+// and node.
 
 func (w *Walk) sessionCount(b []byte) []byte {
 	w.step = (*Walk).session
@@ -107,8 +106,8 @@ func (w *Walk) root(b []byte) []byte {
 	return w.visit(rootID, 0, b)
 }
 
-// node writes the next znode, or drops a frame; with no frame left it writes the
-// end mark.
+// node writes the next znode, or pops a frame; after the last frame it writes the end
+// mark.
 func (w *Walk) node(b []byte) []byte {
 	if len(w.stack) == 0 {
 		w.step = nil
@@ -128,16 +127,16 @@ func (w *Walk) node(b []byte) []byte {
 	return w.visit(kid, f.pathLen, b)
 }
 
-// Zxid is the last transaction that the walk is sure to contain: the snapshot's
-// name.
+// Zxid returns the last transaction that the walk is certain to contain: the zxid in
+// the snapshot's name.
 func (w *Walk) Zxid() zk.Zxid { return w.since }
 
-// Nodes is the number of znodes written so far.
+// Nodes returns the number of znodes written so far.
 func (w *Walk) Nodes() int { return w.nodes }
 
-// Next appends to b, sessions and ACLs first, then znodes, parents before children,
-// until there are limit bytes; done means that the last one, and the end mark, are
-// written. The last record may be longer than what was left of limit.
+// Next appends sessions and ACLs, then znodes, parents before children, to b until it
+// has limit bytes. done reports that everything is written, including the end mark. The
+// last record may exceed limit.
 func (w *Walk) Next(b []byte, limit int) (_ []byte, done bool) {
 	for w.step != nil {
 		if len(b) >= limit {
@@ -154,8 +153,8 @@ func (t *Tree) is(id ID, czxid zk.Zxid) bool {
 	return n.slot != freeSlot && n.czxid == czxid
 }
 
-// visit writes the znode id, whose parent's path are the first bytes of w.path,
-// and pushes a frame if it has children.
+// visit writes the znode id and pushes a frame if it has children. The first parentLen
+// bytes of w.path are its parent's path.
 func (w *Walk) visit(id ID, parentLen int, b []byte) []byte {
 	t, n := w.tree, w.tree.nodes.at(id)
 	if id != rootID {
@@ -184,7 +183,8 @@ func (w *Walk) visit(id ID, parentLen int, b []byte) []byte {
 	return b
 }
 
-// pathBytes is p, which for the root is empty and must not be null.
+// pathBytes returns p; for the root, an empty slice instead of nil, because it must not
+// be written as null.
 func pathBytes(p []byte) []byte {
 	if p == nil {
 		return []byte{}
