@@ -25,8 +25,9 @@ func (s *Server) Serve(l net.Listener) error {
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			// Out of file descriptors or memory: those who are connected go on.
-			s.refused.Error("accept failed", "err", err)
+			// The process has no file descriptors or memory left; existing
+			// connections continue.
+			s.refused.Error("cannot accept a client; trying again: are there enough file descriptors?", "err", err)
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -34,26 +35,26 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// accept takes a connection in or, if there are too many, closes it.
+// accept admits a connection or, if there are too many, closes it.
 func (s *Server) accept(nc net.Conn) {
 	addr := remoteAddr(nc)
 	if s.cfg.Client.TCPKeepAlive {
 		if t, ok := nc.(*net.TCPConn); ok {
-			_ = t.SetKeepAlive(true) // an option of comfort
+			_ = t.SetKeepAlive(true) // optional
 		}
 	}
 	c := s.newConn(nc, addr)
 	c.established = time.Now()
 	if reason := s.admit(c, c.serve); reason != "" {
 		s.stats.Rejected.Add(1)
-		s.refused.Warn("connection refused", "client", addr, "reason", reason)
+		s.refused.Warn("a client was refused", "client", addr, "reason", reason)
 		nc.Close()
 	}
 }
 
-// admit enters c into the tables, and has serve, if there is one, run in a goroutine
-// of its own; the reason says why not. Stop, which bars the door under the same
-// lock, waits for all that were admitted.
+// admit enters c into the tables and, if serve is not nil, runs it in a goroutine of
+// its own. If it refuses c, it returns the reason. Stop, which ends admission under the
+// same lock, waits for all admitted connections.
 func (s *Server) admit(c *conn, serve func()) (reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +86,8 @@ func (s *Server) admit(c *conn, serve func()) (reason string) {
 }
 
 // dismiss removes c, whose socket is closed, and its watches from the tables. It does
-// both within one View: no transaction is applied in between, whose event would reach the
-// next connection with the same id.
+// both within one View, so that no transaction is applied in between: its events would
+// reach the next connection with the same id.
 func (s *Server) dismiss(c *conn) {
 	s.replica.View(func(replica.View) {
 		s.replica.Watches(func(t *watch.Tables) { t.Drop(c.id) })
@@ -102,8 +103,7 @@ func (s *Server) dismiss(c *conn) {
 	})
 }
 
-// remoteAddr is the peer's address; the zero value for a connection that has
-// none.
+// remoteAddr returns the peer's address; the zero value if the connection has none.
 func remoteAddr(nc net.Conn) netip.AddrPort {
 	t, ok := nc.RemoteAddr().(*net.TCPAddr)
 	if !ok {

@@ -10,20 +10,20 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// refusedEarly checks a write against this server's own tree before the leader is
-// asked (enableEagerACLCheck), and reports whether the request is done with.
-// As with Apache only servers of an ensemble check, and only create, delete, setData
-// and setACL outside of a multi. A znode that is missing here may exist at the
-// leader: such a write passes.
+// refusedEarly checks a write against this server's own tree before the leader is asked
+// (enableEagerACLCheck), and reports whether the request was answered. As in Apache,
+// only members of an ensemble check, and only create, delete, setData and setACL
+// outside of a multi. A znode that is missing here may exist at the leader: such a
+// write passes.
 //
-// A write that follows pending writes of its own session passes as well: they may
-// change what it is allowed to do. (Apache checks it, and answers it out of order.)
+// A write after pending writes of its own session passes too: they may change what it
+// is allowed to do. (Apache checks it, and answers it out of order.)
 //
 // REQUIRES: c.mu and the tree's lock; checksEarly.
 func (c *conn) refusedEarly(tree replica.View, q *request) bool {
 	switch {
 	case c.mu.closed:
-		return true // the connection has ended meanwhile: there is no answer
+		return true // the connection has ended meanwhile: no reply is sent
 	case !c.mu.pending.empty():
 		return false
 	}
@@ -35,7 +35,7 @@ func (c *conn) refusedEarly(tree replica.View, q *request) bool {
 	return true
 }
 
-// checksEarly reports whether refusedEarly is to see a request.
+// checksEarly reports whether refusedEarly must check a request.
 func (c *conn) checksEarly(q *request) bool {
 	switch q.Op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpDelete, wire.OpSetData, wire.OpSetACL:
@@ -45,7 +45,7 @@ func (c *conn) checksEarly(q *request) bool {
 }
 
 // judge returns ErrInvalidACL or ErrNoAuth if the ACLs of the tree refuse a request
-// that is checked early, else OK.
+// that is checked early, otherwise OK.
 func (c *conn) judge(t replica.View, q *request) zk.Code {
 	d := jute.NewDecoder(q.body)
 	var path string
@@ -77,7 +77,7 @@ func (c *conn) judge(t replica.View, q *request) zk.Code {
 	return zk.OK
 }
 
-// parentPath is the path of the parent; "" if path has none.
+// parentPath returns the path of the parent; "" if path has none.
 func parentPath(path string) string {
 	if strings.LastIndexByte(path, '/') == 0 {
 		return "/"

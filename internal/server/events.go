@@ -34,15 +34,15 @@ func (s *Server) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
 	}
 }
 
-// deliver queues an event. A client that has left too many unread is closed: it
-// will come back and ask what has changed.
+// deliver queues an event. It closes the connection if the client has left too many
+// events unread: the client reconnects and asks for the changes.
 func (c *conn) deliver(event []byte, acl []zk.ACL) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deliverLocked(event, acl)
 }
 
-// deliverLocked is deliver. REQUIRES: c.mu.
+// deliverLocked is deliver with the lock held. REQUIRES: c.mu.
 func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
 	if c.mu.closed || !c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		return
@@ -61,9 +61,9 @@ func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
 	c.s.markDirty(c)
 }
 
-// setWatches registers again the watches that a client held on its last
-// connection. What happened since the client last heard is sent as an event
-// instead; the zxid of such events is -1. REQUIRES: c.mu and the tree's lock.
+// setWatches registers again the watches that a client had on its previous connection.
+// For a change since the client's last zxid it sends an event instead; the zxid of such
+// events is -1. REQUIRES: c.mu and the tree's lock.
 func (c *conn) setWatches(t replica.View, q *request) {
 	var r wire.SetWatches
 	d := jute.NewDecoder(q.body)
@@ -109,7 +109,7 @@ func (c *conn) setWatches(t replica.View, q *request) {
 	c.replyErrLocked(q.Xid, t.LastZxid(), zk.OK)
 }
 
-// missed sends an event that came to pass while the client was away.
+// missed sends an event for a change that happened while the client was not connected.
 func (c *conn) missed(kind zk.EventType, path string, acl []zk.ACL) {
 	if c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		c.mu.out.Need()

@@ -15,7 +15,7 @@ import (
 )
 
 // handshake handles the first bytes of a connection: a four-letter word, or a
-// ConnectRequest. It returns how many it took, 0 if it needs more.
+// ConnectRequest. It returns how many bytes it has consumed, 0 if it needs more.
 func (c *conn) handshake(b []byte) (int, error) {
 	if len(b) < 4 {
 		return 0, nil
@@ -39,11 +39,11 @@ func (c *conn) handshake(b []byte) (int, error) {
 	return n, c.connect(&req)
 }
 
-// connect sets up the session that the client asks for and waits until it has
-// its answer: nothing else is read before.
+// connect sets up the session that the client requests, and waits for the result.
+// Nothing else is read before.
 func (c *conn) connect(req *wire.ConnectRequest) error {
 	c.s.stats.Connects.Add(1)
-	if !c.s.throttle.take(req.SessionID != 0) {
+	if !c.s.throttle.admit(req.SessionID != 0) {
 		c.s.stats.Rejected.Add(1)
 		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
 	}
@@ -53,11 +53,11 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 	c.mu.readOnly = req.HasReadOnly
 	c.mu.ready = ready
 	c.mu.Unlock()
-	if killed { // before ready was there for kill to close
+	if killed { // ready did not exist when kill ran, so kill could not close it
 		return errEnd
 	}
 	if mode := c.s.mode(); mode != replica.Idle {
-		c.patience = c.s.replica.Now() + c.s.holdFor() // should it be ahead of us
+		c.patience = c.s.replica.Now() + c.s.holdFor() // in case the client is ahead of this server
 		if err := c.askSession(req, mode); err != nil {
 			return err
 		}
@@ -77,9 +77,9 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 }
 
 // askSession asks the replica for the session; Applied, Resumed, ResumedLocal or Leave
-// answers. A client that has seen a later state than this server has to wait (P7), on a
-// leader too: another server may have applied what the leader has committed and not
-// applied yet. REQUIRES: to be in serve's goroutine.
+// answers. A client that has seen a later state than this server has to wait (P7), even
+// on a leader: another server may have applied what the leader has committed but not
+// applied yet. REQUIRES: serve's goroutine.
 func (c *conn) askSession(req *wire.ConnectRequest, mode replica.Mode) error {
 	last := c.s.replica.LastApplied()
 	switch {
@@ -109,13 +109,14 @@ func (c *conn) askSession(req *wire.ConnectRequest, mode replica.Mode) error {
 	return nil
 }
 
-// tooNew is why a client is refused that has seen a later state than we have.
+// tooNew is the reason for refusing a client that has seen a later state than this
+// server has.
 func (c *conn) tooNew(seen zk.Zxid) error {
-	return fmt.Errorf("%w: the client has seen %v, we are at %v; it must try another server",
+	return fmt.Errorf("%w: the client has seen %v, this server is at %v; the client must try another server",
 		errProtocol, seen, c.s.replica.LastApplied())
 }
 
-// awaitSession waits until the handshake is answered, or is held no more.
+// awaitSession waits until the handshake is answered, or must not be held any longer.
 func (c *conn) awaitSession(ready <-chan struct{}) error {
 	var timer *time.Timer
 	var patience <-chan time.Time
@@ -139,21 +140,21 @@ func (c *conn) awaitSession(ready <-chan struct{}) error {
 			if held, err := c.s.unhold(c); held {
 				return err
 			}
-			timer.Reset(c.s.holdFor()) // it is being answered, or is woken and may be held again
+			timer.Reset(c.s.holdFor()) // its goroutine answers it now; or it is woken and may be held again
 		}
 	}
 }
 
-// answerHandshake sends the answer that has come: mu.session, or that there is none. It
-// ends the handshake. REQUIRES: to be in serve's goroutine; mu.ready was closed.
+// answerHandshake sends the answer: the session in mu.session, or that there is none.
+// This ends the handshake. REQUIRES: serve's goroutine; mu.ready was closed.
 func (c *conn) answerHandshake() {
 	c.open = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
-		return // its read deadline is to end the next read
+		return // its read deadline must end the next read
 	}
-	_ = c.sock.SetReadDeadline(time.Time{}) // fails only if closed, as the next read will
+	_ = c.sock.SetReadDeadline(time.Time{}) // fails only if closed; then the next read fails too
 	if c.mu.session != 0 {
 		c.welcomeLocked()
 	} else {
@@ -177,9 +178,9 @@ func (c *conn) newSession(timeoutMillis int32) {
 	}})
 }
 
-// Resumed reports whether the client may go on with its session (replica.Origin). The
-// connection's own goroutine sends the answer; the order of the sessions' connections is
-// that of these calls, so that bind is called here.
+// Resumed reports whether the client may continue its session (replica.Origin). The
+// connection's own goroutine sends the answer. If two connections resume a session, the
+// order of these calls decides; so bind is called here.
 func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
 	if !ok {
 		id = 0
@@ -187,8 +188,8 @@ func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
 	c.establish(id, timeoutMillis, false)
 }
 
-// establish gives the connection its session, 0 if there is none for it, and wakes its
-// goroutine. It reports false if the client has left; its session then expires.
+// establish sets the connection's session, 0 if there is none, and wakes its goroutine.
+// It returns false if the client has left; its session then expires.
 func (c *conn) establish(id zk.SessionID, timeoutMillis int32, local bool) bool {
 	if id != 0 {
 		c.s.bind(id, c)
@@ -207,7 +208,7 @@ func (c *conn) establish(id zk.SessionID, timeoutMillis int32, local bool) bool 
 	return waits
 }
 
-// welcomeLocked tells the client of its session. REQUIRES: c.mu.
+// welcomeLocked sends the session to the client. REQUIRES: c.mu.
 func (c *conn) welcomeLocked() {
 	password := session.Password(c.mu.session)
 	c.answerConnectLocked(&wire.ConnectResponse{
@@ -216,8 +217,8 @@ func (c *conn) welcomeLocked() {
 	})
 }
 
-// refuseLocked tells the client that its session is over, and ends the
-// connection. REQUIRES: c.mu.
+// refuseLocked tells the client that its session has expired, and ends the connection.
+// REQUIRES: c.mu.
 func (c *conn) refuseLocked() {
 	c.answerConnectLocked(&wire.ConnectResponse{
 		Password: make([]byte, wire.PasswordLen), ReadOnly: c.mu.onlyReads, HasReadOnly: c.mu.readOnly,

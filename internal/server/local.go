@@ -8,7 +8,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// ResumedLocal reports the session, which lives on this server alone (replica.Origin).
+// ResumedLocal reports that the session, which is local to this server, is resumed
+// (replica.Origin).
 func (c *conn) ResumedLocal(id zk.SessionID, timeoutMillis int32) {
 	c.establish(id, timeoutMillis, true)
 }
@@ -16,19 +17,19 @@ func (c *conn) ResumedLocal(id zk.SessionID, timeoutMillis int32) {
 // Leave ends the connection at once (replica.Origin).
 func (c *conn) Leave(reason string) { c.kill(reason) }
 
-// upgradeFor makes a local session one of the ensemble if the request needs that,
-// and this server may. REQUIRES: c.mu; the session is local.
+// upgradeFor decides whether a local session must become a session of the ensemble for
+// this request, and marks it. REQUIRES: c.mu; the session is local.
 //
-// Whether the next closeSession goes through the log hangs on it. The upgrade
-// itself is submitted in front of the next request that is.
+// The next closeSession goes through the log if the session was upgraded. The upgrade
+// itself is submitted before the next request that is submitted.
 func (c *conn) upgradeFor(q *request) {
 	if c.s.cfg.Quorum.LocalUpgrading && makesEphemeral(q) {
 		c.mu.local, c.mu.upgrade = false, true
 	}
 }
 
-// upgradeLocked is the request that makes the session one of the ensemble. Nobody
-// waits for its reply. REQUIRES: c.mu.
+// upgradeLocked returns the request that makes the session one of the ensemble. No
+// client waits for its reply. REQUIRES: c.mu.
 func (c *conn) upgradeLocked(r *replica.Request) replica.Request {
 	c.mu.upgrade = false
 	return replica.Request{
@@ -39,8 +40,8 @@ func (c *conn) upgradeLocked(r *replica.Request) replica.Request {
 	}
 }
 
-// makesEphemeral reports whether a request is to create an ephemeral. What cannot
-// be read does not.
+// makesEphemeral reports whether a request creates an ephemeral. A request that cannot
+// be decoded does not.
 func makesEphemeral(q *request) bool {
 	d := jute.NewDecoder(q.body)
 	switch q.Op {
@@ -59,8 +60,8 @@ func makesEphemeral(q *request) bool {
 	return false
 }
 
-// codeFor is the code with which a write is answered. A leader knows nothing of
-// the sessions that are local here: to it they are expired.
+// codeFor returns the code to send to the client of a write. A leader does not know the
+// local sessions of this server: it treats them as expired.
 func (c *conn) codeFor(op wire.OpCode, code zk.Code) zk.Code {
 	if code == zk.ErrSessionExpired && c.mu.local && (op == wire.OpCreate || op == wire.OpCreate2) {
 		return zk.ErrEphemeralOnLocalSession

@@ -52,10 +52,10 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 	var c connStats
 	c.reset()
 	allocs := testing.AllocsPerRun(1000, func() {
-		c.reads.begin(s.stats.readsBy, "/a/b", 20)
-		c.reads.end(s.stats.readsBy, 120)
-		c.reads.begin(s.stats.readsBy, "/b", 120)
-		c.reads.end(s.stats.readsBy, 130)
+		c.reads.beginReply(s.stats.readsBy, "/a/b", 20)
+		c.reads.endReply(s.stats.readsBy, 120)
+		c.reads.beginReply(s.stats.readsBy, "/b", 120)
+		c.reads.endReply(s.stats.readsBy, 130)
 		c.noteReply(100)
 		c.add(1, time.Millisecond, time.Second)
 		s.stats.Reads.Add(1, time.Millisecond)

@@ -32,7 +32,7 @@ func (c *conn) answer(t replica.View, q *request) {
 		}
 		return
 	}
-	c.mu.stats.reads.end(c.s.stats.readsBy, len(c.mu.out.Buf))
+	c.mu.stats.reads.endReply(c.s.stats.readsBy, len(c.mu.out.Buf))
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
 	}
@@ -94,7 +94,7 @@ func (c *conn) find(t replica.View, q *request, path string) (znode.ID, zk.Code)
 	if !c.s.auth.Allowed(t.ACL(id), zk.PermRead, q.ids) {
 		return 0, zk.ErrNoAuth
 	}
-	c.mu.stats.reads.begin(c.s.stats.readsBy, path, len(c.mu.out.Buf))
+	c.mu.stats.reads.beginReply(c.s.stats.readsBy, path, len(c.mu.out.Buf))
 	return id, zk.OK
 }
 

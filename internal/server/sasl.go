@@ -9,12 +9,12 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// login handles a token of SASL. Like an auth packet it is answered at once,
-// whatever is in the pipeline: it changes what the next requests may do. A null
-// token ends the connection, as one that cannot be read does.
+// login handles a SASL token. Like an auth packet it is answered at once, whatever is
+// in the pipeline, because it changes what the next requests may do. A null token ends
+// the connection, and so does one that cannot be decoded.
 //
-// A server without a login file answers with no token and no error; so does one
-// that lets clients stay who have failed. REQUIRES: c.mu.
+// A server without a login file answers with no token and no error; so does one that
+// lets clients stay whose login failed. REQUIRES: c.mu.
 func (c *conn) login(q *request) {
 	d := jute.NewDecoder(q.body)
 	token := d.Buffer()
@@ -31,26 +31,26 @@ func (c *conn) login(q *request) {
 	}
 	answer, err := c.mu.login.Step(token, rand.Reader)
 	if err != nil {
-		c.s.refused.Warn("login failed", "client", c.remote, "err", refusal.Cut(err.Error()))
+		c.s.refused.Warn("a SASL login failed", "client", c.remote, "err", refusal.Cut(err.Error()))
 		c.loginFailed(q)
 		return
 	}
 	if user, ok := c.mu.login.User(); ok {
 		ids, ok := c.s.auth.LogIn(user, c.mu.ids)
 		if !ok {
-			c.s.refused.Warn("login failed: no ACL could name the user, or the connection has too many identities",
+			c.s.refused.Warn("a SASL login was refused: the user name cannot be used in an ACL, or the connection has too many identities",
 				"client", c.remote, "user", refusal.Cut(user))
 			c.loginFailed(q)
 			return
 		}
 		c.mu.ids = ids
-		c.s.log.Debug("logged in", "client", c.remote, "user", refusal.Cut(user))
+		c.s.log.Debug("a client has logged in by SASL", "client", c.remote, "user", refusal.Cut(user))
 	}
 	c.replyTokenLocked(q.Xid, answer, zk.OK)
 }
 
-// loginFailed tells the client and, unless such clients may stay, ends the
-// connection. REQUIRES: c.mu.
+// loginFailed tells the client and, unless such clients may stay, ends the connection.
+// REQUIRES: c.mu.
 func (c *conn) loginFailed(q *request) {
 	required := slices.Contains(c.s.enforced, "sasl")
 	switch {
@@ -65,8 +65,8 @@ func (c *conn) loginFailed(q *request) {
 	c.leaveLocked()
 }
 
-// replyTokenLocked answers a token of SASL; nil is null. Unlike other replies it
-// has its body with an error too. REQUIRES: c.mu.
+// replyTokenLocked replies with a SASL token; nil is null. Unlike other replies it has
+// a body even with an error. REQUIRES: c.mu.
 func (c *conn) replyTokenLocked(xid int32, token []byte, code zk.Code) {
 	at := c.beginReplyLocked(xid, 0)
 	jute.PutInt(c.mu.out.Buf[at+4+12:], int32(code))
@@ -74,8 +74,8 @@ func (c *conn) replyTokenLocked(xid int32, token []byte, code zk.Code) {
 	c.endReplyLocked(at, zk.OK)
 }
 
-// mayAskLocked reports whether the connection has authenticated as the
-// configuration enforces it. REQUIRES: c.mu.
+// mayAskLocked reports whether the connection has authenticated as the configuration
+// requires. REQUIRES: c.mu.
 func (c *conn) mayAskLocked() bool {
 	if len(c.s.enforced) == 0 {
 		return true
@@ -88,10 +88,10 @@ func (c *conn) mayAskLocked() bool {
 	return false
 }
 
-// turnAway answers a request of who should have authenticated first, and ends
-// the connection. REQUIRES: c.mu.
+// turnAway refuses a request of a client that has not authenticated, and ends the
+// connection. REQUIRES: c.mu.
 func (c *conn) turnAway(q *request) {
-	c.s.refused.Warn("connection closed: the client did not authenticate", "client", c.remote, "needs", c.s.enforced)
+	c.s.refused.Warn("connection closed: the client did not authenticate first", "client", c.remote, "required", c.s.enforced)
 	c.replyErrLocked(q.Xid, 0, zk.ErrSessionClosedRequireSaslAuth)
 	c.leaveLocked()
 }

@@ -11,15 +11,15 @@ import (
 )
 
 // Stats counts what the server does for its clients. It may be read at any time.
-// Connections count for themselves and report in batches: call foldAll first for exact
-// numbers. bindMetrics says which metric each field is.
+// Connections count separately and report in batches: for exact numbers call foldAll
+// first. bindMetrics lists the metric of each field.
 type Stats struct {
 	Received, Sent           metric.Counter // packets
 	BytesReceived, BytesSent metric.Counter
 	WatchBytes               metric.Counter // of BytesSent, for events
-	Connects, Resumes        metric.Counter // ConnectRequests; those for a session that exists
-	Dropped                  metric.Counter // connections that the client left without a closeSession
-	Sessionless              metric.Counter // connections that never asked for a session
+	Connects, Resumes        metric.Counter // ConnectRequests; those that resume an existing session
+	Dropped                  metric.Counter // connections that the client closed without a closeSession
+	Sessionless              metric.Counter // connections that never requested a session
 	Rejected                 metric.Counter // connections
 	AuthFailed               metric.Counter
 	SlowClients              metric.Counter
@@ -43,13 +43,14 @@ func (s *Stats) replyBytes() int64 {
 	return max(s.BytesSent.Load()-watchBytes, 0)
 }
 
-// unreported is what a connection has counted and not yet added to the server's Stats.
+// unreported is what a connection has counted but not yet added to the server's Stats.
 type unreported struct {
 	received, receivedBytes int64
 	sent, sentBytes         int64
 }
 
-// connStats is what the word cons shows of a connection. The connection's mu guards it.
+// connStats is what the word cons shows about a connection. The connection's mu guards
+// it.
 type connStats struct {
 	received, sent   int64
 	lastOp           wire.OpCode
@@ -60,19 +61,19 @@ type connStats struct {
 	least, most, sum time.Duration
 	count            int64
 
-	// What is not yet in the server's Stats.
+	// Not added to the server's Stats yet.
 	unreported            unreported
 	reply                 int64 // bytes of the last reply, 0: none
 	leastReply, mostReply int64
 	reads                 tally
 }
 
-// reset is what the word crst does.
+// reset resets the values for the word crst.
 func (s *connStats) reset() {
 	*s = connStats{lastOp: wire.OpNotification, lastCxid: -1, lastZxid: -1, least: -1, unreported: s.unreported}
 }
 
-// noteReply counts a reply of so many bytes.
+// noteReply counts a reply of that many bytes.
 func (s *connStats) noteReply(bytes int) {
 	n := int64(bytes)
 	if s.reply == 0 {
@@ -100,7 +101,7 @@ func (s *Stats) fold(c *connStats) {
 	c.reads.fold()
 }
 
-// noteRequest keeps what cons shows of the last request.
+// noteRequest records the last request for the word cons.
 func (s *connStats) noteRequest(q *request) {
 	s.lastOp = q.Op
 	if q.Xid >= 0 {
@@ -108,7 +109,7 @@ func (s *connStats) noteRequest(q *request) {
 	}
 }
 
-// add counts n requests that were answered at time now and took d each.
+// add counts n requests that were answered at time now, each with the latency d.
 func (s *connStats) add(n int, d, now time.Duration) {
 	s.last, s.lastAt = d, now
 	s.count += int64(n)
@@ -165,7 +166,7 @@ func (c *conn) countWrittenLocked(from, now time.Duration) {
 	c.s.stats.Writes.Add(1, now-from)
 }
 
-// countDrop counts a connection that ends because a read from its socket failed with
+// countDrop counts a connection that ends because reading from its socket failed with
 // err.
 func (c *conn) countDrop(err error) {
 	switch {

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// A SteppedConn is a client's connection that has neither goroutine nor socket:
-// its owner, the simulator, is both. What conn.serve does, Feed and Step do, and
-// never wait. The server must have no
-// limit of what is in the pipeline: nothing would wait for it.
+// A SteppedConn is a client's connection without goroutine and socket: its owner, the
+// simulator, replaces both. Feed and Step do the work of conn.serve, without waiting.
+// The server must not limit the requests in the pipeline, because nothing would wait
+// for room.
 type SteppedConn struct {
 	c      *conn
 	socket *steppedSocket
 	ended  bool
 }
 
-// Connect takes a connection in; false means that the server refuses it.
+// Connect admits a connection; false means that the server refuses it.
 func (s *Server) Connect(from netip.AddrPort) (*SteppedConn, bool) {
 	socket := &steppedSocket{}
 	c := s.newConn(socket, from)
@@ -27,8 +27,7 @@ func (s *Server) Connect(from netip.AddrPort) (*SteppedConn, bool) {
 	return &SteppedConn{c: c, socket: socket}, true
 }
 
-// Feed takes what the client has sent, copies it, and handles what can be
-// handled.
+// Feed copies what the client has sent, and handles as much as possible.
 func (p *SteppedConn) Feed(b []byte) {
 	if p.ended {
 		return
@@ -38,8 +37,8 @@ func (p *SteppedConn) Feed(b []byte) {
 	p.Step()
 }
 
-// Step goes on where Feed had to stop: behind the handshake, and when the server
-// has closed the connection. It is to be called after each step of the replica.
+// Step continues where Feed had to stop: after the handshake, and when the server has
+// closed the connection. The owner calls it after each step of the replica.
 func (p *SteppedConn) Step() {
 	c := p.c
 	if p.ended {
@@ -88,25 +87,25 @@ func (p *SteppedConn) Step() {
 	}
 }
 
-// full reports whether too many requests wait behind the session's writes.
+// full reports whether too many requests wait for the session's writes.
 func (c *conn) full() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.pending.full()
 }
 
-// Output returns what is sent to the client since the last call.
+// Output returns what was sent to the client since the last call.
 func (p *SteppedConn) Output() []byte {
 	b := p.socket.out
 	p.socket.out = nil
 	return b
 }
 
-// Closed reports whether the server has closed the connection, behind what
-// Output returns.
+// Closed reports whether the server has closed the connection; the bytes that Output
+// returns come before that.
 func (p *SteppedConn) Closed() bool { return p.socket.closed }
 
-// Hangup tells that the client has closed the connection.
+// Hangup reports that the client has closed the connection.
 func (p *SteppedConn) Hangup() {
 	if !p.ended {
 		p.ended = true
@@ -114,10 +113,10 @@ func (p *SteppedConn) Hangup() {
 	}
 }
 
-// steppedSocket is a socket whose other end is the owner of the SteppedConn. It
-// takes everything at once.
+// steppedSocket is a socket whose other end is the owner of the SteppedConn. It accepts
+// all output at once.
 type steppedSocket struct {
-	net.Conn // nil: a connection that is stepped uses nothing but the methods below
+	net.Conn // nil: only the methods below are used
 	out      []byte
 	closed   bool
 }

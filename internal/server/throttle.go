@@ -9,17 +9,17 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 )
 
-// throttle is the token bucket in front of the handshake (features page, section
-// 17): a connection costs a token, or with weights as many as its kind of
-// session, and is closed if there are too few. While it is short of tokens a
-// part of the connections is dropped by chance before it is empty (BLUE).
+// throttle is the token bucket before the handshake (features page, section 17). A
+// connection costs a token or, with weights, a number of tokens that depends on the
+// kind of session. It is closed if there are too few tokens. While tokens are short,
+// some connections are dropped at random before the bucket is empty (BLUE).
 type throttle struct {
 	cfg *config.Throttle
 
 	mu       *sync.Mutex
 	tokens   int
 	filled   time.Time
-	frozen   time.Time // the dropping probability may change again from then on
+	frozen   time.Time // the dropping probability may not change before this time
 	dropping float64
 }
 
@@ -27,8 +27,9 @@ func newThrottle(cfg *config.Throttle) throttle {
 	return throttle{cfg: cfg, mu: new(sync.Mutex), tokens: cfg.Tokens, filled: time.Now()}
 }
 
-// take lets a connection in, or not. renewal says that it brings a session.
-func (t *throttle) take(renewal bool) bool {
+// admit reports whether a connection may enter. renewal means that it resumes a
+// session.
+func (t *throttle) admit(renewal bool) bool {
 	if t.cfg.Tokens <= 0 {
 		return true
 	}
@@ -56,7 +57,7 @@ func (t *throttle) take(renewal bool) bool {
 	return true
 }
 
-// fill adds the tokens of the steps that have passed.
+// fill adds the tokens of the fill intervals that have passed.
 func (t *throttle) fill(now time.Time) {
 	if t.cfg.FillTime <= 0 {
 		return
@@ -67,13 +68,13 @@ func (t *throttle) fill(now time.Time) {
 	}
 	t.filled = t.filled.Add(time.Duration(steps) * t.cfg.FillTime)
 	if missing := t.cfg.Tokens - t.tokens; steps > missing {
-		steps = missing // also keeps the product below from overflowing
+		steps = missing // also prevents an overflow of the product below
 	}
 	t.tokens = min(t.tokens+steps*t.cfg.FillCount, t.cfg.Tokens)
 }
 
-// adjust raises the dropping probability when the bucket is empty and lowers it
-// when it has filled enough.
+// adjust raises the dropping probability when the bucket is empty, and lowers it when
+// the bucket is full enough.
 func (t *throttle) adjust(now time.Time, cost int) {
 	if now.Before(t.frozen) {
 		return
@@ -99,7 +100,7 @@ func newLargeRequests(cfg *config.Requests) largeRequests {
 	return largeRequests{int64(cfg.LargeBytes), int64(cfg.LargeMaxBytes), new(atomic.Int64)}
 }
 
-// admit counts a request in, unless it is large and there is no room for it.
+// admit counts a request, unless it is large and there is no room for it.
 func (l *largeRequests) admit(bytes int) bool {
 	if l.threshold < 0 || int64(bytes) <= l.threshold {
 		return true
@@ -111,14 +112,14 @@ func (l *largeRequests) admit(bytes int) bool {
 	return true
 }
 
-// done counts a request out.
+// done counts a request as finished.
 func (l *largeRequests) done(bytes int) {
 	if l.threshold >= 0 && int64(bytes) > l.threshold {
 		l.inFlight.Add(int64(-bytes))
 	}
 }
 
-// dropProbability is that of a connection that comes now.
+// dropProbability returns the current probability to drop a connection.
 func (t *throttle) dropProbability() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

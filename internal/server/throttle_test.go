@@ -18,7 +18,7 @@ func TestThrottle(t *testing.T) {
 		})
 		take := func(renewal, want bool) {
 			t.Helper()
-			if got := th.take(renewal); got != want {
+			if got := th.admit(renewal); got != want {
 				t.Errorf("after %v: take(%v) = %v with %d tokens", time.Since(th.filled), renewal, got, th.tokens)
 			}
 		}
@@ -44,16 +44,16 @@ func TestThrottleDrops(t *testing.T) {
 			DropIncrease: 1, DropDecrease: 0.5,
 		})
 		for range 2 {
-			if !th.take(false) {
+			if !th.admit(false) {
 				t.Error("a full bucket refuses")
 			}
 		}
 		time.Sleep(time.Millisecond) // until the probability may change again
-		if th.take(false) || th.dropping != 1 {
+		if th.admit(false) || th.dropping != 1 {
 			t.Errorf("empty: dropping %v", th.dropping)
 		}
 		time.Sleep(2 * time.Second)
-		th.take(false)
+		th.admit(false)
 		if th.dropping != 0.5 {
 			t.Errorf("full again: dropping %v", th.dropping)
 		}

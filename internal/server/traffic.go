@@ -9,7 +9,7 @@ import (
 )
 
 // maxNamespaces is the largest number of top-level znodes whose traffic is counted.
-// The traffic of those that are used later is not counted.
+// Further ones are not counted.
 const maxNamespaces = 256
 
 // namespaces counts bytes by top-level znode.
@@ -26,13 +26,13 @@ func within(name, path string) bool {
 }
 
 // A tally counts what one connection reads, or what the applier writes, so that a run
-// of requests in one namespace costs a few additions. It has one user at a time.
+// of requests in one namespace costs a few additions. One goroutine at a time uses it.
 type tally struct {
-	to          *metric.Keyed[*metric.Summary[int64]] // nil: the present namespace is not counted
-	count, sum  int64                                 // not yet in to
+	to          *metric.Keyed[*metric.Summary[int64]] // nil: the current namespace is not counted
+	count, sum  int64                                 // not added to to yet
 	least, most int64
-	reading     string // path of the read whose reply is being encoded, "" is none
-	replyBegin  int    // length of the output before that reply
+	reading     string // path of the read whose reply is being encoded; "": none
+	replyBegin  int    // length of the output before this reply
 }
 
 // add counts bytes read or written at path.
@@ -64,16 +64,16 @@ func (y *tally) fold() {
 	y.count, y.sum = 0, 0
 }
 
-// begin is called before the reply to a read of path is appended to the output, which
-// has outLen bytes.
-func (y *tally) begin(n *namespaces, path string, outLen int) {
-	y.end(n, outLen)
+// beginReply is called before the reply to a read of path is appended to the output,
+// which has outLen bytes.
+func (y *tally) beginReply(n *namespaces, path string, outLen int) {
+	y.endReply(n, outLen)
 	y.reading, y.replyBegin = path, outLen
 }
 
-// end counts the reply after the last begin, if there is one: the bytes of its path and
-// of the output since then.
-func (y *tally) end(n *namespaces, outLen int) {
+// endReply counts the reply since the last beginReply, if there is one: the bytes of
+// its path and of the output since then.
+func (y *tally) endReply(n *namespaces, outLen int) {
 	if y.reading != "" {
 		y.add(n, y.reading, int64(len(y.reading)+outLen-y.replyBegin))
 		y.reading = ""
