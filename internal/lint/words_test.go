@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +11,11 @@ import (
 
 // plainPackages are the directories whose comments are in plain English: a subject that
 // is named, a standard verb. The list grows; it is to hold every package.
-var plainPackages = []string{"internal/cli", "client", "recipe"}
+var plainPackages = []string{
+	"client", "cmd/pinfold", "internal/cli", "internal/config", "internal/metric", "internal/node", "internal/node/options",
+	"internal/rawio", "internal/refusal", "internal/session", "internal/socket", "internal/storage", "internal/transport",
+	"internal/trial", "internal/vfs", "internal/watch", "internal/znode", "pinfold", "recipe",
+}
 
 // plainDocuments are the documents for which the same holds.
 var plainDocuments = []string{"README.md", "docs/cli.md", "docs/client.md", "docs/recipes.md"}
@@ -34,7 +39,7 @@ func notPlain(f *goFile) (findings []string) {
 func TestCommentsArePlain(t *testing.T) {
 	checkAll(t, notPlain, func(f *goFile) bool { return !f.test() && slices.Contains(plainPackages, f.dir()) })
 	for _, dir := range plainPackages {
-		if !load(t).hasDir(dir) {
+		if dir != path.Base(module) && !load(t).hasDir(dir) {
 			t.Errorf("plainPackages has %s, which does not exist", dir)
 		}
 	}
