@@ -34,14 +34,14 @@ type Ensemble struct {
 	Links   *Links    // nil without Options.Links
 
 	programs Programs
-	ports    *portPool
+	ports    portPool
 	dir      string
 	lines    []string // Options.Lines
 }
 
 // New writes the members' directories and starts nothing but the proxies.
 func New(o Options) (*Ensemble, error) {
-	e := &Ensemble{programs: o.Programs, ports: newPortPool(), dir: o.Dir, lines: o.Lines}
+	e := &Ensemble{programs: o.Programs, dir: o.Dir, lines: o.Lines}
 	var addrs []address
 	for i, spec := range o.Specs {
 		dir := filepath.Join(o.Dir, fmt.Sprint(i+1))
@@ -54,6 +54,7 @@ func New(o Options) (*Ensemble, error) {
 		for _, p := range []*int{&a.client, &a.quorum, &a.election} {
 			var err error
 			if *p, err = e.ports.take(); err != nil {
+				e.Close()
 				return nil, err
 			}
 		}
@@ -63,7 +64,8 @@ func New(o Options) (*Ensemble, error) {
 	}
 	if o.Links {
 		var err error
-		if e.Links, err = newLinks(addrs, e.ports); err != nil {
+		if e.Links, err = newLinks(addrs, &e.ports); err != nil {
+			e.Close()
 			return nil, err
 		}
 	}
@@ -279,7 +281,7 @@ func (e *Ensemble) Complaints() []string {
 	return all
 }
 
-// Close kills every member and ends the proxies.
+// Close kills every member, ends the proxies and gives the ports back.
 func (e *Ensemble) Close() {
 	for _, m := range e.Members {
 		m.Kill()
@@ -287,6 +289,7 @@ func (e *Ensemble) Close() {
 	if e.Links != nil {
 		e.Links.close()
 	}
+	e.ports.release()
 }
 
 // Standalone makes a server on its own, of the kind, over a copy of the data

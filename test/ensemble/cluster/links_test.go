@@ -21,7 +21,8 @@ type peers struct {
 func newPeers(t *testing.T, n int) *peers {
 	t.Helper()
 	p := &peers{t: t, lns: map[int]net.Listener{}}
-	ports := newPortPool()
+	var ports portPool
+	t.Cleanup(ports.release)
 	for range n {
 		var a address
 		for _, port := range []*int{&a.quorum, &a.election} {
@@ -39,7 +40,7 @@ func newPeers(t *testing.T, n int) *peers {
 		p.real = append(p.real, a)
 	}
 	var err error
-	if p.links, err = newLinks(p.real, ports); err != nil {
+	if p.links, err = newLinks(p.real, &ports); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.links.close)
