@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -81,7 +82,7 @@ type session struct {
 	timeout  time.Duration // negotiated
 	xid      int32         // of the next request
 	oldest   int32         // xid of the oldest request under way
-	flight   fifo
+	flight   fifo.Queue[request]
 	out      []byte // encoded requests; those before sent are in the socket
 	sent     int
 	in       []byte // the front of a frame whose end has not come
@@ -110,8 +111,8 @@ func (s *session) granted(r wire.ConnectResponse) {
 // disconnected forgets what was queued and under way, and returns how many
 // requests that were: nobody knows whether they were carried out.
 func (s *session) disconnected() (lost int) {
-	lost = s.flight.len()
-	s.flight = fifo{}
+	lost = s.flight.Len()
+	s.flight = fifo.Queue[request]{}
 	s.oldest = s.xid
 	s.out, s.sent, s.in, s.pings = nil, 0, nil, 0
 	s.wantsWrite, s.down = false, true
@@ -125,7 +126,7 @@ func (s *session) send(f frame, k kind, body int, at int64) {
 	s.out = append(s.out, f.b...)
 	jute.PutInt(s.out[start+frameXid:], s.xid)
 	s.xid = nextXid(s.xid)
-	s.flight.push(request{at: at, body: int32(body), kind: k})
+	s.flight.Push(request{at: at, body: int32(body), kind: k})
 }
 
 // ping queues a ping; its reply is checked and not counted.
@@ -143,7 +144,7 @@ func (s *session) close(now int64) {
 }
 
 // underWay returns how many requests are queued or sent and not answered.
-func (s *session) underWay() int { return s.flight.len() }
+func (s *session) underWay() int { return s.flight.Len() }
 
 // unsent returns the bytes that wait for the socket, aliasing s; taken reports
 // that the socket has taken n of them.
@@ -180,7 +181,7 @@ func (s *session) receive(b []byte, now int64) (rest []byte, err error) {
 			s.zxid = zxid
 		}
 		code := zk.Code(int32(binary.BigEndian.Uint32(f[16:])))
-		if xid != s.oldest || s.flight.len() == 0 {
+		if xid != s.oldest || s.flight.Len() == 0 {
 			if err := s.unasked(xid, code, f[replyHead:], now); err != nil {
 				return nil, err
 			}
@@ -195,7 +196,8 @@ func (s *session) receive(b []byte, now int64) (rest []byte, err error) {
 
 // answer handles the reply to the oldest request under way.
 func (s *session) answer(code zk.Code, body []byte, now int64) error {
-	q := s.flight.pop()
+	q := *s.flight.At(0)
+	s.flight.Drop(1)
 	xid := s.oldest
 	s.oldest = nextXid(s.oldest)
 	if code == zk.OK && q.body != anyBody && int(q.body) != len(body) {
@@ -221,44 +223,12 @@ func (s *session) unasked(xid int32, code zk.Code, body []byte, now int64) error
 			return fmt.Errorf("ping: %w", code)
 		}
 		return nil
-	case s.flight.len() == 0:
+	case s.flight.Len() == 0:
 		return fmt.Errorf("%w: reply with xid %d (%v) and no request under way",
 			ErrProtocol, xid, code)
 	}
 	return fmt.Errorf("%w: reply with xid %d, and the oldest request has %d",
 		ErrProtocol, xid, s.oldest)
-}
-
-// A fifo is a ring of the requests under way. It allocates only to grow.
-type fifo struct {
-	ring       []request // its length is a power of two
-	head, tail uint32    // count up for ever; the ring's index is their low bits
-}
-
-func (f *fifo) len() int { return int(f.tail - f.head) }
-
-func (f *fifo) push(q request) {
-	if f.len() == len(f.ring) {
-		f.grow()
-	}
-	f.ring[f.tail&uint32(len(f.ring)-1)] = q
-	f.tail++
-}
-
-// pop takes the oldest. REQUIRES: len() > 0.
-func (f *fifo) pop() request {
-	q := f.ring[f.head&uint32(len(f.ring)-1)]
-	f.head++
-	return q
-}
-
-func (f *fifo) grow() {
-	bigger := make([]request, max(4, 2*len(f.ring)))
-	n := uint32(f.len())
-	for i := range n {
-		bigger[i] = f.ring[(f.head+i)&uint32(len(f.ring)-1)]
-	}
-	f.ring, f.head, f.tail = bigger, 0, n
 }
 
 // A tally is what one loop has counted since the measurement began. Owned by

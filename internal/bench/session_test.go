@@ -177,29 +177,6 @@ func TestTakenKeepsWhatIsUnsent(t *testing.T) {
 	}
 }
 
-func TestFifoKeepsOrder(t *testing.T) {
-	var f fifo
-	next, want := int64(0), int64(0)
-	for round := range 50 {
-		for range round {
-			f.push(request{at: next})
-			next++
-		}
-		for range round/2 + 1 {
-			if f.len() == 0 {
-				break
-			}
-			if got := f.pop().at; got != want {
-				t.Fatalf("popped %d, want %d", got, want)
-			}
-			want++
-		}
-	}
-	if f.len() != int(next-want) {
-		t.Errorf("length %d, want %d", f.len(), next-want)
-	}
-}
-
 // A tally forgets the warm-up and ignores what comes after the end.
 func TestTallyPhases(t *testing.T) {
 	var ta tally
@@ -245,7 +222,7 @@ func TestPacer(t *testing.T) {
 	if !p.full {
 		t.Error("the pacer does not see that no session has room")
 	}
-	sessions[1].flight.pop()
+	sessions[1].flight.Drop(1)
 	p.release(sessions, 6000)
 	if want := []int64{1000, 1200, 1400}; !slices.Equal(a.due, want) {
 		t.Errorf("first session: due %v, want %v", a.due, want)

@@ -20,6 +20,7 @@ const importOrder = `
 	rawio < socket;
 	NONE < socket/memconn;
 	NONE < config, sasl, metric, refusal;
+	NONE < fifo;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk, jute < wire < txn < znode, session, watch, auth < prep;
@@ -29,12 +30,12 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab; zab, socket, refusal < transport < transport/memnet;
+	zk, jute, zab/quorum < zab/election < zab; fifo < zab; zab, socket, refusal < transport < transport/memnet;
 
 	# The driver, and the client side.
 	NONE < pipeline;
 	prep, storage, zab, metric, pipeline < replica;
-	replica, config, sasl, metric, socket, refusal < server;
+	replica, config, sasl, metric, socket, refusal, fifo < server;
 
 
 	# The client that people use.
@@ -42,7 +43,7 @@ const importOrder = `
 	recipe, config < cli;
 
 	# A client that measures; it knows of no server but by the wire.
-	recipe < bench < bench/report;
+	recipe, fifo < bench < bench/report;
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;

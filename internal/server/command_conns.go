@@ -52,7 +52,7 @@ func (t *text) cons() {
 func (t *text) connLine(c *conn, full bool) {
 	c.mu.Lock()
 	id, timeout, stats := c.mu.session, c.mu.timeout, &c.mu.stats
-	queued := len(c.mu.pending.list) - c.mu.pending.head
+	queued := c.mu.pending.Len()
 	t.b = append(t.b, ' ')
 	t.b = appendAddr(t.b, c.remote)
 	t.b = fmt.Appendf(t.b, "[%x](queued=%d,recved=%d,sent=%d", t.interest(c), queued, stats.received, stats.sent)

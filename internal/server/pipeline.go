@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
@@ -49,8 +50,7 @@ func newRun() *run {
 // one of an ensemble is not answered in the order of the transactions, so that a
 // write behind it waits until it is.
 type pendingFIFO struct {
-	list     []pendingRequest
-	head     int
+	fifo.Queue[pendingRequest]
 	syncs    int // submitted and not answered
 	bytes    int // of the bodies
 	expected int // bytes of the replies to the reads
@@ -65,10 +65,10 @@ type pendingRequest struct {
 	at       time.Duration
 }
 
-func (f *pendingFIFO) empty() bool { return f.head == len(f.list) }
+func (f *pendingFIFO) empty() bool { return f.Len() == 0 }
 
 func (f *pendingFIFO) full() bool {
-	return len(f.list)-f.head > maxPending || f.bytes > maxPendingBytes || f.expected > maxExpected
+	return f.Len() > maxPending || f.bytes > maxPendingBytes || f.expected > maxExpected
 }
 
 func (f *pendingFIFO) push(p pendingRequest) {
@@ -77,30 +77,18 @@ func (f *pendingFIFO) push(p pendingRequest) {
 		f.bytes += len(p.body)
 		f.expected += p.expected
 	}
-	if f.head > 64 && 2*f.head > len(f.list) {
-		// Under a steady load it is never empty.
-		n := copy(f.list, f.list[f.head:])
-		clear(f.list[n:])
-		f.list, f.head = f.list[:n], 0
-	}
-	f.list = append(f.list, p)
+	f.Push(p)
 }
 
 // front is the oldest request. REQUIRES: not empty.
-func (f *pendingFIFO) front() *pendingRequest { return &f.list[f.head] }
+func (f *pendingFIFO) front() *pendingRequest { return f.At(0) }
 
 func (f *pendingFIFO) pop() {
-	p := &f.list[f.head]
+	p := f.front()
 	f.bytes -= len(p.body)
 	f.expected -= p.expected
-	*p = pendingRequest{}
-	f.head++
-	switch {
-	case f.head < len(f.list):
-	case cap(f.list) > 256:
-		*f = pendingFIFO{} // an idle connection holds nothing large
-	default:
-		*f = pendingFIFO{list: f.list[:0]}
+	if f.Drop(1); f.empty() {
+		*f = pendingFIFO{Queue: f.Queue}
 	}
 }
 
@@ -335,8 +323,8 @@ func (c *conn) appendRequest(reqs []replica.Request, q *request, received time.D
 func (c *conn) submitHeld() {
 	f := &c.mu.pending
 	var reqs []replica.Request
-	for i := f.head; i < len(f.list) && f.syncs == 0; i++ {
-		p := &f.list[i]
+	for i := 0; i < f.Len() && f.syncs == 0; i++ {
+		p := f.At(i)
 		if !p.held {
 			continue
 		}
@@ -355,9 +343,9 @@ func (c *conn) submitHeld() {
 // dropHeld counts out what will not be submitted. REQUIRES: c.mu.
 func (c *conn) dropHeld() {
 	f := &c.mu.pending
-	for i := f.head; i < len(f.list); i++ {
-		if f.list[i].held {
-			c.s.large.done(len(f.list[i].body))
+	for _, p := range f.All() {
+		if p.held {
+			c.s.large.done(len(p.body))
 		}
 	}
 }

@@ -29,8 +29,8 @@ func (c *conn) held() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := max(c.mu.out.Unsent(), cap(c.mu.out.Buf)) + c.mu.pending.bytes
-	for i := range c.mu.pending.list {
-		n += 64 + cap(c.mu.pending.list[i].body)
+	for _, p := range c.mu.pending.All() {
+		n += 64 + cap(p.body)
 	}
 	return n
 }
@@ -233,8 +233,8 @@ func TestP6PendingForgets(t *testing.T) {
 			f.pop()
 		}
 	}
-	if cap(f.list) > 1000 {
-		t.Errorf("room for %d requests, never more than 101 were in it", cap(f.list))
+	if f.Places() > 1000 {
+		t.Errorf("room for %d requests, never more than 101 were in it", f.Places())
 	}
 	for !f.empty() {
 		f.pop()
@@ -256,7 +256,7 @@ func TestIdleConnectionHoldsNothing(t *testing.T) {
 		for deadline := time.Now().Add(10 * time.Second); ; {
 			// The reply may be here before its writer is through.
 			conn.mu.Lock()
-			n, flushing := cap(conn.mu.out.Buf)+conn.mu.out.Unsent()+cap(conn.mu.pending.list), conn.mu.out.Writing()
+			n, flushing := cap(conn.mu.out.Buf)+conn.mu.out.Unsent()+conn.mu.pending.Places(), conn.mu.out.Writing()
 			conn.mu.Unlock()
 			if n <= 256 && !flushing {
 				break

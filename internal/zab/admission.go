@@ -89,7 +89,7 @@ func (c *Core) claim(l *learner) {
 		return
 	}
 	l.state, l.claimed = claiming, c.now
-	if old.state == current && old.pings.len() == 0 {
+	if old.state == current && old.pings.Len() == 0 {
 		c.leader.pingDue = true
 	}
 }

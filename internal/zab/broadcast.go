@@ -28,12 +28,12 @@ func (c *Core) Propose(es []Entry) error {
 	if len(es) == 0 {
 		return nil
 	}
-	if s.outstanding.len() == 0 {
+	if s.outstanding.Len() == 0 {
 		s.oldestSince = c.now
 	}
 	for i := range es {
 		c.append(es[i])
-		s.outstanding.push(proposal{Entry: es[i]})
+		s.outstanding.Push(proposal{Entry: es[i]})
 		s.uncommitted += int64(len(es[i].Data))
 	}
 	s.zxid = c.last
@@ -86,8 +86,8 @@ func (c *Core) commitProposals() {
 		return
 	}
 	n := 0
-	for n < s.outstanding.len() {
-		p := s.outstanding.at(n)
+	for n < s.outstanding.Len() {
+		p := s.outstanding.At(n)
 		acks := p.acks
 		if p.Zxid <= c.persistedZxid {
 			acks |= s.self
@@ -100,7 +100,7 @@ func (c *Core) commitProposals() {
 	if n == 0 {
 		return
 	}
-	ps := s.outstanding.all()[:n]
+	ps := s.outstanding.All()[:n]
 	for i := range ps {
 		c.window.add(ps[i].Entry)
 		s.uncommitted -= int64(len(ps[i].Data))
@@ -109,14 +109,14 @@ func (c *Core) commitProposals() {
 	for len(ps) > 0 {
 		c.passSyncs(ps[0].Zxid)
 		run := 1
-		for run < len(ps) && (s.syncs.len() == 0 || s.syncs.at(0).after >= ps[run].Zxid) {
+		for run < len(ps) && (s.syncs.Len() == 0 || s.syncs.At(0).after >= ps[run].Zxid) {
 			run++
 		}
 		c.tellCommitted(ps[:run])
 		c.committed = ps[run-1].Zxid
 		ps = ps[run:]
 	}
-	s.outstanding.drop(n)
+	s.outstanding.Drop(n)
 	c.publish()
 	c.answerSyncs()
 }
@@ -165,7 +165,7 @@ func (c *Core) Sync(link LinkID) error {
 	if c.role != Leading || s.stage != leading {
 		return errLeading
 	}
-	s.syncs.push(pendingSync{s.zxid, s.round + 1, link})
+	s.syncs.Push(pendingSync{s.zxid, s.round + 1, link})
 	s.wantRound = true
 	return nil
 }
@@ -181,7 +181,7 @@ func (c *Core) beginRound() {
 	s.round++
 	for _, l := range s.learners {
 		if l.state == current {
-			l.pings.push(ping{s.round, c.now})
+			l.pings.Push(ping{s.round, c.now})
 			c.sendTo(l, Packet{Type: Ping, Zxid: s.zxid})
 		}
 	}
@@ -192,7 +192,7 @@ func (c *Core) beginRound() {
 func (c *Core) answerSyncs() {
 	s := &c.leader
 	committed := max(c.committed, zk.MakeZxid(c.epoch, 0))
-	for s.syncs.len() > 0 && s.syncs.at(0).after <= committed && c.confirmed(s.syncs.at(0).round) {
+	for s.syncs.Len() > 0 && s.syncs.At(0).after <= committed && c.confirmed(s.syncs.At(0).round) {
 		c.answerSync()
 	}
 }
@@ -201,7 +201,7 @@ func (c *Core) answerSyncs() {
 // be committed: the quorum that has z confirms them as a round of pings would.
 func (c *Core) passSyncs(z zk.Zxid) {
 	s := &c.leader
-	for s.syncs.len() > 0 && s.syncs.at(0).after < z {
+	for s.syncs.Len() > 0 && s.syncs.At(0).after < z {
 		c.answerSync()
 	}
 }
@@ -210,8 +210,8 @@ func (c *Core) passSyncs(z zk.Zxid) {
 // want the answers in the order of what they have forwarded.
 func (c *Core) answerSync() {
 	s := &c.leader
-	ps := *s.syncs.at(0)
-	s.syncs.drop(1)
+	ps := *s.syncs.At(0)
+	s.syncs.Drop(1)
 	if ps.link == 0 {
 		c.ready.Synced++
 		c.ready.SyncedAt = c.committed

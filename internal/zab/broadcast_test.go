@@ -143,7 +143,7 @@ func TestTheWindowKeepsWhatIsNotDurable(t *testing.T) {
 	want(t, "says", o.says(l), "DIFF <5,4>, PROPOSAL <5,1>, COMMIT <5,1>, PROPOSAL <5,2>, COMMIT <5,2>, PROPOSAL <5,3>, COMMIT <5,3>, PROPOSAL <5,4>, COMMIT <5,4>, NEWLEADER epoch 5")
 	// The log is sent up to <4,3>, between DIFF and the rest.
 	o.persist()
-	want(t, "kept", o.core.window.len(), 1)
+	want(t, "kept", o.core.window.Len(), 1)
 }
 
 // "changes broadcast by a leader are delivered in the order they were sent" (paper,
@@ -288,7 +288,7 @@ func TestNoZxidRunsIntoTheNextEpoch(t *testing.T) {
 func TestSyncIsAfterAllPendingWrites(t *testing.T) {
 	o, links := leads(t, testConfig(3), State{}, 2)
 	o.tick(50 * ms)
-	for o.core.leader.learners[0].pings.len() > 0 {
+	for o.core.leader.learners[0].pings.Len() > 0 {
 		o.step(links[2], Packet{Type: Ping})
 	}
 	o.propose(2)
@@ -308,10 +308,10 @@ func TestSyncIsAfterAllPendingWrites(t *testing.T) {
 func TestSyncNeedsAWordFromAQuorumThatCameAfterIt(t *testing.T) {
 	o, links := leads(t, testConfig(5), State{}, 2, 3, 4)
 	learners := o.core.leader.voters
-	for o.tick(50 * ms); learners[1].pings.len() > 1; {
+	for o.tick(50 * ms); learners[1].pings.Len() > 1; {
 		o.step(links[2], Packet{Type: Ping})
 	}
-	before := learners[1].pings.len()
+	before := learners[1].pings.Len()
 	o.propose(1)
 	o.persist()
 	o.sync()
@@ -326,7 +326,7 @@ func TestSyncNeedsAWordFromAQuorumThatCameAfterIt(t *testing.T) {
 	}
 	want(t, "committed", o.core.committed, zk.MakeZxid(1, 1))
 	want(t, "syncs", o.synced, 0)
-	for learners[1].pings.len()+learners[2].pings.len() > 0 && o.synced == 0 {
+	for learners[1].pings.Len()+learners[2].pings.Len() > 0 && o.synced == 0 {
 		o.step(links[2], Packet{Type: Ping})
 		o.step(links[3], Packet{Type: Ping})
 	}
@@ -339,7 +339,7 @@ func TestSyncOfAnIdleLeaderCostsNoTransaction(t *testing.T) {
 	o, links := leads(t, testConfig(3), State{}, 2)
 	o.tick(50 * ms)
 	o.sync()
-	for o.core.leader.learners[0].pings.len() > 0 {
+	for o.core.leader.learners[0].pings.Len() > 0 {
 		o.step(links[2], Packet{Type: Ping})
 	}
 	want(t, "syncs", o.synced, 1)
@@ -351,16 +351,16 @@ func TestSyncOfAnIdleLeaderCostsNoTransaction(t *testing.T) {
 func TestSyncsShareARound(t *testing.T) {
 	o, links := leads(t, testConfig(3), State{}, 2)
 	l := o.core.leader.learners[0]
-	for l.pings.len() > 0 {
+	for l.pings.Len() > 0 {
 		o.step(links[2], Packet{Type: Ping})
 	}
 	for range 1000 {
 		o.sync()
 	}
-	want(t, "pings", l.pings.len(), 1)
+	want(t, "pings", l.pings.Len(), 1)
 	o.step(links[2], Packet{Type: Ping})
 	want(t, "syncs", o.synced, 1)
-	want(t, "pings", l.pings.len(), 1)
+	want(t, "pings", l.pings.Len(), 1)
 	o.step(links[2], Packet{Type: Ping})
 	want(t, "syncs", o.synced, 1000)
 }
@@ -370,7 +370,7 @@ func TestSyncsShareARound(t *testing.T) {
 func TestARoleThatIsLeftDeliversNothing(t *testing.T) {
 	o, links := leads(t, testConfig(3), State{}, 2)
 	l := o.core.leader.learners[0]
-	for l.pings.len() > 0 {
+	for l.pings.Len() > 0 {
 		o.step(links[2], Packet{Type: Ping})
 	}
 	o.sync()

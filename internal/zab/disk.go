@@ -22,10 +22,10 @@ func (c *Core) append(e Entry) {
 	c.last = e.Zxid
 	w := c.write(WriteEntries)
 	w.Entries = append(w.Entries, e)
-	if n := c.appends.len(); n == 0 || c.appends.at(n-1).seq != w.Seq {
-		c.appends.push(appended{seq: w.Seq})
+	if n := c.appends.Len(); n == 0 || c.appends.At(n-1).seq != w.Seq {
+		c.appends.Push(appended{seq: w.Seq})
 	}
-	a := c.appends.at(c.appends.len() - 1)
+	a := c.appends.At(c.appends.Len() - 1)
 	a.last, a.bytes = e.Zxid, a.bytes+int64(len(e.Data))
 	c.unsynced += int64(len(e.Data))
 }
@@ -62,7 +62,7 @@ func (c *Core) reset(kind WriteKind, z zk.Zxid) {
 	w.Zxid, w.Link = z, c.learner.link
 	c.last, c.committed = z, z
 	c.persistedZxid = min(c.persistedZxid, z)
-	c.appends.push(appended{seq: w.Seq, last: z})
+	c.appends.Push(appended{seq: w.Seq, last: z})
 	if kind == WriteTruncate {
 		c.window.truncate(z)
 	} else {

@@ -48,9 +48,9 @@ func (c *Core) takeProposal(p *Packet) error {
 	if err := c.takeEntry(e); err != nil {
 		return err
 	}
-	l.pending.push(e)
+	l.pending.Push(e)
 	if c.role == Following {
-		l.unacked.push(owed{e.Zxid, c.seq})
+		l.unacked.Push(owed{e.Zxid, c.seq})
 	}
 	return nil
 }
@@ -62,8 +62,8 @@ func (c *Core) ackProposals() {
 		return
 	}
 	n := 0
-	for n < l.unacked.len() && l.unacked.at(n).seq <= c.persisted {
-		z := l.unacked.at(n).zxid
+	for n < l.unacked.Len() && l.unacked.At(n).seq <= c.persisted {
+		z := l.unacked.At(n).zxid
 		if z > c.persistedZxid {
 			c.broken("%v is acknowledged, durable is %v", z, c.persistedZxid)
 		}
@@ -71,7 +71,7 @@ func (c *Core) ackProposals() {
 		n++
 	}
 	if n > 0 {
-		l.unacked.drop(n)
+		l.unacked.Drop(n)
 	}
 }
 
@@ -81,13 +81,13 @@ func (c *Core) takeCommit(p *Packet) error {
 	if p.Type == CommitAndActivate {
 		c.event(Event{Kind: EventDesignation, Peer: l.leader, Zxid: p.Zxid})
 	}
-	if l.pending.len() == 0 || l.pending.at(0).Zxid != p.Zxid {
-		return fmt.Errorf("COMMIT of %v, which is not the oldest proposal; %d are pending", p.Zxid, l.pending.len())
+	if l.pending.Len() == 0 || l.pending.At(0).Zxid != p.Zxid {
+		return fmt.Errorf("COMMIT of %v, which is not the oldest proposal; %d are pending", p.Zxid, l.pending.Len())
 	}
-	c.commitEntry(*l.pending.at(0))
-	l.pending.drop(1)
-	if !l.newLeader && l.unacked.len() > 0 {
-		l.unacked.drop(1) // the ACK of NEWLEADER covers it
+	c.commitEntry(*l.pending.At(0))
+	l.pending.Drop(1)
+	if !l.newLeader && l.unacked.Len() > 0 {
+		l.unacked.Drop(1) // the ACK of NEWLEADER covers it
 	}
 	return nil
 }
@@ -103,8 +103,8 @@ func (c *Core) takeInform(p *Packet) error {
 		e.Data = e.Data[8:]
 		c.event(Event{Kind: EventDesignation, Peer: c.learner.leader, Zxid: p.Zxid})
 	}
-	if c.learner.pending.len() > 0 {
-		return fmt.Errorf("INFORM of %v while %v is not committed", p.Zxid, c.learner.pending.at(0).Zxid)
+	if c.learner.pending.Len() > 0 {
+		return fmt.Errorf("INFORM of %v while %v is not committed", p.Zxid, c.learner.pending.At(0).Zxid)
 	}
 	if err := c.takeEntry(e); err != nil {
 		return err

@@ -156,8 +156,8 @@ func (s *script) truncates(o *solo) bool {
 
 // nextCommit is what a leader would have committed next.
 func (c *Core) nextCommit() zk.Zxid {
-	if c.learner.pending.len() > 0 {
-		return c.learner.pending.at(0).Zxid
+	if c.learner.pending.Len() > 0 {
+		return c.learner.pending.At(0).Zxid
 	}
 	return c.committed
 }

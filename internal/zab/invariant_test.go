@@ -9,19 +9,19 @@ import (
 // verify looks at what must be true of a core between two inputs.
 func verify(c *Core) error {
 	chain := []zk.Zxid{}
-	for _, e := range c.window.all() {
+	for _, e := range c.window.All() {
 		chain = append(chain, e.Zxid)
 	}
 	if n := len(chain); n > 0 && chain[n-1] != c.committed {
 		return fmt.Errorf("the window ends at %v, committed is %v", chain[n-1], c.committed)
 	}
-	if c.window.len() == 0 {
+	if c.window.Len() == 0 {
 		chain = append(chain, c.committed)
 	}
-	for _, e := range c.learner.pending.all() {
+	for _, e := range c.learner.pending.All() {
 		chain = append(chain, e.Zxid)
 	}
-	for _, p := range c.leader.outstanding.all() {
+	for _, p := range c.leader.outstanding.All() {
 		chain = append(chain, p.Zxid)
 	}
 	for i := 1; i < len(chain); i++ {
@@ -30,14 +30,14 @@ func verify(c *Core) error {
 		}
 	}
 	bytes := 0
-	for _, e := range c.window.all() {
+	for _, e := range c.window.All() {
 		bytes += len(e.Data)
 	}
 	unsynced, uncommitted := int64(0), int64(0)
-	for _, a := range c.appends.all() {
+	for _, a := range c.appends.All() {
 		unsynced += a.bytes
 	}
-	for _, p := range c.leader.outstanding.all() {
+	for _, p := range c.leader.outstanding.All() {
 		uncommitted += int64(len(p.Data))
 	}
 	switch last := chain[len(chain)-1]; {
@@ -47,8 +47,8 @@ func verify(c *Core) error {
 		return fmt.Errorf("%d bytes wait for the disk, %d are counted; %d are not committed, %d are counted", unsynced, c.Unsynced(), uncommitted, c.Uncommitted())
 	case bytes != c.window.bytes:
 		return fmt.Errorf("the window counts %d bytes, it has %d", c.window.bytes, bytes)
-	case c.window.len() > 0 && c.window.base >= c.window.at(0).Zxid:
-		return fmt.Errorf("the window begins with %v, behind %v", c.window.at(0).Zxid, c.window.base)
+	case c.window.Len() > 0 && c.window.base >= c.window.At(0).Zxid:
+		return fmt.Errorf("the window begins with %v, behind %v", c.window.At(0).Zxid, c.window.base)
 	case c.ready.Commit > c.committed || c.applied > c.ready.Commit || c.ready.Commit > c.persistedZxid && c.phase != broadcast && c.phase != settling:
 		return fmt.Errorf("applied %v, to be applied %v, committed %v, durable %v", c.applied, c.ready.Commit, c.committed, c.persistedZxid)
 	case c.role == Leading && c.window.base > c.persistedZxid:

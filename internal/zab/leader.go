@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -32,7 +33,7 @@ type leaderState struct {
 
 	lastPing  time.Duration
 	leaseEnd  time.Duration // before this no learner is silent for too long
-	syncs     queue[pendingSync]
+	syncs     fifo.Queue[pendingSync]
 	round     uint64 // of pings, that began last
 	pingDue   bool   // by the clock
 	wantRound bool   // by a sync
@@ -65,9 +66,9 @@ type learner struct {
 	snapFrom zk.Zxid
 	current  int32
 	newAcked bool
-	contact  time.Duration // when what it last answered was sent
-	pings    queue[ping]   // not answered
-	round    uint64        // of pings, that it has answered
+	contact  time.Duration    // when what it last answered was sent
+	pings    fifo.Queue[ping] // not answered
+	round    uint64           // of pings, that it has answered
 
 	// COMMITs between NEWLEADER and UPTODATE: of all in (heldAfter, heldUpto].
 	heldAfter, heldUpto zk.Zxid
@@ -150,9 +151,9 @@ func (c *Core) serveLearner(l *learner, p *Packet) error {
 	case Ack:
 		return c.takeAck(l, p.Zxid)
 	case Ping:
-		if l.pings.len() > 0 {
-			answered := *l.pings.at(0)
-			l.pings.drop(1)
+		if l.pings.Len() > 0 {
+			answered := *l.pings.At(0)
+			l.pings.Drop(1)
 			l.contact, l.round = max(l.contact, answered.sent), answered.round
 			c.answerSyncs()
 		}

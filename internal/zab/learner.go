@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -30,8 +31,8 @@ type learnerState struct {
 	upToDate   bool // UPTODATE has come
 	serveAt    zk.Zxid
 
-	pending queue[Entry] // appended, not committed
-	unacked queue[owed]  // proposals whose ACK waits for the disk
+	pending fifo.Queue[Entry] // appended, not committed
+	unacked fifo.Queue[owed]  // proposals whose ACK waits for the disk
 }
 
 // owed is an ACK that waits for a write.
@@ -292,7 +293,7 @@ func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	c.at(now)
 	c.last, c.committed, c.persistedZxid = last, last, last
 	c.currentEpoch = c.tookEpoch
-	c.appends, c.learner.pending, c.learner.unacked = queue[appended]{}, queue[Entry]{}, queue[owed]{}
+	c.appends, c.learner.pending, c.learner.unacked = fifo.Queue[appended]{}, fifo.Queue[Entry]{}, fifo.Queue[owed]{}
 	c.unsynced = 0
 	c.ready.Writes = c.ready.Writes[:0] // they build on it
 	c.persisted = c.seq

@@ -11,10 +11,10 @@ import (
 func TestPingsEveryHalfTick(t *testing.T) {
 	o, links := leads(t, testConfig(3), State{}, 2)
 	l := o.core.leader.learners[0]
-	began := l.pings.len()
+	began := l.pings.Len()
 	for i := range 8 {
 		o.tick(o.core.Deadline() - o.now)
-		for l.pings.len() > 1 {
+		for l.pings.Len() > 1 {
 			o.step(links[2], Packet{Type: Ping})
 		}
 		want(t, "time", o.now, time.Duration(i+1)*50*ms)
@@ -116,7 +116,7 @@ func TestALongSnapshotIsNoSlowAcknowledgement(t *testing.T) {
 		o.tick(50 * ms)
 		o.core.Alive(o.now, slow) // it moves
 		o.ack(links[2], zk.MakeZxid(1, 2))
-		for l := o.core.leader.voters[1]; l.pings.len() > 0; {
+		for l := o.core.leader.voters[1]; l.pings.Len() > 0; {
 			o.step(links[2], Packet{Type: Ping})
 		}
 	}
@@ -134,7 +134,7 @@ func TestSynchronizationTimesOut(t *testing.T) {
 	for range 31 {
 		want(t, "its link", o.core.leader.links[slow] != nil, true)
 		o.tick(50 * ms)
-		for l := o.core.leader.voters[1]; l.pings.len() > 0; {
+		for l := o.core.leader.voters[1]; l.pings.Len() > 0; {
 			o.step(links[2], Packet{Type: Ping})
 		}
 	}
@@ -144,7 +144,7 @@ func TestSynchronizationTimesOut(t *testing.T) {
 	for range 21 {
 		want(t, "its link", o.core.leader.links[silent] != nil, true)
 		o.tick(50 * ms)
-		for l := o.core.leader.voters[1]; l.pings.len() > 0; {
+		for l := o.core.leader.voters[1]; l.pings.Len() > 0; {
 			o.step(links[2], Packet{Type: Ping})
 		}
 	}

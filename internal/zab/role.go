@@ -54,10 +54,10 @@ func (c *Core) leave(reason error) {
 		c.close(c.learner.link, reason)
 	}
 	c.countMisses()
-	for _, p := range c.leader.outstanding.all() {
+	for _, p := range c.leader.outstanding.All() {
 		c.window.add(p.Entry)
 	}
-	c.window.add(c.learner.pending.all()...)
+	c.window.add(c.learner.pending.All()...)
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.committed = c.last
 	c.epoch = 0

@@ -45,7 +45,7 @@ func (c *Core) overfull() bool { return c.unsynced > c.cfg.StallBytes }
 // dispensable reports whether a quorum without this leader is there and has what
 // this server's disk does not: more transactions, or the epoch.
 func (c *Core) dispensable() bool {
-	ahead := c.committed > c.persistedZxid || c.appends.len() == 0
+	ahead := c.committed > c.persistedZxid || c.appends.Len() == 0
 	return ahead && c.quorum(false, func(l *learner) bool { return l.state == current })
 }
 
@@ -56,8 +56,8 @@ func (c *Core) stalled() error {
 	switch {
 	case (c.DiskStalled() || c.overfull()) && c.dispensable():
 		return fmt.Errorf("its disk has finished no write for %v, %d bytes wait for it, and a quorum does without it", c.now-c.diskSince, c.unsynced)
-	case s.outstanding.len() > 0 && c.now-s.oldestSince >= c.cfg.StallAfter:
-		return fmt.Errorf("no quorum has acknowledged %v for %v: the disks of too many servers are stalled", s.outstanding.at(0).Zxid, c.now-s.oldestSince)
+	case s.outstanding.Len() > 0 && c.now-s.oldestSince >= c.cfg.StallAfter:
+		return fmt.Errorf("no quorum has acknowledged %v for %v: the disks of too many servers are stalled", s.outstanding.At(0).Zxid, c.now-s.oldestSince)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 func (o *solo) answerPings(d time.Duration) {
 	for end := o.now + d; o.now < end && o.core.role == Leading; {
 		for _, l := range o.core.snapshotOfLearners() {
-			for l.pings.len() > 0 && o.core.leader.links[l.link] != nil {
+			for l.pings.Len() > 0 && o.core.leader.links[l.link] != nil {
 				o.step(l.link, Packet{Type: Ping})
 			}
 		}

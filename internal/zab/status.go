@@ -37,8 +37,8 @@ func (c *Core) Status() Status {
 	s := Status{
 		Role: c.role, Serving: c.phase == broadcast, Leader: c.learner.leader, Epoch: c.epoch,
 		Last: c.last, Committed: c.committed, Proposed: c.leader.zxid,
-		Outstanding: c.leader.outstanding.len(), Pending: c.learner.pending.len(),
-		Syncs: c.leader.syncs.len(), Since: c.since,
+		Outstanding: c.leader.outstanding.Len(), Pending: c.learner.pending.Len(),
+		Syncs: c.leader.syncs.Len(), Since: c.since,
 	}
 	if c.role != Leading {
 		return s

@@ -52,7 +52,7 @@ func (c *Core) forgetAcks(l *learner) {
 	if l.voter < 0 {
 		return
 	}
-	ps := c.leader.outstanding.all()
+	ps := c.leader.outstanding.All()
 	for i := range ps {
 		ps[i].acks &^= 1 << l.voter
 	}
@@ -172,7 +172,7 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 		*ps = append(*ps, Packet{Type: Proposal, Zxid: es[i].Zxid, Data: es[i].Data}, Packet{Type: Commit, Zxid: es[i].Zxid})
 	}
 	if !l.observer {
-		out := c.leader.outstanding.all()
+		out := c.leader.outstanding.All()
 		for i := range out {
 			*ps = append(*ps, Packet{Type: Proposal, Zxid: out[i].Zxid, Data: out[i].Data})
 		}

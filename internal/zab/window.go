@@ -3,6 +3,7 @@ package zab
 import (
 	"sort"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -11,7 +12,7 @@ import (
 // applied, or not durable: a snapshot's stream begins at the applied state, the
 // log's ends with what is durable, and both go on from here.
 type window struct {
-	queue[Entry]
+	fifo.Queue[Entry]
 	base  zk.Zxid // before the first
 	bytes int     // of their data
 }
@@ -31,7 +32,7 @@ func (w *window) reset(entries []Entry, last zk.Zxid) {
 }
 
 func (w *window) add(es ...Entry) {
-	w.push(es...)
+	w.Push(es...)
 	for i := range es {
 		w.bytes += len(es[i].Data)
 	}
@@ -39,14 +40,14 @@ func (w *window) add(es ...Entry) {
 
 // trim drops the oldest until size are left, but none after upto.
 func (w *window) trim(size int, upto zk.Zxid) {
-	es, n := w.all(), 0
+	es, n := w.All(), 0
 	for n < len(es) && es[n].Zxid <= upto && (len(es)-n > size || w.bytes > maxWindowBytes && len(es)-n > 1) {
 		w.bytes -= len(es[n].Data)
 		n++
 	}
 	if n > 0 {
 		w.base = es[n-1].Zxid
-		w.drop(n)
+		w.Drop(n)
 	}
 }
 
@@ -56,20 +57,20 @@ func (w *window) truncate(z zk.Zxid) {
 	for i := range es {
 		w.bytes -= len(es[i].Data)
 	}
-	w.cut(w.len() - len(es))
+	w.Cut(w.Len() - len(es))
 	w.base = min(w.base, z)
 }
 
 // after returns the entries later than z, valid until the window changes.
 func (w *window) after(z zk.Zxid) []Entry {
-	es := w.all()
+	es := w.All()
 	return es[sort.Search(len(es), func(i int) bool { return es[i].Zxid > z }):]
 }
 
 // find returns whether z is there, and the greatest zxid before it that is, 0
 // if none.
 func (w *window) find(z zk.Zxid) (exact bool, before zk.Zxid) {
-	es := w.all()
+	es := w.All()
 	i := sort.Search(len(es), func(i int) bool { return es[i].Zxid >= z })
 	if i > 0 {
 		before = es[i-1].Zxid
@@ -79,15 +80,15 @@ func (w *window) find(z zk.Zxid) (exact bool, before zk.Zxid) {
 
 // first is the oldest zxid in the window; ok is false if it is empty.
 func (w *window) first() (zk.Zxid, bool) {
-	if w.len() == 0 {
+	if w.Len() == 0 {
 		return 0, false
 	}
-	return w.at(0).Zxid, true
+	return w.At(0).Zxid, true
 }
 
 // proposals are the leader's transactions that are not committed, of one epoch
 // without a gap, and who has acknowledged each.
-type proposals struct{ queue[proposal] }
+type proposals struct{ fifo.Queue[proposal] }
 
 type proposal struct {
 	Entry
@@ -96,11 +97,11 @@ type proposal struct {
 
 // find returns the proposal z, nil if it is not there.
 func (p *proposals) find(z zk.Zxid) *proposal {
-	if p.len() == 0 || z < p.at(0).Zxid {
+	if p.Len() == 0 || z < p.At(0).Zxid {
 		return nil
 	}
-	if i := uint64(z - p.at(0).Zxid); i < uint64(p.len()) {
-		return p.at(int(i))
+	if i := uint64(z - p.At(0).Zxid); i < uint64(p.Len()) {
+		return p.At(int(i))
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
 	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -164,10 +165,10 @@ type Core struct {
 	last                        zk.Zxid // appended
 	seq, persisted              uint64  // of writes
 	persistedZxid               zk.Zxid
-	appends                     queue[appended] // not known to be durable
-	unsynced                    int64           // bytes of their data
-	diskSince                   time.Duration   // when the oldest write that is pending became the oldest
-	tookEpoch                   uint32          // the current epoch when the role was taken
+	appends                     fifo.Queue[appended] // not known to be durable
+	unsynced                    int64                // bytes of their data
+	diskSince                   time.Duration        // when the oldest write that is pending became the oldest
+	tookEpoch                   uint32               // the current epoch when the role was taken
 
 	committed zk.Zxid // of the log; what is later waits in pending or outstanding
 	applied   zk.Zxid // of committed, as the owner has told
@@ -395,12 +396,12 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 		c.persisted, c.diskSince = seq, c.now
 	}
 	n := 0
-	for n < c.appends.len() && c.appends.at(n).seq <= seq {
-		c.persistedZxid = c.appends.at(n).last
-		c.unsynced -= c.appends.at(n).bytes
+	for n < c.appends.Len() && c.appends.At(n).seq <= seq {
+		c.persistedZxid = c.appends.At(n).last
+		c.unsynced -= c.appends.At(n).bytes
 		n++
 	}
-	c.appends.drop(n)
+	c.appends.Drop(n)
 	c.trimWindow()
 	switch {
 	case c.phase == settling:

@@ -1,0 +1,56 @@
+// Package fifo is a queue in memory: first in, first out.
+package fifo
+
+import "unsafe"
+
+// A Queue keeps nothing of what was taken out, so that it holds no memory of values
+// that nobody needs. The zero value is empty. It is used by one goroutine at a time.
+type Queue[T any] struct {
+	list []T // list[head:] is what counts
+	head int
+}
+
+// Bounds of a queue's memory: fewer places in front are not worth a move, and an
+// empty queue does not keep more bytes than spare.
+const (
+	slack = 64
+	spare = 32 << 10
+)
+
+// Len is the number of values.
+func (q *Queue[T]) Len() int { return len(q.list) - q.head }
+
+// All is what is in the queue, the oldest first, valid until the next change.
+func (q *Queue[T]) All() []T { return q.list[q.head:] }
+
+// At is the i-th oldest, valid until the next change.
+func (q *Queue[T]) At(i int) *T { return &q.list[q.head+i] }
+
+// Push adds values.
+func (q *Queue[T]) Push(v ...T) { q.list = append(q.list, v...) }
+
+// Drop takes out the n oldest.
+func (q *Queue[T]) Drop(n int) {
+	clear(q.list[q.head : q.head+n])
+	q.head += n
+	switch {
+	case q.head == len(q.list):
+		q.list, q.head = q.list[:0], 0
+		if uintptr(cap(q.list))*unsafe.Sizeof(*new(T)) > spare {
+			q.list = nil
+		}
+	case q.head >= slack && 2*q.head >= len(q.list):
+		k := copy(q.list, q.list[q.head:])
+		clear(q.list[k:])
+		q.list, q.head = q.list[:k], 0
+	}
+}
+
+// Cut takes out what is behind the n oldest.
+func (q *Queue[T]) Cut(n int) {
+	clear(q.list[q.head+n:])
+	q.list = q.list[:q.head+n]
+}
+
+// Places is how many values the queue has memory for.
+func (q *Queue[T]) Places() int { return cap(q.list) }
