@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -35,28 +34,17 @@ func (c Create) Run(ctx context.Context) (*Result, error) {
 }
 
 func (c Create) load(ctx context.Context, place string) (*Result, error) {
-	r, err := newRun(ctx, c.Options)
-	if err != nil {
-		return nil, err
-	}
 	value := fixedValue(c.Size)
-	err = r.connect(c.Workers, func(i int) script {
+	r, err := prepare(ctx, c.Options, c.Workers, func(i int) script {
 		p := path{prefix: fmt.Sprintf("%s/w%d-", place, i), numbered: true}
 		return &createScript{create: createFrame(p, value), delete: deleteFrame(p),
 			body: 4 + len(p.at(0))}
 	})
 	if err != nil {
-		return nil, errors.Join(err, r.stop())
+		return nil, err
 	}
 	r.start()
-	w, err := r.measure()
-	if err != nil {
-		return nil, errors.Join(err, r.stop())
-	}
-	err = r.stop()
-	res := r.result(w, "create", map[string]any{"workers": c.Workers, "size": c.Size}, kindCreate)
-	res.Interrupted = ctx.Err() != nil || err != nil
-	return res, err
+	return r.conclude(ctx, "create", map[string]any{"workers": c.Workers, "size": c.Size}, kindCreate)
 }
 
 // removeEmpty deletes a znode that should have no children left.

@@ -120,12 +120,8 @@ func (z znodes) each(ctx context.Context, o Options, plan eachPlan) (*Result, er
 	if z.count < 10000 {
 		o.Progress = nil
 	}
-	r, err := newRun(ctx, o)
-	if err != nil {
-		return nil, err
-	}
 	work := &sweep{count: uint64(z.count), done: make(chan struct{})}
-	err = r.connect(min(plan.connections, z.count), func(int) script {
+	r, err := prepare(ctx, o, min(plan.connections, z.count), func(int) script {
 		s := &sweepScript{work: work, depth: plan.outstanding, kind: plan.kind}
 		for _, parent := range z.parents {
 			f, body := plan.request(path{prefix: parent + "/k", numbered: true})
@@ -134,7 +130,7 @@ func (z znodes) each(ctx context.Context, o Options, plan eachPlan) (*Result, er
 		return s
 	})
 	if err != nil {
-		return nil, errors.Join(err, r.stop())
+		return nil, err
 	}
 	w, err := r.open()
 	if err == nil {

@@ -50,13 +50,10 @@ func (i Idle) Run(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := newRun(ctx, i.Options)
+	start := time.Now()
+	r, err := prepare(ctx, i.Options, i.Sessions, func(int) script { return idleScript{} })
 	if err != nil {
 		return nil, err
-	}
-	start := time.Now()
-	if err := r.connect(i.Sessions, func(int) script { return idleScript{} }); err != nil {
-		return nil, errors.Join(err, r.stop())
 	}
 	connected := time.Since(start)
 	r.start()

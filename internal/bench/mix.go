@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -51,14 +50,7 @@ func (m Mix) load(ctx context.Context, keys path) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := r.measure()
-	if err != nil {
-		return nil, errors.Join(err, r.stop())
-	}
-	err = r.stop()
-	res := r.result(w, "mix", m.params())
-	res.Interrupted = ctx.Err() != nil || err != nil
-	return res, err
+	return r.conclude(ctx, "mix", m.params())
 }
 
 func (m Mix) params() map[string]any {
@@ -79,12 +71,8 @@ func (m Mix) begin(ctx context.Context, keys path, track *track) (*run, error) {
 	if track != nil {
 		m.Loops = 1 // track is used by one goroutine
 	}
-	r, err := newRun(ctx, m.Options)
-	if err != nil {
-		return nil, err
-	}
 	value := fixedValue(m.Size)
-	err = r.connect(m.Connections, func(i int) script {
+	r, err := prepare(ctx, m.Options, m.Connections, func(i int) script {
 		s := &mixScript{
 			depth:      m.Outstanding,
 			keys:       uint64(m.Keys),
@@ -101,7 +89,7 @@ func (m Mix) begin(ctx context.Context, keys path, track *track) (*run, error) {
 		return s
 	})
 	if err != nil {
-		return nil, errors.Join(err, r.stop())
+		return nil, err
 	}
 	m.pace(r)
 	if track != nil {

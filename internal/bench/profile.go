@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 
@@ -56,12 +55,8 @@ func (p Profile) Run(ctx context.Context) (*Result, error) {
 }
 
 func (p Profile) load(ctx context.Context, place string) (*Result, error) {
-	r, err := newRun(ctx, p.Options)
-	if err != nil {
-		return nil, err
-	}
 	keys := path{prefix: place + "/k", numbered: true}
-	err = r.connect(p.Connections, func(i int) script {
+	r, err := prepare(ctx, p.Options, p.Connections, func(i int) script {
 		grown := path{prefix: fmt.Sprintf("%s/g%d-", place, i), numbered: true}
 		return &profileScript{
 			random: rng(i+1) * 0x9e3779b97f4a7c15, keys: uint64(p.Keys), value: 4 + p.Size + statBytes,
@@ -71,17 +66,11 @@ func (p Profile) load(ctx context.Context, place string) (*Result, error) {
 		}
 	})
 	if err != nil {
-		return nil, errors.Join(err, r.stop())
+		return nil, err
 	}
 	Mix{Rate: p.Rate, Outstanding: math.MaxInt}.pace(r)
 	r.start()
-	w, err := r.measure()
-	if err = errors.Join(err, r.stop()); w == nil {
-		return nil, err
-	}
-	res := r.result(w, "profile", map[string]any{"connections": p.Connections, "rate": p.Rate, "size": p.Size, "keys": p.Keys})
-	res.Interrupted = ctx.Err() != nil || err != nil
-	return res, err
+	return r.conclude(ctx, "profile", map[string]any{"connections": p.Connections, "rate": p.Rate, "size": p.Size, "keys": p.Keys})
 }
 
 type profileScript struct {

@@ -86,6 +86,19 @@ func newRun(ctx context.Context, o Options) (*run, error) {
 	return r, nil
 }
 
+// prepare returns a run with n sessions, the i-th of which runs script(i) after start.
+// stop must be called, unless there is an error.
+func prepare(ctx context.Context, o Options, n int, script func(i int) script) (*run, error) {
+	r, err := newRun(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.connect(n, script); err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	return r, nil
+}
+
 // connect opens n sessions; the i-th runs script(i). Only before start.
 func (r *run) connect(n int, script func(i int) script) error {
 	var mu sync.Mutex // guards the loops' lists
@@ -295,6 +308,20 @@ func (r *run) progress(w *window, label string, total uint64, rate float64) {
 		}
 	}
 	fmt.Fprintf(r.o.Progress, "  %s\n", label)
+}
+
+// conclude measures a load that was started, stops it, and makes a Result. ctx is the
+// caller's: the Result says whether it has ended early. The Result is nil if nothing was
+// measured.
+func (r *run) conclude(ctx context.Context, workload string, params map[string]any, per ...kind) (*Result, error) {
+	w, err := r.measure()
+	if err != nil {
+		return nil, errors.Join(err, r.stop())
+	}
+	err = r.stop()
+	res := r.result(w, workload, params, per...)
+	res.Interrupted = ctx.Err() != nil || err != nil
+	return res, err
 }
 
 // stop lets everything be answered, closes the sessions, and ends the loops.

@@ -160,29 +160,22 @@ func (i *instance) awaitProbe(ctx context.Context, probe func(context.Context) e
 // readOnce opens a session, reads a znode, and closes the session. It gives up
 // when ctx ends.
 func readOnce(ctx context.Context, addr, probe string) error {
-	c, err := dialControl(ctx, addr)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
-	_, err = c.call(readFrame(wire.OpGetData, path{prefix: probe}, false))
-	if err != nil {
-		c.conn.Close()
-		return err
-	}
-	c.close()
-	return nil
+	return callOnce(ctx, addr, readFrame(wire.OpGetData, path{prefix: probe}, false))
 }
 
 // syncOnce opens a session, asks the server to catch up with its ensemble, and
 // closes the session. It gives up when ctx ends.
 func syncOnce(ctx context.Context, addr string) error {
+	return callOnce(ctx, addr, syncFrame(path{prefix: "/"}))
+}
+
+func callOnce(ctx context.Context, addr string, f frame) error {
 	c, err := dialControl(ctx, addr)
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
-	if err := c.sync(); err != nil {
+	if _, err := c.call(f); err != nil {
 		c.conn.Close()
 		return err
 	}

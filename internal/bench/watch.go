@@ -46,14 +46,10 @@ func (w Watch) Run(ctx context.Context) (*Result, error) {
 }
 
 func (w Watch) load(ctx context.Context, c *control, place string) (*Result, error) {
-	r, err := newRun(ctx, w.Options)
+	fan := &fanOut{path: place, round: make(chan struct{}, 1), want: int64(w.Watchers)}
+	r, err := prepare(ctx, w.Options, w.Watchers, func(int) script { return w.watcher(fan) })
 	if err != nil {
 		return nil, err
-	}
-	fan := &fanOut{path: place, round: make(chan struct{}, 1), want: int64(w.Watchers)}
-	err = r.connect(w.Watchers, func(int) script { return w.watcher(fan) })
-	if err != nil {
-		return nil, errors.Join(err, r.stop())
 	}
 	r.start()
 	writing, stopWriting := context.WithCancel(r.ctx)
