@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -146,15 +146,6 @@ func (c *control) call(f frame) ([]byte, error) {
 	return d.Rest(), nil
 }
 
-// sync waits until the server has applied what the ensemble had committed when
-// it was asked.
-func (c *control) sync() error {
-	if _, err := c.call(syncFrame(path{prefix: "/"})); err != nil {
-		return fmt.Errorf("bench: sync: %w", err)
-	}
-	return nil
-}
-
 // create makes a znode; that it exists already is no error.
 func (c *control) create(p string, data []byte) error {
 	_, err := c.call(createFrame(path{prefix: p}, data))
@@ -180,37 +171,27 @@ func (c *control) close() {
 	c.conn.Close()
 }
 
-// FourLetterWord sends a text command, such as "srvr", and returns the answer.
-func FourLetterWord(ctx context.Context, addr, word string) (string, error) {
-	d := net.Dialer{Timeout: callTimeout}
-	c, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return "", fmt.Errorf("bench: %s: %w", word, err)
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(callTimeout)); err != nil {
-		return "", err
-	}
-	if _, err := io.WriteString(c, word); err != nil {
-		return "", fmt.Errorf("bench: %s: %w", word, err)
-	}
-	b, err := io.ReadAll(io.LimitReader(c, 1<<20))
-	if err != nil {
-		return "", fmt.Errorf("bench: %s: %w", word, err)
-	}
-	return string(b), nil
+// status is what the server says of itself.
+func status(ctx context.Context, addr string) (fourletter.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return fourletter.Srvr(ctx, addr)
+}
+
+// leads reports whether the server says that it leads.
+func leads(ctx context.Context, addr string) bool {
+	s, err := status(ctx, addr)
+	return err == nil && s.Mode == "leader"
 }
 
 // serverVersion returns what the server says it is, "" if it does not.
 func serverVersion(ctx context.Context, addr string) string {
-	text, err := FourLetterWord(ctx, addr, "srvr")
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	text, err := fourletter.Ask(ctx, addr, "srvr")
 	if err != nil {
 		return ""
 	}
-	line, _, _ := strings.Cut(text, "\n")
-	version, ok := strings.CutPrefix(line, "Zookeeper version: ")
-	if !ok {
-		return ""
-	}
-	return strings.TrimSpace(version)
+	version, _ := field(text, "Zookeeper version:")
+	return version
 }

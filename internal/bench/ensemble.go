@@ -132,8 +132,7 @@ func (e *ensemble) leader(ctx context.Context) (int, error) {
 	defer again.Stop()
 	for {
 		for _, i := range e.living() {
-			text, err := FourLetterWord(ctx, e.members[i].addr, "srvr")
-			if mode, ok := field(text, "Mode:"); err == nil && ok && mode == "leader" {
+			if leads(ctx, e.members[i].addr) {
 				return i, nil
 			}
 		}

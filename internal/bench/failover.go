@@ -162,11 +162,11 @@ func (d *drama) at(seconds float64) int64 { return d.start + int64(seconds*1e9) 
 // play goes through the plan: what is killed together is also brought back
 // together.
 func (d *drama) play(ctx context.Context) error {
-	acts := [][]role{{{"1", follower(0)}}, {{"2", follower(1)}}, {{"3", leads}}}
+	acts := [][]role{{{"1", follower(0)}}, {{"2", follower(1)}}, {{"3", theLeader}}}
 	if d.Members >= 5 {
 		acts = append(acts, []role{{"4a", follower(0)}, {"4b", follower(1)}})
 	}
-	acts = append(acts, []role{{fmt.Sprint(len(acts) + 1), leads}})
+	acts = append(acts, []role{{fmt.Sprint(len(acts) + 1), theLeader}})
 	for _, act := range acts {
 		if err := d.act(ctx, act); err != nil {
 			return err
@@ -181,7 +181,7 @@ type role struct {
 	who  func(ctx context.Context, e *ensemble) (member int, leads bool, err error)
 }
 
-func leads(ctx context.Context, e *ensemble) (int, bool, error) {
+func theLeader(ctx context.Context, e *ensemble) (int, bool, error) {
 	i, err := e.leader(ctx)
 	return i, true, err
 }

@@ -2,12 +2,11 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // warm loads servers that have just started: a JVM compiles what it has seen
@@ -50,8 +49,7 @@ func (v *paperVisit) leaderAddress(ctx context.Context) (string, error) {
 		return v.members[i].addr, nil
 	}
 	for _, addr := range v.system.Hosts {
-		text, err := FourLetterWord(ctx, addr, "srvr")
-		if mode, ok := field(text, "Mode:"); err == nil && ok && mode == "leader" {
+		if leads(ctx, addr) {
 			return addr, nil
 		}
 	}
@@ -134,14 +132,10 @@ func broadcastPoints() []point {
 }
 
 // progress is the zxid of a member, and the processor time of all.
-func (v *paperVisit) progress(ctx context.Context, addr string) (zxid int64, cpu time.Duration, err error) {
-	text, err := FourLetterWord(ctx, addr, "srvr")
+func (v *paperVisit) progress(ctx context.Context, addr string) (zxid zk.Zxid, cpu time.Duration, err error) {
+	s, err := status(ctx, addr)
 	if err != nil {
-		return 0, 0, err
-	}
-	hex, _ := field(text, "Zxid:")
-	if zxid, err = strconv.ParseInt(strings.TrimPrefix(hex, "0x"), 16, 64); err != nil {
-		return 0, 0, fmt.Errorf("bench: srvr of %s: zxid %q", addr, hex)
+		return 0, 0, fmt.Errorf("bench: %s: %w", addr, err)
 	}
 	for _, pid := range v.load().Pids {
 		u, err := processUsage(pid)
@@ -150,7 +144,7 @@ func (v *paperVisit) progress(ctx context.Context, addr string) (zxid int64, cpu
 		}
 		cpu += u.cpu
 	}
-	return zxid, cpu, nil
+	return s.Zxid, cpu, nil
 }
 
 // createPoints are table 2.
@@ -292,23 +286,13 @@ func (s Sync) Run(ctx context.Context) (*Result, error) {
 	if s.Clients < 1 {
 		return nil, fmt.Errorf("bench: sync: %d clients", s.Clients)
 	}
-	r, err := newRun(ctx, s.Options)
+	root := path{prefix: "/"}
+	r, err := prepare(ctx, s.Options, s.Clients, func(int) script { return &syncScript{frame: syncFrame(root)} })
 	if err != nil {
 		return nil, err
-	}
-	root := path{prefix: "/"}
-	err = r.connect(s.Clients, func(int) script { return &syncScript{frame: syncFrame(root)} })
-	if err != nil {
-		return nil, errors.Join(err, r.stop())
 	}
 	r.start()
-	w, err := r.measure()
-	if err = errors.Join(err, r.stop()); w == nil {
-		return nil, err
-	}
-	res := r.result(w, "sync", map[string]any{"clients": s.Clients})
-	res.Interrupted = ctx.Err() != nil || err != nil
-	return res, err
+	return r.conclude(ctx, "sync", map[string]any{"clients": s.Clients})
 }
 
 // syncBody is what a sync is answered with: the path.

@@ -20,6 +20,7 @@ const importOrder = `
 	rawio < socket;
 	NONE < socket/memconn;
 	NONE < config, sasl, metric, refusal;
+	zk < fourletter;
 	NONE < fifo;
 
 	# What a request and a transaction are, and what they do. Pure.
@@ -43,7 +44,7 @@ const importOrder = `
 	recipe, config < cli;
 
 	# A client that measures; it knows of no server but by the wire.
-	recipe, fifo < bench < bench/report;
+	recipe, fourletter, fifo < bench < bench/report;
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;
@@ -54,10 +55,10 @@ const importOrder = `
 	node < pinfold;
 
 	# What is run.
-	vfs < trial;
+	vfs, fourletter < trial;
 	node, broadcast, trial, bench/report, cli < cmd/pinfold;
 	server, transport < sim;
-	zk, jute, wire < test/differential;
+	zk, jute, wire, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile;
 
@@ -65,7 +66,7 @@ const importOrder = `
 	client, node, socket/memconn < test/inproc;
 
 	# Ensembles of real processes.
-	client < test/ensemble/cluster;
+	client, fourletter < test/ensemble/cluster;
 	zk, jute, wire < test/ensemble/client;
 	zk < test/ensemble/history;
 	test/ensemble/client, test/ensemble/history < test/ensemble/load;

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
 )
 
 // A member is one server of a local ensemble.
@@ -204,43 +206,16 @@ func (e *Ensemble) reportBack(m *member) {
 	e.eventf("server %d serves%s", m.number(), as)
 }
 
-// askServer sends the four-letter word srvr. A server that answers but serves no
+// askServer returns what a server says of itself. A server that answers but serves no
 // clients has no mode.
 func askServer(port int) (serverState, error) {
-	conn, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerWithin)
-	if err != nil {
-		return serverState{}, err
+	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
+	defer cancel()
+	s, err := fourletter.Srvr(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if errors.Is(err, fourletter.ErrNotServing) {
+		err = nil
 	}
-	defer conn.Close() // everything is read
-	if err := conn.SetDeadline(time.Now().Add(answerWithin)); err != nil {
-		return serverState{}, err
-	}
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return serverState{}, err
-	}
-	const most = 64 << 10
-	text, err := io.ReadAll(io.LimitReader(conn, most))
-	if err != nil {
-		return serverState{}, err
-	}
-	return parseServer(string(text)), nil
-}
-
-// parseServer reads mode and epoch from the reply to srvr.
-func parseServer(text string) (s serverState) {
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		switch key {
-		case "Mode":
-			s.mode = value
-		case "Zxid":
-			zxid, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
-			if err == nil {
-				s.epoch = uint32(zxid >> 32)
-			}
-		}
-	}
-	return s
+	return serverState{s.Mode, s.Zxid.Epoch()}, err
 }
 
 // leader returns the number of the server that leads, and its epoch; 0 if none does. If

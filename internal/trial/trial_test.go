@@ -417,24 +417,6 @@ func TestEnsembleConfigs(t *testing.T) {
 	}
 }
 
-func TestParseServer(t *testing.T) {
-	tests := []struct {
-		text string
-		want serverState
-	}{
-		{"Zookeeper version: 3.8.0\nLatency min/avg/max: 0/0.0/0\nZxid: 0x20000000a\nMode: leader\nNode count: 5\nProposal sizes last/min/max: -1/-1/-1\n", serverState{"leader", 2}},
-		{"Zxid: 0x100000000\r\nMode: read-only\r\n", serverState{"read-only", 1}},
-		{"This ZooKeeper instance is not currently serving requests\n", serverState{}},
-		{"", serverState{}},
-		{"Zxid: 12 apples\nMode: follower", serverState{mode: "follower"}},
-	}
-	for _, tt := range tests {
-		if got := parseServer(tt.text); got != tt.want {
-			t.Errorf("parseServer(%q) = %+v, want %+v", tt.text, got, tt.want)
-		}
-	}
-}
-
 // One that was paused when another was elected does not count.
 func TestLeaderOfTheLaterEpoch(t *testing.T) {
 	e := &Ensemble{members: []*member{
