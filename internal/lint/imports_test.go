@@ -58,16 +58,16 @@ const importOrder = `
 	vfs, fourletter < trial;
 	node, broadcast, trial, bench/report, cli < cmd/pinfold;
 	server, transport < sim;
-	zk, jute, wire, fourletter < test/differential;
+	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile;
 
 	# A whole server within a test.
-	client, node, socket/memconn < test/inproc;
+	client, node, socket/memconn, test/frames < test/inproc;
 
 	# Ensembles of real processes.
 	client, fourletter < test/ensemble/cluster;
-	zk, jute, wire < test/ensemble/client;
+	test/frames < test/ensemble/client;
 	zk < test/ensemble/history;
 	test/ensemble/client, test/ensemble/history < test/ensemble/load;
 	test/ensemble/cluster, test/ensemble/load < test/ensemble;

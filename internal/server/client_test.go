@@ -1,16 +1,14 @@
 package server
 
 import (
-	"bufio"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -19,7 +17,7 @@ import (
 type wireClient struct {
 	t  testing.TB
 	nc net.Conn
-	in *bufio.Reader
+	in *frames.Conn // reads nc
 
 	xid    int32
 	resp   wire.ConnectResponse
@@ -38,13 +36,11 @@ type reply struct {
 }
 
 func newWireClient(t testing.TB, nc net.Conn) *wireClient {
-	return &wireClient{t: t, nc: nc, in: bufio.NewReader(nc)}
+	return &wireClient{t: t, nc: nc, in: frames.New(nc)}
 }
 
 // frame puts the length in front.
-func frame(b []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
-}
+func frame(b []byte) []byte { return frames.Append(nil, b) }
 
 func (c *wireClient) write(b []byte) error {
 	_, err := c.nc.Write(b)
@@ -52,32 +48,12 @@ func (c *wireClient) write(b []byte) error {
 }
 
 // readFrame returns the next frame without its length.
-func (c *wireClient) readFrame() ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(c.in, head[:]); err != nil {
-		return nil, err
-	}
-	b := make([]byte, binary.BigEndian.Uint32(head[:]))
-	_, err := io.ReadFull(c.in, b)
-	return b, err
-}
+func (c *wireClient) readFrame() ([]byte, error) { return c.in.Next() }
 
 // connect asks for a session.
-func (c *wireClient) connect(req wire.ConnectRequest) error {
-	if req.Password == nil {
-		req.Password = make([]byte, wire.PasswordLen)
-	}
-	if err := c.write(frame(req.Append(nil))); err != nil {
-		return err
-	}
-	b, err := c.readFrame()
-	if err != nil {
-		return err
-	}
-	d := jute.NewDecoder(b)
-	c.resp = wire.ConnectResponse{}
-	c.resp.Decode(&d)
-	return d.Err()
+func (c *wireClient) connect(req wire.ConnectRequest) (err error) {
+	c.resp, err = c.in.Connect(req)
+	return err
 }
 
 func (c *wireClient) mustConnect(timeout time.Duration) {
@@ -97,8 +73,7 @@ func (c *wireClient) resume(old *wireClient) error {
 
 // encode appends a request's frame to b.
 func encode(b []byte, xid int32, op wire.OpCode, body []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, uint32(8+len(body)))
-	return append(wire.RequestHeader{Xid: xid, Op: op}.Append(b), body...)
+	return frames.AppendRequest(b, xid, op, body)
 }
 
 // send sends a request and returns its xid.
@@ -109,24 +84,15 @@ func (c *wireClient) send(op wire.OpCode, body []byte) (int32, error) {
 
 // next returns the next frame; an event is noted as well, and has xid -1.
 func (c *wireClient) next() (reply, error) {
-	b, err := c.readFrame()
-	if err != nil {
-		return reply{}, err
-	}
-	d := jute.NewDecoder(b)
-	var r reply
-	r.Decode(&d)
-	r.body = d.Rest()
-	if d.Err() != nil {
-		return r, fmt.Errorf("reply of %d bytes: %w", len(b), d.Err())
-	}
-	if r.Xid == wire.XidNotification {
+	r, err := c.in.Reply()
+	if err == nil && r.Xid == wire.XidNotification {
 		e := wireEvent{zxid: r.Zxid}
+		d := jute.NewDecoder(r.Body)
 		e.Decode(&d)
 		c.events = append(c.events, e)
-		return r, d.Err()
+		err = d.Err()
 	}
-	return r, nil
+	return reply{r.ReplyHeader, r.Body}, err
 }
 
 // nextReply returns the next frame that is no event.
@@ -173,24 +139,14 @@ func (c *wireClient) mustCall(op wire.OpCode, body []byte) reply {
 }
 
 func createBody(path string, data []byte, mode zk.CreateMode) []byte {
-	r := wire.CreateRequest{Path: path, Data: data, ACL: zk.OpenACLUnsafe(), Flags: mode}
-	return r.Append(nil, wire.OpCreate)
+	return frames.Create(path, data, mode)
 }
 
-func setBody(path string, data []byte) []byte {
-	r := wire.SetDataRequest{Path: path, Data: data, Version: -1}
-	return r.Append(nil)
-}
+func setBody(path string, data []byte) []byte { return frames.Set(path, data) }
 
-func readBody(path string, watch bool) []byte {
-	r := wire.PathWatch{Path: path, Watch: watch}
-	return r.Append(nil)
-}
+func readBody(path string, watch bool) []byte { return frames.Path(path, watch) }
 
-func deleteBody(path string) []byte {
-	r := wire.PathVersion{Path: path, Version: -1}
-	return r.Append(nil)
-}
+func deleteBody(path string) []byte { return frames.Delete(path) }
 
 func addWatchBody(path string, mode zk.AddWatchMode) []byte {
 	r := wire.PathInt{Path: path, Value: int32(mode)}

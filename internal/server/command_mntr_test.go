@@ -26,11 +26,11 @@ func TestMntrLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, func(c *config.Config) { c.Client.MaxTotal = 0 })
 		k := connect(t, s.pipe(), 30000)
-		k.create("/top", []byte("0123456789"), zk.Persistent)
+		k.create("/top", "0123456789", zk.Persistent)
 		k.read(wire.OpGetData, "/top", true)
 		k.set("/top", []byte("0123"))
-		k.create("/top/e", nil, zk.Ephemeral)
-		k.must(wire.OpPing, nil)
+		k.create("/top/e", "", zk.Ephemeral)
+		k.mustCall(wire.OpPing, nil)
 		checkMntr(t, "standalone", ask(t, s.pipe(), "mntr"))
 	})
 	inEnsemble(t, 3, 1, func(e *ensemble) {

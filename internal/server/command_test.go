@@ -49,7 +49,7 @@ func TestWordsAreApaches(t *testing.T) {
 		golden(t, fmt.Sprintf("idle%02d%s.txt", i, word[:4]), packets(normalise(word, ask(t, dial(t, addr), word), nil)))
 	}
 	first, second := occupy(t, addr)
-	sessions := []zk.SessionID{first.session.SessionID, second.session.SessionID}
+	sessions := []zk.SessionID{first.resp.SessionID, second.resp.SessionID}
 	for i, word := range words {
 		name := fmt.Sprintf("%02d%s.txt", i, regexp.MustCompile(`[^A-Za-z]`).ReplaceAllString(word[:4], ""))
 		text := normalise(word, ask(t, dial(t, addr), word), sessions)
@@ -61,16 +61,16 @@ func TestWordsAreApaches(t *testing.T) {
 }
 
 // occupy opens two sessions with ephemerals and watches.
-func occupy(t *testing.T, addr string) (first, second *testClient) {
+func occupy(t *testing.T, addr string) (first, second *wireClient) {
 	t.Helper()
 	first = connect(t, dial(t, addr), 30000)
-	first.create("/a", []byte("0123456789"), zk.Persistent)
+	first.create("/a", "0123456789", zk.Persistent)
 	for i := range 260 {
 		first.set("/a", fmt.Appendf(nil, "%010d", i))
 	}
-	first.create("/a/first", nil, zk.Ephemeral)
+	first.create("/a/first", "", zk.Ephemeral)
 	second = connect(t, dial(t, addr), 20000)
-	second.create("/second", []byte{}, zk.Ephemeral)
+	second.create("/second", "", zk.Ephemeral)
 	first.read(wire.OpGetData, "/a", true)
 	first.read(wire.OpExists, "/missing", true)
 	first.read(wire.OpGetChildren, "/a", true)
@@ -306,7 +306,7 @@ func TestUnreadOutputHoldsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			k.create("/created", nil, zk.Persistent)
+			k.create("/created", "", zk.Persistent)
 			k.read(wire.OpGetData, "/created", true)
 			k.set("/created", nil)
 			if got := ask(t, s.pipe(), "wchs"); !strings.HasPrefix(got, "1 connections watching 20000 paths") {
@@ -329,9 +329,9 @@ func TestUnreadOutputHoldsNothing(t *testing.T) {
 }
 
 // watchMany registers data watches for k's connection.
-func watchMany(s *testServer, k *testClient, n int) {
+func watchMany(s *testServer, k *wireClient, n int) {
 	s.mu.Lock()
-	id := s.mu.sessions[k.session.SessionID].id
+	id := s.mu.sessions[k.resp.SessionID].id
 	s.mu.Unlock()
 	s.replica.Watches(func(w *watch.Tables) {
 		for i := range n {

@@ -71,13 +71,13 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 func TestReadTraffic(t *testing.T) {
 	s := newTestServer(t, nil)
 	k := connect(t, s.dial(), 30000)
-	k.create("/a", []byte("0123456789"), zk.Persistent)
-	k.create("/b", []byte("01234"), zk.Persistent)
+	k.create("/a", "0123456789", zk.Persistent)
+	k.create("/b", "01234", zk.Persistent)
 	k.read(wire.OpGetData, "/a", false)
 	k.read(wire.OpExists, "/b", false)
 	k.read(wire.OpExists, "/missing", false)
 	k.read(wire.OpGetChildren, "/", false)
-	k.must(wire.OpPing, nil)
+	k.mustCall(wire.OpPing, nil)
 	s.foldAll()
 	const frame, statBytes = 4, 68
 	want := map[string]metric.Aggregate{
@@ -96,13 +96,13 @@ func TestReadTraffic(t *testing.T) {
 func TestCounters(t *testing.T) {
 	s := newTestServer(t, nil)
 	k := connect(t, s.dial(), 30000)
-	k.create("/a", make([]byte, 100), zk.Persistent)
+	k.create("/a", strings.Repeat("x", 100), zk.Persistent)
 	k.read(wire.OpGetData, "/a", true)
 	k.set("/a", make([]byte, 200))
-	if code, _ := k.do(wire.OpCheckWatches, nil); code != zk.ErrMarshalling {
-		t.Fatal(code)
+	if r := k.call(wire.OpCheckWatches, nil); r.Err != zk.ErrMarshalling {
+		t.Fatal(r.Err)
 	}
-	k.c.Close()
+	k.nc.Close()
 	got := ask(t, s.dial(), "mntr")
 	for _, line := range []string{
 		"zk_packets_received\t6\n", "zk_packets_sent\t6\n", // with this word, and with an event
@@ -187,7 +187,7 @@ func TestEveryMetricHasAValue(t *testing.T) {
 func TestResetEmptiesAll(t *testing.T) {
 	s := newTestServer(t, nil)
 	k := connect(t, s.dial(), 30000)
-	k.create("/a", make([]byte, 100), zk.Persistent)
+	k.create("/a", strings.Repeat("x", 100), zk.Persistent)
 	k.read(wire.OpGetData, "/a", true)
 	k.set("/a", nil)
 	s.Metrics().Reset()

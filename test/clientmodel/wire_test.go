@@ -16,6 +16,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -81,7 +82,7 @@ type conn struct {
 	plan
 
 	mu       sync.Mutex // guards what follows
-	up, down frames
+	up, down frames.Splitter
 	asked    bool // the client's handshake has passed
 	answered bool // the server's, too
 	sent     int  // bytes
@@ -98,26 +99,6 @@ type conn struct {
 type sight struct {
 	end  int
 	body []byte
-}
-
-// frames collects what is not yet a whole frame.
-type frames struct{ buf []byte }
-
-// next returns the next frame without its length.
-func (f *frames) next() (b []byte, ok bool) {
-	if len(f.buf) < 4 {
-		return nil, false
-	}
-	n := 4 + int(binary.BigEndian.Uint32(f.buf))
-	if len(f.buf) < n {
-		return nil, false
-	}
-	b, f.buf = f.buf[4:n:n], f.buf[n:]
-	return b, true
-}
-
-func framed(b []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
 }
 
 // dial is the actor's Dialer.
@@ -165,9 +146,9 @@ func (c *conn) Write(p []byte) (int, error) {
 		c.Conn.Close()
 	}
 	var out []byte
-	c.up.buf = append(c.up.buf, p...)
-	for b, ok := c.up.next(); ok; b, ok = c.up.next() {
-		out = append(out, framed(c.request(b))...)
+	c.up.Add(p)
+	for b, ok := c.up.Next(); ok; b, ok = c.up.Next() {
+		out = frames.Append(out, c.request(b))
 	}
 	if c.cutUp > 0 && c.sent+len(out) >= c.cutUp && !c.a.run.calm.Load() {
 		out = out[:max(c.cutUp-c.sent, 0)]
@@ -274,8 +255,8 @@ func (c *conn) give(p []byte) (n int, done bool) {
 func (c *conn) take(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.down.buf = append(c.down.buf, b...)
-	for b, ok := c.down.next(); ok; b, ok = c.down.next() {
+	c.down.Add(b)
+	for b, ok := c.down.Next(); ok; b, ok = c.down.Next() {
 		b = bytes.Clone(b)
 		switch {
 		case !c.answered && c.as == readOnly:
@@ -284,7 +265,7 @@ func (c *conn) take(b []byte) {
 			b = wire.ReplyHeader{Xid: int32(binary.BigEndian.Uint32(b)), Zxid: zk.Zxid(binary.BigEndian.Uint64(b[4:])), Err: zk.ErrNotReadOnly}.Append(nil)
 		}
 		c.answered = true
-		c.ready = append(c.ready, framed(b)...)
+		c.ready = frames.Append(c.ready, b)
 		c.shown = append(c.shown, sight{c.got + len(c.ready), b})
 	}
 }

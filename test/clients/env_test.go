@@ -70,9 +70,6 @@ func (l *line) cut(hold bool) {
 	clear(l.conns)
 }
 
-// Ensemble reports whether there is more than one server.
-func (e *Env) Ensemble() bool { return len(e.s.members) > 1 }
-
 // Apache reports whether the servers are Apache's.
 func (e *Env) Apache() bool { return e.s.members[0].Kind().IsApache() }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -48,9 +49,8 @@ func TestKill(t *testing.T) {
 		if err := w.connect(s.addr); err != nil {
 			t.Fatal(err)
 		}
-		r := wire.CreateRequest{Path: w.root, ACL: zk.OpenACLUnsafe()}
-		if code, _, err := w.call(wire.OpCreate, r.Append(nil, wire.OpCreate)); err != nil || code != zk.OK {
-			t.Fatal(err, code)
+		if _, err := w.call(wire.OpCreate, frames.Create(w.root, nil, zk.Persistent)); err != nil {
+			t.Fatal(err)
 		}
 		ws = append(ws, w)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -54,7 +55,7 @@ func (w *worker) load() error {
 			room <- struct{}{}
 			c := w.choose(projected)
 			w.sent = append(w.sent, c) // read by others when queue is closed
-			_, err := w.nc.Write(appendRequest(nil, int32(i), c.op, c.encode(w.root)))
+			_, err := w.nc.Write(frames.AppendRequest(nil, int32(i), c.op, c.encode(w.root)))
 			if err != nil {
 				return
 			}

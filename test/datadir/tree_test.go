@@ -2,9 +2,7 @@ package datadir
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -140,20 +139,15 @@ func malformed(t *testing.T, addr string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	hello := wire.ConnectRequest{TimeoutMillis: 10_000, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}
-	for _, body := range [][]byte{
-		hello.Append(nil),
-		append(wire.RequestHeader{Xid: 1, Op: wire.OpCreate}.Append(nil), 0),
-		wire.RequestHeader{Xid: 2, Op: wire.OpCloseSession}.Append(nil),
-	} {
-		if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)); err != nil {
-			t.Fatal(err)
-		}
-		head := make([]byte, 4)
-		if _, err := io.ReadFull(c, head); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(head))); err != nil {
+	k := frames.New(c)
+	if _, err := k.Connect(wire.ConnectRequest{TimeoutMillis: 10_000, HasReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	for xid, q := range []struct {
+		op   wire.OpCode
+		body []byte
+	}{{wire.OpCreate, []byte{0}}, {wire.OpCloseSession, nil}} {
+		if _, err := k.Call(int32(xid), q.op, q.body); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,32 +1,26 @@
 package main
 
 import (
-	"bufio"
-	"encoding/binary"
+	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
+	"github.com/pinfold-zk/pinfold/test/frames"
 )
 
 // answerTimeout is how long a server may take for one answer. A server that
 // needs longer is reported as silent, which is a difference unless both are.
 const answerTimeout = 10 * time.Second
 
-// maxFrame bounds a frame that a server may send; every answer to what the
-// generator asks is far below it.
-const maxFrame = 64 << 20
-
 // errSilent is returned by a read that the server left without an answer.
 var errSilent = errors.New("no answer in time")
 
 // A conn is one TCP connection to one server. It is used by one goroutine at a
 // time.
-type conn struct {
-	c net.Conn
-	r *bufio.Reader
-}
+type conn struct{ c *frames.Conn }
 
 // dial opens a connection and sends nothing.
 func dial(addr string) (*conn, error) {
@@ -34,7 +28,7 @@ func dial(addr string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{c: c, r: bufio.NewReaderSize(c, 1<<16)}, nil
+	return &conn{frames.New(c)}, nil
 }
 
 // send writes b as it is. A failed write is not an error here: the server has
@@ -51,19 +45,11 @@ func (c *conn) frame(patience time.Duration) ([]byte, error) {
 	if err := c.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return nil, io.EOF
 	}
-	var head [4]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil {
-		return nil, readError(err)
+	b, err := c.c.Next()
+	if err != nil && !errors.As(err, new(frames.ErrLength)) {
+		err = readError(err)
 	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxFrame {
-		return nil, fmt.Errorf("frame of %d bytes", int32(n))
-	}
-	b := make([]byte, n)
-	if _, err := io.ReadFull(c.r, b); err != nil {
-		return nil, readError(err)
-	}
-	return b, nil
+	return b, err
 }
 
 func readError(err error) error {
@@ -76,26 +62,9 @@ func readError(err error) error {
 
 func (c *conn) close() { _ = c.c.Close() }
 
-// appendFrame appends the length and body.
-func appendFrame(b, body []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(b, uint32(len(body))), body...)
-}
-
-// fourLetter asks a four-letter word and returns the whole answer, which must
-// be there within the patience.
-func fourLetter(addr, word string, patience time.Duration) (string, error) {
-	c, err := dial(addr)
-	if err != nil {
-		return "", err
-	}
-	defer c.close()
-	c.send([]byte(word))
-	if err := c.c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return "", err
-	}
-	b, err := io.ReadAll(c.r)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", word, err)
-	}
-	return string(b), nil
+// fourLetter asks a four-letter word and returns the whole answer.
+func fourLetter(addr, word string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	return fourletter.Ask(ctx, addr, word)
 }

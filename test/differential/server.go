@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 )
 
 // startPatience is how long a server may take to serve.
@@ -141,7 +142,7 @@ func serves(addr string) bool {
 	}
 	defer c.close()
 	r := wire.ConnectRequest{TimeoutMillis: shortTimeout, SessionID: 1, Password: make([]byte, wire.PasswordLen), HasReadOnly: true}
-	c.send(appendFrame(nil, r.Append(nil)))
+	c.send(frames.Append(nil, r.Append(nil)))
 	_, err = c.frame(time.Second)
 	return err == nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -116,7 +117,7 @@ func (s *side) shake(body []byte) (*conn, wire.ConnectResponse, item) {
 	if err != nil {
 		return nil, resp, item{Kind: itemNonsense, Text: err.Error()}
 	}
-	c.send(appendFrame(nil, body))
+	c.send(frames.Append(nil, body))
 	b, err := c.frame(answerTimeout)
 	if err != nil {
 		c.close()

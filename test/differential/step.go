@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -65,7 +66,7 @@ func (r *request) frame(b []byte, base int64) []byte {
 		d := jute.NewDecoder(r.Body)
 		jute.AppendLong(body[:at], base+d.Long())
 	}
-	return appendFrame(b, body)
+	return frames.Append(b, body)
 }
 
 func (s step) String() string {

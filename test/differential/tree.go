@@ -94,18 +94,18 @@ func (w *world) compareWords() *difference {
 func (w *world) compareWordsOnce() *difference {
 	sum := func(s *side) (string, error) {
 		var out []string
-		srvr, err := fourLetter(s.addr, "srvr", answerTimeout)
+		srvr, err := fourLetter(s.addr, "srvr")
 		if err != nil {
 			return "", err
 		}
 		out = append(out, linesWith(srvr, "Node count:", "Mode:")...)
-		mntr, err := fourLetter(s.addr, "mntr", answerTimeout)
+		mntr, err := fourLetter(s.addr, "mntr")
 		if err != nil {
 			return "", err
 		}
 		out = append(out, linesWith(mntr, "zk_znode_count\t", "zk_ephemerals_count\t", "zk_server_state\t",
 			"zk_num_alive_connections\t", "zk_global_sessions\t")...)
-		dump, err := fourLetter(s.addr, "dump", answerTimeout)
+		dump, err := fourLetter(s.addr, "dump")
 		if err != nil {
 			return "", err
 		}

@@ -14,13 +14,13 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/config"
-	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/node"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -195,33 +195,13 @@ func (s *Server) endSession(id zk.SessionID) error {
 	defer nc.Close()
 	nc.(*tap).greeted = true // its handshake is let through
 	password := session.Password(id)
-	ask := wire.ConnectRequest{TimeoutMillis: int32(tick.Milliseconds()), SessionID: id, Password: password[:], HasReadOnly: true}
-	b, err := exchange(nc, ask.Append(nil))
-	if err != nil {
+	c := frames.New(nc)
+	answer, err := c.Connect(wire.ConnectRequest{TimeoutMillis: int32(tick.Milliseconds()), SessionID: id, Password: password[:], HasReadOnly: true})
+	if err != nil || answer.TimeoutMillis <= 0 {
 		return err
 	}
-	var answer wire.ConnectResponse
-	d := jute.NewDecoder(b)
-	answer.Decode(&d)
-	if d.Err() != nil || answer.TimeoutMillis <= 0 {
-		return d.Err()
-	}
-	_, err = exchange(nc, wire.RequestHeader{Xid: 1, Op: wire.OpCloseSession}.Append(nil))
+	_, err = c.Call(1, wire.OpCloseSession, nil)
 	return err
-}
-
-// exchange sends a frame and returns the next.
-func exchange(nc net.Conn, body []byte) ([]byte, error) {
-	if _, err := nc.Write(append(length(len(body)), body...)); err != nil {
-		return nil, err
-	}
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(nc, head); err != nil {
-		return nil, err
-	}
-	b := make([]byte, frameLength(head))
-	_, err := io.ReadFull(nc, b)
-	return b, err
 }
 
 func (s *Server) setExpiring(id zk.SessionID) {

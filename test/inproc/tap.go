@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 )
 
 // loss is an answer that is to be lost; the Server's mu guards it.
@@ -37,44 +38,24 @@ type tap struct {
 	net.Conn
 	server *Server
 
-	up, down frames
+	up, down frames.Splitter
 	greeted  bool // the client's handshake has passed
 	answered bool // the server's, too
 	ready    []byte
 	doomed   map[int32]bool // requests whose answers are lost
 }
 
-// frames collects what is not yet a whole frame.
-type frames struct{ buf []byte }
-
-func (f *frames) add(b []byte) { f.buf = append(f.buf, b...) }
-
-// next returns the next frame with its length, nil if there is none.
-func (f *frames) next() []byte {
-	if len(f.buf) < 4 || len(f.buf) < 4+frameLength(f.buf) {
-		return nil
-	}
-	n := 4 + frameLength(f.buf)
-	b := f.buf[:n:n]
-	f.buf = f.buf[n:]
-	return b
-}
-
-func frameLength(b []byte) int { return int(binary.BigEndian.Uint32(b)) }
-
-func length(n int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
-
 // Write notes which request's answer is to be lost, before the request is sent.
 func (t *tap) Write(p []byte) (int, error) {
-	t.up.add(p)
-	for b := t.up.next(); b != nil; b = t.up.next() {
+	t.up.Add(p)
+	for b, ok := t.up.Next(); ok; b, ok = t.up.Next() {
 		if !t.greeted {
 			t.greeted = true
-			if t.takesBack(b[4:]) {
+			if t.takesBack(b) {
 				t.Conn.Close()
 			}
-		} else if len(b) >= 12 {
-			t.request(int32(binary.BigEndian.Uint32(b[4:])), wire.OpCode(binary.BigEndian.Uint32(b[8:])))
+		} else if len(b) >= 8 {
+			t.request(int32(binary.BigEndian.Uint32(b)), wire.OpCode(binary.BigEndian.Uint32(b[4:])))
 		}
 	}
 	return t.Conn.Write(p)
@@ -115,14 +96,14 @@ func (t *tap) Read(p []byte) (int, error) {
 		if n == 0 {
 			return 0, err
 		}
-		t.down.add(b[:n])
-		for b := t.down.next(); b != nil; b = t.down.next() {
-			if t.answered && len(b) >= 8 && t.lose(int32(binary.BigEndian.Uint32(b[4:]))) {
+		t.down.Add(b[:n])
+		for b, ok := t.down.Next(); ok; b, ok = t.down.Next() {
+			if t.answered && len(b) >= 4 && t.lose(int32(binary.BigEndian.Uint32(b))) {
 				t.Conn.Close()
 				break
 			}
 			t.answered = true
-			t.ready = append(t.ready, b...)
+			t.ready = frames.Append(t.ready, b)
 		}
 	}
 	n := copy(p, t.ready)

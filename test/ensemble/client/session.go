@@ -4,16 +4,14 @@
 package client
 
 import (
-	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -39,8 +37,7 @@ type Session struct {
 	heard      time.Time
 	addr       string
 
-	nc  net.Conn // nil without a connection
-	in  *bufio.Reader
+	nc  *frames.Conn // nil without a connection
 	xid int32
 }
 
@@ -59,36 +56,36 @@ func Resume(id zk.SessionID, password []byte, timeout, patience time.Duration) *
 
 // Conn is the connection, nil without one. A caller that reads or writes on it must not
 // call Do afterwards.
-func (s *Session) Conn() net.Conn { return s.nc }
+func (s *Session) Conn() net.Conn {
+	if s.nc == nil {
+		return nil
+	}
+	return s.nc
+}
 
 // Post sends requests and waits for no reply. After it Do is not possible any more.
 func (s *Session) Post(reqs ...Request) error {
 	if s.nc == nil {
 		return errors.New("client: no connection")
 	}
-	if err := s.send(s.frames(reqs)); err != nil {
+	var b []byte
+	for _, r := range reqs {
+		s.xid++
+		b = frames.AppendRequest(b, s.xid, r.Op, r.Body)
+	}
+	err := s.nc.SetDeadline(time.Now().Add(s.patience))
+	if err == nil {
+		_, err = s.nc.Write(b)
+	}
+	if err != nil {
 		s.Drop()
 		return fmt.Errorf("client: %w", err)
 	}
 	return nil
 }
 
-// frames encodes requests with the next xids.
-func (s *Session) frames(reqs []Request) []byte {
-	var b []byte
-	for _, r := range reqs {
-		s.xid++
-		b = jute.AppendInt(b, int32(8+len(r.Body)))
-		b = append(wire.RequestHeader{Xid: s.xid, Op: r.Op}.Append(b), r.Body...)
-	}
-	return b
-}
-
 // ID is the session's id, 0 before the first Connect.
 func (s *Session) ID() zk.SessionID { return s.id }
-
-// Seen is the latest zxid that a reply has carried.
-func (s *Session) Seen() zk.Zxid { return s.seen }
 
 // Timeout is what the server has granted.
 func (s *Session) Timeout() time.Duration { return s.negotiated }
@@ -112,7 +109,7 @@ func (s *Session) Connect(addr string) error {
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	s.nc, s.in = nc, bufio.NewReader(nc)
+	s.nc = frames.New(nc)
 	if err := s.handshake(); err != nil {
 		s.Drop()
 		return fmt.Errorf("client: handshake with %s: %w", addr, err)
@@ -123,28 +120,16 @@ func (s *Session) Connect(addr string) error {
 
 func (s *Session) handshake() error {
 	began := time.Now()
-	req := wire.ConnectRequest{
+	if err := s.nc.SetDeadline(began.Add(s.patience)); err != nil {
+		return err
+	}
+	resp, err := s.nc.Connect(wire.ConnectRequest{
 		LastZxidSeen: s.seen, TimeoutMillis: int32(s.timeout.Milliseconds()),
 		SessionID: s.id, Password: s.password, HasReadOnly: true,
-	}
-	if req.Password == nil {
-		req.Password = make([]byte, wire.PasswordLen)
-	}
-	b := req.Append(make([]byte, 4))
-	jute.PutInt(b, int32(len(b)-4))
-	if err := s.send(b); err != nil {
-		return err
-	}
-	b, err := s.frame()
-	if err != nil {
-		return err
-	}
-	d := jute.NewDecoder(b)
-	var resp wire.ConnectResponse
-	resp.Decode(&d)
+	})
 	switch {
-	case d.Err() != nil:
-		return d.Err()
+	case err != nil:
+		return judged(err)
 	case resp.SessionID == 0 || resp.TimeoutMillis <= 0:
 		return ErrLost
 	case s.id != 0 && resp.SessionID != s.id:
@@ -155,29 +140,12 @@ func (s *Session) handshake() error {
 	return nil
 }
 
-func (s *Session) send(b []byte) error {
-	if err := s.nc.SetDeadline(time.Now().Add(s.patience)); err != nil {
-		return err
+// judged makes a Violation of the error of bytes that no server may send.
+func judged(err error) error {
+	if errors.As(err, new(frames.ErrLength)) || errors.Is(err, jute.ErrShort) {
+		return &Violation{err.Error()}
 	}
-	_, err := s.nc.Write(b)
 	return err
-}
-
-// maxFrame bounds what a server may answer.
-const maxFrame = 64 << 20
-
-func (s *Session) frame() ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(s.in, head[:]); err != nil {
-		return nil, err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxFrame {
-		return nil, &Violation{fmt.Sprintf("a frame of %d bytes", n)}
-	}
-	b := make([]byte, n)
-	_, err := io.ReadFull(s.in, b)
-	return b, err
 }
 
 // Drop closes the connection and leaves the session to live on.
@@ -186,13 +154,6 @@ func (s *Session) Drop() {
 		_ = s.nc.Close() // broken or not, it is over
 		s.nc = nil
 	}
-}
-
-// Forget drops the connection and makes the session one that was never
-// connected.
-func (s *Session) Forget() {
-	s.Drop()
-	*s = Session{timeout: s.timeout, patience: s.patience}
 }
 
 // A Request is an operation and its encoded body.
@@ -214,14 +175,10 @@ type Reply struct {
 // known, and the connection is closed. The error is a *Violation if the replies
 // were wrong in a way that nothing excuses.
 func (s *Session) Do(reqs ...Request) ([]Reply, error) {
-	if s.nc == nil {
-		return nil, errors.New("client: no connection")
-	}
 	first := s.xid + 1
 	began := time.Now()
-	if err := s.send(s.frames(reqs)); err != nil {
-		s.Drop()
-		return nil, fmt.Errorf("client: %w", err)
+	if err := s.Post(reqs...); err != nil {
+		return nil, err
 	}
 	var replies []Reply
 	for i := range reqs {
@@ -237,23 +194,17 @@ func (s *Session) Do(reqs ...Request) ([]Reply, error) {
 }
 
 func (s *Session) reply(xid int32) (Reply, error) {
-	b, err := s.frame()
-	if err != nil {
-		return Reply{}, err
-	}
-	d := jute.NewDecoder(b)
-	var h wire.ReplyHeader
-	h.Decode(&d)
+	r, err := s.nc.Reply()
 	switch {
-	case d.Err() != nil:
-		return Reply{}, &Violation{fmt.Sprintf("a reply of %d bytes", len(b))}
-	case h.Xid != xid:
-		return Reply{}, &Violation{fmt.Sprintf("session %v at %s: reply to request %d, want %d", s.id, s.addr, h.Xid, xid)}
-	case h.Zxid < s.seen:
-		return Reply{}, &Violation{fmt.Sprintf("session %v at %s: reply at zxid %v after one at %v", s.id, s.addr, h.Zxid, s.seen)}
+	case err != nil:
+		return Reply{}, judged(err)
+	case r.Xid != xid:
+		return Reply{}, &Violation{fmt.Sprintf("session %v at %s: reply to request %d, want %d", s.id, s.addr, r.Xid, xid)}
+	case r.Zxid < s.seen:
+		return Reply{}, &Violation{fmt.Sprintf("session %v at %s: reply at zxid %v after one at %v", s.id, s.addr, r.Zxid, s.seen)}
 	}
-	s.seen = h.Zxid
-	return Reply{Code: h.Err, Zxid: h.Zxid, Body: d.Rest(), At: time.Now()}, nil
+	s.seen = r.Zxid
+	return Reply{Code: r.Err, Zxid: r.Zxid, Body: r.Body, At: time.Now()}, nil
 }
 
 // Close ends the session. With an error it is not known whether it has ended.
