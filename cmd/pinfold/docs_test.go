@@ -2,13 +2,13 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinfold-zk/pinfold/test/documents"
 )
 
 // calls matches a command line of pinfold in a document, without cli, whose lines
@@ -23,28 +23,11 @@ func newRoot() *cobra.Command {
 
 // Every command line of the documents names commands and flags that exist.
 func TestDocumentsNameCommandsThatExist(t *testing.T) {
-	found := 0
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %q, %v", pattern, files, err)
+	documents.Each(t, "../..", calls, 20, func(file string, match []string) {
+		if err := check(match[1]); err != nil {
+			t.Errorf("%s: pinfold %s: %v", file, match[1], err)
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
-				found++
-				if err := check(m[1]); err != nil {
-					t.Errorf("%s: pinfold %s: %v", file, m[1], err)
-				}
-			}
-		}
-	}
-	if found < 20 {
-		t.Errorf("found %d command lines", found)
-	}
+	})
 }
 
 // check looks up the command of a line and its flags. Values are not looked at: quotes

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/pinfold-zk/pinfold/test/documents"
 )
 
 // calls matches `pinfold cli …` in a document, up to the end of what the shell gives it.
@@ -14,29 +14,12 @@ var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold cli([^\n\x60|<&#]*)`)
 // Every command line of the documents names options and commands that exist, with as
 // many arguments as the commands take.
 func TestDocumentsNameCommandsThatExist(t *testing.T) {
-	found := 0
-	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/*/*.md"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %q, %v", pattern, files, err)
+	documents.Each(t, "../..", calls, 20, func(file string, match []string) {
+		inBlock := strings.HasPrefix(match[0], " pinfold") || strings.HasPrefix(match[0], "/pinfold") // with all arguments
+		if err := check(match[1], inBlock); err != nil {
+			t.Errorf("%s: pinfold cli%s: %v", file, match[1], err)
 		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
-				complete := strings.HasPrefix(m[0], " pinfold") || strings.HasPrefix(m[0], "/pinfold") // in a block: with all arguments
-				if err := check(m[1], complete); err != nil {
-					t.Errorf("%s: pinfold cli%s: %v", file, m[1], err)
-				}
-				found++
-			}
-		}
-	}
-	if found < 20 {
-		t.Errorf("found %d command lines", found)
-	}
+	})
 }
 
 // check parses what follows `pinfold cli`. A line that is not complete is only text with

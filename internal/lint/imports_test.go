@@ -60,7 +60,7 @@ const importOrder = `
 	server, transport < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
-	NONE < test/clients, test/clidiff, test/hostile;
+	NONE < test/clients, test/clidiff, test/hostile, test/documents;
 
 	# A whole server within a test.
 	client, node, socket/memconn, test/frames < test/inproc;
