@@ -57,7 +57,7 @@ func (b *Barrier) Closed(ctx context.Context) (closed bool, err error) {
 //
 // The error is the context's, or that of a session that has ended.
 func (b *Barrier) Wait(ctx context.Context) error {
-	err := retry(ctx, func() error { return b.client.Sync(ctx, b.path) }) // a server that lags does not know it yet
+	err := syncWith(ctx, b.client, b.path) // a server that lags does not know it yet
 	if err != nil {
 		return err
 	}

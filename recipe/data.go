@@ -158,12 +158,7 @@ func ours(c Client, began zk.SessionID, stat zk.Stat) bool {
 // same time; for the case in which the outcome is unknown, see setVersion.
 func put(ctx context.Context, c Client, path string, data []byte, acl []zk.ACL) (zk.Stat, error) {
 	for {
-		var stat zk.Stat
-		var exists bool
-		err := retry(ctx, func() (err error) {
-			stat, exists, err = c.Exists(ctx, path)
-			return err
-		})
+		stat, exists, err := statOf(ctx, c, path)
 		if err != nil {
 			return stat, err
 		}

@@ -128,10 +128,7 @@ func (b *DoubleBarrier) enter(ctx context.Context, session zk.SessionID) error {
 // otherwise. The children are counted first: all but the last to come need no list.
 func (b *DoubleBarrier) enough(ctx context.Context) (names []string, err error) {
 	var stat zk.Stat
-	err = retry(ctx, func() error {
-		stat, _, err = b.client.Exists(ctx, b.path)
-		return err
-	})
+	stat, _, err = statOf(ctx, b.client, b.path)
 	if err != nil || int(stat.NumChildren) < b.number {
 		return nil, err
 	}
@@ -186,10 +183,7 @@ func (b *DoubleBarrier) ready(ctx context.Context, likely bool) (r readyNode, w 
 func (b *DoubleBarrier) present(ctx context.Context) (r readyNode, err error) {
 	var data []byte
 	var stat zk.Stat
-	err = retry(ctx, func() error {
-		data, stat, err = b.client.Get(ctx, b.readyPath())
-		return err
-	})
+	data, stat, err = dataOf(ctx, b.client, b.readyPath())
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return r, nil
@@ -213,10 +207,7 @@ func (r *readyNode) parse(data []byte, stat zk.Stat) error {
 
 // processes lists the processes by their sequence numbers.
 func (b *DoubleBarrier) processes(ctx context.Context) (names []string, err error) {
-	err = retry(ctx, func() error {
-		names, _, err = b.client.Children(ctx, b.path)
-		return err
-	})
+	names, err = childNames(ctx, b.client, b.path)
 	return inOrder(names), err
 }
 

@@ -105,7 +105,7 @@ type Leader struct {
 
 // Leader returns the leader at the time of the call or later; Epoch is 0 for none.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	err := retry(ctx, func() error { return e.queue.c.Sync(ctx, e.queue.path) })
+	err := syncWith(ctx, e.queue.c, e.queue.path)
 	var l Leader
 	if err == nil {
 		var w *client.Watch

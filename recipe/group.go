@@ -129,7 +129,7 @@ type GroupMember struct {
 // Members returns the members, in the order in which they joined, as they are when
 // Members is called, or later.
 func (g *Group) Members(ctx context.Context) ([]GroupMember, error) {
-	if err := retry(ctx, func() error { return g.c.Sync(ctx, g.path) }); err != nil {
+	if err := syncWith(ctx, g.c, g.path); err != nil {
 		return nil, err
 	}
 	members, w, err := g.read(ctx)

@@ -144,12 +144,6 @@ func (q *items) children(ctx context.Context, watch bool) (names []string, stat 
 	}
 }
 
-// size counts the items.
-func (q *items) size(ctx context.Context) (int, error) {
-	names, _, _, err := q.children(ctx, false)
-	return len(queued(names)), err
-}
-
 // put adds an item whose name begins with prefix. When the queue is full, it waits
 // or fails.
 func (q *items) put(ctx context.Context, prefix string, data []byte, wait bool) error {
@@ -211,7 +205,7 @@ func (q *items) next(ctx context.Context, sure bool) (name string, w *client.Wat
 		return "", nil, context.Cause(ctx)
 	}
 	if sure && len(q.list) == 0 {
-		if err := retry(ctx, func() error { return q.client.Sync(ctx, q.path) }); err != nil {
+		if err := syncWith(ctx, q.client, q.path); err != nil {
 			return "", nil, err
 		}
 	}
@@ -266,10 +260,7 @@ func (q *items) choose(ctx context.Context, wait bool, arrive <-chan struct{}, c
 			continue
 		}
 		var data []byte
-		err = retry(ctx, func() (err error) {
-			data, _, err = q.client.Get(ctx, join(q.path, name))
-			return err
-		})
+		data, _, err = dataOf(ctx, q.client, join(q.path, name))
 		if errors.Is(err, zk.ErrNoNode) {
 			continue
 		}
@@ -343,4 +334,33 @@ func (q *items) takeKept() (item []byte, ok bool) {
 		q.tell()
 	}
 	return item, true
+}
+
+// Take removes the first item and returns it, when there is one. What the end of
+// the context has cut off is not lost while this value is there: an item that was
+// removed all the same is given to the next Take. When the session
+// has ended while the answer was awaited, an item may be lost.
+func (q *items) Take(ctx context.Context) ([]byte, error) {
+	item, _, err := q.take(ctx, true)
+	return item, err
+}
+
+// TryTake is Take, and returns false instead of waiting. It sees all items that any
+// client had put before the call.
+func (q *items) TryTake(ctx context.Context) (item []byte, ok bool, err error) {
+	return q.take(ctx, false)
+}
+
+// Lease takes out a lease of the first item without a lease, when there
+// is one.
+func (q *items) Lease(ctx context.Context) (*Lease, error) { return q.lease(ctx, true) }
+
+// TryLease is Lease, and returns nil instead of waiting. It sees all items that any
+// client had put before the call.
+func (q *items) TryLease(ctx context.Context) (*Lease, error) { return q.lease(ctx, false) }
+
+// Size counts the items, those that are leased included.
+func (q *items) Size(ctx context.Context) (int, error) {
+	names, _, _, err := q.children(ctx, false)
+	return len(queued(names)), err
 }

@@ -153,12 +153,7 @@ func (q *items) lease(ctx context.Context, wait bool) (*Lease, error) {
 
 // watch begins to tell of the lease's loss.
 func (l *Lease) watch(ctx context.Context) error {
-	var stat zk.Stat
-	var exists bool
-	err := retry(ctx, func() (err error) {
-		stat, exists, err = l.queue.client.Exists(ctx, l.path())
-		return err
-	})
+	stat, exists, err := statOf(ctx, l.queue.client, l.path())
 	if err == nil && !exists {
 		err = l.errLost()
 	}

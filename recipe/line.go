@@ -167,11 +167,7 @@ type Contender struct {
 // contenders reads the queue for the lock at base. Those that leave meanwhile are left
 // out.
 func contenders(ctx context.Context, c Client, base string) ([]Contender, error) {
-	var names []string
-	err := retry(ctx, func() (err error) {
-		names, _, err = c.Children(ctx, base)
-		return err
-	})
+	names, err := childNames(ctx, c, base)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
@@ -181,12 +177,7 @@ func contenders(ctx context.Context, c Client, base string) ([]Contender, error)
 	line := lineOf(names)
 	list := make([]Contender, 0, len(line))
 	for _, p := range line {
-		var data []byte
-		var stat zk.Stat
-		err := retry(ctx, func() (err error) {
-			data, stat, err = c.Get(ctx, join(base, p.name))
-			return err
-		})
+		data, stat, err := dataOf(ctx, c, join(base, p.name))
 		if errors.Is(err, zk.ErrNoNode) {
 			continue
 		}

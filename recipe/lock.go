@@ -241,10 +241,7 @@ func (q *queue) look(ctx context.Context, shared bool) error {
 }
 
 func (q *queue) children(ctx context.Context) (names []string, err error) {
-	err = retry(ctx, func() error {
-		names, _, err = q.c.Children(ctx, q.path)
-		return err
-	})
+	names, err = childNames(ctx, q.c, q.path)
 	if err == nil && q.opts.oneFamily {
 		err = q.checkNames(names)
 	}

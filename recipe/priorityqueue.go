@@ -15,7 +15,7 @@ import (
 // list.
 //
 // Otherwise it is a Queue, with the same promises.
-type PriorityQueue struct{ items *items }
+type PriorityQueue struct{ *items }
 
 // NewPriorityQueue returns the priority queue at path. Nothing is created.
 func NewPriorityQueue(c Client, path string, opts QueueOptions) *PriorityQueue {
@@ -25,40 +25,17 @@ func NewPriorityQueue(c Client, path string, opts QueueOptions) *PriorityQueue {
 // Put adds an item; see Queue.Put. A priority is 0 or more, and at most 2^31-1;
 // otherwise the error is zk.ErrBadArguments.
 func (q *PriorityQueue) Put(ctx context.Context, priority int, item []byte) error {
-	return q.put(ctx, priority, item, true)
+	return q.putRanked(ctx, priority, item, true)
 }
 
 // TryPut is Put, and fails with ErrFull instead of waiting.
 func (q *PriorityQueue) TryPut(ctx context.Context, priority int, item []byte) error {
-	return q.put(ctx, priority, item, false)
+	return q.putRanked(ctx, priority, item, false)
 }
 
-func (q *PriorityQueue) put(ctx context.Context, priority int, item []byte, wait bool) error {
+func (q *PriorityQueue) putRanked(ctx context.Context, priority int, item []byte, wait bool) error {
 	if priority < 0 || priority > math.MaxInt32 {
 		return fmt.Errorf("recipe: priority %d: %w", priority, zk.ErrBadArguments)
 	}
-	return q.items.put(ctx, fmt.Sprintf("%s%02d-", itemPrefix, priority), item, wait)
+	return q.put(ctx, fmt.Sprintf("%s%02d-", itemPrefix, priority), item, wait)
 }
-
-// Take removes the first item and returns it, when there is one; see Queue.Take.
-func (q *PriorityQueue) Take(ctx context.Context) ([]byte, error) {
-	item, _, err := q.items.take(ctx, true)
-	return item, err
-}
-
-// TryTake is Take, and returns false instead of waiting.
-func (q *PriorityQueue) TryTake(ctx context.Context) (item []byte, ok bool, err error) {
-	return q.items.take(ctx, false)
-}
-
-// Lease takes out a lease of the first item without a lease, when there
-// is one; see Queue.Lease.
-func (q *PriorityQueue) Lease(ctx context.Context) (*Lease, error) { return q.items.lease(ctx, true) }
-
-// TryLease is Lease, and returns nil instead of waiting.
-func (q *PriorityQueue) TryLease(ctx context.Context) (*Lease, error) {
-	return q.items.lease(ctx, false)
-}
-
-// Size counts the items, those that are leased included.
-func (q *PriorityQueue) Size(ctx context.Context) (int, error) { return q.items.size(ctx) }

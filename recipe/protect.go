@@ -83,10 +83,7 @@ func (m *maker) create(ctx context.Context, c Client, path string, data []byte, 
 		return "", zk.Stat{}, err
 	}
 	var exists bool
-	err = retry(ctx, func() error {
-		stat, exists, err = c.Exists(ctx, made)
-		return err
-	})
+	stat, exists, err = statOf(ctx, c, made)
 	switch {
 	case err != nil:
 		return "", stat, &client.Error{Op: "create", Path: path, Err: err, Maybe: true}

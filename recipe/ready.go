@@ -72,7 +72,7 @@ func (r *ReadyConfig) writer() string { return join(r.path, "writer") }
 // Get waits until there is a whole configuration and returns it: the present one,
 // or one that is newer than when Get is called.
 func (r *ReadyConfig) Get(ctx context.Context) (ReadyValues, error) {
-	if err := retry(ctx, func() error { return r.c.Sync(ctx, r.path) }); err != nil {
+	if err := syncWith(ctx, r.c, r.path); err != nil {
 		return ReadyValues{}, err
 	}
 	v, w, err := r.read(ctx)
@@ -301,11 +301,7 @@ const (
 // with ready's creation. No other client changes the values, as the znode writer has
 // this writer's name, and this server has carried out all that was before that.
 func (s *setting) plan(ctx context.Context, values map[string][]byte) error {
-	var names []string
-	err := retry(ctx, func() (err error) {
-		names, _, err = s.c.Children(ctx, s.values())
-		return err
-	})
+	names, err := childNames(ctx, s.c, s.values())
 	if err != nil {
 		return err
 	}

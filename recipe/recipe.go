@@ -75,6 +75,36 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
+// dataOf, statOf, childNames and syncWith are operations of the client that are repeated
+// as retry does.
+func dataOf(ctx context.Context, c Client, path string) (data []byte, stat zk.Stat, err error) {
+	err = retry(ctx, func() error {
+		data, stat, err = c.Get(ctx, path)
+		return err
+	})
+	return data, stat, err
+}
+
+func statOf(ctx context.Context, c Client, path string) (stat zk.Stat, exists bool, err error) {
+	err = retry(ctx, func() error {
+		stat, exists, err = c.Exists(ctx, path)
+		return err
+	})
+	return stat, exists, err
+}
+
+func childNames(ctx context.Context, c Client, path string) (names []string, err error) {
+	err = retry(ctx, func() error {
+		names, _, err = c.Children(ctx, path)
+		return err
+	})
+	return names, err
+}
+
+func syncWith(ctx context.Context, c Client, path string) error {
+	return retry(ctx, func() error { return c.Sync(ctx, path) })
+}
+
 // ended is the error of an operation that is not repeated: once the context has
 // ended it is the context's, and says what that ended.
 func ended(ctx context.Context, err error) error {

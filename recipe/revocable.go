@@ -19,41 +19,14 @@ import (
 // accepted too. Any client that may write to the znodes may ask: see LockACL.
 //
 // The methods of a RevocableLock may be called from any number of goroutines.
-type RevocableLock struct{ queue queue }
+type RevocableLock struct{ readWrite }
 
 // NewRevocableLock is a revocable lock at a path, for readers and writers. It asks
 // the servers for nothing.
 func NewRevocableLock(c Client, path string, opts ...LockOption) *RevocableLock {
-	l := &RevocableLock{newQueue(c, path, writeKind, readKind, opts)}
+	l := &RevocableLock{readWrite{newQueue(c, path, writeKind, readKind, opts)}}
 	l.queue.opts.revocable = true
 	return l
-}
-
-// Lock waits until it may write. Errors are those of [Lock.Lock], ErrUpgrade and
-// ErrRevoked.
-func (l *RevocableLock) Lock(ctx context.Context) (*Held, error) {
-	return l.queue.lock(ctx, false, true)
-}
-
-// TryLock is Lock without waiting; see [Lock.TryLock].
-func (l *RevocableLock) TryLock(ctx context.Context) (*Held, error) {
-	return l.queue.lock(ctx, false, false)
-}
-
-// RLock waits until it may read. Errors are those of [Lock.Lock], and ErrRevoked.
-func (l *RevocableLock) RLock(ctx context.Context) (*Held, error) {
-	return l.queue.lock(ctx, true, true)
-}
-
-// TryRLock is RLock without waiting; see [RWLock.TryRLock].
-func (l *RevocableLock) TryRLock(ctx context.Context) (*Held, error) {
-	return l.queue.lock(ctx, true, false)
-}
-
-// Contenders are the holders of the lock and the clients that wait for it, in order. The data of
-// one that has been asked is "unlock". The list may be outdated when it is returned.
-func (l *RevocableLock) Contenders(ctx context.Context) ([]Contender, error) {
-	return l.queue.contenders(ctx)
 }
 
 // Revoke asks a contender for the lock, and does not wait. That it is gone already

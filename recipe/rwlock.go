@@ -13,30 +13,38 @@ import "context"
 // them. It should compare those of readers with the writers' alone.
 //
 // The methods of an RWLock may be called from any number of goroutines.
-type RWLock struct{ queue queue }
+type RWLock struct{ readWrite }
 
 // NewRWLock is a read/write lock at a path. It asks the servers for nothing.
 func NewRWLock(c Client, path string, opts ...LockOption) *RWLock {
-	return &RWLock{newQueue(c, path, writeKind, readKind, opts)}
+	return &RWLock{readWrite{newQueue(c, path, writeKind, readKind, opts)}}
 }
 
-// Lock waits until it may write. Errors are those of [Lock.Lock], and ErrUpgrade.
-func (l *RWLock) Lock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, false, true) }
+// readWrite is what RWLock and RevocableLock share.
+type readWrite struct{ queue queue }
+
+// Lock waits until it may write. Errors are those of [Lock.Lock], ErrUpgrade, and
+// ErrRevoked of a RevocableLock.
+func (l *readWrite) Lock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, false, true) }
 
 // TryLock is Lock without waiting; see [Lock.TryLock].
-func (l *RWLock) TryLock(ctx context.Context) (*Held, error) {
+func (l *readWrite) TryLock(ctx context.Context) (*Held, error) {
 	return l.queue.lock(ctx, false, false)
 }
 
-// RLock waits until it may read. Errors are those of [Lock.Lock].
-func (l *RWLock) RLock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, true, true) }
+// RLock waits until it may read. Errors are those of [Lock.Lock], and ErrRevoked of a
+// RevocableLock.
+func (l *readWrite) RLock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, true, true) }
 
 // TryRLock is RLock without waiting: ErrHeld says that a writer
 // holds the lock or waits for it.
-func (l *RWLock) TryRLock(ctx context.Context) (*Held, error) { return l.queue.lock(ctx, true, false) }
+func (l *readWrite) TryRLock(ctx context.Context) (*Held, error) {
+	return l.queue.lock(ctx, true, false)
+}
 
-// Contenders are the holders of the lock and the clients that wait for it, in order. The list
-// may be outdated when it is returned.
-func (l *RWLock) Contenders(ctx context.Context) ([]Contender, error) {
+// Contenders are the holders of the lock and the clients that wait for it, in order. The data
+// of one that has been asked to give a RevocableLock back is "unlock". The list may be outdated
+// when it is returned.
+func (l *readWrite) Contenders(ctx context.Context) ([]Contender, error) {
 	return l.queue.contenders(ctx)
 }

@@ -126,11 +126,7 @@ func (s *Semaphore) prepare(ctx context.Context) error {
 	if s.leases <= 0 {
 		return fmt.Errorf("recipe: a semaphore of %d leases", s.leases)
 	}
-	var data []byte
-	err := retry(ctx, func() (err error) {
-		data, _, err = s.c.Get(ctx, s.path)
-		return err
-	})
+	data, _, err := dataOf(ctx, s.c, s.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		_, err = createNamed(ctx, s.c, s.path, strconv.AppendInt(nil, int64(s.leases), 10), zk.Persistent, s.opts.ACL)
 		if errors.Is(err, zk.ErrNodeExists) {
@@ -259,11 +255,7 @@ func (s *Semaphore) free(ctx context.Context) (free bool, w *client.Watch, err e
 // that place is not in the line.
 func (s *Semaphore) inFront(ctx context.Context, place string) (string, error) {
 	line := parent(place)
-	var names []string
-	err := retry(ctx, func() (err error) {
-		names, _, err = s.c.Children(ctx, line)
-		return err
-	})
+	names, err := childNames(ctx, s.c, line)
 	if err != nil {
 		return "", err
 	}

@@ -73,12 +73,7 @@ func (l *SimpleLock) lock(ctx context.Context, wait bool) (*Held, error) {
 
 // sure sees that the session lives while the vigil is kept.
 func (l *SimpleLock) sure(ctx context.Context, cl *claim) error {
-	var stat zk.Stat
-	var exists bool
-	err := retry(ctx, func() (err error) {
-		stat, exists, err = l.c.Exists(ctx, l.path)
-		return err
-	})
+	stat, exists, err := statOf(ctx, l.c, l.path)
 	if err == nil && (!exists || stat.Czxid != cl.stat.Czxid) {
 		err = cl.sessionOr(fmt.Errorf("%w: %w", ErrLost, errDeleted))
 	}
@@ -156,7 +151,7 @@ func (l *SimpleLock) read(ctx context.Context, guid string) (stat zk.Stat, w *cl
 // takeBack deletes the znode if it is ours. What is still on its way is there when
 // the sync has been answered.
 func (l *SimpleLock) takeBack(ctx context.Context, guid string) error {
-	err := retry(ctx, func() error { return l.c.Sync(ctx, l.path) })
+	err := syncWith(ctx, l.c, l.path)
 	if err != nil {
 		return err
 	}
@@ -176,10 +171,7 @@ func (l *SimpleLock) takeBack(ctx context.Context, guid string) error {
 func (l *SimpleLock) Holder(ctx context.Context) (holder Contender, held bool, err error) {
 	var data []byte
 	var stat zk.Stat
-	err = retry(ctx, func() (err error) {
-		data, stat, err = l.c.Get(ctx, l.path)
-		return err
-	})
+	data, stat, err = dataOf(ctx, l.c, l.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return Contender{}, false, nil
 	}

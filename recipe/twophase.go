@@ -166,10 +166,7 @@ func transaction(ctx context.Context, c Client, path, sitesPath string) (data []
 			continue
 		}
 		forget(ctx, w)
-		err = retry(ctx, func() error {
-			sites, _, err = c.Children(ctx, sitesPath)
-			return err
-		})
+		sites, err = childNames(ctx, c, sitesPath)
 		if errors.Is(err, zk.ErrNoNode) { // it has just been removed
 			continue
 		}
@@ -204,10 +201,7 @@ func vote(ctx context.Context, c Client, path string, o Outcome) error {
 // readOutcome reads a vote or a decision.
 func readOutcome(ctx context.Context, c Client, path string) (o Outcome, err error) {
 	var data []byte
-	err = retry(ctx, func() (err error) {
-		data, _, err = c.Get(ctx, path)
-		return err
-	})
+	data, _, err = dataOf(ctx, c, path)
 	if err != nil {
 		return Undecided, err
 	}
@@ -300,10 +294,7 @@ func removeTree(ctx context.Context, c Client, path string) error {
 // treeOf lists a znode and all below it, children first; nothing if it is not there.
 func treeOf(ctx context.Context, c Client, path string) (paths []string, err error) {
 	var names []string
-	err = retry(ctx, func() error {
-		names, _, err = c.Children(ctx, path)
-		return err
-	})
+	names, err = childNames(ctx, c, path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
 	}
