@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
-	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/memconn"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 

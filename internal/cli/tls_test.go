@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
-	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
+	"github.com/pinfold-zk/pinfold/test/memconn"
 )
 
 // certify writes a certificate for 10.0.0.1, that vouches for itself, and its key.

@@ -56,7 +56,7 @@ var goroutines = map[string]string{
 // ofServer reports whether f is a part of a server. The load generator, the
 // network of tests and the programs under test/ keep their own goroutines.
 func ofServer(f *goFile) bool {
-	return !f.test() && f.dir() != "internal/bench" && f.dir() != "internal/transport/memnet" && !strings.HasPrefix(f.path, "test/")
+	return !f.test() && f.dir() != "internal/bench" && !strings.HasPrefix(f.path, "test/")
 }
 
 // started returns what f starts: by go, or by the Go method of a wait group.

@@ -16,9 +16,9 @@ import (
 // exist, and a name for which there is no package may not be here.
 const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
-	NONE < zk, jute, rawio < vfs;
+	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < socket/memconn;
+	NONE < test/memconn;
 	NONE < config, sasl, metric, refusal;
 	zk < fourletter;
 	NONE < fifo;
@@ -31,7 +31,7 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab; fifo < zab; zab, socket, refusal < transport < transport/memnet;
+	zk, jute, zab/quorum < zab/election < zab; fifo < zab; zab, socket, refusal < transport < test/memnet;
 
 	# The driver, and the client side.
 	NONE < pipeline;
@@ -57,13 +57,13 @@ const importOrder = `
 	# What is run.
 	vfs, fourletter < trial;
 	node, broadcast, trial, bench/report, cli < cmd/pinfold;
-	server, transport < sim;
+	server, transport, test/faultfs < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents;
 
 	# A whole server within a test.
-	client, node, socket/memconn, test/frames < test/inproc;
+	client, node, test/memconn, test/frames < test/inproc;
 
 	# Ensembles of real processes.
 	client, fourletter < test/ensemble/cluster;

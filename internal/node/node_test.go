@@ -14,6 +14,7 @@ import (
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -60,7 +61,7 @@ func dial(t *testing.T, n *Node) *client.Client {
 
 // A node whose disk fails ends, and says why; the node beside it goes on.
 func TestFailureIsReturned(t *testing.T) {
-	fault := vfs.NewFault(vfs.NewMem(), 0, vfs.FaultNone, nil)
+	fault := faultfs.New(vfs.NewMem(), 0, faultfs.None, nil)
 	var log bytes.Buffer
 	failing, err := Open(Options{Config: standalone(t), FS: fault, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
@@ -71,7 +72,7 @@ func TestFailureIsReturned(t *testing.T) {
 	go func() { done <- failing.Run(t.Context()) }()
 
 	c := dial(t, failing)
-	fault.Arm(1, vfs.FaultIO)
+	fault.Arm(1, faultfs.IO)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go c.Create(ctx, "/a", nil, zk.Persistent, nil) // it fails, or is never answered
@@ -104,7 +105,7 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at := 1; ; at++ {
-		fault := vfs.NewFault(vfs.NewMem(), at, vfs.FaultIO, nil)
+		fault := faultfs.New(vfs.NewMem(), at, faultfs.IO, nil)
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -97,7 +98,7 @@ func randomWrite(rng *rand.Rand) (wire.OpCode, []byte) {
 // and the number of disk operations.
 func history(t *testing.T) (txns [][]byte, operations int) {
 	synctest.Test(t, func(t *testing.T) {
-		fault := vfs.NewFault(vfs.NewMem(), 0, vfs.FaultNone, nil)
+		fault := faultfs.New(vfs.NewMem(), 0, faultfs.None, nil)
 		m, _ := mustBoot(t, fault, nil)
 		workload(m)
 		if err := m.halt(); err != nil {
@@ -191,7 +192,7 @@ func TestP2Crash(t *testing.T) {
 	for at := 1; at <= operations; at += stride() {
 		synctest.Test(t, func(t *testing.T) {
 			mem := vfs.NewMem()
-			acked := run(t, mem, vfs.NewFault(mem, at, vfs.FaultCrash, nil))
+			acked := run(t, mem, faultfs.New(mem, at, faultfs.Crash, nil))
 			for seed := range *crashes {
 				disk := mem.CrashClone(rand.New(rand.NewPCG(uint64(at), uint64(seed))))
 				verify(t, disk, acked, all, fmt.Sprintf("crash at operation %d, outcome %d", at, seed))
@@ -208,7 +209,7 @@ func TestP2Crash(t *testing.T) {
 
 // run boots a machine on a disk with a fault, runs the workload as far as it goes
 // and returns what was acknowledged.
-func run(t *testing.T, mem *vfs.Mem, fault *vfs.Fault) [][]byte {
+func run(t *testing.T, mem *vfs.Mem, fault *faultfs.FS) [][]byte {
 	t.Helper()
 	m, _, err := boot(fault, nil)
 	if err != nil {
@@ -228,11 +229,11 @@ func TestP2CrashTwice(t *testing.T) {
 	for first := 5; first <= operations; first += operations / 12 * min(stride(), 4) {
 		synctest.Test(t, func(t *testing.T) {
 			mem := vfs.NewMem()
-			acked := run(t, mem, vfs.NewFault(mem, first, vfs.FaultCrash, nil))
+			acked := run(t, mem, faultfs.New(mem, first, faultfs.Crash, nil))
 			rng := rand.New(rand.NewPCG(uint64(first), 99))
 			for at := 1; ; at++ {
 				disk := mem.CrashClone(rng)
-				fault := vfs.NewFault(disk, at, vfs.FaultCrash, nil)
+				fault := faultfs.New(disk, at, faultfs.Crash, nil)
 				m, _, err := boot(fault, nil)
 				if err == nil {
 					m.halt() // may fail: the crash may come as late as here
@@ -250,12 +251,12 @@ func TestP2CrashTwice(t *testing.T) {
 // TestP2DiskError lets every disk operation fail once, in each way.
 func TestP2DiskError(t *testing.T) {
 	all, operations := history(t)
-	kinds := []vfs.FaultKind{vfs.FaultIO, vfs.FaultNoSpace, vfs.FaultShortWrite}
+	kinds := []faultfs.Kind{faultfs.IO, faultfs.NoSpace, faultfs.ShortWrite}
 	for at := 1; at <= operations; at += stride() {
 		for _, kind := range kinds {
 			synctest.Test(t, func(t *testing.T) {
 				mem := vfs.NewMem()
-				acked := run(t, mem, vfs.NewFault(mem, at, kind, nil))
+				acked := run(t, mem, faultfs.New(mem, at, kind, nil))
 				verify(t, mem, acked, all, fmt.Sprintf("fault %d at operation %d", kind, at))
 			})
 		}

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/session"
-	"github.com/pinfold-zk/pinfold/internal/transport/memnet"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/test/memnet"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 

@@ -13,19 +13,20 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // stall returns a disk whose syncs wait while the gate is held.
-func stall() (fsys *vfs.Fault, gate chan struct{}) {
+func stall() (fsys *faultfs.FS, gate chan struct{}) {
 	gate = make(chan struct{}, 1)
 	return gated(vfs.NewMem(), gate), gate
 }
 
 // gated is a disk where the syncs of the log wait while the gate is held, which is
 // while something is in it.
-func gated(disk *vfs.Mem, gate chan struct{}) *vfs.Fault {
-	return vfs.NewFault(disk, 0, vfs.FaultNone, func(op vfs.Op) {
+func gated(disk *vfs.Mem, gate chan struct{}) *faultfs.FS {
+	return faultfs.New(disk, 0, faultfs.None, func(op faultfs.Op) {
 		if op.Kind == "sync" && strings.Contains(op.Name, "log.") {
 			gate <- struct{}{}
 			<-gate

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/replica"
-	"github.com/pinfold-zk/pinfold/internal/transport/memnet"
+	"github.com/pinfold-zk/pinfold/test/memnet"
 )
 
 // ensemble is the servers of an ensemble, in memory and virtual time. Those that

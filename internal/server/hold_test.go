@@ -9,6 +9,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -135,7 +136,7 @@ func TestHandshakeIsNotHeldForADisk(t *testing.T) {
 	}, func(id int64, s *rigSetup) {
 		gate := make(chan struct{}, 1)
 		gates[id] = gate
-		s.fs = vfs.NewFault(s.fs.(*vfs.Mem), 0, vfs.FaultNone, func(op vfs.Op) {
+		s.fs = faultfs.New(s.fs.(*vfs.Mem), 0, faultfs.None, func(op faultfs.Op) {
 			if op.Kind == "sync" {
 				gate <- struct{}{}
 				<-gate

@@ -11,9 +11,9 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
-	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/memconn"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 

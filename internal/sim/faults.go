@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
 // faultKind is something that goes wrong.
@@ -137,8 +138,8 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 		if !m.up {
 			return false
 		}
-		kind := map[faultKind]vfs.FaultKind{
-			crashInWrite: vfs.FaultCrash, diskFull: vfs.FaultNoSpace, diskError: vfs.FaultIO, diskShort: vfs.FaultShortWrite,
+		kind := map[faultKind]faultfs.Kind{
+			crashInWrite: faultfs.Crash, diskFull: faultfs.NoSpace, diskError: faultfs.IO, diskShort: faultfs.ShortWrite,
 		}[k]
 		m.fault.Arm(1+s.rng.IntN(40), kind)
 	case diskSlow:
@@ -148,7 +149,7 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 			return false
 		}
 		m.kill = true
-		m.fault.Arm(1+s.rng.IntN(40), vfs.FaultKill)
+		m.fault.Arm(1+s.rng.IntN(40), faultfs.Kill)
 	case diskStall, leaderStall:
 		m.stall = s.profile.length // then all is healed
 		if s.chance(0.7) {
@@ -303,7 +304,7 @@ func (s *Sim) heal() {
 	for _, m := range s.members[1:] {
 		m.paused, m.slow, m.stall, m.lag = min(m.paused, s.now), 0, 0, 0
 		if m.up {
-			m.fault.Arm(0, vfs.FaultNone)
+			m.fault.Arm(0, faultfs.None)
 		} else {
 			s.after(0, m.start)
 		}

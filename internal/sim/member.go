@@ -15,6 +15,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
 // member is one server of the ensemble, through all its lives.
@@ -34,7 +35,7 @@ type member struct {
 	rate    float64       // of its clocks, 1 is right
 	paused  time.Duration // until then it does nothing
 
-	fault  *vfs.Fault
+	fault  *faultfs.FS
 	dir    *storage.Dir
 	srv    *server.Server
 	rep    *replica.Replica
@@ -82,7 +83,7 @@ func (m *member) start() {
 	}
 	m.life++
 	m.started = m.s.now
-	m.fault = vfs.NewFault(m.disk, 0, vfs.FaultNone, nil)
+	m.fault = faultfs.New(m.disk, 0, faultfs.None, nil)
 	if m.s.profile.promptDisk {
 		m.fault.Prompt = func() bool { return m.s.chance(0.9) }
 	}
@@ -201,7 +202,7 @@ func (m *member) refused(err error) bool {
 
 // injected reports whether an error is one that a fault has made.
 func (m *member) injected(err error) bool {
-	return errors.Is(err, vfs.ErrCrashed) || m.fault.Met()
+	return errors.Is(err, faultfs.ErrCrashed) || m.fault.Met()
 }
 
 // stop ends a life. With power the disk loses what was not synced, and its

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
+	"github.com/pinfold-zk/pinfold/test/memconn"
 )
 
 // end is a Conn with its halves, as an owner has them.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -106,7 +107,7 @@ func testCrashes(t *testing.T, wrap func(*vfs.Mem) vfs.FS) {
 	torn := 0
 	for at := 1; ; at++ {
 		mem := vfs.NewMem()
-		fault := vfs.NewFault(wrap(mem), at, vfs.FaultCrash, nil)
+		fault := faultfs.New(wrap(mem), at, faultfs.Crash, nil)
 		var acked []entry
 		err := func() error {
 			d, err := Open(fault, testOptions())
@@ -115,7 +116,7 @@ func testCrashes(t *testing.T, wrap func(*vfs.Mem) vfs.FS) {
 			}
 			return logScript(d.NewLog(0), &acked)
 		}()
-		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
+		if err != nil && !errors.Is(err, faultfs.ErrCrashed) {
 			t.Fatalf("operation %d: %v", at, err)
 		}
 		for seed := range uint64(40) {
@@ -158,19 +159,19 @@ func TestCrashDuringRecovery(t *testing.T) {
 	for seed := range uint64(40) {
 		mem := vfs.NewMem()
 		var acked []entry
-		fault := vfs.NewFault(mem, 35, vfs.FaultCrash, nil)
+		fault := faultfs.New(mem, 35, faultfs.Crash, nil)
 		d, err := Open(fault, testOptions())
 		if err == nil {
 			err = logScript(d.NewLog(0), &acked)
 		}
-		if !errors.Is(err, vfs.ErrCrashed) {
+		if !errors.Is(err, faultfs.ErrCrashed) {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(seed, 1))
 		first := mem.CrashClone(rng)
 		for at := 1; ; at++ {
 			disk := first.CrashClone(rng)
-			fault := vfs.NewFault(disk, at, vfs.FaultCrash, nil)
+			fault := faultfs.New(disk, at, faultfs.Crash, nil)
 			d, err := Open(fault, testOptions())
 			if err == nil {
 				var tail Tail
@@ -209,7 +210,7 @@ func TestCrashDuringReplacement(t *testing.T) {
 			}
 		}
 		d.Close()
-		fault := vfs.NewFault(mem, at, vfs.FaultCrash, nil)
+		fault := faultfs.New(mem, at, faultfs.Crash, nil)
 		var done int
 		err := replaceScript(fault, &done)
 		for seed := range uint64(20) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -145,7 +146,7 @@ func TestCrashDuringAdoption(t *testing.T) {
 		mem := vfs.NewMem()
 		putFile(t, mem, "/data/version-2/acceptedEpoch", []byte("4"))
 		putFile(t, mem, "/data/version-2/currentEpoch", []byte("4"))
-		fault := vfs.NewFault(mem, at, vfs.FaultCrash, nil)
+		fault := faultfs.New(mem, at, faultfs.Crash, nil)
 		_, _, _, err := testDir(fault).LoadEpochs(last)
 		for seed := range uint64(10) {
 			d := openTest(t, mem.CrashClone(rand.New(rand.NewPCG(uint64(at), seed))), testOptions())
@@ -218,9 +219,9 @@ func TestSnapshotsNewestFirst(t *testing.T) {
 func TestEpochsThatAreReadAreDurable(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := vfs.NewMem()
-		fault := vfs.NewFault(mem, 0, vfs.FaultNone, nil)
+		fault := faultfs.New(mem, 0, faultfs.None, nil)
 		d := openTest(t, fault, testOptions())
-		fault.Arm(at, vfs.FaultKill)
+		fault.Arm(at, faultfs.Kill)
 		err := d.SetAcceptedEpoch(3)
 		d.Close()
 		d = openTest(t, mem, testOptions())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -20,8 +21,8 @@ func TestCrashInRewrittenBlock(t *testing.T) {
 		for seed := range uint64(12) {
 			mem := vfs.NewMem()
 			syncs, rewrites := 0, 0
-			var fault *vfs.Fault
-			fault = vfs.NewFault(mem, 0, vfs.FaultNone, func(op vfs.Op) {
+			var fault *faultfs.FS
+			fault = faultfs.New(mem, 0, faultfs.None, func(op faultfs.Op) {
 				switch {
 				case op.Name == syncedName:
 				case op.Kind == "writeat" && syncs > 0 && op.Offset == 0:
@@ -150,8 +151,8 @@ func testEntry(z zk.Zxid, n int) entry {
 // Space that is only reserved is turned into written zeros in large steps, by the
 // writes that need the first of it; a write within them touches its blocks only.
 func TestZerosAhead(t *testing.T) {
-	var writes []vfs.Op
-	fsys := vfs.NewFault(vfs.NewMem(), 0, vfs.FaultNone, func(op vfs.Op) {
+	var writes []faultfs.Op
+	fsys := faultfs.New(vfs.NewMem(), 0, faultfs.None, func(op faultfs.Op) {
 		if op.Kind == "writeat" && op.Name != syncedName {
 			writes = append(writes, op)
 		}

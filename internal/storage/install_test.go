@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -233,9 +234,9 @@ func (h history) crashes(t *testing.T, do func(d *Dir) error, check func(t *test
 	before := h.put(t)
 	for at := 1; ; at++ {
 		mem := before.CrashClone(rand.New(rand.NewPCG(0, 0))) // a copy: all is durable
-		fault := vfs.NewFault(mem, at, vfs.FaultCrash, nil)
+		fault := faultfs.New(mem, at, faultfs.Crash, nil)
 		err := do(h.dir(fault))
-		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
+		if err != nil && !errors.Is(err, faultfs.ErrCrashed) {
 			t.Fatalf("operation %d: %v", at, err)
 		}
 		for seed := range uint64(2) {
@@ -311,7 +312,7 @@ func TestErrorDuringInstall(t *testing.T) {
 			before := h.put(t)
 			for at := 1; ; at++ {
 				mem := before.CrashClone(rand.New(rand.NewPCG(0, 0)))
-				err := installTest(h.dir(vfs.NewFault(mem, at, vfs.FaultIO, nil)), z)
+				err := installTest(h.dir(faultfs.New(mem, at, faultfs.IO, nil)), z)
 				if err != nil && !errors.Is(err, syscall.EIO) {
 					t.Fatalf("%s: %v, operation %d: %v", h.name, z, at, err)
 				}

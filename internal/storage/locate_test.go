@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -259,7 +260,7 @@ func TestLocateDuringPurge(t *testing.T) {
 		t.Fatalf("%+v, %v", loc, err)
 	}
 	for at := 1; ; at++ {
-		fault := vfs.NewFault(mem, at, vfs.FaultIO, nil)
+		fault := faultfs.New(mem, at, faultfs.IO, nil)
 		loc, err := testDir(fault).Locate(5)
 		if fault.Ops() < at {
 			break

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -62,7 +63,7 @@ func TestLogPreallocation(t *testing.T) {
 func TestGoldenOperations(t *testing.T) {
 	var ops strings.Builder
 	mem := vfs.NewMem()
-	fsys := vfs.NewFault(mem, 0, vfs.FaultNone, func(op vfs.Op) {
+	fsys := faultfs.New(mem, 0, faultfs.None, func(op faultfs.Op) {
 		if op.Kind != "read" {
 			ops.WriteString(op.String() + "\n")
 		}
@@ -190,7 +191,7 @@ func TestLogRoundTrip(t *testing.T) {
 func TestLogWritesAreBounded(t *testing.T) {
 	largest := int64(0)
 	mem := vfs.NewMem()
-	fsys := vfs.NewFault(mem, 0, vfs.FaultNone, func(op vfs.Op) {
+	fsys := faultfs.New(mem, 0, faultfs.None, func(op faultfs.Op) {
 		if op.Kind == "writeat" {
 			largest = max(largest, op.Bytes)
 		}
@@ -265,11 +266,11 @@ func TestLogKeepsExistingFile(t *testing.T) {
 // once, refuses everything from then on without touching the disk, and what it
 // had acknowledged is there.
 func TestErrorAtEveryOperation(t *testing.T) {
-	for _, kind := range []vfs.FaultKind{vfs.FaultIO, vfs.FaultNoSpace, vfs.FaultShortWrite} {
+	for _, kind := range []faultfs.Kind{faultfs.IO, faultfs.NoSpace, faultfs.ShortWrite} {
 		for at := 1; ; at++ {
 			mem := vfs.NewMem()
 			d := openTest(t, mem, testOptions())
-			fault := vfs.NewFault(mem, at, kind, nil)
+			fault := faultfs.New(mem, at, kind, nil)
 			l := testDir(fault).NewLog(0)
 			var acked []entry
 			err := logScript(l, &acked)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -119,7 +120,7 @@ func TestLogAheadError(t *testing.T) {
 	putFile(t, mem, testLogDir+"log.1", logBytes(testEntries(100<<10, 1, 2, 3)...))
 	openTest(t, mem, testOptions()).Close()
 	for at := 1; ; at++ {
-		fault := vfs.NewFault(mem, at, vfs.FaultIO, nil)
+		fault := faultfs.New(mem, at, faultfs.IO, nil)
 		got, _, err := readLogAhead(testDir(fault), 0)
 		if err == nil {
 			if at < 4 || len(got) != 3 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -354,7 +355,7 @@ func TestReadErrorAtEveryOperation(t *testing.T) {
 	putFile(t, mem, testLogDir+"log.1", append(logBytes(es[:3]...), make([]byte, 1000)...))
 	putFile(t, mem, testLogDir+"log.4", logBytes(es[3:]...)[:700])
 	for at := 1; ; at++ {
-		fault := vfs.NewFault(mem, at, vfs.FaultIO, nil)
+		fault := faultfs.New(mem, at, faultfs.IO, nil)
 		d, err := Open(fault, testOptions())
 		if err == nil {
 			_, _, err = readAll(d, 0)

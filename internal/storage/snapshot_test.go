@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -267,11 +268,11 @@ func TestEveryFlippedBitOfSnapshot(t *testing.T) {
 // allows, and is told.
 func TestSnapshotErrorAtEveryOperation(t *testing.T) {
 	body := testPayload(1, 3<<20)
-	for _, kind := range []vfs.FaultKind{vfs.FaultIO, vfs.FaultShortWrite} {
+	for _, kind := range []faultfs.Kind{faultfs.IO, faultfs.ShortWrite} {
 		for at := 1; ; at++ {
 			mem := vfs.NewMem()
 			openTest(t, mem, testOptions()).Close()
-			fault := vfs.NewFault(mem, at, kind, nil)
+			fault := faultfs.New(mem, at, kind, nil)
 			err := func() error {
 				w, err := testDir(fault).createSnapshot(5, Gzip)
 				if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -181,7 +182,7 @@ func openAgain(t *testing.T, d *Dir, fsys vfs.FS) *Dir {
 func TestMarkIsBeforeTheLog(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := vfs.NewMem()
-		fault := vfs.NewFault(mem, at, vfs.FaultCrash, nil)
+		fault := faultfs.New(mem, at, faultfs.Crash, nil)
 		d, err := Open(fault, testOptions())
 		if err == nil {
 			var acked []entry
@@ -197,7 +198,7 @@ func TestMarkIsBeforeTheLog(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, vfs.ErrCrashed) && !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, faultfs.ErrCrashed) && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
 	}

@@ -2,10 +2,25 @@ package vfs
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 )
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func contentOf(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	must(t, err)
+	return string(b)
+}
 
 // openFlags returns the status flags of an open file.
 func openFlags(t *testing.T, f osFile) (flags uintptr) {
@@ -50,7 +65,7 @@ func TestDirectFallback(t *testing.T) {
 	}
 	_, err = file.Write(p[:5])
 	must(t, err, file.Sync())
-	if got := content(t, OS{}, name); len(got) != 100 || got[:5] != "begin" {
+	if got := contentOf(t, name); len(got) != 100 || got[:5] != "begin" {
 		t.Fatalf("the file holds %d bytes", len(got))
 	}
 }
@@ -78,10 +93,10 @@ func TestCommit(t *testing.T) {
 		must(t, err)
 	}
 	must(t, file.Close(), note.Close())
-	if got := content(t, OS{}, filepath.Join(dir, "log")); len(got) != 3*DirectBytes || got[2*DirectBytes:][:7] != "content" {
+	if got := contentOf(t, filepath.Join(dir, "log")); len(got) != 3*DirectBytes || got[2*DirectBytes:][:7] != "content" {
 		t.Errorf("the file has %d bytes", len(got))
 	}
-	if got := content(t, OS{}, filepath.Join(dir, "note")); got != "2" {
+	if got := contentOf(t, filepath.Join(dir, "note")); got != "2" {
 		t.Errorf("the mark is %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package vfs
+package vfs_test
 
 import (
 	"bytes"
@@ -9,17 +9,21 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"unsafe"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
 // AlignedBytes keeps what it promises for every length.
 func TestAlignedBytes(t *testing.T) {
 	for _, n := range []int{0, 1, 511, 4095, 4096, 4097, 70_000, 1 << 20} {
-		b := AlignedBytes(n)
-		if len(b) < n || len(b)-n >= DirectBytes || len(b)%DirectBytes != 0 || cap(b) != len(b) {
+		b := vfs.AlignedBytes(n)
+		if len(b) < n || len(b)-n >= vfs.DirectBytes || len(b)%vfs.DirectBytes != 0 || cap(b) != len(b) {
 			t.Errorf("%d: length %d, capacity %d", n, len(b), cap(b))
 		}
-		if n > 0 && address(b)%DirectBytes != 0 {
-			t.Errorf("%d: at address %x", n, address(b))
+		if n > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%vfs.DirectBytes != 0 {
+			t.Errorf("%d bytes are not aligned", n)
 		}
 	}
 }
@@ -31,7 +35,7 @@ func TestDirect(t *testing.T) {
 	systems := testFS(t)
 	if shm, err := os.MkdirTemp("/dev/shm", "vfs"); err == nil {
 		t.Cleanup(func() { os.RemoveAll(shm) })
-		systems["tmpfs"] = func() (FS, string) { return OS{}, filepath.ToSlash(shm) }
+		systems["tmpfs"] = func() (vfs.FS, string) { return vfs.OS{}, filepath.ToSlash(shm) }
 	}
 	for name, newFS := range systems {
 		t.Run(name, func(t *testing.T) {
@@ -39,15 +43,15 @@ func TestDirect(t *testing.T) {
 			must(t, create(t, f, base+"/x", "what was there before").Close())
 			file, err := f.CreateDirect(base + "/x")
 			must(t, err)
-			if a := file.Alignment(); a != 1 && a != DirectBytes {
+			if a := file.Alignment(); a != 1 && a != vfs.DirectBytes {
 				t.Fatalf("alignment %d", a)
 			}
-			must(t, file.Preallocate(20*DirectBytes+16))
-			model := make([]byte, 20*DirectBytes+16)
+			must(t, file.Preallocate(20*vfs.DirectBytes+16))
+			model := make([]byte, 20*vfs.DirectBytes+16)
 			rng := rand.New(rand.NewPCG(3, 4))
 			for range 100 {
-				off := rng.IntN(16) * DirectBytes
-				p := AlignedBytes((1 + rng.IntN(4)) * DirectBytes)
+				off := rng.IntN(16) * vfs.DirectBytes
+				p := vfs.AlignedBytes((1 + rng.IntN(4)) * vfs.DirectBytes)
 				for i := range p {
 					p[i] = byte(rng.Uint32())
 				}
@@ -60,8 +64,8 @@ func TestDirect(t *testing.T) {
 					t.Fatal("the file is not what was written")
 				}
 			}
-			must(t, file.Truncate(5*DirectBytes+123), file.Close())
-			if got := content(t, f, base+"/x"); got != string(model[:5*DirectBytes+123]) {
+			must(t, file.Truncate(5*vfs.DirectBytes+123), file.Close())
+			if got := content(t, f, base+"/x"); got != string(model[:5*vfs.DirectBytes+123]) {
 				t.Fatal("the file is not what was left of it")
 			}
 			if _, err := f.CreateDirect(base + "/none/x"); !errors.Is(err, fs.ErrNotExist) {
@@ -73,10 +77,10 @@ func TestDirect(t *testing.T) {
 
 // Mem refuses what a disk would: offset, length and memory count each by itself.
 func TestDirectMisuse(t *testing.T) {
-	for name, f := range map[string]FS{"mem": NewMem(), "fault": NewFault(NewMem(), 0, FaultNone, nil)} {
+	for name, f := range map[string]vfs.FS{"mem": vfs.NewMem(), "fault": faultfs.New(vfs.NewMem(), 0, faultfs.None, nil)} {
 		file, err := f.CreateDirect("/x")
 		must(t, err)
-		p := AlignedBytes(3 * DirectBytes)
+		p := vfs.AlignedBytes(3 * vfs.DirectBytes)
 		_, err = file.WriteAt(p, 0)
 		must(t, err)
 		tests := []struct {
@@ -84,9 +88,9 @@ func TestDirectMisuse(t *testing.T) {
 			p    []byte
 			off  int64
 		}{
-			{"offset", p[:DirectBytes], SectorBytes},
-			{"length", p[:DirectBytes-1], 0},
-			{"memory", p[SectorBytes : SectorBytes+DirectBytes], 0},
+			{"offset", p[:vfs.DirectBytes], vfs.SectorBytes},
+			{"length", p[:vfs.DirectBytes-1], 0},
+			{"memory", p[vfs.SectorBytes : vfs.SectorBytes+vfs.DirectBytes], 0},
 		}
 		for _, tt := range tests {
 			if _, err := file.WriteAt(tt.p, tt.off); !errors.Is(err, syscall.EINVAL) {
@@ -96,7 +100,7 @@ func TestDirectMisuse(t *testing.T) {
 				t.Errorf("%s: read with a wrong %s: %v", name, tt.what, err)
 			}
 		}
-		if _, err := file.WriteAt(p, -DirectBytes); err == nil {
+		if _, err := file.WriteAt(p, -vfs.DirectBytes); err == nil {
 			t.Errorf("%s: a negative offset is accepted", name)
 		}
 	}
@@ -104,16 +108,16 @@ func TestDirectMisuse(t *testing.T) {
 
 // A write that is cut short leaves whole blocks.
 func TestDirectShortWrite(t *testing.T) {
-	m := NewMem()
-	f := NewFault(m, 2, FaultShortWrite, nil)
+	m := vfs.NewMem()
+	f := faultfs.New(m, 2, faultfs.ShortWrite, nil)
 	file, err := f.CreateDirect("/x")
 	must(t, err)
-	p := AlignedBytes(3 * DirectBytes)
-	p[0], p[DirectBytes] = 1, 1
-	if n, err := file.WriteAt(p, 0); n != DirectBytes || !errors.Is(err, syscall.ENOSPC) {
+	p := vfs.AlignedBytes(3 * vfs.DirectBytes)
+	p[0], p[vfs.DirectBytes] = 1, 1
+	if n, err := file.WriteAt(p, 0); n != vfs.DirectBytes || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("wrote %d: %v", n, err)
 	}
-	if got := content(t, m, "/x"); got != string(p[:DirectBytes]) {
+	if got := content(t, m, "/x"); got != string(p[:vfs.DirectBytes]) {
 		t.Fatalf("the file has %d bytes", len(got))
 	}
 }
@@ -122,18 +126,18 @@ func TestDirectShortWrite(t *testing.T) {
 // sectors of it a crash leaves; and of the new bytes each sector is there or not.
 func TestCrashRewrittenBlock(t *testing.T) {
 	const synced = 1300 // in the third sector
-	m := NewMem()
+	m := vfs.NewMem()
 	file, err := m.CreateDirect("/x")
 	must(t, err)
-	p := AlignedBytes(DirectBytes)
+	p := vfs.AlignedBytes(vfs.DirectBytes)
 	copy(p, bytes.Repeat([]byte{1}, synced))
 	_, err = file.WriteAt(p, 0)
 	must(t, err, file.Sync(), m.SyncDir("/"))
-	copy(p[synced:], bytes.Repeat([]byte{2}, DirectBytes-synced))
+	copy(p[synced:], bytes.Repeat([]byte{2}, vfs.DirectBytes-synced))
 	_, err = file.WriteAt(p, 0)
 	must(t, err)
 
-	zeros := make([]byte, SectorBytes)
+	zeros := make([]byte, vfs.SectorBytes)
 	mixed := 0
 	for seed := range uint64(300) {
 		got := []byte(content(t, m.CrashClone(rand.New(rand.NewPCG(seed, 0))), "/x"))
@@ -141,8 +145,8 @@ func TestCrashRewrittenBlock(t *testing.T) {
 			t.Fatalf("seed %d: synced bytes are lost", seed)
 		}
 		old, new := 0, 0
-		for i := synced; i < DirectBytes; {
-			end := (i/SectorBytes + 1) * SectorBytes
+		for i := synced; i < vfs.DirectBytes; {
+			end := (i/vfs.SectorBytes + 1) * vfs.SectorBytes
 			switch part := got[i:end]; {
 			case bytes.Equal(part, p[i:end]):
 				new++

@@ -1,4 +1,4 @@
-package vfs
+package vfs_test
 
 import (
 	"bytes"
@@ -10,14 +10,17 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
 // testFS are the implementations that must behave alike, each with a directory.
-func testFS(t *testing.T) map[string]func() (FS, string) {
-	return map[string]func() (FS, string){
-		"os":    func() (FS, string) { return OS{}, filepath.ToSlash(t.TempDir()) },
-		"mem":   func() (FS, string) { return NewMem(), "/" },
-		"fault": func() (FS, string) { return NewFault(NewMem(), 0, FaultNone, nil), "/" },
+func testFS(t *testing.T) map[string]func() (vfs.FS, string) {
+	return map[string]func() (vfs.FS, string){
+		"os":    func() (vfs.FS, string) { return vfs.OS{}, filepath.ToSlash(t.TempDir()) },
+		"mem":   func() (vfs.FS, string) { return vfs.NewMem(), "/" },
+		"fault": func() (vfs.FS, string) { return faultfs.New(vfs.NewMem(), 0, faultfs.None, nil), "/" },
 	}
 }
 
@@ -28,7 +31,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-func create(t *testing.T, f FS, name, content string) File {
+func create(t *testing.T, f vfs.FS, name, content string) vfs.File {
 	t.Helper()
 	file, err := f.Create(name)
 	must(t, err)
@@ -37,7 +40,7 @@ func create(t *testing.T, f FS, name, content string) File {
 	return file
 }
 
-func content(t *testing.T, f FS, name string) string {
+func content(t *testing.T, f vfs.FS, name string) string {
 	t.Helper()
 	file, err := f.Open(name)
 	must(t, err)
@@ -87,7 +90,7 @@ func TestNames(t *testing.T) {
 			}
 			lock, err := f.Lock(base + "/lock")
 			must(t, err)
-			if _, err := f.Lock(base + "/lock"); !errors.Is(err, ErrLocked) {
+			if _, err := f.Lock(base + "/lock"); !errors.Is(err, vfs.ErrLocked) {
 				t.Errorf("the second lock: %v", err)
 			}
 			must(t, lock.Close())
@@ -170,12 +173,12 @@ func TestContent(t *testing.T) {
 // What is synced survives every crash; what is not survives in some and not in
 // others; nothing else appears.
 func TestCrashClone(t *testing.T) {
-	m := NewMem()
+	m := vfs.NewMem()
 	must(t, m.MkdirAll("/d"))
 	file := create(t, m, "/d/synced", "old old old")
 	must(t, file.Sync(), m.SyncDir("/d"))
-	big := bytes.Repeat([]byte("n"), 3*SectorBytes)
-	file.Seek(SectorBytes, io.SeekStart)
+	big := bytes.Repeat([]byte("n"), 3*vfs.SectorBytes)
+	file.Seek(vfs.SectorBytes, io.SeekStart)
 	file.Write(big)
 	create(t, m, "/d/nameless", "data").Sync()
 	create(t, m, "/d/moving", "data").Sync()
@@ -194,10 +197,10 @@ func TestCrashClone(t *testing.T) {
 		if len(got) < 11 || got[:11] != "old old old" {
 			t.Fatalf("seed %d: synced bytes are lost: %q", seed, got)
 		}
-		for i := SectorBytes; i < len(got); i += SectorBytes {
-			sector := got[i:min(len(got), i+SectorBytes)]
+		for i := vfs.SectorBytes; i < len(got); i += vfs.SectorBytes {
+			sector := got[i:min(len(got), i+vfs.SectorBytes)]
 			switch {
-			case len(sector) == SectorBytes && sector == string(big[:SectorBytes]):
+			case len(sector) == vfs.SectorBytes && sector == string(big[:vfs.SectorBytes]):
 				seen["new sector"]++
 			case sector == string(make([]byte, len(sector))):
 				seen["lost sector"]++
@@ -228,7 +231,7 @@ func TestCrashClone(t *testing.T) {
 
 // A crash of a crashed disk loses nothing more.
 func TestCrashTwice(t *testing.T) {
-	m := NewMem()
+	m := vfs.NewMem()
 	create(t, m, "/x", string(bytes.Repeat([]byte("n"), 2000)))
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -248,26 +251,26 @@ func TestCrashTwice(t *testing.T) {
 // other; a crash to all that follow.
 func TestFault(t *testing.T) {
 	tests := []struct {
-		kind    FaultKind
+		kind    faultfs.Kind
 		at      int
 		fails   string // which of the script's operations fail
 		content string
 	}{
-		{FaultNone, 3, "----", "onetwo"},
-		{FaultNoSpace, 2, "-x--", "two"},
-		{FaultIO, 4, "---x", "onetwo"},
-		{FaultShortWrite, 3, "--x-", "onet"},
-		{FaultShortWrite, 4, "---x", "onetwo"},
-		{FaultCrash, 3, "--xx", "one"},
+		{faultfs.None, 3, "----", "onetwo"},
+		{faultfs.NoSpace, 2, "-x--", "two"},
+		{faultfs.IO, 4, "---x", "onetwo"},
+		{faultfs.ShortWrite, 3, "--x-", "onet"},
+		{faultfs.ShortWrite, 4, "---x", "onetwo"},
+		{faultfs.Crash, 3, "--xx", "one"},
 	}
 	for _, tt := range tests {
-		m := NewMem()
+		m := vfs.NewMem()
 		var ops []string
-		f := NewFault(m, tt.at, tt.kind, func(o Op) { ops = append(ops, o.String()) })
+		f := faultfs.New(m, tt.at, tt.kind, func(o faultfs.Op) { ops = append(ops, o.String()) })
 		fails := ""
 		note := func(err error) {
 			fails += map[bool]string{true: "-", false: "x"}[err == nil]
-			if err != nil && errors.Is(err, ErrCrashed) != (tt.kind == FaultCrash) {
+			if err != nil && errors.Is(err, faultfs.ErrCrashed) != (tt.kind == faultfs.Crash) {
 				t.Errorf("kind %d: %v", tt.kind, err)
 			}
 		}
@@ -286,9 +289,9 @@ func TestFault(t *testing.T) {
 			t.Errorf("trace %v, want %s", ops, want)
 		}
 	}
-	f := NewFault(NewMem(), 0, FaultNone, nil)
+	f := faultfs.New(vfs.NewMem(), 0, faultfs.None, nil)
 	f.Crash()
-	if _, err := f.List("/"); !errors.Is(err, ErrCrashed) {
+	if _, err := f.List("/"); !errors.Is(err, faultfs.ErrCrashed) {
 		t.Errorf("after Crash: %v", err)
 	}
 }

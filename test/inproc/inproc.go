@@ -17,10 +17,10 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/node"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/session"
-	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/frames"
+	"github.com/pinfold-zk/pinfold/test/memconn"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/socket/memconn"
 	"github.com/pinfold-zk/pinfold/test/inproc"
+	"github.com/pinfold-zk/pinfold/test/memconn"
 )
 
 // A line is the network of one client. What passes takes its time, in both

@@ -1,4 +1,5 @@
-package vfs
+// Package faultfs is a file system on which operations fail, for tests.
+package faultfs
 
 import (
 	"errors"
@@ -7,26 +8,28 @@ import (
 	"path"
 	"sync"
 	"syscall"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
-// ErrCrashed is the error of every operation after a Fault of kind FaultCrash.
-var ErrCrashed = errors.New("vfs: the machine has crashed")
+// ErrCrashed is the error of every operation after an FS of kind Crash.
+var ErrCrashed = errors.New("faultfs: the machine has crashed")
 
-// FaultKind is what happens to the operation that a Fault is set to.
-type FaultKind int
+// Kind is what happens to the operation that an FS is set to.
+type Kind int
 
-// The kinds. Each makes the operation fail without effect, except that FaultShortWrite
-// and FaultKill first do half of a write.
+// The kinds. Each makes the operation fail without effect, except that ShortWrite
+// and Kill first do half of a write.
 const (
-	FaultNone       FaultKind = iota
-	FaultNoSpace              // syscall.ENOSPC
-	FaultIO                   // syscall.EIO
-	FaultShortWrite           // half is written (whole blocks for direct I/O), then syscall.ENOSPC; FaultNoSpace if the operation is not a write
-	FaultCrash                // ErrCrashed, from this operation on
-	FaultKill                 // like FaultCrash, but half of a write is done first
+	None       Kind = iota
+	NoSpace         // syscall.ENOSPC
+	IO              // syscall.EIO
+	ShortWrite      // half is written (whole blocks for direct I/O), then syscall.ENOSPC; NoSpace if the operation is not a write
+	Crash           // ErrCrashed, from this operation on
+	Kill            // like Crash, but half of a write is done first
 )
 
-// Op is one disk operation as a Fault sees it.
+// Op is one disk operation as an FS sees it.
 type Op struct {
 	// Kind is create, createdirect, open, openrw, mkdir, list, rename, remove,
 	// size, syncdir, lock, read, write, writeat, truncate, sync or preallocate.
@@ -51,55 +54,55 @@ func (o Op) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// Fault is a file system that counts the operations on another one and makes one of
+// FS is a file system that counts the operations on another one and makes one of
 // them fail. Seek and Close do not count: they touch no disk here, and always work. Use
-// NewFault.
-type Fault struct {
-	inner FS
+// New.
+type FS struct {
+	inner vfs.FS
 	trace func(Op)
 
-	// Prompt, if not nil, makes files Committers. Each bounded Await asks it
+	// Prompt, if not nil, makes files vfs.Committers. Each bounded Await asks it
 	// whether the disk is done in time. It is set before the first use.
 	Prompt func() bool
 
 	mu      sync.Mutex
 	ops     int
 	at      int
-	kind    FaultKind
+	kind    Kind
 	met     bool
 	crashed bool
 }
 
-// NewFault wraps inner. The at-th operation, counted from 1, meets a fault of that
-// kind; with FaultNone none does. trace, if not nil, is called before each operation.
-func NewFault(inner FS, at int, kind FaultKind, trace func(Op)) *Fault {
-	return &Fault{inner: inner, at: at, kind: kind, trace: trace}
+// New wraps inner. The at-th operation, counted from 1, meets a fault of that
+// kind; with None none does. trace, if not nil, is called before each operation.
+func New(inner vfs.FS, at int, kind Kind, trace func(Op)) *FS {
+	return &FS{inner: inner, at: at, kind: kind, trace: trace}
 }
 
 // Arm replaces the fault: the n-th operation from now on, counted from 1, meets one of
 // that kind.
-func (f *Fault) Arm(n int, kind FaultKind) {
+func (f *FS) Arm(n int, kind Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at, f.kind = f.ops+n, kind
 }
 
 // Met reports whether an operation has met a fault.
-func (f *Fault) Met() bool {
+func (f *FS) Met() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.met || f.crashed
 }
 
 // Ops returns the number of operations so far, including failed ones.
-func (f *Fault) Ops() int {
+func (f *FS) Ops() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ops
 }
 
 // Crash makes every operation from now on fail with ErrCrashed.
-func (f *Fault) Crash() {
+func (f *FS) Crash() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.crashed = true
@@ -107,11 +110,11 @@ func (f *Fault) Crash() {
 
 // enter counts an operation. It returns the error that the operation meets, and
 // whether half of a write comes first.
-func (f *Fault) enter(kind, name string, bytes int64) (half bool, err error) {
+func (f *FS) enter(kind, name string, bytes int64) (half bool, err error) {
 	return f.enterOp(Op{Kind: kind, Name: path.Base(name), Bytes: bytes})
 }
 
-func (f *Fault) enterOp(op Op) (half bool, err error) {
+func (f *FS) enterOp(op Op) (half bool, err error) {
 	if f.trace != nil {
 		f.trace(op)
 	}
@@ -124,27 +127,27 @@ func (f *Fault) enterOp(op Op) (half bool, err error) {
 	if f.ops != f.at {
 		return false, nil
 	}
-	f.met = f.kind != FaultNone
+	f.met = f.kind != None
 	switch f.kind {
-	case FaultNoSpace:
+	case NoSpace:
 		err = syscall.ENOSPC
-	case FaultIO:
+	case IO:
 		err = syscall.EIO
-	case FaultShortWrite:
+	case ShortWrite:
 		half, err = op.Kind == "write" || op.Kind == "writeat", syscall.ENOSPC
-	case FaultCrash:
+	case Crash:
 		f.crashed = true
 		return false, ErrCrashed
-	case FaultKill:
+	case Kill:
 		f.crashed = true
 		return op.Kind == "write" || op.Kind == "writeat", ErrCrashed
 	default:
 		return false, nil
 	}
-	return half, fmt.Errorf("vfs: injected into operation %d (%s): %w", f.ops, op, err)
+	return half, fmt.Errorf("faultfs: injected into operation %d (%s): %w", f.ops, op, err)
 }
 
-func (f *Fault) open(kind, name string, open func(string) (File, error)) (File, error) {
+func (f *FS) open(kind, name string, open func(string) (vfs.File, error)) (vfs.File, error) {
 	if _, err := f.enter(kind, name, 0); err != nil {
 		return nil, err
 	}
@@ -155,90 +158,90 @@ func (f *Fault) open(kind, name string, open func(string) (File, error)) (File, 
 	return &faultFile{fs: f, inner: file, name: name}, nil
 }
 
-// Create implements FS.
-func (f *Fault) Create(name string) (File, error) { return f.open("create", name, f.inner.Create) }
+// Create implements vfs.FS.
+func (f *FS) Create(name string) (vfs.File, error) { return f.open("create", name, f.inner.Create) }
 
-// CreateDirect implements FS.
-func (f *Fault) CreateDirect(name string) (File, error) {
+// CreateDirect implements vfs.FS.
+func (f *FS) CreateDirect(name string) (vfs.File, error) {
 	return f.open("createdirect", name, f.inner.CreateDirect)
 }
 
-// Open implements FS.
-func (f *Fault) Open(name string) (File, error) { return f.open("open", name, f.inner.Open) }
+// Open implements vfs.FS.
+func (f *FS) Open(name string) (vfs.File, error) { return f.open("open", name, f.inner.Open) }
 
-// OpenReadWrite implements FS.
-func (f *Fault) OpenReadWrite(name string) (File, error) {
+// OpenReadWrite implements vfs.FS.
+func (f *FS) OpenReadWrite(name string) (vfs.File, error) {
 	return f.open("openrw", name, f.inner.OpenReadWrite)
 }
 
-// MkdirAll implements FS.
-func (f *Fault) MkdirAll(dir string) error {
+// MkdirAll implements vfs.FS.
+func (f *FS) MkdirAll(dir string) error {
 	if _, err := f.enter("mkdir", dir, 0); err != nil {
 		return err
 	}
 	return f.inner.MkdirAll(dir)
 }
 
-// List implements FS.
-func (f *Fault) List(dir string) ([]string, error) {
+// List implements vfs.FS.
+func (f *FS) List(dir string) ([]string, error) {
 	if _, err := f.enter("list", dir, 0); err != nil {
 		return nil, err
 	}
 	return f.inner.List(dir)
 }
 
-// Rename implements FS.
-func (f *Fault) Rename(from, to string) error {
+// Rename implements vfs.FS.
+func (f *FS) Rename(from, to string) error {
 	if _, err := f.enter("rename", to, 0); err != nil {
 		return err
 	}
 	return f.inner.Rename(from, to)
 }
 
-// Remove implements FS.
-func (f *Fault) Remove(name string) error {
+// Remove implements vfs.FS.
+func (f *FS) Remove(name string) error {
 	if _, err := f.enter("remove", name, 0); err != nil {
 		return err
 	}
 	return f.inner.Remove(name)
 }
 
-// Size implements FS.
-func (f *Fault) Size(name string) (int64, error) {
+// Size implements vfs.FS.
+func (f *FS) Size(name string) (int64, error) {
 	if _, err := f.enter("size", name, 0); err != nil {
 		return 0, err
 	}
 	return f.inner.Size(name)
 }
 
-// SyncDir implements FS.
-func (f *Fault) SyncDir(dir string) error {
+// SyncDir implements vfs.FS.
+func (f *FS) SyncDir(dir string) error {
 	if _, err := f.enter("syncdir", dir, 0); err != nil {
 		return err
 	}
 	return f.inner.SyncDir(dir)
 }
 
-// Lock implements FS.
-func (f *Fault) Lock(name string) (io.Closer, error) {
+// Lock implements vfs.FS.
+func (f *FS) Lock(name string) (io.Closer, error) {
 	if _, err := f.enter("lock", name, 0); err != nil {
 		return nil, err
 	}
 	return f.inner.Lock(name)
 }
 
-// faultFile is an open file of a Fault.
+// faultFile is an open file of an FS.
 type faultFile struct {
-	fs    *Fault
-	inner File
+	fs    *FS
+	inner vfs.File
 	name  string
 
 	commit func() error // the write that Commit has started; Await does it
 	late   bool         // a bounded Await has returned before the write was done
 }
 
-// Commit implements Committer, if the Fault has Prompt.
-func (f *faultFile) Commit(p []byte, off int64, note File, mark []byte) bool {
+// Commit implements vfs.Committer, if the FS has Prompt.
+func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte) bool {
 	if f.fs.Prompt == nil {
 		return false
 	}
@@ -256,10 +259,10 @@ func (f *faultFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 	return true
 }
 
-// Quick implements Committer.
+// Quick implements vfs.Committer.
 func (f *faultFile) Quick() bool { return !f.late }
 
-// Await implements Committer.
+// Await implements vfs.Committer.
 func (f *faultFile) Await(bounded bool) (done bool, err error) {
 	if bounded && !f.fs.Prompt() {
 		f.late = true
@@ -313,10 +316,10 @@ func (f *faultFile) half(p []byte) []byte {
 	return p[:n-n%f.inner.Alignment()]
 }
 
-// Alignment implements File.
+// Alignment implements vfs.File.
 func (f *faultFile) Alignment() int { return f.inner.Alignment() }
 
-// Linked implements File. It is not counted as an operation.
+// Linked implements vfs.File. It is not counted as an operation.
 func (f *faultFile) Linked() (bool, error) { return f.inner.Linked() }
 
 func (f *faultFile) Truncate(size int64) error {
