@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -23,7 +22,7 @@ func (l *leaver) Leave(string) { l.left++ }
 // leave the new connection with a session that is over.
 func TestEndOverAnOldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) { o.MinSession, o.MaxSession = time.Second, time.Minute })
+		m, _ := mustBoot(t, vfs.NewMem(), nil)
 		defer m.halt()
 		op, body := createSession(4000)
 		m.rep.Submit([]Request{m.request(0x77, op, body)})

@@ -364,6 +364,33 @@ func TestRequestsAreDropped(t *testing.T) {
 	})
 }
 
+// A session is made global once, though a second connection of its client, which does not
+// know of the first upgrade, asks for another.
+func TestSessionIsUpgradedOnce(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		for _, mode := range []Mode{Leader, Follower} {
+			m := g.in(mode)[0]
+			s := g.session(m, 100_000)
+			op, body := create("/"+mode.String(), nil, zk.Persistent)
+			m.submit(s, op, body)
+			pass(time.Second)
+			before := m.rep.LastApplied()
+			op, timeout := createSession(100_000)
+			m.submit(s, op, timeout)
+			m.submit(s, op, timeout) // at the same time
+			pass(time.Second)
+			m.submit(s, op, timeout) // and when it is global
+			pass(time.Second)
+			if got := m.rep.LastApplied(); got != before+1 || !m.knows(s) {
+				t.Errorf("%v: %d transactions make the session global", mode, got-before)
+			}
+			if n := m.rep.Outstanding(); n != 0 {
+				t.Errorf("%v: %d requests are outstanding", mode, n)
+			}
+		}
+	})
+}
+
 // A session that was to become global when the server lost its leader is local as
 // before, if nobody has heard of it.
 func TestUpgradeThatIsLost(t *testing.T) {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"encoding/binary"
 	"time"
 
@@ -18,12 +19,12 @@ import (
 // a client that comes back to its server finds its session.
 type locals struct {
 	local *session.Tracker // nil: there are none
-	// upgrading holds the sessions that are to become global by a transaction.
-	upgrading []closingSession
+	// upgrading holds the sessions that are to become global, with the transaction that
+	// does it; 0 while that is not known.
+	upgrading map[zk.SessionID]zk.Zxid
 }
 
-// readOnlyAfter is how long a server looks for a leader before it becomes
-// ReadOnly; at least a tick, as in Apache.
+// readOnlyAfter is the default of Options.ReadOnlyAfter, as in Apache.
 const readOnlyAfter = 2 * time.Second
 
 // newID gives a session its id.
@@ -44,8 +45,16 @@ func (o *orderer) beginLocals(b *batch) {
 	rest := b.reqs[:0]
 	for i := range b.reqs {
 		req := &b.reqs[i]
-		if req.Op != wire.OpCreateSession || req.Session != 0 {
+		switch {
+		case req.Op != wire.OpCreateSession:
 			rest = append(rest, *req)
+			continue
+		case req.Session != 0:
+			if o.askUpgrade(req.Session) {
+				rest = append(rest, *req)
+			} else {
+				o.inProcess.Add(-1)
+			}
 			continue
 		}
 		id, timeout := o.newID(), int32(binary.BigEndian.Uint32(req.Body))
@@ -105,23 +114,40 @@ func (o *orderer) expireLocals() {
 	}
 }
 
+// askUpgrade reports whether a local session is to be made global now. A connection that
+// its client has left may have asked for that already: a second createSession would make
+// the session anew if it has ended in between.
+func (o *orderer) askUpgrade(id zk.SessionID) bool {
+	if _, asked := o.upgrading[id]; asked || !o.local.Tracked(id) {
+		return false
+	}
+	if o.upgrading == nil {
+		o.upgrading = map[zk.SessionID]zk.Zxid{}
+	}
+	o.upgrading[id] = 0
+	return true
+}
+
 // noteUpgrade notes that a session will be global once z is applied.
 func (o *orderer) noteUpgrade(id zk.SessionID, z zk.Zxid) {
-	if o.local != nil && o.local.Tracked(id) {
-		o.upgrading = append(o.upgrading, closingSession{z, id})
+	if _, asked := o.upgrading[id]; asked {
+		o.upgrading[id] = z
 	}
 }
 
 // forgetUpgraded drops the local sessions that have become global.
 func (o *orderer) forgetUpgraded() {
-	applied, n := zk.Zxid(o.applied.Load()), 0
-	for ; n < len(o.upgrading) && o.upgrading[n].zxid <= applied; n++ {
-		o.local.Remove(o.upgrading[n].id)
-		o.stats.LocalSessions.Store(int64(o.local.Len()))
+	if len(o.upgrading) == 0 {
+		return
 	}
-	if o.upgrading = o.upgrading[n:]; len(o.upgrading) == 0 {
-		o.upgrading = nil
+	applied := zk.Zxid(o.applied.Load())
+	for id, z := range o.upgrading {
+		if z != 0 && z <= applied {
+			o.local.Remove(id)
+			delete(o.upgrading, id)
+		}
 	}
+	o.stats.LocalSessions.Store(int64(o.local.Len()))
 }
 
 // startLocals prepares for the local sessions of a mode that begins: those that
@@ -152,7 +178,7 @@ func (o *orderer) startLocals(readOnly bool) {
 func (o *orderer) planReadOnly(role zab.Role) {
 	o.readOnlyAt = 0
 	if role == zab.Looking && o.o.ReadOnly {
-		o.readOnlyAt = o.Now() + max(readOnlyAfter, o.o.Tick)
+		o.readOnlyAt = o.Now() + max(cmp.Or(o.o.ReadOnlyAfter, readOnlyAfter), o.o.Tick)
 	}
 }
 

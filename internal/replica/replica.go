@@ -59,16 +59,14 @@ import (
 
 // Options configures a replica.
 type Options struct {
-	Dir      *storage.Dir
-	Tree     znode.Options
-	Prep     prep.Config // its MaxTxnBytes is at most what the log accepts
-	Auth     *auth.Authority
-	Clients  Clients
-	ServerID uint8
-	Tick     time.Duration // of session expiry
-	// MinSession and MaxSession bound what Resume may set a timeout to.
-	MinSession, MaxSession time.Duration
-	ConfigText             []byte // content of /zookeeper/config
+	Dir        *storage.Dir
+	Tree       znode.Options
+	Prep       prep.Config // its MaxTxnBytes is at most what the log accepts
+	Auth       *auth.Authority
+	Clients    Clients
+	ServerID   uint8
+	Tick       time.Duration // of session expiry
+	ConfigText []byte        // content of /zookeeper/config
 
 	SnapCount      int   // transactions between snapshots, before randomising
 	SnapBytes      int64 // of log between snapshots, before randomising; <= 0 is no limit
@@ -94,7 +92,10 @@ type Options struct {
 	// LocalSessions makes the new sessions of a server of an ensemble local; a
 	// createSession with the id of one makes it global.
 	LocalSessions bool
-	ReadOnly      bool // a server of an ensemble without a quorum serves who only reads
+	ReadOnly      bool // a server of an ensemble without a quorum serves clients that only read
+	// ReadOnlyAfter is how long a server looks for a leader before it is ReadOnly, at
+	// least a tick; 0 is two seconds.
+	ReadOnlyAfter time.Duration
 
 	Clock  Clock  // nil is the machine's; the simulator has its own
 	Driver Driver // nil is goroutines; the simulator has its own
