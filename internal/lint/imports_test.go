@@ -57,7 +57,7 @@ const importOrder = `
 	# What is run.
 	vfs, fourletter < trial;
 	node, broadcast, trial, bench/report, cli < cmd/pinfold;
-	server, transport, test/faultfs < sim;
+	server, transport, node/options, test/faultfs < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents;

@@ -21,6 +21,9 @@ func (c *client) answered(f []byte) {
 			s.fail("ClientProtocol", "%s: an event cannot be read: %v", c.who, d.Err())
 		}
 		s.say(c.who, "is told of %v %s at %v", e.Type, e.Path, h.Zxid)
+		if c.conn.reads {
+			s.fail("ReadOnly", "%s is told of %v %s by member %d, which only reads", c.who, e.Type, e.Path, c.member)
+		}
 		c.watches.event(h.Zxid, e)
 		c.sees(h.Zxid)
 		return
@@ -41,19 +44,28 @@ func (c *client) answered(f []byte) {
 		s.say(c.who, "is answered %d at %v: %v", h.Xid, h.Zxid, h.Err)
 	}
 	c.sees(h.Zxid)
+	if q.onReader {
+		c.answeredReadOnly(q, &h, d)
+		return
+	}
 	if h.Zxid > 0 && q.op != wire.OpSetWatches2 {
 		c.watches.showed(h.Zxid)
 	}
 	if q.op.IsWrite() {
 		c.wrote(q, &h, &d)
 	} else {
-		c.read(q, &h, &d)
+		c.noteWatch(q, h.Zxid, c.read(q, &h, &d))
 	}
-	if d.Err() != nil || len(d.Rest()) > 0 {
-		s.fail("ClientProtocol", "%s: the answer to %v is cut or too long: %v, %d bytes left", c.who, q.op, d.Err(), len(d.Rest()))
-	}
+	c.whole(q, &d)
 	if a := q.access; a != nil {
 		a.Return, a.Code, a.Unknown = s.now, h.Err, false
+	}
+}
+
+// whole checks that an answer was read to its end.
+func (c *client) whole(q *ask, d *jute.Decoder) {
+	if d.Err() != nil || len(d.Rest()) > 0 {
+		c.s.fail("ClientProtocol", "%s: the answer to %v is cut or too long: %v, %d bytes left", c.who, q.op, d.Err(), len(d.Rest()))
 	}
 }
 
@@ -72,7 +84,7 @@ func (c *client) sees(z zk.Zxid) {
 func (c *client) wrote(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
 	s, hist := c.s, c.s.history
 	if q.op == wire.OpCloseSession {
-		if life := hist.sessions[c.session]; life.ended < 0 {
+		if life := hist.sessions[c.session]; life != nil && life.ended < 0 {
 			s.fail("Durability", "%s is told that session %v is closed, and the history has it", c.who, c.session)
 		}
 		c.newSession()
@@ -89,8 +101,8 @@ func (c *client) wrote(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
 	if q.probe {
 		c.probed = true
 	}
-	if h.Err != o.code {
-		c.wrong(q, h.Zxid, h.Err, o.code)
+	if want := c.codeHere(q, o.code); h.Err != want {
+		c.wrong(q, h.Zxid, h.Err, want)
 	}
 	if h.Err != zk.OK {
 		return
@@ -156,8 +168,9 @@ func (c *client) wrong(q *ask, z zk.Zxid, got, want any) {
 	c.s.fail("ReadsTheState", "%s: %v %s at %v by %v is answered %+v, the model answers %+v", c.who, q.op, q.path, z, q.ids, got, want)
 }
 
-// read judges the answer to a read by the model's state that it says it shows.
-func (c *client) read(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
+// read judges the answer to a read by the model's state at the zxid of the answer. It
+// returns the code that was due.
+func (c *client) read(q *ask, h *wire.ReplyHeader, d *jute.Decoder) zk.Code {
 	s, z := c.s, h.Zxid
 	if z > 0 && z < q.floor {
 		s.fail("SyncedRead", "%s: %v %s behind a sync shows %v, %v had been answered before the sync", c.who, q.op, q.path, z, q.floor)
@@ -174,7 +187,7 @@ func (c *client) read(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
 	if code == zk.OK {
 		c.readBody(q, z, &v, d)
 	}
-	c.noteWatch(q, z, code)
+	return code
 }
 
 // readCode is the code with which a read of the znode must be answered.
@@ -230,7 +243,7 @@ func (c *client) readBody(q *ask, z zk.Zxid, v *version, d *jute.Decoder) {
 		}
 		c.equal(q, z, wire.DecodeStat(d), v.stat())
 	case wire.OpGetEphemerals:
-		own := m.ephemerals(c.session, z)
+		own := m.ephemerals(q.session, z)
 		c.equalList(q, z, readStrings(d), slices.DeleteFunc(own, func(p string) bool { return !strings.HasPrefix(p, q.path) }))
 	case wire.OpGetAllChildrenNumber:
 		below := m.list(z, func(p string, _ *version) bool { return strings.HasPrefix(p, q.path+"/") })

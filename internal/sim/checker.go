@@ -23,18 +23,18 @@ import (
 //	TotalOrder          all deliver in the same order: by zxid, without a gap
 //	LocalPrimaryOrder   of one epoch, in the order of their broadcast, which has no gap
 //	GlobalPrimaryOrder  an older epoch's before a newer one's
-//	PrimaryIntegrity    a primary has delivered everything of older epochs that anybody delivers, before it broadcasts
+//	PrimaryIntegrity    before a primary broadcasts, it has delivered everything of older epochs that any member delivers
 //
 // Beside them, of what Zab's proofs rest on:
 //
 //	Durability     what was on a member's disk is there when it comes back
 //	AckedIsDurable what it acknowledges is on its disk
-//	EpochHistory   the epoch that a member calls its current one is written behind the history that the epoch began with
+//	EpochHistory   a member writes its current epoch after the history that the epoch began with
 //	EpochFile      the files of the epochs hold at a start what the member has promised, and no epoch whose beginning its log lacks
-//	InitialHistory who serves in an epoch has delivered the history that the epoch began with
+//	InitialHistory a member that serves in an epoch has delivered the history that the epoch began with
 //	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
-//	Protocol       nobody is turned away, or leaves, for what a member has sent: all of them keep to the protocol
+//	Protocol       no member refuses a peer, or leaves its role, because of what another member has sent
 type checker struct {
 	s         *Sim
 	initial   map[uint32][]entry // the history that an epoch began with
@@ -42,7 +42,7 @@ type checker struct {
 	broadcast map[zk.Zxid]broadcast
 	newest    uint32                 // the newest epoch whose leader has served
 	upToDate  map[zab.LinkID]int     // what a leader had delivered when it said so, by the learner's link
-	offered   map[zab.LinkID][]entry // the logs behind snapshots, by the receiver's link
+	offered   map[zab.LinkID][]entry // the log of the sender of a snapshot, by the receiver's link
 }
 
 // broadcast is a transaction as its primary has logged it.
@@ -327,7 +327,7 @@ func (c *checker) leadership(m *member, epoch uint32) {
 	c.leaders[epoch] = m
 }
 
-// offer notes the log behind a snapshot that a member sends, for who installs it.
+// offer notes the sender's log up to the snapshot that it sends, for the member that installs it.
 func (c *checker) offer(from *member, l zab.LinkID, z zk.Zxid) {
 	h := &from.shadow
 	n := len(h.log)
@@ -360,7 +360,7 @@ func (c *checker) advance(m *member, commit zk.Zxid) {
 	}
 }
 
-// deliver takes what nobody has delivered before.
+// deliver handles a transaction that no member has delivered before.
 func (c *checker) deliver(m *member, e entry) {
 	last := c.s.history.last()
 	switch {
@@ -435,6 +435,7 @@ func (c *checker) started(m *member) {
 	// (QuorumDurable): it delivers that again.
 	h.delivered = min(h.delivered, len(h.log))
 	c.epochFiles(m, last)
+
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
 	}

@@ -30,8 +30,11 @@ type client struct {
 	values    int
 	pending   []*ask
 	sentAt    time.Duration // when it last sent anything
-	syncFloor zk.Zxid       // what a read must show: completed before the sync that it stands behind
+	syncFloor zk.Zxid       // what a read must show: the latest write that was answered before the sync in front of it
 	retired   bool          // it asks for nothing more
+
+	mayRead bool      // it accepts a server that only reads
+	home    localHome // the server that knows its session, if that is local
 
 	user     string  // whose password it gives, "" for none
 	ids      []zk.ID // its identities, once it has
@@ -49,6 +52,7 @@ type clientConn struct {
 	life   int
 	sc     *server.SteppedConn
 	joined bool // the session is there
+	reads  bool // the server has no quorum, and only reads
 	began  time.Duration
 	heard  time.Duration
 	dead   bool // as the client knows
@@ -68,10 +72,11 @@ func newClient(s *Sim, n int) *client {
 		c.user = users[i]
 		c.ids = append(c.ids, identity(c.user, c.user))
 	}
+	c.mayRead = p.readOnly && n%2 == 0
 	return c
 }
 
-// users are the names, and the passwords, of those whom ACLs know.
+// users are the names in ACLs; each is its own password.
 var users = [...]string{"ann", "bob"}
 
 func (c *client) address() netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(c.n + 1)}) }
@@ -85,6 +90,9 @@ func (c *client) connect() {
 		return
 	}
 	m := s.members[1+s.rng.IntN(len(s.members)-1)]
+	if h := c.home.m; h != nil && s.chance(0.7) {
+		m = h
+	}
 	if !m.up || m.paused > s.now {
 		s.after(s.between(time.Millisecond, 100*time.Millisecond), c.connect)
 		return
@@ -97,7 +105,7 @@ func (c *client) connect() {
 	m.conns = append(m.conns, c.conn)
 	req := wire.ConnectRequest{
 		LastZxidSeen: c.last, TimeoutMillis: int32(c.timeout.Milliseconds()), SessionID: c.session,
-		Password: c.password, HasReadOnly: true,
+		Password: c.password, HasReadOnly: true, ReadOnly: c.mayRead && !c.probe,
 	}
 	if req.Password == nil {
 		req.Password = make([]byte, wire.PasswordLen)
@@ -250,6 +258,9 @@ func (c *client) disconnect(reason string) {
 	c.s.after(k.upAt-c.s.now, k.feed)
 	c.conn = nil
 	c.syncFloor = 0
+	if k.reads {
+		c.watches.forget() // it has set none that count, and nothing changes on such a server
+	}
 	c.s.cover.Lost += len(c.pending)
 	if !k.joined && c.last > 0 {
 		c.s.cover.Refusals++
@@ -274,6 +285,7 @@ func (c *client) disconnect(reason string) {
 // newSession forgets the present session.
 func (c *client) newSession() {
 	c.session, c.password, c.last, c.xid, c.over = 0, nil, 0, 0, false
+	c.home = localHome{}
 	c.watches.forget()
 }
 
@@ -320,7 +332,9 @@ func (c *client) welcomed(k *clientConn, f []byte) {
 	if c.session != 0 && r.SessionID != c.session {
 		c.s.fail("ClientProtocol", "%s asked for session %v and was given %v", c.who, c.session, r.SessionID)
 	}
-	if c.session != 0 && c.s.history.endedBefore(c.session, k.began) {
+	if k.reads = r.ReadOnly; k.reads {
+		c.readOnlyWelcome()
+	} else if c.session != 0 && c.s.history.endedBefore(c.session, k.began) {
 		c.s.fail("SessionExpiry", "%s is given session %v, which had ended", c.who, c.session)
 	}
 	if c.session == 0 {
@@ -335,7 +349,8 @@ func (c *client) welcomed(k *clientConn, f []byte) {
 	c.member = k.m.id
 	c.session, c.password = r.SessionID, append([]byte(nil), r.Password...)
 	c.timeout = time.Duration(r.TimeoutMillis) * time.Millisecond
-	c.s.say(c.who, "has session %v with member %d", c.session, k.m.id)
+	c.settle(k)
+	c.s.say(c.who, "has session %v with member %d, local %v, read-only %v", c.session, k.m.id, c.home.m != nil, k.reads)
 	c.authenticate()
 	c.watches.restore()
 	c.work()
@@ -351,9 +366,10 @@ func (c *client) authenticate() {
 }
 
 // judgeDenied checks that a session is over whose client is told so: its end is
-// committed. A server that is behind may not know the session, but it refuses a
+// committed. A server that has not applied its creation does not know the session, but it refuses a
 // client that has seen a later state.
 func (c *client) judgeDenied() {
+	c.judgeLocalDenied()
 	life := c.s.history.sessions[c.session]
 	if life != nil && life.ended < 0 && c.last >= life.created {
 		c.s.fail("SessionExpiry", "%s is told by member %d that session %v is over, and no end of it is committed", c.who, c.conn.m.id, c.session)
@@ -379,6 +395,9 @@ func (c *client) work() {
 	switch {
 	case c.s.faulting && c.s.chance(c.s.profile.moves):
 		c.disconnect("moves")
+		return
+	case k.reads && c.s.chance(0.1):
+		c.disconnect("looks for a server that writes")
 		return
 	case len(c.pending) < c.s.profile.pipeline && !c.over:
 		c.askSomething()

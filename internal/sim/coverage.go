@@ -21,6 +21,8 @@ type Coverage struct {
 	SessionsEnded, Synced, Purged, Swept          int
 	HiddenEvents, MovedWrites, Expiries           int
 	Weighted, RefusedStarts, Stalls, DamageFound  int
+	Locals, LocalsResumed, LocalsOver, Upgrades   int                  // sessions
+	ReadOnly, ReadOnlyReads, Uncommitted          int                  // sessions, answers, answers of what was not committed yet
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
@@ -63,7 +65,7 @@ func (c *Coverage) packet(t zab.PacketType) {
 var knownCodes = [...]zk.Code{
 	zk.OK, zk.ErrRuntimeInconsistency, zk.ErrBadArguments, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion,
 	zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrSessionExpired, zk.ErrInvalidACL,
-	zk.ErrSessionMoved, zk.ErrNoWatcher, zk.ErrQuotaExceeded,
+	zk.ErrSessionMoved, zk.ErrNoWatcher, zk.ErrQuotaExceeded, zk.ErrEphemeralOnLocalSession, zk.ErrNotReadOnly,
 }
 
 // code counts an operation by its code.
@@ -86,6 +88,8 @@ func (c *Coverage) counters() []counter {
 		{"sessions ended", &c.SessionsEnded}, {"reads behind a sync", &c.Synced}, {"files purged", &c.Purged}, {"containers and TTL znodes swept", &c.Swept},
 		{"events that an ACL hides", &c.HiddenEvents}, {"writes refused: session moved", &c.MovedWrites},
 		{"expiries judged", &c.Expiries}, {"elections by weights or groups", &c.Weighted},
+		{"local sessions", &c.Locals}, {"local sessions resumed", &c.LocalsResumed}, {"local sessions over", &c.LocalsOver}, {"local sessions upgraded", &c.Upgrades},
+		{"connections to members that only read", &c.ReadOnly}, {"answers of members that only read", &c.ReadOnlyReads}, {"of these, of what was not committed yet", &c.Uncommitted},
 		{"damaged disks found", &c.DamageFound}, {"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
 	}
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // driver runs the stages of a member in one of its lives (replica.Driver). It has
-// the workers that a server has: three of their own and a Caller each time that a
-// connection or a link brings something. Each takes its turns at times that the seed
-// decides, and a stage is owned for as long as its work takes.
+// the workers that a server has: three of their own, and a Caller each time that a
+// connection submits requests or a link delivers packets. The seed decides when each
+// worker goes on. A worker owns its stage for as long as the stage's work takes.
 type driver struct {
 	m       *member
 	r       *replica.Replica

@@ -47,7 +47,7 @@ func (e *epochs) wrote(op *logOp, later []logOp) {
 }
 
 // epochFile reads an epoch file, without the server's code. A file that is missing
-// stands for the epoch of the last transaction.
+// means the epoch of the last transaction.
 func (m *member) epochFile(name string, last zk.Zxid) uint32 {
 	f, err := m.disk.Open("/data/version-2/" + name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,6 +9,9 @@ import (
 // heard notes that a server has read something from the client of a session.
 func (c *client) heard(k *clientConn) {
 	life := c.s.history.sessions[c.session]
+	if k.joined && c.conn == k && c.home.m == k.m {
+		c.home.heard = c.s.now
+	}
 	if life == nil || !k.joined || c.conn != k {
 		return
 	}

@@ -20,7 +20,7 @@ const (
 	diskShort                        // some write is done by half
 	diskSlow                         // a disk is slow for a while
 	partition                        // the members are in two parts
-	partitionOneWay                  // one member hears nobody, or is not heard
+	partitionOneWay                  // one member receives nothing, or nothing from it arrives
 	partitionBridge                  // two parts that one member is in both of
 	cutPair                          // two members do not hear each other
 	cutLink                          // one connection between members is lost
@@ -29,7 +29,7 @@ const (
 	clockJump                        // a member's wall clock is set
 	wipeObserver                     // an observer comes back with an empty disk
 	loseVoter                        // a voter never comes back
-	leaderDown                       // whoever leads is killed
+	leaderDown                       // the leader is killed
 	leaderAlone                      // no member hears the leader
 	killInWrite                      // a member's process is killed within an operation of its disk
 	diskStall                        // a member's disk does not answer for seconds, or until all is healed
@@ -291,7 +291,7 @@ func (s *Sim) divide(k faultKind, m *member) {
 	})
 }
 
-// heal ends all that is wrong: everybody comes back who can.
+// heal ends all faults: every member that is not lost starts again.
 func (s *Sim) heal() {
 	s.profile.slowPacket = 0 // late ones can end a leadership again and again, and with it the wait for sessions
 	s.say("sim", "all is healed")

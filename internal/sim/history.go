@@ -29,7 +29,8 @@ type history struct {
 	details []detail
 	model   *model
 
-	digests  map[zk.Zxid]uint64 // of every tree that was seen, and of the model
+	digests  map[zk.Zxid]uint64   // of every tree that was seen, and of the model
+	deferred map[zk.Zxid][]func() // judgements of what was shown before it was committed
 	sessions map[zk.SessionID]*sessionLife
 	alive    int
 	sent     map[request]*ask
@@ -62,7 +63,7 @@ type change struct {
 	path string
 }
 
-// fired is a change with the ACL that decides who is told of it.
+// fired is a change with the ACL that decides which clients are told of it.
 type fired struct {
 	change
 	acl []zk.ACL
@@ -79,7 +80,7 @@ type sessionLife struct {
 
 func newHistory(s *Sim) *history {
 	h := &history{
-		s: s, model: newModel(), digests: map[zk.Zxid]uint64{}, sessions: map[zk.SessionID]*sessionLife{},
+		s: s, model: newModel(), digests: map[zk.Zxid]uint64{}, deferred: map[zk.Zxid][]func(){}, sessions: map[zk.SessionID]*sessionLife{},
 		sent: map[request]*ask{}, outcomes: map[request]outcome{},
 	}
 	h.digests[0] = h.model.digest
@@ -101,6 +102,12 @@ func (h *history) upto(z zk.Zxid) int {
 	return sort.Search(len(h.entries), func(i int) bool { return h.entries[i].z > z })
 }
 
+// holds reports whether the transaction z is committed, or z is before all.
+func (h *history) holds(z zk.Zxid) bool {
+	n := h.upto(z)
+	return z == 0 || n > 0 && h.entries[n-1].z == z
+}
+
 // at returns the znode as it is at z.
 func (h *history) at(path string, z zk.Zxid) version { return h.model.at(path, z) }
 
@@ -120,6 +127,10 @@ func (h *history) extend(e entry) {
 			tx.Header.Type, tx.Session, e.z, tx.Digest, h.model.digest, tx)
 	}
 	h.sawDigest(e.z, h.model.digest, "the model")
+	for _, judge := range h.deferred[e.z] {
+		judge()
+	}
+	delete(h.deferred, e.z)
 }
 
 // sawDigest checks that every tree at z has one digest, the model's.
@@ -152,6 +163,9 @@ func (h *history) judge(tx *txn.Txn) {
 	}
 	r := request{tx.Session, tx.Cxid}
 	q := h.sent[r]
+	if q != nil && q.onReader {
+		h.s.fail("ReadOnly", "%v at %v is request %d of session %v, which was sent to a member that only reads", tx.Header.Type, tx.Zxid, tx.Cxid, tx.Session)
+	}
 	if q == nil {
 		h.s.fail("SequentialModel", "%v at %v is request %d of session %v, which no client has sent", tx.Header.Type, tx.Zxid, tx.Cxid, tx.Session)
 	}
@@ -251,7 +265,7 @@ func isCreate(op wire.OpCode) bool {
 func (h *history) sessionCheck(tx *txn.Txn, q *ask, codes []zk.Code) zk.Code {
 	life := h.sessions[tx.Session]
 	if life == nil || life.ended >= 0 {
-		return zk.ErrSessionExpired
+		return h.localCheck(tx, q, codes)
 	}
 	for _, code := range codes {
 		switch code {
@@ -277,7 +291,10 @@ func (h *history) sessionBegins(tx *txn.Txn) {
 	h.sessions[tx.Session] = &sessionLife{
 		timeout: time.Duration(tx.TimeoutMillis) * time.Millisecond, created: tx.Zxid, ended: -1, connects: 1,
 	}
-	h.model.sessions[tx.Session] = true
+	if h.s.profile.localSessions {
+		h.sessions[tx.Session].connects = 2 // how often the client of a local session has connected is not counted
+		h.upgraded(tx)
+	}
 	h.alive++
 }
 

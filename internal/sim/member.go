@@ -8,13 +8,12 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
-	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/zab"
-	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
@@ -39,6 +38,7 @@ type member struct {
 	dir    *storage.Dir
 	srv    *server.Server
 	rep    *replica.Replica
+	report replica.Report // of the start of rep
 	conns  []*clientConn
 	leader zab.LinkID    // the link that it has dialled last
 	slow   time.Duration // until then its disk is slow
@@ -110,67 +110,81 @@ func (m *member) start() {
 	m.rep.Join(memberNet{m})
 }
 
-// serverConfig is what all members' client side is set to.
-func (m *member) serverConfig() *config.Config {
+// config is the member's configuration, as an operator would write it.
+func (m *member) config() *config.Config {
 	p := &m.s.profile
 	c := config.Default()
+	c.Data.Dir, c.Data.LogDir, c.Data.DBAutoCreate = "/data", "/data", false
 	c.Session = config.Session{Tick: p.tick, MinTimeout: p.minSession, MaxTimeout: p.maxSession}
-	c.Tree.ExtendedTypes = true
-	c.Requests.MaxOutstanding, c.Requests.MaxInPipeline = 0, 0
+	c.Tree.ExtendedTypes, c.Tree.EnforceQuota = true, p.quota != (quota{})
+	c.Requests.MaxOutstanding, c.Requests.MaxInPipeline = 0, 0 // a connection cannot wait for room, see server.SteppedConn
 	c.Client.MaxPerIP, c.Client.MaxTotal = 0, 0
+	c.Log.PreAllocBytes, c.Log.MaxBytes, c.Log.FsyncWarnAfter = p.preallocBytes, p.logBytes, 0
+	c.Log.CommitLogCount, c.Log.SnapSizeFactor, c.Log.ForceSnapSync = p.window, p.sizeFactor, p.forceSnap
+	c.Snapshot.Count, c.Snapshot.SizeBytes = p.snapCount, 0
+	c.Reaper.NeverUsed = neverUsed
+	q := &c.Quorum
+	q.MyID, q.HasMyID, q.Observer = int64(m.id), true, !m.voter
+	q.Members = p.electorate.members(p.observers)
+	q.InitLimit, q.ConnectLimit, q.SyncLimit, q.MaxNotification = p.initLimit, p.initLimit, p.syncLimit, 2*time.Second
+	q.LocalSessions, q.LocalUpgrading, q.ReadOnlyMode = p.localSessions, p.upgrading, p.readOnly
 	return c
 }
 
 // neverUsed is how old a container must be that is deleted though it never had a
-// child. Clocks that are set bring that about.
+// child. That happens if clocks are set.
 const neverUsed = time.Minute
 
-// open starts the server's parts.
+// open makes the server's parts of its configuration, as node.Open does, with the same
+// translation (package options). It does not call node.Open: that opens ports, and
+// starts the replica on the clock of the machine and with goroutines, where a run has
+// the member's clock, driver, network and disk, and connections without sockets. For the
+// same reason the sweep and the purge are called by upkeep, and Close is not simulated:
+// a life ends by a crash.
 func (m *member) open() error {
-	p := &m.s.profile
+	cfg := m.config()
 	log := slog.New(slog.DiscardHandler)
 	if m.s.trace.on {
 		log = slog.New(traceHandler{s: m.s, who: m.who})
 	}
-	var err error
-	m.dir, err = storage.Open(m.fault, storage.Options{
-		DataDir: "/data", AutoCreate: true, SnapshotBuffer: 4 << 10,
-		Log: storage.LogOptions{PreallocBytes: p.preallocBytes, MaxFileBytes: p.logBytes},
-	})
+	authority, err := auth.New(options.Auth(cfg))
 	if err != nil {
 		return err
 	}
-	authority, err := auth.New(auth.Config{})
+	disk := options.Storage(cfg)
+	disk.SnapshotBuffer = 4 << 10 // small, so that it takes several writes
+	if m.dir, err = storage.Open(m.fault, disk); err != nil {
+		return err
+	}
+	o, err := options.Replica(cfg)
 	if err != nil {
 		return err
 	}
-	m.srv = server.New(server.Options{Config: m.serverConfig(), Auth: authority, Logger: log})
-	m.rep, _, err = replica.Start(replica.Options{
-		Dir: m.dir, Tree: znode.Options{ExtendedTypes: true},
-		Prep: prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true, EnforceQuota: p.quota != (quota{})},
-		Auth: authority, Clients: m.srv, ServerID: uint8(m.id),
-		Tick: p.tick, MinSession: p.minSession, MaxSession: p.maxSession,
-		SnapCount: p.snapCount, LastZxidBlock: true, MaxRecordBytes: 1 << 20,
-		NeverUsed: neverUsed, Logger: log,
-		Ensemble: &zab.Config{
-			ID: int64(m.id), System: p.electorate.system(), Observer: !m.voter,
-			ConfigText: []byte("server list"), Tick: p.tick, InitLimit: p.initLimit, SyncLimit: p.syncLimit,
-			Window: p.window, SizeFactor: p.sizeFactor, ForceSnap: p.forceSnap,
-			MaxNotify: 2 * time.Second, LastCounter: p.lastCounter, StallAfter: p.stallAfter,
-		},
-		Clock: m, Driver: &driver{m: m}, Group: m.group, Seed: m.s.o.Seed<<8 + uint64(m.life), Saw: m.saw,
-	}, m.UnixMilli())
-	if err != nil {
+	m.srv = server.New(server.Options{Config: cfg, Auth: authority, Logger: log})
+	o.Dir, o.Auth, o.Clients, o.Logger = m.dir, authority, m.srv, log
+	m.simulate(&o)
+	if m.rep, m.report, err = replica.Start(o, m.UnixMilli()); err != nil {
 		return err
 	}
 	m.srv.Attach(m.rep)
 	return nil
 }
 
+// simulate sets what a replica has only in a run: virtual time, choices by the seed, an
+// observer of the core, and limits that no configuration can set so low.
+func (m *member) simulate(o *replica.Options) {
+	p := &m.s.profile
+	o.Clock, o.Driver, o.Group, o.Saw = m, &driver{m: m}, m.group, m.saw
+	o.Seed = m.s.o.Seed<<8 + uint64(m.life)
+	o.Prefetch, o.PurgeInterval = false, 0
+	o.ReadOnlyAfter = p.readOnlyAfter
+	o.Ensemble.LastCounter, o.Ensemble.StallAfter = p.lastCounter, p.stallAfter
+}
+
 func (m *member) saw(rd *zab.Ready) { m.s.check.saw(m, rd) }
 
 // mark puts the file on the disk that allows a new database, as an operator does
-// for a new member. A member that has had one must not begin anew by itself.
+// for a new member. A member that has had one must not create another by itself.
 func (m *member) mark() {
 	if m.filled {
 		return

@@ -21,12 +21,11 @@ import (
 // The state does not determine everything. What it leaves open comes from
 // outside, in given, and is judged by others: the time, the end of a session.
 type model struct {
-	znodes   map[string][]version // every version of each path, the oldest first
-	sessions map[zk.SessionID]bool
-	digest   uint64 // of the state, as every server computes it
-	now      given  // of the present request
-	changed  []string
-	events   []fired
+	znodes  map[string][]version // every version of each path, the oldest first
+	digest  uint64               // of the state, as every server computes it
+	now     given                // of the present request
+	changed []string
+	events  []fired
 }
 
 // given is what a request comes with that does not follow from the state.
@@ -35,6 +34,7 @@ type given struct {
 	time    int64 // milliseconds since 1970, by the leader's clock
 	session zk.SessionID
 	check   zk.Code // what the check of the session finds
+	owns    zk.Code // the same for a request that makes an ephemeral
 	quotas  zk.Zxid // the oldest state by which the leader may have judged quotas
 	refused zk.Code // what the leader has refused the present operation with
 }
@@ -103,7 +103,7 @@ const (
 )
 
 func newModel() *model {
-	m := &model{znodes: map[string][]version{}, sessions: map[zk.SessionID]bool{}}
+	m := &model{znodes: map[string][]version{}}
 	m.put("/", version{exists: true, children: []string{"zookeeper"}})
 	m.put("/zookeeper", version{exists: true, children: []string{"config", "quota"}})
 	m.put(quotaRoot, version{exists: true})
@@ -221,6 +221,8 @@ func (m *model) create(q *ask, op *wire.MultiOp) result {
 	switch {
 	case !op.Flags.Valid(), op.Flags.IsTTL() != timed, timed && (op.TTL < 1 || op.TTL > ttlLimit):
 		return fails(zk.ErrBadArguments)
+	case op.Flags.IsEphemeral() && m.now.owns != zk.OK:
+		return fails(m.now.owns)
 	case m.now.check != zk.OK:
 		return fails(m.now.check)
 	case !strings.Contains(path, "/"), strings.Contains(path, "\x00"):
@@ -360,7 +362,6 @@ func (m *model) event(kind zk.EventType, path string, acl []zk.ACL) {
 
 // endSession deletes the session's ephemerals, in the order of their paths.
 func (m *model) endSession() {
-	delete(m.sessions, m.now.session)
 	for _, path := range m.ephemerals(m.now.session, m.now.z) {
 		m.remove(path)
 	}

@@ -48,7 +48,7 @@ type end struct {
 	closed bool // its owner has closed it, or was told that it is down
 	bytes  uint64
 
-	// What it sends: queue waits behind the stream at its head.
+	// What it sends: the rest of queue waits for the stream at its head.
 	queue   []sending
 	broken  bool // a stream could not be written
 	inSnap  bool // the last packet was SNAP: a stream is a snapshot
@@ -197,8 +197,8 @@ func (e *end) put(q sending) {
 	e.pump()
 }
 
-// pump sends the next piece of the stream at the queue's head, and what waits
-// behind it when it is done.
+// pump sends the next piece of the stream at the queue's head and, when the stream has
+// ended, the packets that have waited for that.
 func (e *end) pump() {
 	e.m.after(e.m.s.between(10*time.Microsecond, e.m.s.profile.taskDelay), func() {
 		if e.closed || len(e.queue) == 0 {
@@ -232,7 +232,7 @@ func (e *end) pump() {
 	})
 }
 
-// transmit sends a chunk, which arrives behind all before.
+// transmit sends a chunk, which arrives after all that were sent before it.
 func (e *end) transmit(c chunk) {
 	if e.ended || e.peer == nil {
 		return

@@ -46,6 +46,10 @@ type profile struct {
 	faults               [faultKinds]float64
 	down                 time.Duration // how long a member stays away, at most
 
+	localSessions, upgrading bool          // sessions are local, and become global with their first ephemeral
+	readOnly                 bool          // members without a quorum serve clients that only read
+	readOnlyAfter            time.Duration // how long they look for a leader before
+
 	think    time.Duration // of a client between requests, at most
 	pipeline int           // requests that a client has on their way, at most
 	moves    float64       // chance that it goes to another member instead
@@ -111,4 +115,16 @@ func drawProfile(r *rand.Rand) profile {
 		p.faults[i] = faultWeights[i] * [...]float64{0, 1, 1, 4}[r.IntN(4)]
 	}
 	return p
+}
+
+// drawVariants draws what a run has beside drawProfile's settings. r is a source of
+// its own, so that a seed without a variant runs as it did before there was the variant.
+func (p *profile) drawVariants(r *rand.Rand) {
+	if r.IntN(4) == 0 {
+		p.localSessions, p.upgrading = true, r.IntN(3) > 0
+	}
+	if r.IntN(4) == 0 {
+		p.readOnly = true
+		p.readOnlyAfter = [...]time.Duration{time.Millisecond, 300 * time.Millisecond}[r.IntN(2)] // at least a tick
+	}
 }

@@ -11,12 +11,12 @@ import (
 // of linearizability that knows nothing of zxids.
 type Access struct {
 	Client       int
-	Call, Return time.Duration // Return is the end of time if nobody was answered
+	Call, Return time.Duration // Return is the end of time if there was no answer
 	Kind         AccessKind
 	Value        string
 	Version      int32
 	Code         zk.Code
-	Unknown      bool // not answered; whether it took effect nobody was told
+	Unknown      bool // not answered; the client does not know whether it took effect
 
 	session zk.SessionID // of a Write
 	xid     int32
@@ -25,7 +25,7 @@ type Access struct {
 // AccessKind is what an Access does.
 type AccessKind int
 
-// The kinds: a read counts only behind a sync.
+// The kinds: a read counts only if a sync precedes it.
 const (
 	Read AccessKind = iota
 	Write

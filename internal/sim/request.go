@@ -21,8 +21,11 @@ type ask struct {
 	mode    zk.AddWatchMode
 	restore *wire.SetWatches
 
+	session  zk.SessionID
+	onReader bool // it was sent to a server that only reads
+
 	floor  zk.Zxid // of writes: answered before it was sent; of reads: what they must show
-	synced bool    // a read behind a sync
+	synced bool    // a read that a sync precedes
 	access *Access
 	what   string
 	probe  bool
@@ -42,7 +45,13 @@ func (c *client) ask(q *ask) {
 		c.xid++
 		q.xid = c.xid
 	}
-	q.ids = c.ids
+	q.ids, q.session, q.onReader = c.ids, c.session, k.reads
+	if q.onReader {
+		q.access = nil
+	}
+	for i := range q.ops {
+		c.home.upgrading = c.home.upgrading || c.s.profile.upgrading && !k.reads && q.ops[i].Flags.IsEphemeral()
+	}
 	if q.op.IsWrite() {
 		c.s.history.sent[request{c.session, q.xid}] = q
 	}
@@ -53,6 +62,7 @@ func (c *client) ask(q *ask) {
 		q.body = q.restore.Append(nil, q.op)
 	}
 	switch {
+	case q.onReader:
 	case q.op == wire.OpSync:
 		c.syncFloor = max(c.syncFloor, c.s.answered)
 	case q.op.IsWrite():
@@ -78,7 +88,7 @@ var (
 	parentPaths = [...]string{"/d", "/e", "/seq", "/"}
 )
 
-// value returns data that nobody else writes.
+// value returns data that no other request writes.
 func (c *client) value() []byte {
 	c.values++
 	return fmt.Appendf(nil, "%d.%d", c.n, c.values)
@@ -93,7 +103,7 @@ func (c *client) askProbe() {
 // askSomething draws a request.
 func (c *client) askSomething() {
 	rng := c.s.rng
-	if !c.base {
+	if !c.base && !c.conn.reads {
 		c.base = true
 		c.askBase()
 		return

@@ -14,6 +14,8 @@
 //	answers.go   clients: what they must be answered
 //	watches.go   clients: the events that they must have been sent
 //	expiry.go    sessions that end, and must not
+//	local.go     sessions that one member alone knows
+//	readonly.go  members without a quorum, which serve clients that only read
 //	model.go     ZooKeeper's interface as a sequential program
 //	rules.go     its rules of paths, ACLs and quotas
 //	checker.go   Zab's invariants, by the names of ZooKeeper's TLA+ specification
@@ -120,6 +122,7 @@ func newSim(o Options) *Sim {
 	s := &Sim{o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x9e3779b97f4a7c15))}
 	s.trace.on = o.Trace
 	s.profile = drawProfile(s.rng)
+	s.profile.drawVariants(rand.New(rand.NewPCG(o.Seed, 0x7fb5d329728ea185)))
 	s.history = newHistory(s)
 	s.check.init(s)
 	s.net.init(s)

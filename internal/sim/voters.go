@@ -3,8 +3,10 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/internal/config"
 )
 
 // electorate is the voters of a run, with their weights and groups, by index from
@@ -31,7 +33,7 @@ func drawElectorate(r *rand.Rand, voters int) electorate {
 		}
 	}
 	if !e.holds(func(int) bool { return true }) {
-		e.weights[0] = 1 // nobody had any weight
+		e.weights[0] = 1 // no voter had any weight
 	}
 	return e
 }
@@ -58,22 +60,29 @@ func (e *electorate) holds(has func(id int) bool) bool {
 	return 2*won > len(total)
 }
 
-// system is the electorate as members are told of it.
-func (e *electorate) system() *quorum.System {
-	if e.plain {
-		ids := make([]int64, len(e.weights))
-		for i := range ids {
-			ids[i] = int64(i + 1)
+// members is the ensemble as the configuration of its members lists it.
+func (e *electorate) members(observers int) config.Members {
+	var b strings.Builder
+	for id := 1; id <= len(e.weights)+observers; id++ {
+		role := "participant"
+		if id > len(e.weights) {
+			role = "observer"
 		}
-		return quorum.Majority(ids...)
+		fmt.Fprintf(&b, "server.%d=10.0.1.%d:2888:3888:%s\n", id, id, role)
 	}
-	weights, groups := map[int64]int64{}, map[int64]int64{}
-	for i := range e.weights {
-		weights[int64(i+1)], groups[int64(i+1)] = int64(e.weights[i]), int64(e.groups[i])
+	if !e.plain {
+		groups := map[int][]string{}
+		for i, w := range e.weights {
+			fmt.Fprintf(&b, "weight.%d=%d\n", i+1, w)
+			groups[e.groups[i]] = append(groups[e.groups[i]], strconv.Itoa(i+1))
+		}
+		for g, ids := range groups {
+			fmt.Fprintf(&b, "group.%d=%s\n", g+1, strings.Join(ids, ":"))
+		}
 	}
-	system, err := quorum.Weighted(weights, groups)
+	m, err := config.ParseMembers([]byte(b.String()))
 	if err != nil {
 		panic(fmt.Sprintf("sim: %+v: %v", e, err))
 	}
-	return system
+	return *m
 }

@@ -134,8 +134,8 @@ func (w *clientWatches) showed(z zk.Zxid) {
 // disconnected: the server forgets the watches; the client keeps those that have
 // not fired.
 func (w *clientWatches) disconnected() {
-	// Of events that came behind the last reply the client makes what it would
-	// by hearing them.
+	// The events after the last reply fire the client's watches, though the reply that
+	// they would have been compared at has not come.
 	for _, e := range w.came {
 		w.fire(e.change)
 	}

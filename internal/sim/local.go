@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A local session is known to one server alone. No transaction creates it, so the
+// history does not hold it: a client whose session the history does not hold has a
+// local one. It may write all but ephemerals; its first ephemeral makes it a session of
+// the ensemble, if members upgrade sessions. Its end changes nothing in the tree.
+
+// localHome is the server that knows a client's local session; m is nil for a session
+// of the ensemble.
+type localHome struct {
+	m       *member
+	life    int           // of m, when the session began: no server keeps one over a restart
+	heard   time.Duration // when m last read something from the client
+	timeout time.Duration
+	lasting bool // it is kept when m's role changes; otherwise it lives while m only reads
+	// upgrading: the client has asked for an ephemeral. A leader that has prepared the
+	// session's creation knows it before that is committed.
+	upgrading bool
+}
+
+// settle notes whether the session that a client has been given is local.
+func (c *client) settle(k *clientConn) {
+	s := c.s
+	if s.history.sessions[c.session] != nil {
+		c.home = localHome{}
+		return
+	}
+	p := &s.profile
+	if c.home.m != nil && c.home.upgrading && c.home.m != k.m && !k.reads {
+		c.home = localHome{}
+		return
+	}
+	if !p.localSessions && !k.reads {
+		s.fail("LocalSession", "%s has session %v with member %d, and no transaction creates it", c.who, c.session, k.m.id)
+	}
+	if c.home.m == nil {
+		s.cover.Locals++
+	} else {
+		s.cover.LocalsResumed++
+		if c.home.m != k.m || c.home.life != k.life {
+			s.fail("LocalSession", "%s goes on with the local session %v of member %d at member %d, or after a restart", c.who, c.session, c.home.m.id, k.m.id)
+		}
+	}
+	c.home = localHome{m: k.m, life: k.life, heard: s.now, timeout: c.timeout, lasting: p.localSessions, upgrading: c.home.upgrading}
+}
+
+// judgeLocalDenied checks that a local session is over whose client is told so by the
+// server that knows it: the server has not heard of the client for the session's timeout.
+func (c *client) judgeLocalDenied() {
+	h, s := &c.home, c.s
+	if h.m == nil {
+		return
+	}
+	s.cover.LocalsOver++
+	k := c.conn
+	silent := float64(k.began-h.heard) * (1 + s.profile.drift)
+	if h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
+		s.fail("LocalSession", "%s is told by member %d that its local session %v is over, which the member heard of %v ago; its timeout is %v",
+			c.who, k.m.id, c.session, k.began-h.heard, h.timeout)
+	}
+}
+
+// codeHere is the code with which a client is answered a write that the leader has
+// refused with code: only the server of a local session knows why it owns no ephemerals.
+func (c *client) codeHere(q *ask, code zk.Code) zk.Code {
+	local := c.home.m != nil && c.s.history.sessions[c.session] == nil
+	if local && code == zk.ErrSessionExpired && (q.op == wire.OpCreate || q.op == wire.OpCreate2) {
+		return zk.ErrEphemeralOnLocalSession
+	}
+	return code
+}
+
+// upgraded counts a createSession that makes a local session one of the ensemble.
+func (h *history) upgraded(tx *txn.Txn) {
+	for _, c := range h.s.clients {
+		if c.session == tx.Session && c.home.m != nil {
+			h.s.cover.Upgrades++
+		}
+	}
+}
+
+// localCheck returns what the leader's check must find of a session that the history
+// does not hold, or no more. Where sessions are local the leader lets pass what another
+// server has let pass, and judges by itself only the sessions that it gave their ids.
+func (h *history) localCheck(tx *txn.Txn, q *ask, codes []zk.Code) zk.Code {
+	h.model.now.owns = zk.ErrSessionExpired
+	if !h.s.profile.localSessions || q.op == wire.OpCloseSession {
+		return zk.ErrSessionExpired
+	}
+	leader := h.s.check.leaders[tx.Zxid.Epoch()]
+	own := leader != nil && byte(uint64(tx.Session)>>56) == byte(leader.id)
+	ended := h.sessions[tx.Session] != nil // its leader may still know that it is ending
+	for i, code := range codes {
+		switch {
+		case own && code == zk.ErrEphemeralOnLocalSession:
+			h.model.now.owns = code
+		case own && code == zk.ErrSessionMoved:
+			return code
+		case code == zk.ErrSessionExpired && (own || ended) && !q.ops[i].Flags.IsEphemeral():
+			return code
+		}
+	}
+	return zk.OK
+}
