@@ -435,7 +435,7 @@ func (c *checker) started(m *member) {
 	// (QuorumDurable): it delivers that again.
 	h.delivered = min(h.delivered, len(h.log))
 	c.epochFiles(m, last)
-
+	c.readsBack(m)
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
 	}
