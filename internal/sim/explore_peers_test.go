@@ -1,0 +1,252 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// peers are the other servers of an explored server's ensemble: Zab cores that do at once
+// all that they are asked for. What they send to the explored server is delivered by a
+// hand for each, when the explorer says so.
+type peers struct {
+	s     *explored
+	list  []*peer
+	links [][2]int64 // by number: who has dialled, and whom
+	queue []func()   // messages between peers
+}
+
+// peer is one of them.
+type peer struct {
+	all     *peers
+	id      int64
+	core    *zab.Core
+	durable zk.Zxid
+	serving bool
+	inbox   []func() // for the explored server
+
+	// Of the leader.
+	prep    *prep.Preparer
+	tree    *znode.Tree
+	tracker *session.Tracker
+	log     []zab.Entry
+	applied int
+}
+
+func (ps *peers) start(s *explored) {
+	ps.s = s
+	ps.links = make([][2]int64, 1)
+	for id := int64(1); id <= 3; id++ {
+		if id == s.id {
+			continue
+		}
+		p := &peer{all: ps, id: id}
+		p.core = zab.New(zab.Config{
+			ID: id, System: quorum.Majority(1, 2, 3), Tick: exploredTick, InitLimit: 10, SyncLimit: 10, Window: 500,
+		}, zab.State{}, 0)
+		ps.list = append(ps.list, p)
+		s.rep.PeerUp(id)
+	}
+	for _, p := range ps.list {
+		for id := int64(1); id <= 3; id++ {
+			if id != p.id {
+				p.core.PeerUp(0, id)
+			}
+		}
+		s.x.add(fmt.Sprintf("link of server %d", p.id), func() { p.deliver() })
+	}
+	for _, p := range ps.list {
+		p.do()
+	}
+	ps.pump()
+}
+
+// deliver is the goroutine of the explored server that reads the links of a peer.
+func (p *peer) deliver() {
+	for {
+		p.all.s.x.await(func() bool { return len(p.inbox) > 0 }, false)
+		f := p.inbox[0]
+		p.inbox = p.inbox[1:]
+		f()
+	}
+}
+
+// serve reports whether all peers serve.
+func (ps *peers) serve() bool {
+	return !slices.ContainsFunc(ps.list, func(p *peer) bool { return !p.serving })
+}
+
+func (ps *peers) find(id int64) *peer {
+	i := slices.IndexFunc(ps.list, func(p *peer) bool { return p.id == id })
+	if i < 0 {
+		return nil
+	}
+	return ps.list[i]
+}
+
+// post queues something that a server is to handle: a peer in pump, the explored server
+// when the hand of from delivers it.
+func (ps *peers) post(from, to int64, peers func(p *peer), explored func()) {
+	if to == ps.s.id {
+		p := ps.find(from)
+		p.inbox = append(p.inbox, explored)
+		return
+	}
+	ps.queue = append(ps.queue, func() {
+		p := ps.find(to)
+		peers(p)
+		p.do()
+	})
+}
+
+// pump has the peers handle what has been posted.
+func (ps *peers) pump() {
+	for len(ps.queue) > 0 {
+		f := ps.queue[0]
+		ps.queue = ps.queue[1:]
+		f()
+	}
+}
+
+// connect makes a link.
+func (ps *peers) connect(from, to int64) zab.LinkID {
+	l := zab.LinkID(len(ps.links))
+	ps.links = append(ps.links, [2]int64{from, to})
+	rep := ps.s.rep
+	ps.post(from, to, func(p *peer) { p.core.LinkUp(ps.s.now, l) }, func() { rep.LinkUp(l, "", false) })
+	ps.post(to, from, func(p *peer) { p.core.LinkUp(ps.s.now, l) }, func() { rep.LinkUp(l, "", true) })
+	return l
+}
+
+func (ps *peers) send(from int64, l zab.LinkID, packets []zab.Packet) {
+	to := ps.links[l][0]
+	if to == from {
+		to = ps.links[l][1]
+	}
+	packets = slices.Clone(packets)
+	ps.post(from, to, func(p *peer) { p.core.Step(ps.s.now, l, packets) }, func() { ps.s.rep.Packets(l, packets) })
+}
+
+func (ps *peers) notify(from, to int64, payload []byte) {
+	ps.post(from, to, func(p *peer) {
+		n, err := election.Parse(from, payload)
+		must(err)
+		p.core.Notification(ps.s.now, n)
+	}, func() { ps.s.rep.Notification(from, payload) })
+}
+
+// do carries out what the core wants.
+func (p *peer) do() {
+	for {
+		rd := p.core.Ready()
+		for i := range rd.Sends {
+			if rd.Sends[i].Kind != zab.SendPackets {
+				panic("a peer sends its log")
+			}
+			p.all.send(p.id, rd.Sends[i].Link, rd.Sends[i].Packets)
+		}
+		for i := range rd.Notify {
+			p.all.notify(p.id, rd.Notify[i].To, rd.Notify[i].Append(nil))
+		}
+		if rd.Dial != 0 {
+			to := rd.Dial
+			l := zab.LinkID(len(p.all.links))
+			p.core.Dialing(l)
+			p.all.connect(p.id, to)
+		}
+		if len(rd.Close) > 0 {
+			panic(fmt.Sprintf("peer %d closes link %d: %v", p.id, rd.Close[0].Link, rd.Close[0].Reason))
+		}
+		p.serving = rd.Serving
+		delivered := slices.Clone(rd.Deliver)
+		seq := p.write(rd.Writes)
+		p.apply(rd.Commit)
+		idle := len(rd.Writes) == 0 && len(delivered) == 0
+		if seq > 0 {
+			p.core.Persisted(p.all.s.now, seq)
+		}
+		p.core.Applied(rd.Commit)
+		for i := range delivered {
+			p.take(&delivered[i])
+		}
+		if idle {
+			return
+		}
+	}
+}
+
+// write makes writes durable, and returns the number of the last.
+func (p *peer) write(ws []zab.Write) (seq uint64) {
+	for i := range ws {
+		seq = ws[i].Seq
+		for _, e := range ws[i].Entries {
+			p.durable = e.Zxid
+			p.log = append(p.log, e)
+		}
+	}
+	return seq
+}
+
+// apply applies what is committed to the leader's tree.
+func (p *peer) apply(commit zk.Zxid) {
+	if p.prep == nil {
+		return
+	}
+	var result znode.Result
+	for ; p.applied < len(p.log) && p.log[p.applied].Zxid <= commit; p.applied++ {
+		tx, err := txn.Decode(p.log[p.applied].Data)
+		must(err)
+		p.tree.Apply(&tx, &result)
+		p.prep.Applied(tx.Zxid)
+	}
+}
+
+// take handles a packet that the core leaves to its owner.
+func (p *peer) take(d *zab.Delivery) {
+	switch {
+	case p.all.links[d.Link][0] == p.id: // a learner's
+		if d.Packet.Type == zab.Ping {
+			p.all.send(p.id, d.Link, []zab.Packet{{Type: zab.Ping, Zxid: d.Packet.Zxid, Data: []byte{}}})
+		}
+	case d.Packet.Type == zab.Request:
+		p.request(d)
+	}
+}
+
+// request proposes a learner's request.
+func (p *peer) request(d *zab.Delivery) {
+	if p.prep == nil {
+		authority, err := auth.New(auth.Config{})
+		must(err)
+		p.tree = znode.New(znode.Options{ExtendedTypes: true})
+		p.tracker = session.NewTracker(session.Config{TickMillis: 1 << 20, FirstID: 1})
+		p.prep = prep.New(prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true}, p.tree, authority, p.tracker)
+	}
+	b := d.Packet.Data
+	req := prep.Request{
+		Session: zk.SessionID(binary.BigEndian.Uint64(b)), Xid: int32(binary.BigEndian.Uint32(b[8:])),
+		Op: wire.OpCode(binary.BigEndian.Uint32(b[12:])), Body: b[16:], IDs: d.Packet.Auth, Owner: 1,
+	}
+	if req.Op == wire.OpSync {
+		must(p.core.Sync(d.Link))
+		return
+	}
+	if req.Op == wire.OpCreateSession {
+		p.tracker.Add(req.Session, 1<<30, 0)
+	}
+	z, _ := p.core.NextZxid()
+	var tx txn.Txn
+	p.prep.Prepare(&req, z, p.all.s.UnixMilli(), &tx)
+	must(p.core.Propose([]zab.Entry{{Zxid: z, Data: tx.Append(nil)}}))
+}
