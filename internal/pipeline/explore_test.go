@@ -1,12 +1,15 @@
 package pipeline
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
+
+var preemptFlag = flag.Int("preemptions", -1, "TestExplore: how many preemptions are tried; -1 is what each case says")
 
 // The explorer runs every interleaving of the hand-overs of a few requests through
 // the machine, with a model of the stages: a request is a number, a batch a list of
@@ -413,6 +416,12 @@ func TestExplore(t *testing.T) {
 		{name: "follower, disk stalls", follows: true, stuckDisk: true, callers: [][]int{{1}, {2}, {}}, preempts: 3},
 	} {
 		t.Run(k.name, func(t *testing.T) {
+			switch {
+			case *preemptFlag >= 0:
+				k.preempts = *preemptFlag
+			case raceDetector: // the machine has no goroutines; this is for the rest of the package
+				k.preempts = 0
+			}
 			x := explorer{seen: map[string]bool{}}
 			if err := x.visit(newWorld(&k)); err != nil {
 				t.Errorf("%v, after:\n%s", err, strings.Join(x.trail, "\n"))
