@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -39,57 +41,76 @@ func (b *batch) reset() {
 	b.own, b.lent, b.released = 0, false, 0
 }
 
-// batchPool keeps batches for reuse. Unlike a sync.Pool it is not emptied by the
-// garbage collector: batches are large, and always needed again.
-type batchPool chan *batch
+// memory is the number of bytes that the batch keeps when it is empty.
+func (b *batch) memory() int {
+	return cap(b.bodies) + cap(b.enc) + cap(b.ends)*int(unsafe.Sizeof(int(0))) +
+		cap(b.reqs)*int(unsafe.Sizeof(Request{})) + cap(b.txns)*int(unsafe.Sizeof(txn.Txn{})) +
+		cap(b.entries)*int(unsafe.Sizeof(zab.Entry{}))
+}
 
-// The pool holds at most pooledBatches, each with buffers of at most
+// batchPool keeps batches for reuse. Unlike a sync.Pool it is not emptied by the
+// garbage collector: batches are large, and always needed again. The batch that was put
+// last is used first, as the processor's caches still have it. Its zero value is empty.
+type batchPool struct {
+	mu    sync.Mutex
+	free  []*batch
+	bytes int // of the buffers in free
+}
+
+// The pool holds batches with at most pooledBytes of buffers, and none with more than
 // maxPooledBytes.
 const (
-	pooledBatches  = 10
+	pooledBytes    = 16 << 20
 	maxPooledBytes = 4 << 20
 )
 
-func (p batchPool) get() *batch {
-	select {
-	case b := <-p:
-		return b
-	default:
+func (p *batchPool) get() *batch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.free) - 1
+	if last < 0 {
 		return new(batch)
 	}
+	b := p.free[last]
+	p.free[last] = nil
+	p.free = p.free[:last]
+	p.bytes -= b.memory()
+	return b
 }
 
 // done tells that a stage is done with a batch. The last one puts it back.
-func (p batchPool) done(b *batch) {
+func (p *batchPool) done(b *batch) {
 	if b.owed.Add(-1) == 0 {
 		p.put(b)
 	}
 }
 
 // put takes a batch to which nothing refers any more.
-func (p batchPool) put(b *batch) {
+func (p *batchPool) put(b *batch) {
 	b.reset()
+	size := b.memory()
 	if cap(b.bodies) > maxPooledBytes || cap(b.enc) > maxPooledBytes {
 		return
 	}
-	select {
-	case p <- b:
-	default:
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bytes+size <= pooledBytes {
+		p.free = append(p.free, b)
+		p.bytes += size
 	}
+}
+
+// clear drops all batches.
+func (p *batchPool) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free, p.bytes = nil, 0
 }
 
 // ReleaseSpare gives up the buffers that are kept for the next requests, up to
 // 16 MiB with small ones: for when the server is left alone. It may be called at
 // any time by anybody; what is in use is not touched.
-func (r *Replica) ReleaseSpare() {
-	for {
-		select {
-		case <-r.pool:
-		default:
-			return
-		}
-	}
-}
+func (r *Replica) ReleaseSpare() { r.pool.clear() }
 
 // encoded is the encoding of transaction i.
 func (b *batch) encoded(i int) []byte {

@@ -16,7 +16,7 @@ import (
 type pipe struct {
 	sync.Mutex
 	room    sync.Cond // packets were taken, or the replica has failed
-	pool    batchPool
+	pool    *batchPool
 	machine *pipeline.Machine
 
 	mail                     // for Order
@@ -76,7 +76,7 @@ type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 // server by what clients may have outstanding.
 const maxPacketBytes = 32 << 20
 
-func (p *pipe) init(pool batchPool, group func(int) int) {
+func (p *pipe) init(pool *batchPool, group func(int) int) {
 	p.pool = pool
 	p.machine = pipeline.New(group)
 	p.room.L = &p.Mutex

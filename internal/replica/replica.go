@@ -123,7 +123,7 @@ type Replica struct {
 	clock  Clock
 	driver Driver
 	net    Network // nil until Join
-	pool   batchPool
+	pool   *batchPool
 
 	pipe  pipe    // between the stages
 	order orderer // the stage Order
@@ -162,7 +162,7 @@ type Replica struct {
 // nowMillis is the server's wall clock. The report says what was recovered.
 func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r := &Replica{
-		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: make(batchPool, pooledBatches),
+		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: new(batchPool),
 		stopping: make(chan struct{}), failed: make(chan struct{}), started: time.Now(),
 	}
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {
@@ -180,6 +180,9 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.driver = new(goroutines)
 	}
 	r.pipe.init(r.pool, o.Group)
+	if o.Ensemble == nil {
+		r.pipe.machine.Alone()
+	}
 	r.snap.init(o)
 	report, err := r.recover(nowMillis)
 	if err != nil {
