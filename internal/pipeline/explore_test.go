@@ -90,6 +90,9 @@ func newWorld(k *kind) *world {
 	w.m.Deadline(time.Hour)
 	w.m.Prompt(k.prompt)
 	w.m.Gather(k.leads)
+	if !k.leads && !k.follows {
+		w.m.Alone()
+	}
 	for v := Orderer; v < workers; v++ {
 		w.hands = append(w.hands, hand{turn: Turn{Worker: v}, awake: true})
 	}
@@ -255,6 +258,9 @@ func (w *world) check() error {
 			owners[h.turn.Stage]++
 			if h.turn.Stage == Log && h.turn.Bounded != (h.turn.Worker != Writer) {
 				return fmt.Errorf("M3: the %v waits for the disk, with a bound: %v", h.turn.Worker, h.turn.Bounded)
+			}
+			if h.turn.Stage == Log && w.m.alone && h.turn.Worker == Orderer {
+				return fmt.Errorf("M3: the %v waits for the disk of a server without an ensemble", h.turn.Worker)
 			}
 			if h.turn.taken > MaxTurns && h.turn.Worker == Caller {
 				return fmt.Errorf("M4: a Caller runs %d stages", h.turn.taken)

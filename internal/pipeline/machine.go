@@ -32,7 +32,9 @@
 //	    owner, or its own worker is awake and will ask Next
 //	M3  only the Writer waits for the disk without a bound. Another worker is given Log
 //	    for a single small job, while the disk is prompt, and for a bounded time; the
-//	    Writer goes on with what is not done then
+//	    Writer goes on with what is not done then. On a server without an ensemble only a
+//	    Caller is, which may wait without a bound: it keeps nobody but its own client, who
+//	    waits for that write anyway
 //	M4  a Caller is released after MaxTurns stages
 //
 // The owner serializes all calls, with a lock that it never holds during a stage.
@@ -122,6 +124,7 @@ type Machine struct {
 	stepTxns int  // transactions in them
 	applying int  // steps that the owner of Apply has taken
 
+	alone    bool // see Alone
 	rounds   rounds
 	deadline time.Duration // when Order has something to do by the clock
 	armed    time.Duration // the earliest time for which the Orderer has a timer
@@ -260,7 +263,7 @@ func (m *Machine) may(t *Turn, s Stage) bool {
 	case Order:
 		return m.mail+m.requests+m.forwards <= SmallBatch
 	case Log: // M3
-		return m.lone && m.prompt && !m.overdue && t.Worker != Applier && m.mail+m.requests == 0
+		return m.lone && m.prompt && !m.overdue && m.mail+m.requests == 0 && (t.Worker == Caller || !m.alone)
 	}
 	return m.stepTxns <= SmallBatch
 }

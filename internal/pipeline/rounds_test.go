@@ -129,6 +129,37 @@ func TestRoundsDoNotWaitForASlowDisk(t *testing.T) {
 	}
 }
 
+// On a server without an ensemble one batch waits for Log at most, what comes then
+// gathers; that Log takes the batch is what makes the next round due.
+func TestAloneOneBatchWaits(t *testing.T) {
+	m, now := New(nil), time.Second
+	m.Deadline(Never)
+	m.Alone()
+	var writer, orderer Turn
+	writer.Worker, orderer.Worker = Writer, Orderer
+	m.Next(&writer, now)
+	m.Next(&orderer, now)
+	m.Submitted(1)
+	if !m.Round(now) {
+		t.Fatal("the first request waits")
+	}
+	m.Logging(1, false)
+	m.Submitted(1)
+	if m.Round(now) {
+		t.Error("a second batch is made while one waits for Log")
+	}
+	if m.Wake(now).Has(Orderer) {
+		t.Error("the Orderer is woken for a round that is not due")
+	}
+	wake, ok := m.Next(&writer, now)
+	if !ok || writer.Stage != Log {
+		t.Fatal("Log is not run")
+	}
+	if !wake.Has(Orderer) || !m.Round(now) {
+		t.Error("no round begins when Log has taken the batch")
+	}
+}
+
 // Who does not lead passes requests on at once.
 func TestOthersMakeNoRounds(t *testing.T) {
 	m := leading(time.Second, time.Millisecond)

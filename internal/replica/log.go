@@ -21,7 +21,15 @@ type logger struct {
 
 	unflushed int           // transactions that are appended and not durable
 	began     time.Duration // when their flush began
+	slow      int           // quick flushes to come before a Caller waits for one again
 }
+
+// A flush that took longer than quickFlush is slow. slowAfter quick ones have to follow it
+// before the disk counts as prompt.
+const (
+	quickFlush = 2 * time.Millisecond
+	slowAfter  = 16
+)
 
 // write is a turn of Log: one write and one fsync for all jobs that it was given. A
 // failure of the disk ends the server (protocol page, section 17.1: 3701, 4882).
@@ -46,7 +54,7 @@ func (l *logger) write(t *Turn) {
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
 		return
 	}
-	if t.prompt = l.wal.Prompt() && !l.rollLog.Load(); t.Overdue {
+	if t.prompt = l.slow == 0 && l.wal.Prompt() && !l.rollLog.Load(); t.Overdue {
 		return
 	}
 	if l.o.Ensemble != nil {
@@ -150,6 +158,11 @@ func (l *logger) flushed() {
 			"find out which program removes files there", "file", name)
 	}
 	took := l.clock.Now() - l.began
+	if took > quickFlush {
+		l.slow = slowAfter
+	} else if l.slow > 0 {
+		l.slow--
+	}
 	l.stats.Fsync.Add(took)
 	l.stats.Synced.Add(int64(l.unflushed))
 	l.unflushed = 0

@@ -29,6 +29,7 @@ type conn struct {
 	serial      uint64 // never reused: the owner of its session
 	established time.Time
 	heard       atomic.Int64 // when the client last sent a complete frame, by Replica.Now
+	paused      atomic.Bool  // serve does not read, for a reason that is the server's
 
 	// Owned by serve.
 	in      socket.Input
@@ -92,8 +93,15 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 func (c *conn) owner() session.Owner { return session.Owner(c.serial) }
 
 // LastHeard is when the client last sent a complete frame, by Replica.Now
-// (replica.Origin). A part of a frame is no sign of life.
-func (c *conn) LastHeard() time.Duration { return time.Duration(c.heard.Load()) }
+// (replica.Origin). A part of a frame is no sign of life. While the server does not read
+// from the connection, as serve waits for the disk or for room, it is now: the client's
+// pings may lie in the socket.
+func (c *conn) LastHeard() time.Duration {
+	if c.paused.Load() {
+		return c.s.replica.Now()
+	}
+	return time.Duration(c.heard.Load())
+}
 
 // serve reads requests until the connection ends.
 func (c *conn) serve() {
@@ -117,6 +125,16 @@ func (c *conn) serve() {
 		}
 		c.in.Release()
 	}
+}
+
+// pauseReading notes that serve does not read until resumeReading, because it waits for
+// the replica.
+func (c *conn) pauseReading() { c.paused.Store(true) }
+
+// resumeReading ends pauseReading. The time in between is not the client's silence.
+func (c *conn) resumeReading() {
+	c.heard.Store(int64(c.s.replica.Now()))
+	c.paused.Store(false)
 }
 
 // consume handles all whole frames in the input.

@@ -109,7 +109,9 @@ func (c *conn) process(b []byte) (n int, err error) {
 		took, err = r.turn(b[n:])
 		n += took
 		if len(r.submit) > 0 {
+			c.pauseReading()
 			c.s.replica.Bring(r.submit)
+			c.resumeReading()
 			clear(r.submit)
 			r.submit = r.submit[:0]
 		}
@@ -123,7 +125,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 			break
 		}
 		c.awaitDrain()
-		c.s.awaitRoom()
+		c.s.awaitRoom(c)
 	}
 	return n, err
 }

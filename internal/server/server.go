@@ -236,7 +236,7 @@ func (s *Server) markDirty(c *conn) {
 
 // awaitRoom blocks while more requests are in the pipeline than
 // globalOutstandingLimit and request_throttle_max_requests allow. A connection calls it before it reads on.
-func (s *Server) awaitRoom() {
+func (s *Server) awaitRoom(c *conn) {
 	limit := s.cfg.Requests.MaxOutstanding
 	if n := s.cfg.Requests.MaxInPipeline; n > 0 {
 		limit = min(limit, n)
@@ -245,6 +245,8 @@ func (s *Server) awaitRoom() {
 		return
 	}
 	s.stats.Stalled.Add(1)
+	c.pauseReading()
+	defer c.resumeReading()
 	s.gate.Lock()
 	s.gate.waiting.Add(1)
 	for s.replica.Outstanding() > limit && !s.replica.Stopping() {

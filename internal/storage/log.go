@@ -54,6 +54,9 @@ type LogOptions struct {
 	// file is still synced once, before it gets its name. Writes go through the
 	// page cache, because that returns at once.
 	NoSync bool
+	// Alone is for a server without an ensemble: FlushSoon waits for the disk without a
+	// bound, on its caller's goroutine. That saves handing the write to a thread.
+	Alone bool
 	// Discard drops every entry after checking it: there is no log, and Flush does
 	// nothing. It is for an observer with syncEnabled=false, which gets its state
 	// from the leader at every start.
@@ -266,6 +269,7 @@ func (l *Log) Flush() error {
 
 // FlushSoon is Flush for an owner that must not wait for a slow disk. If done is false,
 // the write is still in progress; the owner must call Flush next, which waits for it.
+// With LogOptions.Alone it is Flush.
 //
 // REQUIRES: Prompt.
 func (l *Log) FlushSoon() (done bool, err error) { return l.flush(true) }
@@ -279,7 +283,7 @@ const (
 // Prompt reports whether FlushSoon may be used for the next promptBytes: the recent
 // writes were quick, and the next one needs no other operation of the file system.
 func (l *Log) Prompt() bool {
-	if !l.threaded || l.quickToCome > 0 || l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
+	if !l.threaded && !l.o.Alone || l.quickToCome > 0 || l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
 		return false
 	}
 	end := l.pos + promptBytes
@@ -349,7 +353,7 @@ func (l *Log) beginWrite() error {
 	}
 	data := l.pad(base)
 	c, ok := l.file.(vfs.Committer)
-	if l.threaded = ok && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last)); l.threaded {
+	if l.threaded = ok && !l.o.Alone && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last)); l.threaded {
 		l.inFlight = data
 		return nil
 	}
@@ -373,8 +377,10 @@ func (l *Log) writeHere(data []byte, tmp string) error {
 			return err
 		}
 	}
-	if err := l.checkLinked(); err != nil {
-		return err
+	if l.unchecked++; !l.o.Alone || l.unchecked >= linkedEvery {
+		if err := l.checkLinked(); err != nil {
+			return err
+		}
 	}
 	if l.o.NoSync {
 		return nil
@@ -426,8 +432,8 @@ func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	return true, nil
 }
 
-// linkedEvery is after how many writes by the file's own thread the log checks that the
-// file still has its name.
+// linkedEvery is after how many writes by the file's own thread, or on a server without
+// an ensemble, the log checks that the file still has its name.
 const linkedEvery = 64
 
 // checkLinked writes the file again if another program has removed its name.

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// The disk of a server without an ensemble stalls for longer than a session's timeout,
+// while the connection's own goroutine waits for the write. The client's pings lie in the
+// socket meanwhile: they count, and its session goes on. Others are answered.
+func TestStalledDiskKeepsSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{}, 1) // while something is in it, syncs of the log wait
+		s := newRig(t, func(setup *rigSetup) {
+			setup.fs = vfs.NewFault(vfs.NewMem(), 0, vfs.FaultNone, func(op vfs.Op) {
+				if op.Kind == "sync" && strings.Contains(op.Name, "log.") {
+					gate <- struct{}{}
+					<-gate
+				}
+			})
+		})
+		c := newWireClient(t, s.pipe())
+		c.mustConnect(4 * rigTick)
+		c.create("/e", "", zk.Ephemeral)
+		other := newWireClient(t, s.pipe())
+		other.mustConnect(20 * rigTick)
+		c.create("/x", "", zk.Persistent) // the disk has been prompt
+		gate <- struct{}{}
+		if _, err := c.send(wire.OpCreate, createBody("/y", nil, zk.Persistent)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !s.connOf(c).paused.Load() {
+			t.Fatal("the write is not made by the connection's goroutine: the test shows nothing")
+		}
+		for range 10 {
+			pass(time.Second)
+			if _, err := c.send(wire.OpPing, nil); err != nil {
+				t.Fatal(err)
+			}
+			if !other.has("/e") {
+				t.Fatal("another client does not see the ephemeral")
+			}
+		}
+		<-gate
+		pass(3 * rigTick) // the pings are as old as that when the next comes
+		if r, err := c.nextReply(); err != nil || r.Err != zk.OK {
+			t.Fatalf("the write: %+v, %v", r, err)
+		}
+		if !s.knows(c.resp.SessionID) || !other.has("/e") {
+			t.Error("the session ended although its client sent pings")
+		}
+	})
+}
