@@ -9,8 +9,8 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
-// bindMetrics gives the registry the metrics that the server itself keeps. Those of the
-// replica follow in Attach.
+// bindMetrics binds the metrics that the server itself keeps. Attach binds those of the
+// replica.
 func (s *Server) bindMetrics() {
 	for name, source := range map[string]metric.Source{
 		"packets_received":                &s.stats.Received,
@@ -43,7 +43,8 @@ func (s *Server) bindMetrics() {
 	s.metrics.Before(s.foldAll)
 }
 
-// collectRest reports what is derived from several numbers, or asked of the system.
+// collectRest collects values that are derived from several numbers, or read from the
+// system.
 func (s *Server) collectRest(c metric.Collection) {
 	c.Text("version", versionLine())
 	if m := s.replica.Mode(); m == replica.Leader || m == replica.Follower || m == replica.Observer {
@@ -64,7 +65,7 @@ func (s *Server) collectRest(c metric.Collection) {
 }
 
 // descriptors returns the number of open file descriptors of the process, 0 if the
-// system does not say, and their limit.
+// system does not report it, and their limit.
 func descriptors() (open, most int64) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
@@ -78,7 +79,7 @@ func descriptors() (open, most int64) {
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return 0, most // not on this system
+		return 0, most // this system does not report it
 	}
 	defer d.Close() // only read
 	for {

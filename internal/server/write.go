@@ -28,7 +28,7 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	waits := !c.mu.closed && c.mu.ready != nil
 	c.mu.Unlock()
 	if !waits || !c.establish(tx.Session, tx.TimeoutMillis, false) {
-		return // it left, and the session expires by itself; or it was upgraded
+		return // it has left, and the session expires; or the session was upgraded
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 // Carried counts every write, whichever client sent it (replica.Clients).
 func (s *Server) Carried(tx *txn.Txn) { s.stats.writing.write(s.stats.writesBy, tx) }
 
-// sessionExpired ends the connection of a session that the server has ended.
+// sessionExpired ends the connection of an expired session.
 func (c *conn) sessionExpired(tx *txn.Txn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 	}
 	c.s.markDirty(c)
 	if movedAway(tx, r) {
-		c.closeLocked() // the session has another connection, whose business this is
+		c.closeLocked() // the session belongs to another connection now
 		return
 	}
 	if !c.mu.closing {
@@ -77,8 +77,8 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 	}
 }
 
-// movedAway reports whether a write was refused because the session has another
-// connection. Of a multi an Apache leader says so operation by operation.
+// movedAway reports whether a write was refused because the session belongs to another
+// connection. For a multi, an Apache leader reports this in each operation.
 func movedAway(tx *txn.Txn, r *znode.Result) bool {
 	switch tx.Header.Type {
 	case wire.OpError:
@@ -86,7 +86,7 @@ func movedAway(tx *txn.Txn, r *znode.Result) bool {
 	case wire.OpMulti:
 		for i := range r.Multi {
 			if r.Multi[i].Type != wire.OpError {
-				return false // it was carried out
+				return false // it was executed
 			}
 			if r.Multi[i].Err == zk.ErrSessionMoved {
 				return true
@@ -122,15 +122,15 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 	}
 }
 
-// Dropped ends the connection: its server has left its role, and nobody knows
-// what becomes of the request (replica.Origin).
+// Dropped ends the connection: its server has left its role, so the result of the
+// request is unknown (replica.Origin).
 func (c *conn) Dropped(req *replica.Request) {
 	c.s.large.done(len(req.Body))
 	c.kill("the server has left its role")
 }
 
-// Suspend ends all connections: the server has left its role (replica.Clients).
-// Clients come back to it or to another, and keep their sessions.
+// Suspend ends all connections, because the server has left its role (replica.Clients).
+// Clients reconnect to this server or another, and keep their sessions.
 func (s *Server) Suspend() {
 	s.mu.Lock()
 	conns := make([]*conn, 0, s.mu.open)
@@ -170,7 +170,7 @@ func appendResult(b []byte, op wire.OpCode, r *znode.Result) []byte {
 }
 
 // appendOutcome appends the result of one operation of a multi. Containers and TTL
-// znodes are create2's: Java's clients know no other result with a Stat.
+// znodes get the result of create2, the only one with a Stat that Java's clients know.
 func appendOutcome(b []byte, o *znode.Outcome) []byte {
 	switch o.Type {
 	case wire.OpError:
