@@ -119,6 +119,7 @@ func (c *Core) commitProposals() {
 	s.outstanding.Drop(n)
 	c.publish()
 	c.answerSyncs()
+	c.leaveDrained()
 }
 
 // tellCommitted sends COMMIT to followers and INFORM to observers. To a follower

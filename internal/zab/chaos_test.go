@@ -36,6 +36,7 @@ type chaos struct {
 	// What a seed is like.
 	faults, proposals, syncs, batch int   // of 1000 steps; packets at once
 	slowDisk                        []int // by server; [0]: all appliers
+	wrongTrees                      int   // of 1000 steps, those that make a tree wrong
 	todo                            []action
 }
 
@@ -112,6 +113,10 @@ func (x *chaos) run() error {
 // step lets one thing happen.
 func (x *chaos) step() {
 	x.now += time.Duration(x.rng.IntN(int(300 * time.Microsecond)))
+	if x.wrongTrees > 0 && !x.healing && x.rng.IntN(1000) < x.wrongTrees {
+		x.diverge(x.servers[1+x.rng.IntN(len(x.servers)-1)])
+		return
+	}
 	switch r := x.rng.IntN(1000); {
 	case r < x.faults && !x.healing:
 		x.fault()
@@ -464,7 +469,11 @@ func (x *chaos) showTrace() {
 }
 
 func runSeed(seed uint64) (seen map[string]int, err error) {
-	x := newChaos(seed)
+	return newChaos(seed).runSafely()
+}
+
+// runSafely is run; a panic is an error. It returns what has happened, too.
+func (x *chaos) runSafely() (seen map[string]int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v\n%s", p, debug.Stack())

@@ -48,6 +48,9 @@ func (x *checks) proposes(s *server, e Entry) {
 
 // serves looks at a server that begins to.
 func (x *checks) serves(s *server) {
+	if s.wrong {
+		s.fail("Divergence: server %d serves as %v, and its tree is wrong", s.id, s.role)
+	}
 	if s.commit < s.fuzzy {
 		s.fail("PrefixConsistency: server %d serves at %v a tree that shows something up to %v", s.id, s.commit, s.fuzzy)
 	}
@@ -223,6 +226,12 @@ func (x *checks) sends(s *server, p *Packet) {
 // votes looks at a vote for oneself: it tells of what is durable.
 func (x *checks) votes(s *server, n *election.Notification) {
 	if n.State != election.Looking || n.Leader != s.id {
+		return
+	}
+	if s.core.diverged {
+		if n.PeerEpoch >= 0 {
+			s.fail("Divergence: server %d stands for epoch %d, %v, and its tree is wrong", s.id, n.PeerEpoch, n.Zxid)
+		}
 		return
 	}
 	if n.Zxid != s.disk.last() || n.PeerEpoch != int64(s.disk.current) {

@@ -79,6 +79,7 @@ type disk struct {
 	accepted, current uint32
 	history           []Entry // durable, all of it
 	logStart          zk.Zxid
+	wrong             bool // a start makes a wrong tree of it, and finds out
 }
 
 func (d *disk) last() zk.Zxid {
@@ -112,6 +113,7 @@ type server struct {
 
 	writes    []begun // not durable
 	failedCut uint64  // the term in which a truncation failed
+	wrong     bool    // the tree is not what the log leads to, and the core was told
 
 	role    Role
 	term    uint64
@@ -161,8 +163,8 @@ func (s *server) start() {
 	*s = server{cluster: s.cluster, id: s.id, cfg: s.cfg, disk: *d}
 	s.history = slices.Clone(d.history)
 	s.commit, s.applied, s.fuzzy = d.last(), d.last(), d.last()
-	s.trees = map[LinkID]tree{}
-	s.core = New(s.cfg, State{AcceptedEpoch: d.accepted, CurrentEpoch: d.current, Last: d.last(), Recent: recent}, s.now)
+	s.trees, s.wrong = map[LinkID]tree{}, d.wrong
+	s.core = New(s.cfg, State{AcceptedEpoch: d.accepted, CurrentEpoch: d.current, Last: d.last(), Recent: recent, Diverged: d.wrong}, s.now)
 	s.drive()
 }
 
@@ -285,6 +287,7 @@ func (s *server) begin(w *Write) {
 		if w.Kind == WriteTruncate {
 			s.history = slices.Clone(s.history[:index(s.history, w.Zxid)])
 			s.applied, s.fuzzy = w.Zxid, w.Zxid
+			s.wrong = s.disk.wrong && w.Zxid != 0 // the tree is read again
 			break
 		}
 		t, ok := s.trees[w.Link]
@@ -294,7 +297,7 @@ func (s *server) begin(w *Write) {
 		delete(s.trees, w.Link)
 		s.history = slices.Clone(t.history[:index(t.history, w.Zxid)])
 		s.applied, s.fuzzy = w.Zxid, t.upto
-		k.tree = t
+		k.tree, s.wrong = t, false
 	}
 	s.writes = append(s.writes, k)
 }
@@ -332,7 +335,7 @@ func (s *server) store(w *begun) {
 	case WriteInstall:
 		gone := d.history[index(d.history, w.Zxid):]
 		d.history = slices.Clone(w.tree.history[:index(w.tree.history, w.Zxid)])
-		d.logStart = w.Zxid
+		d.logStart, d.wrong = w.Zxid, false
 		s.check.givesUp(s, gone)
 	}
 }
@@ -354,6 +357,9 @@ func (s *server) persist(n int) {
 			s.commit, s.applied, s.fuzzy = s.disk.last(), s.disk.last(), s.disk.last()
 		}
 		s.core.Persisted(s.now, w.Seq)
+		if w.Kind == WriteTruncate && s.wrong {
+			s.core.TreeDiverged(s.now, w.Zxid)
+		}
 		if s.resets == 0 {
 			s.core.Applied(s.applied)
 		}
@@ -599,7 +605,7 @@ func (l *wire) next(e, n int) {
 		case it.Type == Snap && len(l.to[e]) > 0 && l.to[e][0].kind == SendSnapshot:
 			l.to[e] = l.to[e][1:]
 			src := l.ends[1-e]
-			if src.core == nil || l.down[1-e] {
+			if src.core == nil || src.wrong || l.down[1-e] {
 				l.cut() // the stream has ended with it
 				return
 			}

@@ -78,6 +78,8 @@ func describeEvent(e *Event) string {
 		return "refuses a peer: " + e.Reason
 	case EventResync:
 		return "will need a snapshot: " + e.Reason
+	case EventDeclined:
+		return "declines to lead: " + e.Reason
 	case EventDesignation:
 		return "a configuration is activated, and ignored"
 	}

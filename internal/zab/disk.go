@@ -66,6 +66,7 @@ func (c *Core) reset(kind WriteKind, z zk.Zxid) {
 	if kind == WriteTruncate {
 		c.window.truncate(z)
 	} else {
+		c.cure = w.Seq
 		c.window.reset(nil, z)
 	}
 	c.ready.Commit, c.applied = min(c.ready.Commit, z), min(c.applied, z)

@@ -49,7 +49,7 @@ func verify(c *Core) error {
 		return fmt.Errorf("the window counts %d bytes, it has %d", c.window.bytes, bytes)
 	case c.window.Len() > 0 && c.window.base >= c.window.At(0).Zxid:
 		return fmt.Errorf("the window begins with %v, behind %v", c.window.At(0).Zxid, c.window.base)
-	case c.ready.Commit > c.committed || c.applied > c.ready.Commit || c.ready.Commit > c.persistedZxid && c.phase != broadcast && c.phase != settling:
+	case c.ready.Commit > c.committed || c.applied > c.ready.Commit || c.ready.Commit > c.persistedZxid && c.phase != broadcast && c.phase != draining && c.phase != settling:
 		return fmt.Errorf("applied %v, to be applied %v, committed %v, durable %v", c.applied, c.ready.Commit, c.committed, c.persistedZxid)
 	case c.role == Leading && c.window.base > c.persistedZxid:
 		return fmt.Errorf("the window begins after %v, durable is %v", c.window.base, c.persistedZxid)

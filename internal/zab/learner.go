@@ -252,8 +252,18 @@ func (c *Core) synchronize(p *Packet) error {
 func (c *Core) choose(p *Packet) error {
 	l, z := &c.learner, p.Zxid
 	l.chosen = true
-	if l.wantsSnap && p.Type != Snap {
+	switch {
+	case p.Type == Snap:
+	case l.wantsSnap && p.Type == Diff && z == 0:
+		// The leader has no transaction, as this server says of itself: it is to have none.
+		c.reset(WriteTruncate, 0)
+		c.cure = c.seq
+		return nil
+	case l.wantsSnap:
 		return fmt.Errorf("this server needs a snapshot, the leader sent %v", p.Type)
+	case c.diverged:
+		c.resync(divergedReason)
+		return fmt.Errorf("%s, and %v would not change that", divergedReason, p.Type)
 	}
 	if z < 0 || z.Epoch() > c.epoch {
 		return fmt.Errorf("%v to %v in epoch %d: is it of another ensemble?", p.Type, z, c.epoch)

@@ -75,6 +75,9 @@ func (c *Core) leaderTick() {
 		c.leave(err)
 		return
 	}
+	if c.leaveDrained(); c.role != Leading {
+		return
+	}
 	s.leaseEnd = math.MaxInt64
 	for _, l := range s.learners {
 		if l.state == current {

@@ -81,6 +81,7 @@ const (
 	EventGone                         // a learner, Peer, has gone: Reason
 	EventRefused                      // a peer was refused: Reason
 	EventResync                       // this server will ask for a snapshot: Reason
+	EventDeclined                     // this server is elected, and may not lead: Reason
 	EventDesignation                  // the leader has activated a configuration, which is ignored
 )
 

@@ -12,6 +12,7 @@ func (c *Core) look(reason string) {
 	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
 	c.setPhase(Looking, electing)
 	c.event(Event{Kind: EventLooking, Reason: reason})
+	c.election.SetUnfit(c.diverged)
 	c.election.Look(c.now, c.last, int64(c.currentEpoch))
 	c.takeElected()
 }
@@ -31,6 +32,8 @@ func (c *Core) take(r election.Result) {
 	c.term++
 	c.tookEpoch = c.currentEpoch
 	switch {
+	case r.Leader == c.cfg.ID && c.diverged:
+		c.decline()
 	case r.Leader == c.cfg.ID:
 		c.lead(r)
 	case c.cfg.Observer:

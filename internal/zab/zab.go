@@ -22,6 +22,7 @@
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
 //	losing.go     a leader: who is given up, and when the leader itself
 //	stall.go      a disk that finishes no write
+//	diverged.go   a server whose tree is not what its log leads to
 //	window.go     transactions that are kept; queue.go where
 //
 // Links are first in, first out; the death of one is an input. Notifications of
@@ -108,6 +109,7 @@ type State struct {
 	AcceptedEpoch, CurrentEpoch uint32
 	Last                        zk.Zxid // of the log
 	Recent                      []Entry // the end of the log, without a gap; it may be empty
+	Diverged                    bool    // the tree is not what the log leads to, see TreeDiverged
 }
 
 // Entry is a transaction. Data is kept, and must not be changed.
@@ -144,6 +146,7 @@ const (
 	acked            // learner: has acknowledged NEWLEADER, or will when it is durable
 	uptodate         // learner: waits until what came before UPTODATE is committed
 	broadcast        // serving
+	draining         // leader: serves no more, and commits what it has proposed (diverged.go)
 )
 
 // Core is one server's part in the agreement. It is owned by one goroutine.
@@ -173,6 +176,9 @@ type Core struct {
 	committed zk.Zxid // of the log; what is later waits in pending or outstanding
 	applied   zk.Zxid // of committed, as the owner has told
 	window    window
+
+	diverged bool   // the tree is not what the log leads to, see TreeDiverged
+	cure     uint64 // the pending write of another tree, which ends that; 0: there is none
 
 	// needSnap is kept over roles: a TRUNC or DIFF could not make what is on the
 	// disk the leader's history.
@@ -219,6 +225,7 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		cfg: cfg, now: now, ticked: now,
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
+		diverged: s.Diverged,
 	}
 	c.window.reset(s.Recent, s.Last)
 	c.election = election.New(election.Config{
@@ -403,6 +410,9 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 	}
 	c.appends.Drop(n)
 	c.trimWindow()
+	if c.cure != 0 && seq >= c.cure {
+		c.diverged, c.cure = false, 0
+	}
 	switch {
 	case c.phase == settling:
 		c.settle()

@@ -99,6 +99,7 @@ const (
 type Election struct {
 	cfg   Config
 	me    int // index of this server in System.Voters, negative if it is no voter
+	unfit bool
 	phase phase
 	state State
 	now   time.Duration // of the latest call that said it
@@ -178,6 +179,14 @@ func (e *Election) Look(now time.Duration, last zk.Zxid, currentEpoch int64) {
 	e.replay()
 }
 
+// SetUnfit says whether this server cannot lead, from the next Look on. It then votes
+// for itself on grounds that every other server's outrank, so it is elected only if a
+// quorum of voters is unfit; its owner must not lead then. It votes for others as ever.
+func (e *Election) SetUnfit(unfit bool) { e.unfit = unfit }
+
+// unfitEpoch is the current epoch that an unfit server names: before every real one.
+const unfitEpoch = -1
+
 // candidacy is what this server stands for at the start of an election.
 func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
 	switch {
@@ -185,6 +194,8 @@ func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
 		return Vote{Leader: NoCandidate, Zxid: math.MinInt64, PeerEpoch: math.MinInt64}
 	case e.me < 0:
 		return Vote{Leader: NoCandidate, Zxid: last, PeerEpoch: currentEpoch}
+	case e.unfit:
+		return Vote{Leader: e.cfg.ID, PeerEpoch: unfitEpoch}
 	}
 	return Vote{Leader: e.cfg.ID, Zxid: last, PeerEpoch: currentEpoch}
 }

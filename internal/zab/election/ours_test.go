@@ -346,3 +346,30 @@ func TestMistakesPanic(t *testing.T) {
 		}()
 	}
 }
+
+// A server that cannot lead votes, but not for itself if there is any other candidate.
+func TestAnUnfitServerIsNotElected(t *testing.T) {
+	e := patient(quick)
+	e.SetUnfit(true)
+	look(e)
+	if v := e.Vote(); v != (Vote{1, 0, -1, 1}) {
+		t.Fatalf("its vote is %v", v)
+	}
+	e.Step(ms, says(2, Looking, 2, 0, 0, 1)) // an empty server of an earlier epoch
+	e.Step(ms, says(3, Looking, 2, 0, 0, 1))
+	wantElected(t, e, Following, Vote{2, 0, 0, 1})
+
+	// A vote for it on the grounds of its log is not believed.
+	look(e)
+	e.Step(ms, says(2, Looking, 1, myZxid, 1, 2))
+	if v := e.Vote(); v != (Vote{1, 0, -1, 2}) {
+		t.Fatalf("its vote is %v", v)
+	}
+
+	// Fit again.
+	e.SetUnfit(false)
+	look(e)
+	if v := e.Vote(); v != (Vote{1, myZxid, 1, 3}) {
+		t.Fatalf("its vote is %v", v)
+	}
+}
