@@ -17,12 +17,15 @@ const applyRun = 64
 // tree and fires watches.
 type applier struct {
 	*Replica
+	turn   *Turn // the present one
 	result znode.Result
 	fired  []watch.ID
+	agreed DigestAt // what the tree's digest is known to be; its zxid is 0 if that is not known
 }
 
 // apply is a turn of Apply: it applies the steps that it was given, in order.
 func (a *applier) apply(t *Turn) {
+	a.turn = t
 	for i := range t.due {
 		a.applyStep(&t.due[i])
 	}
@@ -32,40 +35,56 @@ func (a *applier) apply(t *Turn) {
 func (a *applier) applyStep(s *step) {
 	switch {
 	case s.tree != nil:
-		a.swapTree(s.tree)
+		a.swapTree(s)
+		return
+	case a.diverged.Load():
+		a.drop(s, s.start)
 		return
 	case s.b == nil:
 		a.tellSynced(s.synced)
-		a.inProcess.Add(int64(-len(s.synced)))
+		a.finish(s)
 		a.o.Clients.Flush()
 		return
 	}
 	bytes := 0
 	for start := s.start; start < s.end; start += applyRun {
 		end := min(start+applyRun, s.end)
-		a.applyRun(s.b, start, end)
+		if n := a.applyRun(s.b, start, end); n < end {
+			a.giveUpTree(a.turn, a.agreed)
+			a.drop(s, n) // without Flush: Suspend ends the connections
+			return
+		}
 		for i := start; i < end; i++ {
 			bytes += len(s.b.encoded(i))
 		}
 	}
-	done := s.end == len(s.b.txns)
-	if done {
-		a.inProcess.Add(int64(-s.b.own))
-	}
 	a.o.Clients.Flush()
 	a.snapshot(a.snap.applied(s.end-s.start, bytes))
-	if done {
+	a.finish(s)
+}
+
+// finish counts what is done with a step.
+func (a *applier) finish(s *step) {
+	switch {
+	case s.b == nil:
+		a.inProcess.Add(int64(-len(s.synced)))
+	case s.end == len(s.b.txns):
+		a.inProcess.Add(int64(-s.b.own))
 		a.pool.done(s.b)
 	}
 }
 
 // swapTree puts another tree in the place of the present one: what the leader's
 // history is, where it was not ours. Nobody is served meanwhile.
-func (a *applier) swapTree(t *znode.Tree) {
+func (a *applier) swapTree(s *step) {
 	a.mu.Lock()
-	a.tree = t
-	a.applied.Store(int64(t.LastZxid()))
+	a.tree, a.agreed = s.tree, DigestAt{}
+	a.diverged.Store(s.diverged)
+	a.applied.Store(int64(s.tree.LastZxid()))
 	a.mu.Unlock()
+	if s.diverged {
+		a.turn.events = append(a.turn.events, event{kind: treeDiverged, zxid: s.tree.LastZxid()})
+	}
 }
 
 // tellSynced answers syncs: everything that was committed when they were asked
@@ -78,7 +97,9 @@ func (a *applier) tellSynced(reqs []Request) {
 	}
 }
 
-func (a *applier) applyRun(b *batch, start, end int) {
+// applyRun applies a run of transactions. It returns the index of the first one that
+// was not answered, because the tree is wrong after it; end if there is none.
+func (a *applier) applyRun(b *batch, start, end int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := start; i < end; i++ {
@@ -87,8 +108,9 @@ func (a *applier) applyRun(b *batch, start, end int) {
 		check(tx.Zxid == last+1 || tx.Zxid.Epoch() > last.Epoch(), "%v is to be applied after %v", tx.Zxid, last)
 		a.tree.Apply(tx, &a.result)
 		a.applied.Store(int64(tx.Zxid))
-		if tx.HasDigest && tx.Digest != a.tree.Digest() && !a.fuzzy.Load() {
-			a.digestMismatch(tx)
+		if !a.agrees(tx) {
+			a.diverged.Store(true)
+			return i
 		}
 		a.stats.recordDigest(a.tree)
 		a.fire(tx)
@@ -103,6 +125,7 @@ func (a *applier) applyRun(b *batch, start, end int) {
 		a.stats.Commits.Add(int64(end - start))
 	}
 	addAges(&a.stats.Propagation, b.txns[start:end], a.clock.UnixMilli())
+	return end
 }
 
 // fire triggers the watches for what the transaction changed.
@@ -119,14 +142,5 @@ func (a *applier) fire(tx *txn.Txn) {
 	}
 	if cap(a.fired) > 1<<16 {
 		a.fired = slices.Clip(a.fired[:0])
-	}
-}
-
-// digestMismatch notes that preparing and applying disagree: a bug, or damaged
-// memory. Like Apache we go on: the log has what was agreed on.
-func (a *applier) digestMismatch(tx *txn.Txn) {
-	if a.stats.DigestMismatches.Add(1) == 1 {
-		a.log.Error("the digest of the tree differs from the transaction's: please report this",
-			"zxid", tx.Zxid, "tree", a.tree.Digest(), "transaction", tx.Digest)
 	}
 }

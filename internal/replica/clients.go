@@ -24,7 +24,8 @@ type Origin interface {
 	// committed when it was asked is applied. Stage Apply, under the tree's write lock.
 	Synced(req *Request, tree View)
 	// Dropped reports that a request will not be answered: the server has left its
-	// role. The request may still take effect. Stage Order, no lock.
+	// role, or its tree is wrong. The request may still take effect. Stage Order or
+	// Apply, no lock.
 	Dropped(req *Request)
 	// Resumed answers Resume. timeoutMillis is the session's timeout now. Stage Order,
 	// no lock.

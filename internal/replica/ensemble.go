@@ -60,7 +60,7 @@ func (o *orderer) found(rep *Report) error {
 	if lost := rep.Lost; lost > last && current >= lost.Epoch() {
 		return fmt.Errorf("replica: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", lost, last, current)
 	}
-	o.recovered = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: o.recent}
+	o.recovered = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: o.recent, Diverged: rep.Diverged}
 	o.recent = nil
 	if n := len(o.recovered.Recent); n > 0 && o.recovered.Recent[n-1].Zxid != last {
 		o.recovered.Recent = nil
@@ -144,6 +144,8 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 		o.core.TruncateFailed(now, e.zxid)
 		o.proposed = nil // none of it is on the disk
 		o.released = e.zxid
+	case treeDiverged:
+		o.core.TreeDiverged(now, e.zxid)
 	case located:
 		o.core.Located(now, e.link, e.at, e.err)
 	}
@@ -285,7 +287,7 @@ func (o *orderer) dropSyncs() {
 // serve begins to serve, once the core says so and everything is applied that
 // was committed then.
 func (o *orderer) serve() {
-	if wait := o.up && !o.serving.Load(); !wait || !o.allApplied(wait) {
+	if wait := o.up && !o.serving.Load(); !wait || !o.allApplied(wait) || o.diverged.Load() || !o.verifyTree() {
 		return
 	}
 	o.snap.allow()
@@ -487,6 +489,9 @@ func (o *orderer) logEvent(e *zab.Event) {
 		o.logRefused(e)
 	case zab.EventResync:
 		o.log.Warn("a snapshot will be asked for", "reason", e.Reason)
+	case zab.EventDeclined:
+		o.log.Error("this server is elected and does not lead, for its tree is not what its log leads to: a quorum of voters is in this state, and none has a tree for the others; it looks again in a tick",
+			"zxid", o.LastApplied())
 	case zab.EventDesignation:
 		o.log.Warn("the leader has changed the configuration of the ensemble; this server keeps its own", "zxid", e.Zxid)
 	}

@@ -188,6 +188,10 @@ func (o *orderer) beginReadOnly() {
 	if o.readOnlyAt == 0 || o.Now() < o.readOnlyAt {
 		return
 	}
+	if o.diverged.Load() {
+		o.readOnlyAt = 0 // the tree is wrong
+		return
+	}
 	if len(o.proposed) > 0 || !o.allApplied(false) {
 		o.readOnlyAt = o.Now() + o.o.Tick/4 // soon
 		return

@@ -217,6 +217,7 @@ func (l *logger) truncate(j *job) error {
 	l.log.Info("the log was cut to what the leader has, and the state read anew",
 		"from", last, "to", w.Zxid, "znodes", tree.Count(), "took", l.clock.Now()-began)
 	l.replaceTree(tree, w.Zxid)
+	l.turn.steps[len(l.turn.steps)-1].diverged = rep.Diverged
 	return nil
 }
 

@@ -68,6 +68,8 @@ const (
 	writesDone // up to seq
 	cutFailed  // a truncation; the log ends at zxid
 	located    // answers a zab.Lookup
+
+	treeDiverged // the tree is not what the log leads to, see giveUpTree; zxid is its last
 )
 
 // LinkUp tells that a link is there. A link that was not dialled is a learner's.

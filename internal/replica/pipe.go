@@ -58,6 +58,7 @@ type step struct {
 	start, end int
 	synced     []Request
 	tree       *znode.Tree
+	diverged   bool // tree is not what the log leads to
 }
 
 // resume is a session that has come back on another connection.

@@ -28,7 +28,9 @@ type Report struct {
 	Zxid      zk.Zxid
 	Took      time.Duration
 	LoadTook  time.Duration
-	Mismatch  int // transactions after which the digest was not the logged one
+	Mismatch  int      // transactions after which the digest was not the logged one
+	Refused   []string // readable snapshots from which the log leads to another tree than it names
+	Diverged  bool     // no snapshot leads to the tree that the log names: it is the newest one's
 	NewServer bool
 }
 
@@ -48,6 +50,9 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	if r.tree, r.order.recent, err = r.load(&rep); err != nil {
 		return rep, err
 	}
+	if err := r.checkReport(&rep); err != nil {
+		return rep, err
+	}
 	if r.o.Ensemble == nil {
 		rep.Orphans = r.tree.DropOrphans()
 	}
@@ -55,7 +60,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 		r.tree.SetConfig(r.o.ConfigText, nowMillis)
 	}
 	r.disk.wal = r.o.Dir.NewLog(r.tree.LastZxid())
-	if rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" {
+	if !rep.Diverged && (rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" || len(rep.Refused) > 0) {
 		if err := r.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {
 			return rep, fmt.Errorf("replica: first snapshot: %w", err)
 		}
@@ -67,11 +72,13 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	return rep, nil
 }
 
-// load reads the newest snapshot that is whole and the log behind it. recent is
-// the end of the log, for a server of an ensemble.
+// load reads the newest snapshot that is whole and the log behind it. A snapshot from
+// which the log leads to another tree than its digests name was made of a wrong tree:
+// then the ones before are tried. recent is the end of the log, for a server of an
+// ensemble.
 func (r *Replica) load(rep *Report) (tree *znode.Tree, recent []zab.Entry, err error) {
 	began := time.Now()
-	loaded, err := r.newestSnapshot(rep)
+	loaded, older, err := r.newestSnapshot(rep)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,10 +86,36 @@ func (r *Replica) load(rep *Report) (tree *znode.Tree, recent []zab.Entry, err e
 	if err := r.replay(&loaded, rep); err != nil {
 		return nil, nil, err
 	}
+	if loaded.diverged {
+		r.loadOlder(&loaded, older, rep)
+	}
 	if r.o.Ensemble != nil && !loaded.hasDigest && !loaded.agreed {
 		r.fuzzy.Store(true) // it may be a leader's, and the log end before what it is ahead by
 	}
 	return loaded.tree, loaded.recent.entries(), nil
+}
+
+// loadOlder replaces l, whose tree is not what the log leads to, by one from an older
+// snapshot that is. If there is none, l stays.
+func (r *Replica) loadOlder(l *loadedSnapshot, older []storage.Snapshot, rep *Report) {
+	rep.Refused = append(rep.Refused, rep.Snapshot)
+	for _, s := range older {
+		r.log.Warn("the snapshot was made of a wrong tree, trying the one before", "snapshot", rep.Refused[len(rep.Refused)-1], "before", s.Name)
+		o, err := r.loadBesideLog(s)
+		if err == nil {
+			err = r.replay(&o, rep)
+		}
+		switch {
+		case err != nil:
+			r.log.Warn("snapshot cannot be used", "snapshot", s.Name, "err", err)
+		case !o.diverged && o.tree.LastZxid() == l.tree.LastZxid():
+			rep.Snapshot = s.Name
+			*l = o
+			return
+		}
+		rep.Refused = append(rep.Refused, s.Name)
+	}
+	rep.Diverged = true
 }
 
 // recentEntries keeps the last entries of a log that is replayed.
@@ -115,33 +148,34 @@ func (e *recentEntries) entries() []zab.Entry {
 	return es
 }
 
-// newestSnapshot loads the newest snapshot that can be read; an empty tree if
-// there is none and that is allowed.
-func (r *Replica) newestSnapshot(rep *Report) (loadedSnapshot, error) {
+// newestSnapshot loads the newest snapshot that can be read, and returns those before
+// it; an empty tree if there is none and that is allowed.
+func (r *Replica) newestSnapshot(rep *Report) (l loadedSnapshot, older []storage.Snapshot, err error) {
 	candidates, err := r.o.Dir.Snapshots()
 	if err != nil {
-		return loadedSnapshot{}, err
+		return loadedSnapshot{}, nil, err
 	}
-	for _, s := range candidates {
+	for i, s := range candidates {
 		l, err := r.loadBesideLog(s)
 		if err == nil {
 			rep.Snapshot = s.Name
 			if l.unlisted > 0 {
 				r.log.Warn("znodes with an unknown ACL are open to everybody until the log sets it", "snapshot", s.Name, "znodes", l.unlisted)
 			}
-			return l, nil
+			return l, candidates[i+1:], nil
 		}
 		if !errors.Is(err, storage.ErrCorrupt) {
-			return loadedSnapshot{}, err
+			return loadedSnapshot{}, nil, err
 		}
 		r.log.Warn("snapshot cannot be used, trying the one before", "snapshot", s.Name, "err", err)
 		rep.Skipped = append(rep.Skipped, err.Error())
 		rep.Lost = max(rep.Lost, s.Zxid)
 	}
 	if len(candidates) > 0 {
-		return loadedSnapshot{}, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), rep.Skipped[0])
+		return loadedSnapshot{}, nil, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), rep.Skipped[0])
 	}
-	return r.emptyDatabase(rep)
+	l, err = r.emptyDatabase(rep)
+	return l, nil, err
 }
 
 // loadBesideLog loads a snapshot, and opens the log behind it. If it may, it has
@@ -274,8 +308,9 @@ func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
 	switch {
 	case !r.o.Prep.DigestEnabled || !known:
 	case want == l.tree.Digest():
-		l.agreed = true
+		l.agreed, l.diverged = true, false
 	case l.hasDigest || l.agreed:
+		l.diverged = true
 		r.noteMismatch(tx, want, l.tree, rep)
 	}
 }

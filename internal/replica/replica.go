@@ -20,6 +20,7 @@
 //	local.go     Order: sessions that live on this server alone; read-only mode
 //	log.go       Log: the disk
 //	apply.go     Apply: the tree
+//	diverged.go  a tree that is not what the log leads to
 //	snapshot.go  fuzzy snapshots, written beside the stages
 //	transfer.go  the log and the tree on their way to a learner, and from a leader
 //	recover.go   the state at the start
@@ -142,6 +143,7 @@ type Replica struct {
 	diskAway  atomic.Bool  // the mode is Idle, and began because the disk stalls
 	decides   atomic.Bool  // this server makes the transactions: it leads, or is alone
 	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
+	diverged  atomic.Bool  // the tree is not what the log leads to, see giveUpTree
 	status    atomic.Pointer[zab.Status]
 	rollLog   atomic.Bool // the snapshotter asks the writer for a new file
 	stats     Stats

@@ -295,7 +295,7 @@ func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err
 	}
 	switch {
 	case err != nil:
-	case r.snap.canceled(t): // after Next: it may have seen what it must not
+	case r.snap.canceled(t), r.diverged.Load(): // after Next: it may have seen what it must not
 		err = errCanceled
 	case done && r.LastLogged() >= j.last:
 		if err = j.finish((*storage.SnapshotWriter).Commit); err == nil {
@@ -404,6 +404,7 @@ type loadedSnapshot struct {
 	digestZxid zk.Zxid
 	digest     uint64
 	agreed     bool // the tree's digest was a logged one, or nothing is in it
+	diverged   bool // when it was compared last, it was not
 	unlisted   int
 	log        txnSource     // behind it; replay closes it
 	recent     recentEntries // of that

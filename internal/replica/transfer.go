@@ -80,8 +80,11 @@ func (r *Replica) streamTree(w io.Writer) error {
 		if _, err := w.Write(b); err != nil {
 			return err
 		}
-		if r.Stopping() {
+		switch {
+		case r.Stopping():
 			return errStopping
+		case r.diverged.Load():
+			return fmt.Errorf("replica: no learner gets this tree: %w", ErrDiverged)
 		}
 	}
 	_, err := io.WriteString(w, streamEnd)

@@ -151,6 +151,11 @@ func (r *run) turn(b []byte) (n int, err error) {
 func (r *run) handleWithTree(tree replica.View) {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
+	if tree.Diverged() {
+		r.c.leaving = true
+		r.c.killLocked("the tree is not what the log leads to")
+		return
+	}
 	r.handle(tree)
 }
 
