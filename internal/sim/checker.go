@@ -34,6 +34,7 @@ import (
 //	InitialHistory a member that serves in an epoch has delivered the history that the epoch began with
 //	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
+//	Divergence     the next transaction with a digest reveals a corrupted tree, and no client is served from it
 //	Protocol       no member refuses a peer, or leaves its role, because of what another member has sent
 type checker struct {
 	s         *Sim
@@ -238,6 +239,7 @@ var lawful = [...]string{
 	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
+	"its tree is not what the log leads to",
 }
 
 // protocol checks why a role is left, or a peer refused.
@@ -492,10 +494,10 @@ func (c *checker) wiped(m *member) { m.shadow = shadow{} }
 
 // applied checks the tree of a member after a turn of its applier.
 func (c *checker) applied(m *member) {
-	if n := m.rep.Stats().DigestMismatches.Load(); n > 0 {
-		c.s.fail("EqualDigest", "member %d has found %d transactions after which its digest is not the leader's", m.id, n)
+	if n := m.rep.Stats().DigestMismatches.Load(); n > m.found {
+		c.s.fail("EqualDigest", "member %d has found %d transactions after which its digest is not the leader's; its tree was corrupted %d times", m.id, n, m.found)
 	}
-	if !m.rep.Fuzzy() {
+	if !m.rep.Fuzzy() && !m.diverged() {
 		c.s.history.sawDigest(m.rep.LastApplied(), m.digest(), m.who)
 	}
 }

@@ -186,6 +186,7 @@ func (k *clientConn) pollServer() bool {
 	}
 	k.sc.Step()
 	if b := k.sc.Output(); len(b) > 0 {
+		k.checkOutput(b)
 		k.deliver(b)
 	}
 	if k.sc.Closed() {

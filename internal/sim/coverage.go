@@ -23,6 +23,7 @@ type Coverage struct {
 	Weighted, RefusedStarts, Stalls, DamageFound  int
 	Locals, LocalsResumed, LocalsOver, Upgrades   int                  // sessions
 	ReadOnly, ReadOnlyReads, Uncommitted          int                  // sessions, answers, answers of what was not committed yet
+	Divergences                                   int
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
@@ -90,7 +91,7 @@ func (c *Coverage) counters() []counter {
 		{"expiries judged", &c.Expiries}, {"elections by weights or groups", &c.Weighted},
 		{"local sessions", &c.Locals}, {"local sessions resumed", &c.LocalsResumed}, {"local sessions over", &c.LocalsOver}, {"local sessions upgraded", &c.Upgrades},
 		{"connections to members that only read", &c.ReadOnly}, {"answers of members that only read", &c.ReadOnlyReads}, {"of these, of what was not committed yet", &c.Uncommitted},
-		{"damaged disks found", &c.DamageFound}, {"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
+		{"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
 	}
 }
 

@@ -79,7 +79,11 @@ func (d *driver) sleep() {
 func (d *driver) run(t *replica.Turn) {
 	m := d.m
 	m.s.trace.note(uint64(t.Worker), uint64(t.Jobs))
-	d.r.Run(t)
+	if t.Stage == pipeline.Apply && m.corrupt {
+		m.applyCorrupted(func() { d.r.Run(t) })
+	} else {
+		d.r.Run(t)
+	}
 	select {
 	case <-d.r.Failed():
 		m.failed()

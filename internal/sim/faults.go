@@ -207,7 +207,7 @@ func (s *Sim) crash(m *member, power bool) bool {
 func (s *Sim) spare(m *member) bool {
 	return m.voter && !m.gone && s.profile.electorate.holds(func(id int) bool {
 		o := s.members[id]
-		return o != m && !o.gone && !o.damaged
+		return o != m && !o.gone && !o.damaged && o.wrong == nil && !o.corrupt
 	})
 }
 

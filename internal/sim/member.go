@@ -48,6 +48,7 @@ type member struct {
 	filled bool          // its disk has held a database
 
 	damaged bool // a bit of its disk was flipped
+	divergence
 
 	shadow shadow
 }
@@ -101,6 +102,7 @@ func (m *member) start() {
 		m.s.after(m.s.between(time.Millisecond, m.s.profile.down), m.start)
 		return
 	}
+	m.divergence = divergence{}
 	m.up, m.filled, m.paused, m.stall, m.lag = true, true, 0, 0, 0
 	m.conns = nil
 	m.s.say(m.who, "starts at %v", m.rep.LastApplied())
@@ -309,6 +311,7 @@ func (m *member) diskDelay() time.Duration {
 func (m *member) stepped(kind uint64) {
 	m.s.trace.note(uint64(m.id)<<8|kind, uint64(m.s.now), uint64(m.rep.LastApplied()))
 	m.poll()
+	m.noteWrong()
 }
 
 // upkeep does what is due by the clock.

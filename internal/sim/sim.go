@@ -9,6 +9,7 @@
 //	network.go   links between members: first in, first out; election messages: not
 //	faults.go    what goes wrong
 //	damage.go    disks whose bits flip
+//	diverge.go   trees that go wrong in memory
 //	client.go    clients: connections, sessions
 //	request.go   clients: what they ask
 //	answers.go   clients: what they must be answered
@@ -246,6 +247,7 @@ func (s *Sim) run() {
 	}
 	s.faulting = true
 	s.scheduleFault()
+	s.scheduleDivergence()
 	s.scheduleUpkeep()
 	s.runUntil(p.length, nil)
 	s.heal()
