@@ -82,7 +82,8 @@ func TestALearnerWithAWrongTreeTakesTheLeaders(t *testing.T) {
 // A leader whose tree is wrong steps down, and follows another one with its tree.
 func TestALeaderWithAWrongTreeTakesAnothers(t *testing.T) {
 	var text bytes.Buffer
-	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) }, func(g *group) {
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = log }, func(g *group) {
 		m := g.leader()
 		s := g.session(m, 100_000)
 		acked := len(m.note.acknowledged())
@@ -136,7 +137,8 @@ func TestNobodyBeginsToLeadWithAWrongTree(t *testing.T) {
 // started again has the right tree, from its log, and the others get it.
 func TestAllTreesAreWrong(t *testing.T) {
 	var text bytes.Buffer
-	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = slog.New(slog.NewTextHandler(&text, nil)) }, func(g *group) {
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = log }, func(g *group) {
 		g.stop(2)
 		g.await()
 		s := g.session(g.leader(), 100_000)

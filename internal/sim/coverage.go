@@ -21,8 +21,8 @@ type Coverage struct {
 	SessionsEnded, Synced, Purged, Swept          int
 	HiddenEvents, MovedWrites, Expiries           int
 	Weighted, RefusedStarts, Stalls, DamageFound  int
-	Locals, LocalsResumed, LocalsOver, Upgrades   int                  // sessions
-	ReadOnly, ReadOnlyReads, Uncommitted          int                  // sessions, answers, answers of what was not committed yet
+	Locals, LocalsResumed, LocalsOver, Upgrades   int // sessions
+	ReadOnly, ReadOnlyReads, Uncommitted          int // sessions, answers, answers of what was not committed yet
 	Divergences                                   int
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
