@@ -19,29 +19,29 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// conn is a client's connection. Its goroutine, serve, reads. Any goroutine that
-// has output for the client appends it to mu.out and flushes that.
+// conn is a client's connection. Its goroutine, serve, reads. Any goroutine that has
+// output for the client appends it to mu.out and flushes that.
 type conn struct {
 	s           *Server
 	sock        *socket.Conn
 	remote      netip.AddrPort
 	id          watch.ID
-	serial      uint64 // never reused: the owner of its session
+	serial      uint64 // never reused; identifies the owner of its session
 	established time.Time
 	heard       atomic.Int64 // when the client last sent a complete frame, by Replica.Now
 	paused      atomic.Bool  // serve does not read, for a reason that is the server's
 
 	// Owned by serve.
 	in      socket.Input
-	account socket.Account // of the buffers; of the server's budget
-	open    bool           // the handshake is over
-	leaving bool           // what is read from now on is ignored
-	stepped bool           // there is no goroutine, see SteppedConn
+	account socket.Account // of the buffers; part of the server's budget
+	open    bool           // the handshake is complete
+	leaving bool           // input is ignored from now on
+	stepped bool           // there is no goroutine; see SteppedConn
 	// patience is when a handshake that is held is given up, by Replica.Now; 0 if
 	// it was not held.
 	patience time.Duration
-	// admitted holds a token once a handshake that was held may go on, with heldRequest;
-	// nil if it was never held.
+	// admitted receives a token when a held handshake may continue, with
+	// heldRequest; nil if the handshake was never held.
 	admitted    chan struct{}
 	heldRequest wire.ConnectRequest
 	// unanswered is mu.ready of a stepped connection that waits for its session.
@@ -51,31 +51,31 @@ type conn struct {
 
 	mu struct {
 		sync.Mutex
-		sync.Cond               // output was sent, pending requests were answered, or closed
-		out       socket.Output // frames to be sent
+		sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
+		out       socket.Output // frames to send
 		events    int           // bytes of events in out.Buf
-		reserved  int           // bytes of out.Buf, or to come, that account was charged by room
-		short     int           // what a reply needs for which there was no room; 0: none
-		forced    bool          // replies are built whether there is room or not
-		closing   bool          // close when out is sent, see closeLocked
-		closed    bool          // nothing more is sent: the socket is closed, or shut
-		shut      bool          // closed, but only for output: end reads what still comes
-		ids       []zk.ID       // replaced, never changed
+		reserved  int           // bytes of out.Buf, or of expected output, that room has charged to account
+		short     int           // room that a reply needs and did not get; 0: none
+		forced    bool          // replies are built even without room
+		closing   bool          // close when out is sent; see closeLocked
+		closed    bool          // no more output: the socket is closed or shut down for writing
+		shut      bool          // only the output is closed; end drains the input
+		ids       []zk.ID       // replaced, never modified
 		pending   pendingFIFO
-		ready     chan struct{} // closed when the handshake is answered; nil when not waiting
+		ready     chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
 		session   zk.SessionID
 		timeout   int32 // milliseconds
-		readOnly  bool  // the handshake had the byte
-		onlyReads bool  // there is no quorum: what writes is refused
-		local     bool  // the session lives on this server alone
-		upgrade   bool  // until the next request is submitted, see upgradeFor
+		readOnly  bool  // the handshake had the read-only byte
+		onlyReads bool  // there is no quorum: writes are refused
+		local     bool  // the session exists on this server only
+		upgrade   bool  // set until the next request is submitted; see upgradeFor
 		stats     connStats
 
 		login *sasl.Exchange // nil before the first token of SASL
 	}
 }
 
-// newConn returns the connection of a client at remote, which is in no table yet.
+// newConn returns the connection of a client at remote. It is not in any table yet.
 func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c := &conn{s: s, sock: socket.New(nc, socket.Options{}), remote: remote}
 	c.mu.L = &c.mu.Mutex
@@ -89,7 +89,7 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	return c
 }
 
-// owner is how the session tracker knows this connection.
+// owner returns the identity of this connection for the session tracker.
 func (c *conn) owner() session.Owner { return session.Owner(c.serial) }
 
 // LastHeard is when the client last sent a complete frame, by Replica.Now
@@ -107,7 +107,7 @@ func (c *conn) LastHeard() time.Duration {
 func (c *conn) serve() {
 	defer c.end()
 	if d := c.s.cfg.Client.SessionlessTimeout; d > 0 {
-		_ = c.sock.SetReadDeadline(time.Now().Add(d)) // fails only if closed, as the read will
+		_ = c.sock.SetReadDeadline(time.Now().Add(d)) // fails only if closed; then the read fails too
 	}
 	for {
 		if err := c.in.Fill(); err != nil {
@@ -137,7 +137,7 @@ func (c *conn) resumeReading() {
 	c.paused.Store(false)
 }
 
-// consume handles all whole frames in the input.
+// consume handles all complete frames in the input.
 func (c *conn) consume() error {
 	used := 0
 	for !c.open {
@@ -153,7 +153,7 @@ func (c *conn) consume() error {
 	return err
 }
 
-// nextFrame splits the first frame off b; ok is false if it is not whole yet.
+// nextFrame splits the first frame off b; ok is false if the frame is incomplete.
 func (c *conn) nextFrame(b []byte) (frame []byte, n int, ok bool, err error) {
 	if len(b) < 4 {
 		return nil, 0, false, nil
@@ -168,26 +168,26 @@ func (c *conn) nextFrame(b []byte) (frame []byte, n int, ok bool, err error) {
 	return b[4 : 4+size : 4+size], 4 + size, true, nil
 }
 
-// errProtocol ends a connection whose client breaks the protocol.
+// errProtocol ends a connection whose client violates the protocol.
 var errProtocol = errors.New("server: protocol error")
 
-// errEnd ends a connection for a reason that is logged already, or none.
+// errEnd ends a connection for a reason that is already logged, or without one.
 var errEnd = errors.New("server: connection ended")
 
-// noteEnd logs why the connection ends, where that is worth a line.
+// noteEnd logs why the connection ends, if that is worth a line.
 func (c *conn) noteEnd(err error) {
 	if errors.Is(err, errProtocol) {
-		c.s.refused.Warn("connection closed", "client", c.remote, "err", err)
+		c.s.refused.Warn("a client's connection was closed because of an error", "client", c.remote, "err", err)
 		return
 	}
 	c.s.log.Debug("connection closed", "client", c.remote, "err", err)
 }
 
-// lastWords is how long a client has to take the last replies.
+// lastWords is how long a client has to read its last replies.
 const lastWords = 5 * time.Second
 
 // closeLocked ends the connection once its output is sent, or after lastWords:
-// a client that does not read would keep it for ever. REQUIRES: c.mu.
+// otherwise a client that does not read would keep it open. REQUIRES: c.mu.
 func (c *conn) closeLocked() {
 	if !c.mu.closing {
 		c.mu.closing = true
@@ -195,9 +195,8 @@ func (c *conn) closeLocked() {
 	}
 }
 
-// end cleans up after serve. Output that is ready is still sent, and what the
-// client sends meanwhile is read and dropped, so that it reaches the client
-// (socket.Lingering).
+// end cleans up after serve. It still sends pending output, and discards what the
+// client sends meanwhile, so that the output arrives (socket.Lingering).
 func (c *conn) end() {
 	c.mu.Lock()
 	c.closeLocked()
@@ -207,8 +206,8 @@ func (c *conn) end() {
 		c.s.unhold(c)
 	}
 	if !c.open {
-		// A client that has read the answer to a word must not find its connection
-		// in the answer to the next.
+		// A client that has read the answer to a word must not see that
+		// connection in the answer to the next word.
 		c.s.dismiss(c)
 	}
 	shut := c.drain()
@@ -227,15 +226,15 @@ func (c *conn) end() {
 	}
 }
 
-// kill closes the socket at once; serve ends by that. It may be called by any
-// goroutine that does not hold the connection's mu, any number of times.
+// kill closes the socket at once, which ends serve. Any goroutine that does not hold
+// the connection's mu may call it, any number of times.
 func (c *conn) kill(reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killLocked(reason)
 }
 
-// killLocked is kill. REQUIRES: c.mu.
+// killLocked is kill with the lock held. REQUIRES: c.mu.
 func (c *conn) killLocked(reason string) {
 	if !c.mu.closed {
 		c.sock.Close() // an error changes nothing: it is closed
@@ -243,8 +242,9 @@ func (c *conn) killLocked(reason string) {
 	}
 }
 
-// shutLocked ends the output, which is sent, and has serve go on to end. A
-// connection that cannot be closed in one direction is closed. REQUIRES: c.mu.
+// shutLocked ends the output, which is sent completely, and makes serve continue with
+// end. If the connection cannot be closed in one direction, it closes it. REQUIRES:
+// c.mu.
 func (c *conn) shutLocked() {
 	if c.sock.CloseWrite() != nil {
 		c.killLocked("done")
@@ -255,7 +255,8 @@ func (c *conn) shutLocked() {
 	c.endOutputLocked("done")
 }
 
-// endOutputLocked drops what nobody will receive. REQUIRES: c.mu.
+// endOutputLocked drops output and requests that no client will receive. REQUIRES:
+// c.mu.
 func (c *conn) endOutputLocked(reason string) {
 	c.mu.closed = true
 	c.mu.out.Stop()
@@ -265,16 +266,15 @@ func (c *conn) endOutputLocked(reason string) {
 	c.dropHeld()
 	c.mu.pending = pendingFIFO{}
 	if c.mu.ready != nil {
-		close(c.mu.ready) // serve waits for a session that has no client now
+		close(c.mu.ready) // serve waits for a session that no client needs now
 		c.mu.ready = nil
 	}
 	c.mu.Broadcast()
 	c.s.log.Debug("socket closed", "client", c.remote, "reason", reason)
 }
 
-// drain sends the output and returns when there is none and no goroutine writes.
-// It reports whether the socket is open for reading. REQUIRES: the connection is
-// closing.
+// drain sends the output and returns when nothing is left and no goroutine writes. It
+// reports whether the socket is open for reading. REQUIRES: the connection is closing.
 func (c *conn) drain() (shut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -289,8 +289,8 @@ func (c *conn) drain() (shut bool) {
 	return c.mu.shut
 }
 
-// flush sends the output, unless another goroutine is writing: that one goes on
-// with it. Without wait it never blocks.
+// flush sends the output, unless another goroutine is writing: that one sends it too.
+// With wait false it never blocks.
 func (c *conn) flush(wait bool) {
 	c.mu.Lock()
 	c.mu.out.Flush(wait || c.stepped)
@@ -301,7 +301,7 @@ func (c *conn) flush(wait bool) {
 func (c *conn) Sending(n int) {
 	c.countFlushLocked(n)
 	c.mu.events = 0
-	c.releaseRoom() // the output is charged by itself now
+	c.releaseRoom() // the output is now charged itself
 }
 
 // Sent ends the connection if writing has failed (socket.Owner).
@@ -320,8 +320,8 @@ func (c *conn) Drained() {
 	c.mu.Broadcast()
 }
 
-// awaitDrain blocks while there is more output than a client may leave unread
-// before it is read from again, or too many requests wait behind its writes.
+// awaitDrain blocks while the client has more unread output than allowed, or while too
+// many requests wait for the session's writes.
 func (c *conn) awaitDrain() {
 	c.mu.Lock()
 	for !c.mu.closed && (len(c.mu.out.Buf) > softOutBytes && c.mu.out.Writing() || c.mu.pending.full()) {

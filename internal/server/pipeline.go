@@ -14,28 +14,28 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// request is one frame: a header and what is behind it.
+// request is one frame: a header and its body.
 type request struct {
 	wire.RequestHeader
 	body []byte
-	ids  []zk.ID // the connection's identities when it was read
+	ids  []zk.ID // the connection's identities at the time of reading
 }
 
-// run handles one buffer of frames. It is pooled: connections that do nothing hold none.
+// run handles one buffer of frames. Runs are pooled: an idle connection has none.
 type run struct {
 	submit []replica.Request
 	now    time.Duration
 
-	// Of the present call of handle, and of what follows it within one turn.
+	// For the current call of handle, and for the rest of its turn.
 	c        *conn
 	in       []byte // the frames
-	done     int    // bytes of in that were handled
+	done     int    // bytes of in that are handled
 	received int    // frames
 	reads    int    // answered
-	short    bool   // it ended at a read for whose reply there was no room
+	short    bool   // it stopped at a read without room for its reply
 	err      error
 
-	view func(replica.View) // handleWithTree; bound once, so that View costs no allocation
+	view func(replica.View) // handleWithTree; bound once, so that View does not allocate
 }
 
 func newRun() *run {
@@ -51,17 +51,17 @@ func newRun() *run {
 // write behind it waits until it is.
 type pendingFIFO struct {
 	fifo.Queue[pendingRequest]
-	syncs    int // submitted and not answered
+	syncs    int // submitted and not answered yet
 	bytes    int // of the bodies
 	expected int // bytes of the replies to the reads
-	largest  int // body of the writes since it was empty
+	largest  int // largest body of a write since the FIFO was empty
 }
 
 type pendingRequest struct {
 	request
-	write    bool // answered by Applied, or Synced; body is nil if it was submitted
+	write    bool // answered by Applied or Synced; body is nil once it was submitted
 	held     bool // not submitted yet
-	expected int  // bytes of the reply to a read, a guess
+	expected int  // estimated bytes of the reply to a read
 	at       time.Duration
 }
 
@@ -80,7 +80,7 @@ func (f *pendingFIFO) push(p pendingRequest) {
 	f.Push(p)
 }
 
-// front is the oldest request. REQUIRES: not empty.
+// front returns the oldest request. REQUIRES: not empty.
 func (f *pendingFIFO) front() *pendingRequest { return f.At(0) }
 
 func (f *pendingFIFO) pop() {
@@ -92,9 +92,9 @@ func (f *pendingFIFO) pop() {
 	}
 }
 
-// process handles the whole frames at the front of b: it answers what can be
-// answered now, queues reads behind this session's writes, and submits writes.
-// It returns the number of bytes that it took.
+// process handles the complete frames at the front of b: it answers reads that need not
+// wait, queues the others after this session's writes, and submits writes. It returns
+// the number of bytes that it has handled.
 func (c *conn) process(b []byte) (n int, err error) {
 	r := c.s.runs.Get().(*run)
 	r.c = c
@@ -118,7 +118,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		c.flush(true)
 		if r.short {
 			c.awaitRoomForReply()
-			c.flush(true) // ends the connection if there was no room
+			c.flush(true) // closes the connection if there was no room
 			continue
 		}
 		if took == 0 || c.stepped && c.full() {
@@ -130,10 +130,10 @@ func (c *conn) process(b []byte) (n int, err error) {
 	return n, err
 }
 
-// turn handles frames until none is whole, the replies are many enough to be sent, or
-// readRun reads were answered. The order of locks is the tree's, then the connection's:
-// turn handles the frames in front of the first read without the tree, and the rest in
-// one View.
+// turn handles frames until none is complete, there are enough replies to send, or
+// readRun reads were answered. Locks are acquired in the order tree, connection: so
+// turn handles the frames before the first read without the tree, and the rest in one
+// View.
 func (r *run) turn(b []byte) (n int, err error) {
 	c := r.c
 	r.in, r.done, r.received, r.reads, r.short, r.err = b, 0, 0, 0, false, nil
@@ -159,8 +159,8 @@ func (r *run) handleWithTree(tree replica.View) {
 	r.handle(tree)
 }
 
-// handle handles frames. With the zero View it stops in front of the first one that
-// needs the tree, and returns true. REQUIRES: c.mu.
+// handle handles frames. With the zero View it stops before the first frame that needs
+// the tree, and returns true. REQUIRES: c.mu.
 func (r *run) handle(tree replica.View) (wantsTree bool) {
 	c, received, answered, from := r.c, r.received, r.reads, r.done
 	for !c.leaving && !c.mu.closing {
@@ -178,7 +178,7 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 			break
 		}
 		if r.received == 0 {
-			c.heard.Store(int64(r.now)) // a part of a frame is no sign of life
+			c.heard.Store(int64(r.now)) // an incomplete frame does not count
 		}
 		if r.short = c.mu.short > 0; r.short {
 			break // it is answered when there is room for the reply
@@ -197,8 +197,8 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 	return wantsTree
 }
 
-// take handles one request; false means that it needs the tree, tree is the zero View,
-// and nothing was done. REQUIRES: c.mu.
+// take handles one request. It returns false, without effect, if the request needs the
+// tree and tree is the zero View. REQUIRES: c.mu.
 func (r *run) take(frame []byte, tree replica.View) bool {
 	c := r.c
 	d := jute.NewDecoder(frame)
@@ -208,7 +208,7 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 	q.ids = c.mu.ids
 	switch {
 	case q.Op == wire.OpAuth:
-		c.authenticate(&q) // at once: it changes what the next requests may do
+		c.authenticate(&q) // at once, because it changes what the next requests may do
 	case q.Op == wire.OpSASL:
 		c.login(&q)
 	case !c.mayAskLocked():
@@ -228,7 +228,7 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 		}
 	case tree.Tree == nil:
 		return false
-	case c.mu.closed: // there is no answer
+	case c.mu.closed: // no reply can be sent
 	case c.mu.pending.empty():
 		c.answer(tree, &q)
 		r.reads++
@@ -241,8 +241,8 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 	return true
 }
 
-// expectedReply guesses the length of the reply to a read that waits behind
-// writes, the largest of which has a body of written bytes.
+// expectedReply estimates the length of the reply to a read that waits for writes; the
+// largest body of these writes has written bytes.
 func expectedReply(t replica.View, q *request, written int) int {
 	const head, perChild = 100, 32
 	switch q.Op {
@@ -265,10 +265,10 @@ func expectedReply(t replica.View, q *request, written int) int {
 	return head
 }
 
-// goesThroughLog reports whether the request is submitted: it becomes a
-// transaction, or is a sync, which waits for those before it. What a client may not
-// send, and a single write that cannot be read, is not: as with Apache 3.9 it takes no
-// zxid, whose leaders give one twice for such a request, and stop.
+// goesThroughLog reports whether the request is submitted: it becomes a transaction, or
+// it is a sync, which waits for earlier transactions. Requests that a client must not
+// send, and single writes that cannot be decoded, are not submitted: as in Apache 3.9
+// they get no zxid. (An Apache leader then uses a zxid twice, and stops.)
 func (c *conn) goesThroughLog(q *request) bool {
 	switch q.Op {
 	case wire.OpCreateSession:
@@ -283,7 +283,7 @@ func (c *conn) goesThroughLog(q *request) bool {
 	return q.Op.IsWrite() && wire.Readable(q.Op, q.body)
 }
 
-// submit puts a write on its way. REQUIRES: c.mu.
+// submit submits a write. REQUIRES: c.mu.
 func (c *conn) submit(q *request, r *run) {
 	if q.Op == wire.OpCloseSession {
 		q.body = nil
@@ -309,8 +309,8 @@ func (c *conn) submit(q *request, r *run) {
 	}
 }
 
-// appendRequest appends a request as the replica wants it, behind what makes its
-// session one of the ensemble if that is due. REQUIRES: c.mu.
+// appendRequest appends a request in the form that the replica expects; if necessary it
+// first appends the request that makes the session one of the ensemble. REQUIRES: c.mu.
 func (c *conn) appendRequest(reqs []replica.Request, q *request, received time.Duration) []replica.Request {
 	r := replica.Request{
 		Request: prep.Request{
@@ -347,7 +347,7 @@ func (c *conn) submitHeld() {
 	}
 }
 
-// dropHeld counts out what will not be submitted. REQUIRES: c.mu.
+// dropHeld releases the writes that will not be submitted. REQUIRES: c.mu.
 func (c *conn) dropHeld() {
 	f := &c.mu.pending
 	for _, p := range f.All() {
@@ -362,14 +362,14 @@ func (c *conn) dropHeld() {
 func (c *conn) answerPending(t replica.View, now time.Duration) {
 	c.mu.forced = true
 	defer func() { c.mu.forced = false }()
-	n, at := 0, time.Duration(0) // reads that came together are counted together
+	n, at := 0, time.Duration(0) // reads that arrived together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()
 		if p.write {
 			break
 		}
 		if len(c.mu.out.Buf) > hardOutBytes {
-			// What it reads has grown since it asked.
+			// The data has grown since the read was queued.
 			c.s.stats.SlowClients.Add(1)
 			c.s.refused.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))
 			c.killLocked("slow client")
@@ -402,24 +402,24 @@ func (c *conn) authenticate(q *request) {
 		c.replyErrLocked(q.Xid, 0, zk.OK)
 	case auth.Refused:
 		c.s.stats.AuthFailed.Add(1)
-		c.s.refused.Warn("authentication failed", "client", c.remote, "scheme", refusal.Cut(p.Scheme))
+		c.s.refused.Warn("the authentication of a client failed", "client", c.remote, "scheme", refusal.Cut(p.Scheme))
 		c.replyErrLocked(q.Xid, 0, zk.ErrAuthFailed)
 		c.leaveLocked()
 	case auth.HangUp:
-		c.s.refused.Warn("the client looks for another ensemble", "client", c.remote)
+		c.s.refused.Warn("a client was refused: it expects another ensemble", "client", c.remote)
 		c.leaveLocked()
 	}
 }
 
-// leaveLocked ends the connection once the output is sent; nothing more is
-// read. REQUIRES: c.mu, and to be in serve's goroutine.
+// leaveLocked ends the connection once the output is sent; nothing more is read.
+// REQUIRES: c.mu; serve's goroutine.
 func (c *conn) leaveLocked() {
 	c.leaving = true
 	c.closeLocked()
 }
 
-// beginReplyLocked appends a frame's length and header and returns where it
-// begins. REQUIRES: c.mu.
+// beginReplyLocked appends a frame's length and header, and returns the start of the
+// frame. REQUIRES: c.mu.
 func (c *conn) beginReplyLocked(xid int32, z zk.Zxid) int {
 	c.mu.out.Need()
 	at := len(c.mu.out.Buf)
@@ -429,8 +429,8 @@ func (c *conn) beginReplyLocked(xid int32, z zk.Zxid) int {
 	return at
 }
 
-// endReplyLocked completes the frame that begins at at. With an error it has no
-// body. REQUIRES: c.mu.
+// endReplyLocked completes the frame that starts at at. With an error it has no body.
+// REQUIRES: c.mu.
 func (c *conn) endReplyLocked(at int, code zk.Code) {
 	if code != zk.OK {
 		c.mu.out.Buf = c.mu.out.Buf[:at+4+wire.ReplyHeaderLen]

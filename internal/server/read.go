@@ -12,8 +12,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// answer appends the reply to a request that only reads. An operation that no
-// client may send ends the connection. REQUIRES: c.mu and the tree's lock.
+// answer appends the reply to a request that only reads. An operation that clients must
+// not send ends the connection. REQUIRES: c.mu and the tree's lock.
 func (c *conn) answer(t replica.View, q *request) {
 	xid := q.Xid
 	switch q.Op {
@@ -46,9 +46,9 @@ func (c *conn) answer(t replica.View, q *request) {
 	}
 }
 
-// read appends the body of a reply to c.mu.out. If the result is an error, or
-// the decoder has one, what was appended is dropped. The methods that it calls
-// do nothing lasting before they know that the request could be decoded.
+// read appends the body of a reply to c.mu.out. If it returns an error, or the decoder
+// has one, the caller drops what was appended. The methods that it calls have no
+// lasting effect before they know that the request could be decoded.
 func (c *conn) read(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	switch q.Op { // calls by name, not through a table: so q and d stay on the stack
 	case wire.OpGetData:
@@ -75,12 +75,12 @@ func (c *conn) read(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		return c.getAllChildrenNumber(t, q, d)
 	case wire.OpWhoAmI:
 		return c.whoAmI(q)
-	case wire.OpCloseSession: // of a local session; others go through the log
+	case wire.OpCloseSession: // of a local session; others are submitted
 		c.s.replica.EndLocal(c.mu.session)
 		return zk.OK
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData,
 		wire.OpSetACL, wire.OpReconfig:
-		return zk.ErrMarshalling // one that can be read goes through the log
+		return zk.ErrMarshalling // a request that can be decoded is submitted
 	}
 	return zk.ErrUnimplemented
 }
@@ -108,7 +108,7 @@ func (c *conn) getData(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		return code
 	}
 	if c.appendData(t, id); c.mu.short > 0 {
-		return zk.OK // and no watch yet
+		return zk.OK // without a watch: the request is repeated
 	}
 	if r.Watch {
 		t.AddWatch(c.id, r.Path, watch.Data)
@@ -116,7 +116,7 @@ func (c *conn) getData(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-// appendData appends data and Stat, unless there is no room for them.
+// appendData appends data and Stat if there is room for them.
 func (c *conn) appendData(t replica.View, id znode.ID) {
 	if n := t.DataLen(id); n > largeReply/2 && !c.room(n+largeReply/2) {
 		return
@@ -162,7 +162,7 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 		return code
 	}
 	if c.appendChildren(t, id); c.mu.short > 0 {
-		return zk.OK // and no watch yet
+		return zk.OK // without a watch: the request is repeated
 	}
 	if q.Op == wire.OpGetChildren2 {
 		var s zk.Stat
@@ -175,8 +175,8 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 	return zk.OK
 }
 
-// appendChildren appends the names of the children, unless there is no room for
-// them: then mu.short is what all of them need.
+// appendChildren appends the names of the children if there is room for them; otherwise
+// mu.short is set to the room that they need.
 func (c *conn) appendChildren(t replica.View, id znode.ID) {
 	began := len(c.mu.out.Buf)
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(t.NumChildren(id)))
@@ -196,9 +196,9 @@ func (c *conn) appendChildren(t replica.View, id znode.ID) {
 	}
 }
 
-// sync has nothing to wait for on a standalone server: every change that was
-// answered is applied. The path comes back as it was, even null. On a server of an
-// ensemble it does not come here, see Synced.
+// sync is answered at once on a standalone server: every answered change is already
+// applied. It returns the path as the client sent it, even null. On a member of an
+// ensemble a sync is submitted; see Synced.
 func (c *conn) sync(d *jute.Decoder) zk.Code {
 	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, d.Buffer())
 	return zk.OK
@@ -249,7 +249,8 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 			c.appendChildren(t, id)
 		}
 		if c.mu.short > 0 {
-			// More operations follow: ask for more, so that few attempts suffice.
+			// More operations follow: request more room, so that few attempts are
+			// enough.
 			c.mu.short = max(c.mu.short, min(2*c.mu.short, 2*hardOutBytes, c.s.budget.Most()))
 			return zk.OK
 		}
@@ -289,9 +290,9 @@ func (c *conn) checkOrRemoveWatches(q *request, d *jute.Decoder) zk.Code {
 		return zk.ErrMarshalling
 	}
 	if _ = path.Path(); path.Err() != nil {
-		return zk.ErrNoWatcher // null is the path of no watch
+		return zk.ErrNoWatcher // null is never the path of a watch
 	}
-	remove, found := q.Op == wire.OpRemoveWatches, false // so that q, of which every read has one, does not escape
+	remove, found := q.Op == wire.OpRemoveWatches, false // so that q, which every read has, does not escape
 	c.s.replica.Watches(func(t *watch.Tables) {
 		if remove {
 			found = t.Remove(c.id, r.Path, kind)
@@ -305,8 +306,8 @@ func (c *conn) checkOrRemoveWatches(q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-// getEphemerals lists the session's own ephemerals whose path begins with the
-// prefix; a blank one or "/" means all.
+// getEphemerals lists the session's own ephemerals whose path begins with the prefix; a
+// blank prefix or "/" means all.
 func (c *conn) getEphemerals(t replica.View, d *jute.Decoder) zk.Code {
 	prefix := d.String()
 	if d.Err() != nil {
@@ -336,7 +337,7 @@ func (c *conn) getAllChildrenNumber(t replica.View, q *request, d *jute.Decoder)
 	}
 	n := t.Descendants(id)
 	if path == "" {
-		n++ // the root under this name counts itself, as "/"
+		n++ // the root under the name "/" counts itself
 	}
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(n))
 	return zk.OK

@@ -5,30 +5,30 @@
 // The way of a request, one file each:
 //
 //	accept.go     connections, their limits
-//	conn.go       the socket's two halves: frames in, one write per batch out
+//	conn.go       the two halves of the socket: frames in, one write per batch out
 //	handshake.go  sessions: new, resumed, refused
 //	hold.go       handshakes that wait for a quorum
-//	eager.go      writes that the ACLs of this server's tree refuse already
+//	eager.go      writes that the ACLs of this server's tree already refuse
 //	local.go      sessions that live on this server alone
 //	room.go       large replies wait for room in the budget of all buffers
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
 //	sasl.go       logins
 //	write.go      the replies to those that write
-//	events.go     what watches send
+//	events.go     events of watches
 //	command.go    four-letter words
 //
-// Invariants, tests have the same names:
+// Invariants; tests have the same names:
 //
 //	P1  replies leave in the session's request order
 //	P4  the events of zxid z reach a connection before any reply that shows a
 //	    state at or after z
-//	P5  a read sees the session's own earlier writes
+//	P6  every queue is bounded: see limits
 //	P6  every queue is bounded: see limits
 //	P7  a reconnecting client never sees an older state than it has seen
 //
-// Locks, in the order in which they are taken: the replica's tree lock, a
-// connection's mu, Server.mu and the watch tables' lock, which are leaves.
+// Locks, in the order of acquisition: the replica's tree lock, a connection's mu, and
+// Server.mu and the watch tables' lock, which are leaves.
 package server
 
 import (
@@ -50,51 +50,51 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// limits bounds what one connection may make the server hold (P6).
+// limits bounds what the server holds for one connection (P6).
 const (
 	readBufferBytes = 64 << 10  // pooled, held while a frame is incomplete
-	softOutBytes    = 256 << 10 // replies beyond it are sent before more is read
-	hardOutBytes    = 16 << 20  // a client that leaves so much unread is closed
+	softOutBytes    = 256 << 10 // when exceeded, replies are sent before more is read
+	hardOutBytes    = 16 << 20  // the connection of a client that leaves more unread is closed
 	maxPending      = 4096      // requests that wait for the session's writes
 	maxPendingBytes = 1 << 20   // of their bodies
-	maxExpected     = 4 << 20   // of the replies to the reads among them, as far as can be told
-	readRun         = 128       // reads that are answered under one read lock
+	maxExpected     = 4 << 20   // estimated bytes of the replies to the reads among them
+	readRun         = 128       // reads answered under one read lock
 	pooledOuts      = 64        // output buffers kept for reuse, each of at most softOutBytes
 )
 
-// Version is what four-letter words and the start-up line call this server.
-// Clients and monitors parse the number in front, so it is that of the Apache
-// release whose behaviour this is.
+// Version is the version that four-letter words and the start-up line print. Clients
+// and monitors parse the number at its beginning, so it is that of the Apache release
+// with the same behaviour.
 const Version = "3.9.4-pinfold"
 
 // Options configures a server.
 type Options struct {
 	Config *config.Config
 	Auth   *auth.Authority
-	SASL   *sasl.Server // who may log in; nil is nobody
+	SASL   *sasl.Server // the users that may log in; nil: none
 	Logger *slog.Logger
 }
 
-// Server serves clients from a replica. Make one with New, give it its replica
-// with Attach, then Serve.
+// Server serves clients from a replica. Create one with New, set its replica with
+// Attach, then call Serve.
 type Server struct {
 	cfg     *config.Config
 	auth    *auth.Authority
-	sasl    *sasl.Server // nil if nobody can log in
+	sasl    *sasl.Server // nil if no user can log in
 	log     *slog.Logger
-	refused *refusal.Log // what clients are refused
+	refused *refusal.Log // logs refusals of clients
 	replica Replica
 	stats   Stats
 	metrics *metric.Registry
 
-	traceMask atomic.Int64 // of the words gtmk and stmk; it has no effect
+	traceMask atomic.Int64 // for the words gtmk and stmk; without effect
 
 	ahead     atomic.Int32 // handshakes that wait for a zxid
 	throttle  throttle
-	enforced  []string // schemes of which a client must have authenticated one
-	submitRun int      // writes that a connection submits before it looks for room
+	enforced  []string // schemes of which a client must have authenticated by one
+	submitRun int      // writes that a connection submits before it checks for room
 	large     largeRequests
-	eagerACL  bool // writes are checked here before the leader is asked
+	eagerACL  bool // check writes here before the leader is asked
 
 	// Owned by who applies: connections with output, and the event that is being sent.
 	dirty []*conn
@@ -102,7 +102,7 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		conns    []*conn // by watch.ID; nil is free
+		conns    []*conn // by watch.ID; nil: free
 		free     []watch.ID
 		open     int
 		perIP    map[netip.Addr]int
@@ -126,7 +126,7 @@ type Server struct {
 	lingering socket.Lingering
 }
 
-// New returns a server without a replica. It is the replica's Clients.
+// New returns a server without a replica. It implements replica.Clients.
 func New(o Options) *Server {
 	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, log: o.Logger}
 	if s.log == nil {
@@ -155,15 +155,16 @@ func New(o Options) *Server {
 	s.bindMetrics()
 	if q := &o.Config.Quorum; q.Distributed() {
 		s.eagerACL = o.Config.Auth.EagerACLCheck
-		// Apache's members write their configuration into the tree as they start.
+		// An Apache member writes its configuration into the tree when it
+		// starts.
 		s.stats.writing.add(s.stats.writesBy, znode.ConfigPath, int64(len(znode.ConfigPath)+len(q.Members.Text())))
 		s.stats.writing.fold()
 	}
 	return s
 }
 
-// bufferLimit is the budget of all connections' buffers: connectionBufferBytes, but
-// enough for a few of the largest requests.
+// bufferLimit returns the budget of all connections' buffers: connectionBufferBytes,
+// but enough for a few of the largest requests.
 func bufferLimit(cfg *config.Client) int {
 	if cfg.BufferBytes == 0 {
 		return 0
@@ -171,18 +172,18 @@ func bufferLimit(cfg *config.Client) int {
 	return max(cfg.BufferBytes, 8*(cfg.MaxFrameBytes+1))
 }
 
-// Attach gives the server its replica, before Serve.
+// Attach sets the server's replica. It is called before Serve.
 func (s *Server) Attach(r Replica) {
 	s.replica = r
 	r.BindMetrics(s.metrics)
 }
 
-// Metrics is the registry of the server's and its replica's metrics. Snapshots may be
-// taken after Attach.
+// Metrics returns the registry of the server's and its replica's metrics. Snapshots may
+// be taken after Attach.
 func (s *Server) Metrics() *metric.Registry { return s.metrics }
 
-// Stop closes the listener and all connections and waits for them. Sessions
-// live on: their clients come back.
+// Stop closes the listener and all connections, and waits for them. Sessions survive:
+// their clients reconnect.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	s.mu.closed = true
@@ -195,19 +196,20 @@ func (s *Server) Stop() {
 	l := s.listener
 	s.mu.Unlock()
 	if l != nil {
-		l.Close() // an error changes nothing: nobody is accepted any more
+		l.Close() // an error changes nothing: no connection is accepted any more
 	}
 	for _, c := range conns {
 		c.kill("server shutdown")
 	}
 	s.lingering.Close()
 	s.gate.Lock()
-	s.gate.Broadcast() // a replica that has failed makes room no more
+	s.gate.Broadcast() // a replica that has failed makes no more room
 	s.gate.Unlock()
 	s.wg.Wait()
 }
 
-// Flush sends what the applier has made for connections (replica.Clients).
+// Flush sends the output that the applier has produced for connections
+// (replica.Clients).
 func (s *Server) Flush() {
 	s.stats.writing.fold()
 	for i, c := range s.dirty {
@@ -226,7 +228,7 @@ func (s *Server) Flush() {
 	}
 }
 
-// markDirty has Flush send the output of c. Only who applies calls it.
+// markDirty makes Flush send the output of c. Only the applier calls it.
 func (s *Server) markDirty(c *conn) {
 	if !c.dirty {
 		c.dirty = true
@@ -234,8 +236,8 @@ func (s *Server) markDirty(c *conn) {
 	}
 }
 
-// awaitRoom blocks while more requests are in the pipeline than
-// globalOutstandingLimit and request_throttle_max_requests allow. A connection calls it before it reads on.
+// awaitRoom blocks while the pipeline has more requests than globalOutstandingLimit and
+// request_throttle_max_requests allow. A connection calls it before it reads on.
 func (s *Server) awaitRoom(c *conn) {
 	limit := s.cfg.Requests.MaxOutstanding
 	if n := s.cfg.Requests.MaxInPipeline; n > 0 {
@@ -256,7 +258,7 @@ func (s *Server) awaitRoom(c *conn) {
 	s.gate.Unlock()
 }
 
-// bind makes c the connection of a session and closes the one it had.
+// bind makes c the connection of a session and closes the previous one.
 func (s *Server) bind(id zk.SessionID, c *conn) {
 	s.mu.Lock()
 	old := s.mu.sessions[id]
@@ -267,7 +269,7 @@ func (s *Server) bind(id zk.SessionID, c *conn) {
 	}
 }
 
-// unbind forgets the connection of a session, if it is c.
+// unbind removes c as the connection of a session, if it still is.
 func (s *Server) unbind(id zk.SessionID, c *conn) {
 	s.mu.Lock()
 	if s.mu.sessions[id] == c {
