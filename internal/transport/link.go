@@ -25,9 +25,7 @@ type link struct {
 	peer   int64  // the server to which the link was dialled
 	remote string // the other end's address; owned by the reader
 
-	// For an accepted link, guarded by Transport.mu.
-	silent bool // no packet has arrived yet
-	gone   bool // the link is not counted any more
+	place place
 
 	in input        // owned by the reader
 	ps []zab.Packet // owned by the reader
@@ -36,9 +34,11 @@ type link struct {
 
 	mu struct {
 		sync.Mutex
-		err    error // why the link has ended; nil before
-		cancel context.CancelFunc
-		out    socket.Output
+		err      error // why the link has ended; nil before
+		cancel   context.CancelFunc
+		out      socket.Output
+		queue    packetQueue
+		observer bool // the learner has sent OBSERVERINFO
 	}
 }
 
@@ -113,7 +113,9 @@ func (l *link) handOver() error {
 		if len(ps) == 0 {
 			return err
 		}
-		l.noteFirstPacket()
+		if err := l.notePackets(ps); err != nil {
+			return err
+		}
 		if last := ps[len(ps)-1]; last.Type == zab.Snap {
 			if err := l.handOverSnapshot(last); err != nil {
 				return err
@@ -150,17 +152,6 @@ func (l *link) handOverSnapshot(snap zab.Packet) error {
 	return nil
 }
 
-// noteFirstPacket records the first packet of an accepted link.
-func (l *link) noteFirstPacket() {
-	if l.dialed || !l.silent { // only the reader sets it to false
-		return
-	}
-	l.t.mu.Lock()
-	l.silent = false
-	l.t.mu.Unlock()
-	_ = l.sock.Load().SetReadDeadline(time.Time{}) // fails only if closed
-}
-
 // readError returns the reason for the end of a read.
 func (l *link) readError(err error) error {
 	switch {
@@ -188,6 +179,7 @@ func (l *link) failLocked(reason error) {
 	}
 	l.mu.err = reason
 	l.mu.out.Stop()
+	l.mu.queue = packetQueue{}
 	if l.mu.cancel != nil {
 		l.mu.cancel()
 	}
@@ -217,13 +209,4 @@ func (t *Transport) forget(l *link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.mu.links, l.id)
-	t.discountLocked(l)
-}
-
-// discountLocked stops counting an accepted link. REQUIRES: t.mu.
-func (t *Transport) discountLocked(l *link) {
-	if !l.dialed && !l.gone {
-		l.gone = true
-		t.mu.accepted--
-	}
 }

@@ -1,11 +1,14 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -461,51 +464,151 @@ func TestSilentLink(t *testing.T) {
 	})
 }
 
-// The number of accepted links is bounded. Those that have said nothing go
-// first; if all have, the new one is turned away.
+// info is the first packet of a learner.
+func info(t zab.PacketType, id int64) zab.Packet {
+	data := binary.BigEndian.AppendUint64(nil, uint64(id))
+	return zab.Packet{Type: t, Data: binary.BigEndian.AppendUint32(data, zab.ProtocolVersion)}
+}
+
+// The number of accepted links is bounded: of those that have said nothing the oldest
+// makes room, and one that has said more keeps its place.
 func TestCrowdedQuorumPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemNet()
 		n := m.start(t, 1, 3)
-		const limit = 4*3 + spareLinks
 		learner := m.connect(t, quorumAddr(1))
+		learner.Write(AppendPacket(nil, info(zab.ObserverInfo, 77)))
 		learner.Write(AppendPacket(nil, ack(1)))
 		synctest.Wait()
-		for range 3 * limit {
+		for range 3 * maxSilent {
 			m.connect(t, quorumAddr(1))
+			synctest.Wait()
 		}
-		synctest.Wait()
 		links := slices.Sorted(slices.Values(n.came())) // in the order of admission
-		if len(links) != 1+3*limit || n.openLinks() != limit {
-			t.Errorf("%d of %d links are open, the limit is %d", n.openLinks(), len(links), limit)
-		}
-		if err := n.whyEnded(links[0]); err != nil {
-			t.Errorf("the one that has spoken ended with %v", err)
+		if len(links) != 1+3*maxSilent || n.openLinks() != 1+maxSilent {
+			t.Errorf("%d of %d links are open, the limit is %d", n.openLinks(), len(links), maxSilent)
 		}
 		if err := n.whyEnded(links[1]); !errors.Is(err, ErrCrowded) {
 			t.Errorf("the oldest that is silent ended with %v", err)
 		}
-
-		time.Sleep(time.Hour) // the silent ones go
-		synctest.Wait()
-		for range limit - 1 {
+		for range 3 * maxUnknown {
 			m.connect(t, quorumAddr(1)).Write(AppendPacket(nil, ack(1)))
+			synctest.Wait()
 		}
-		synctest.Wait()
-		before := len(n.came())
-		late := m.connect(t, quorumAddr(1))
-		if _, err := late.Read(make([]byte, 1)); err == nil {
-			t.Error("one too many is not closed")
+		if open := n.openLinks(); open > maxSilent+maxUnknown {
+			t.Errorf("%d links are open", open)
 		}
-		if len(n.came()) != before || n.whyEnded(links[0]) != nil {
-			t.Errorf("%d links after %d, the first ended with %v", len(n.came()), before, n.whyEnded(links[0]))
-		}
-		learner.Close()
-		synctest.Wait()
-		m.connect(t, quorumAddr(1)).Write(AppendPacket(nil, ack(1)))
-		synctest.Wait()
-		if len(n.came()) != before+1 {
-			t.Error("the place of one that has gone is not given away")
+		if err := n.whyEnded(links[0]); err != nil {
+			t.Errorf("the one that has said more ended with %v", err)
 		}
 	})
+}
+
+// Servers of the configuration get in whatever strangers do; strangers that say that they
+// are such a server take no more than its places.
+func TestPlacesOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		n := m.start(t, 1, 3)
+		say := func(p zab.Packet, more ...zab.Packet) (z zab.LinkID) {
+			t.Helper()
+			nc := m.connect(t, quorumAddr(1))
+			nc.Write(AppendPacket(nil, p))
+			for _, p := range more {
+				nc.Write(AppendPacket(nil, p))
+			}
+			synctest.Wait()
+			return slices.Max(n.came())
+		}
+		settled := zab.Packet{Type: zab.AckEpoch, Data: make([]byte, 4)}
+		for i := range 300 {
+			say(info(zab.ObserverInfo, int64(100+i)), settled)
+		}
+		if open := n.openLinks(); open != maxUnknown {
+			t.Errorf("strangers have %d links, the limit is %d", open, maxUnknown)
+		}
+		follower := say(info(zab.FollowerInfo, 2), settled)
+		if err := n.whyEnded(follower); err != nil {
+			t.Fatalf("a follower is refused: %v", err)
+		}
+		for range 50 {
+			say(info(zab.FollowerInfo, 2))
+		}
+		if open := n.openLinks(); open != maxUnknown+maxPerMember {
+			t.Errorf("%d links are open", open)
+		}
+		if err := n.whyEnded(follower); err != nil {
+			t.Errorf("the follower is pushed out: %v", err)
+		}
+		if other := say(info(zab.ObserverInfo, 3)); n.whyEnded(other) != nil {
+			t.Errorf("another member is refused: %v", n.whyEnded(other))
+		}
+	})
+}
+
+// What is sent to learners that take nothing is there once, however many they are; each
+// gets all of it, in order, when it reads. An observer is given up before a follower.
+func TestSlowLearnersShareWhatIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		n := m.start(t, 1, 3, func(o *Options) { o.MaxQueueBytes = 64 << 20 })
+		const learners, packets, size = 20, 24, 1 << 20
+		var conns []net.Conn
+		for i := range learners {
+			nc := m.connect(t, quorumAddr(1))
+			nc.Write(AppendPacket(nil, info(zab.ObserverInfo, int64(100+i))))
+			synctest.Wait()
+			conns = append(conns, nc)
+		}
+		follower := m.connect(t, quorumAddr(1))
+		follower.Write(AppendPacket(nil, info(zab.FollowerInfo, 2)))
+		synctest.Wait()
+		links := slices.Sorted(slices.Values(n.came()))
+		before := heapBytes()
+		sent := 0
+		send := func() {
+			p := zab.Packet{Type: zab.Proposal, Zxid: zk.Zxid(sent), Data: make([]byte, size)}
+			binary.BigEndian.PutUint64(p.Data, uint64(sent))
+			for _, l := range links {
+				n.Send(l, []zab.Packet{p})
+			}
+			sent++
+		}
+		for range packets {
+			send()
+		}
+		synctest.Wait()
+		// One copy, and what the writer of each link has in hand.
+		if grown := heapBytes() - before; grown > packets*size+4*(learners+1)*(queueAfter+size) {
+			t.Errorf("%d bytes are held for %d learners, %d were sent", grown, learners, packets*size)
+		}
+		for _, nc := range conns[:3] {
+			r := bufio.NewReader(nc)
+			for i := range packets {
+				b := make([]byte, emptyPacket+size)
+				if _, err := io.ReadFull(r, b); err != nil {
+					t.Fatal(err)
+				}
+				p, _, err := DecodePacket(b, size)
+				if err != nil || int(binary.BigEndian.Uint64(p.Data)) != i {
+					t.Fatalf("packet %d is %v, %v", i, p, err)
+				}
+			}
+		}
+		for n.whyEnded(links[learners-1]) == nil && sent < 200 {
+			send()
+			synctest.Wait()
+		}
+		if err := n.whyEnded(links[learners-1]); !errors.Is(err, ErrSlow) || n.whyEnded(links[learners]) != nil {
+			t.Errorf("an observer ended with %v, the follower with %v", err, n.whyEnded(links[learners]))
+		}
+	})
+}
+
+// heapBytes is what is in use.
+func heapBytes() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }

@@ -10,7 +10,6 @@ import (
 
 // Bounds of the resources that unknown peers can use.
 const (
-	spareLinks   = 64 // accepted links in addition to four for each server
 	maxGreetings = 64 // election connections that have not sent their server id
 	maxStrangers = 64 // election peers that are not in the configuration
 )
@@ -74,54 +73,6 @@ func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
 			return
 		}
 	}
-}
-
-// admitLearner creates a link for a connection to the quorum port. If there are too
-// many links, it closes the oldest one that has not sent a packet; if all have, it
-// refuses the new one.
-func (t *Transport) admitLearner(nc net.Conn) {
-	err := t.addLearner(nc)
-	if err == nil {
-		return
-	}
-	nc.Close() // an error changes nothing: nothing was sent
-	if !errors.Is(err, ErrClosed) {
-		t.logRefused("quorum port", remoteName(nc), err)
-	}
-}
-
-func (t *Transport) addLearner(nc net.Conn) error {
-	limit := 4*len(t.o.Peers) + spareLinks
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.mu.closed {
-		return ErrClosed
-	}
-	if t.mu.accepted >= limit {
-		oldest := t.oldestSilentLocked()
-		if oldest == nil {
-			return fmt.Errorf("%w: %d links", ErrCrowded, limit)
-		}
-		t.discountLocked(oldest)
-		oldest.fail(fmt.Errorf("%w: %d links, and this one has not sent a packet", ErrCrowded, limit))
-	}
-	t.mu.accepted++
-	l := t.addLinkLocked()
-	l.silent = true
-	l.attach(nc) // the link is new, so it cannot have ended
-	t.wg.Go(l.runAccepted)
-	return nil
-}
-
-// oldestSilentLocked returns the accepted link that has waited longest for its first
-// packet; nil if there is none. REQUIRES: t.mu.
-func (t *Transport) oldestSilentLocked() (oldest *link) {
-	for _, l := range t.mu.links {
-		if l.silent && !l.gone && (oldest == nil || l.id < oldest.id) {
-			oldest = l
-		}
-	}
-	return oldest
 }
 
 // greeting is a connection to the election port that has not sent its server id.

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -15,7 +14,10 @@ const (
 	pooledBytes   = 4 << 20   // the largest of them
 )
 
-// send appends packets to the output and flushes it.
+// queueAfter is how many bytes a link's output holds before packets are queued.
+const queueAfter = 1 << 20
+
+// send appends packets to the output and flushes it. If the peer is slow it queues them.
 func (l *link) send(ps []zab.Packet) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -28,6 +30,10 @@ func (l *link) send(ps []zab.Packet) {
 		left += packetSize(ps[i])
 	}
 	for i := range ps {
+		if l.mu.queue.draining || out.Unsent() > queueAfter {
+			l.queueLocked(ps[i:])
+			break
+		}
 		size := packetSize(ps[i])
 		out.Need()
 		if free := cap(out.Buf) - len(out.Buf); free < size {
@@ -43,10 +49,6 @@ func (l *link) send(ps []zab.Packet) {
 			}
 		}
 	}
-	if unsent := out.Unsent(); unsent > l.t.o.MaxQueueBytes {
-		l.failLocked(fmt.Errorf("%w: %d bytes are pending, the limit is %d", ErrSlow, unsent, l.t.o.MaxQueueBytes))
-		return
-	}
 	out.Flush(false)
 }
 
@@ -60,16 +62,6 @@ func (l *link) roomLocked(size, left int) int {
 		return max(size, min(left, pieceBytes+pieceBytes/4-len(out.Buf)))
 	}
 	return left
-}
-
-// queueStream appends f to the output.
-func (l *link) queueStream(f func(w io.Writer) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.err == nil {
-		l.mu.out.Stream(f)
-		l.mu.out.Flush(false)
-	}
 }
 
 // Sending does nothing: traffic is counted after sending (socket.Owner).

@@ -16,7 +16,9 @@
 //	input.go     a stream of packets, a snapshot within it
 //	link.go      learner links, from dial or accept to their end
 //	output.go    sending on them
-//	listen.go    both ports, and which connections they accept
+//	queue.go     packets that wait for a slow peer
+//	listen.go    both ports, and which connections the election port accepts
+//	places.go    which links the quorum port accepts
 //	dial.go      connecting to an address, and to a leader
 //	election.go  which connection to a peer is kept; the first message
 //	peer.go      one peer's election link
@@ -156,7 +158,9 @@ type Options struct {
 	// MiB (jute.maxbuffer and its extra size).
 	MaxPacketBytes int
 	// MaxQueueBytes bounds the bytes that are sent on a link and not read by the
-	// peer; a link that exceeds it is closed with ErrSlow. 256 MiB.
+	// peer; a link that exceeds it is closed with ErrSlow. An observer's link has half
+	// of it. Links share the data of queued packets, so this also bounds what all links
+	// hold, except for 1 MiB each. 256 MiB.
 	MaxQueueBytes int
 
 	Handler Handler
@@ -190,7 +194,6 @@ type Transport struct {
 
 		links    map[zab.LinkID]*link
 		lastLink zab.LinkID
-		accepted int // links that the quorum port has accepted
 
 		peers      map[int64]*peer
 		strangers  int   // peers that are not in Options.Peers
@@ -347,8 +350,9 @@ func (t *Transport) Dial(peer int64) zab.LinkID {
 }
 
 // Send appends packets to the output of a link, in order, and writes what the socket
-// accepts at once. It copies the packets and never blocks. For a link that has ended it
-// does nothing. The caller must respect the peer's jute.maxbuffer.
+// accepts at once. It never blocks. It copies ps and, while the peer is slow, keeps the
+// data of the packets, which nobody may change. For a link that has ended it does
+// nothing. The caller must respect the peer's jute.maxbuffer.
 func (t *Transport) Send(id zab.LinkID, ps []zab.Packet) {
 	if l := t.link(id); l != nil {
 		l.send(ps)

@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -24,18 +25,26 @@ const (
 )
 
 // keepEarly keeps a link. If there are too many, the oldest that has said nothing
-// has to go, and if all have, this one.
+// has to go, then the oldest that does not say that it is a voter; if all are, this one.
 func (c *Core) keepEarly(l LinkID) {
 	if len(c.early) == maxEarly {
 		i := slices.IndexFunc(c.early, func(e early) bool { return e.packet.Type == 0 })
 		if i < 0 {
+			i = slices.IndexFunc(c.early, func(e early) bool { return !c.fromVoter(&e.packet) })
+		}
+		if i < 0 {
 			c.close(l, fmt.Errorf("%w: this server looks for a leader", ErrLost))
 			return
 		}
-		c.close(c.early[i].link, fmt.Errorf("%w: too many links, and nothing came on this one", ErrLost))
+		c.close(c.early[i].link, fmt.Errorf("%w: too many links, and no voter said that it is on this one", ErrLost))
 		c.dropEarly(i)
 	}
 	c.early = append(c.early, early{link: l, since: c.now})
+}
+
+// fromVoter reports whether a first packet says that a voter has sent it.
+func (c *Core) fromVoter(p *Packet) bool {
+	return p.Type == FollowerInfo && len(p.Data) >= 8 && c.cfg.System.Voter(int64(binary.BigEndian.Uint64(p.Data)))
 }
 
 // earlyLink returns the index of a link that is kept, -1 if it is not.

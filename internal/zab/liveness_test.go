@@ -344,3 +344,20 @@ func TestDiscoveryBeginsWhenTheLeaderIsReached(t *testing.T) {
 	o.tick(ms)
 	want(t, "role", o.core.role, Looking)
 }
+
+// Strangers that come to a server that looks for a leader leave room for voters.
+func TestEarlyVotersHaveTheirPlaces(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{})
+	for i := range 5 * maxEarly {
+		stranger := infoOf(int64(100+i), 0)
+		stranger.Type = ObserverInfo
+		o.step(o.accept(), stranger)
+	}
+	friend := o.accept()
+	o.step(friend, infoOf(2, 0))
+	for i := range 5 * maxEarly {
+		o.step(o.accept(), Packet{Type: ObserverInfo, Data: infoOf(int64(100+i), 0).Data})
+	}
+	want(t, "early links", len(o.core.early), maxEarly)
+	want(t, "the friend", o.core.earlyLink(friend) >= 0, true)
+}

@@ -1,0 +1,136 @@
+package transport
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+)
+
+// Anybody can connect to the quorum port and send any packet. The first packet of an
+// accepted link decides to which kind the link belongs, and each kind has its own limit:
+// links of unknown servers never take the places of members. When a kind is full, the
+// transport closes the oldest link that has sent no second packet. A link with a second
+// packet keeps its place: the core closes it if that packet was not due.
+const (
+	maxSilent    = 64 // links that have sent no packet
+	maxUnknown   = 64 // links of servers that are not in the configuration
+	maxPerMember = 4  // links that name the same server of the configuration
+)
+
+// place says which limit counts an accepted link. Transport.mu guards it. The link's
+// reader may read kind and settled without the lock: nobody else writes them.
+type place struct {
+	kind    linkKind
+	member  int64 // of kind ofMember
+	settled bool  // the link has sent a second packet
+	evicted bool  // the link was closed to make room
+}
+
+type linkKind int
+
+const (
+	dialled linkKind = iota // not an accepted link
+	silent
+	unknown
+	ofMember
+)
+
+// String is the kind in messages.
+func (k linkKind) String() string {
+	return [...]string{"dialled", "silent", "of servers that are not in the configuration", "of one server"}[k]
+}
+
+// admitLearner creates a link for a connection to the quorum port.
+func (t *Transport) admitLearner(nc net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		nc.Close() // an error changes nothing: nothing was sent
+		return
+	}
+	if err := t.makeRoomLocked(place{kind: silent}, maxSilent-1); err != nil {
+		nc.Close() // an error changes nothing: nothing was sent
+		t.logRefused("quorum port", remoteName(nc), err)
+		return
+	}
+	l := t.addLinkLocked()
+	l.place.kind = silent
+	l.attach(nc) // the link is new, so it cannot have ended
+	t.wg.Go(l.runAccepted)
+}
+
+// makeRoomLocked makes room for one more link of a kind. If there are more than most, it
+// closes the oldest that is not settled. The error is ErrCrowded if all are settled.
+// REQUIRES: t.mu.
+func (t *Transport) makeRoomLocked(at place, most int) error {
+	var oldest *link
+	count := 0
+	for _, l := range t.mu.links {
+		if l.place.kind != at.kind || l.place.member != at.member || l.place.evicted {
+			continue
+		}
+		count++
+		if !l.place.settled && (oldest == nil || l.id < oldest.id) {
+			oldest = l
+		}
+	}
+	switch {
+	case count <= most:
+		return nil
+	case oldest == nil:
+		return fmt.Errorf("%w: %d links %v", ErrCrowded, count, at.kind)
+	}
+	oldest.place.evicted = true
+	oldest.fail(fmt.Errorf("%w: %d links %v, and this is the oldest that has sent no second packet", ErrCrowded, count, at.kind))
+	return nil
+}
+
+// notePackets records packets of an accepted link. The first packet gives the link its
+// place. The error is ErrCrowded if there is none.
+func (l *link) notePackets(ps []zab.Packet) error {
+	if l.place.kind == silent {
+		_ = l.sock.Load().SetReadDeadline(time.Time{}) // fails only if closed
+		if err := l.takePlace(&ps[0]); err != nil {
+			return err
+		}
+		ps = ps[1:]
+	}
+	if l.place.kind == dialled || l.place.settled || len(ps) == 0 {
+		return nil
+	}
+	l.t.mu.Lock()
+	l.place.settled = true
+	l.t.mu.Unlock()
+	return nil
+}
+
+// takePlace gives the link the place for its first packet.
+func (l *link) takePlace(first *zab.Packet) error {
+	t, at := l.t, place{kind: unknown}
+	most := maxUnknown - 1
+	if (first.Type == zab.FollowerInfo || first.Type == zab.ObserverInfo) && len(first.Data) >= 8 {
+		id := int64(binary.BigEndian.Uint64(first.Data))
+		if _, known := t.o.Peers[id]; known {
+			at, most = place{kind: ofMember, member: id}, maxPerMember-1
+		}
+	}
+	if first.Type == zab.ObserverInfo {
+		l.mu.Lock()
+		l.mu.observer = true
+		l.mu.Unlock()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if l.place.evicted {
+		return errors.New("transport: the link was closed to make room for another")
+	}
+	if err := t.makeRoomLocked(at, most); err != nil {
+		return err
+	}
+	l.place = at
+	return nil
+}
