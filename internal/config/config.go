@@ -124,6 +124,9 @@ type Session struct {
 	Tick       time.Duration // the unit of expiry
 	MinTimeout time.Duration
 	MaxTimeout time.Duration
+
+	Password   string // sessionPassword: apache, both or secret; "" is secret with a SecretFile, else apache
+	SecretFile string // sessionSecretFile: what makes the passwords; "" is none
 }
 
 // Tree is what znodes may be.

@@ -60,6 +60,9 @@ func (l *loader) finishSessions() {
 	if s.MaxTimeout < 0 {
 		s.MaxTimeout = 20 * s.Tick
 	}
+	if s.SecretFile == "" && (s.Password == "both" || s.Password == "secret") {
+		l.fail(l.places["sessionPassword"], "sessionPassword", s.Password, "needs sessionSecretFile")
+	}
 	if s.MinTimeout <= s.MaxTimeout {
 		return
 	}

@@ -64,6 +64,15 @@ func sessionSettings() []setting {
 		{name: "maxSessionTimeout", scope: inFile, def: "-1",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Session.MaxTimeout }),
 			note:   "ms; -1 means 20 × `tickTime`. Not less than `minSessionTimeout`"},
+		{name: "sessionSecretFile", scope: property,
+			setter: filled(func(c *Config) *string { return &c.Session.SecretFile }),
+			note: "Pinfold's own. A file of at least 16 bytes that makes the passwords of sessions, the same on every " +
+				"server of the ensemble; see [passwords](sessions.md)"},
+		{name: "sessionPassword", scope: property,
+			setter: oneOf([]string{"apache", "both", "secret"}, func(c *Config, s string) { c.Session.Password = s }),
+			note: "Pinfold's own. `apache`: sessions are given Apache's passwords, which anybody can compute; those of the " +
+				"secret are accepted if there is a file. `both`: the secret's are given, Apache's are accepted too. `secret`: the " +
+				"secret's alone; it is the default if there is a file"},
 	}
 }
 

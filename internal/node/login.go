@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
+	"github.com/pinfold-zk/pinfold/internal/session"
 )
 
 // logins returns the users that may log in by SASL, read from the login file. It
@@ -18,7 +19,7 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 	if c.LoginFile == "" {
 		return nil, nil
 	}
-	text, err := readLoginFile(c.LoginFile)
+	text, err := readFile(c.LoginFile, sasl.MaxLoginBytes)
 	if err != nil {
 		return nil, fmt.Errorf("server: java.security.auth.login.config: %w", err)
 	}
@@ -48,13 +49,40 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil
 }
 
-// readLoginFile reads at most one byte more than sasl.ParseLogin accepts, which then
-// reports that the file is too long.
-func readLoginFile(name string) ([]byte, error) {
+// maxSecretBytes is how much of a secret is read.
+const maxSecretBytes = 1 << 10
+
+// sessionPasswords returns the passwords of sessions, made by the secret of the
+// configuration if there is one.
+func sessionPasswords(cfg *config.Config) (session.Passwords, error) {
+	c := &cfg.Session
+	if c.SecretFile == "" {
+		return session.Passwords{}, nil
+	}
+	secret, err := readFile(c.SecretFile, maxSecretBytes)
+	if err == nil && (len(secret) < session.MinSecretLen || len(secret) > maxSecretBytes) {
+		err = fmt.Errorf("%s has %d bytes, and must have %d to %d", c.SecretFile, len(secret), session.MinSecretLen, maxSecretBytes)
+	}
+	if err != nil {
+		return session.Passwords{}, fmt.Errorf("server: sessionSecretFile: %w", err)
+	}
+	kind := session.SecretPassword
+	switch c.Password {
+	case "apache":
+		kind = session.ApachePassword
+	case "both":
+		kind = session.BothPasswords
+	}
+	return session.NewPasswords(kind, secret), nil
+}
+
+// readFile reads a file, but at most one byte more than most: the caller reports that it
+// is too long.
+func readFile(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // read only
-	return io.ReadAll(io.LimitReader(f, sasl.MaxLoginBytes+1))
+	return io.ReadAll(io.LimitReader(f, most+1))
 }

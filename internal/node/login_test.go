@@ -2,6 +2,8 @@ package node
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/session"
 )
 
 func TestLogins(t *testing.T) {
@@ -63,5 +66,43 @@ func TestLoginsWithoutAFile(t *testing.T) {
 	cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "none")
 	if users, err := logins(cfg, slog.New(slog.DiscardHandler)); users != nil || err == nil || !strings.Contains(err.Error(), "java.security.auth.login.config") {
 		t.Errorf("%v, %v", users, err)
+	}
+}
+
+func TestSessionPasswords(t *testing.T) {
+	const id = 0x1000123456780000
+	apache := session.Password(id)
+	for _, tt := range []struct {
+		name, file, password string
+		apache               bool   // Apache's password is accepted
+		err                  string // part of it
+	}{
+		{name: "a secret", file: "0123456789abcdef"},
+		{name: "secret", file: "0123456789abcdef", password: "secret"},
+		{name: "both", file: "0123456789abcdef", password: "both", apache: true},
+		{name: "apache", file: "0123456789abcdef", password: "apache", apache: true},
+		{name: "too short", file: "0123456789abcde", err: "has 15 bytes, and must have 16 to 1024"},
+		{name: "too long", file: strings.Repeat("x", maxSecretBytes+1), err: "has 1025 bytes"},
+	} {
+		cfg := config.Default()
+		cfg.Session.SecretFile, cfg.Session.Password = filepath.Join(t.TempDir(), "secret"), tt.password
+		if err := os.WriteFile(cfg.Session.SecretFile, []byte(tt.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := sessionPasswords(cfg)
+		if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
+		}
+		if err == nil && p.Accepts(id, apache[:]) != tt.apache {
+			t.Errorf("%s: Apache's password is accepted: %v", tt.name, !tt.apache)
+		}
+	}
+	cfg := config.Default()
+	if p, err := sessionPasswords(cfg); err != nil || p.Of(id) != apache {
+		t.Errorf("without a secret: %v", err)
+	}
+	cfg.Session.SecretFile = filepath.Join(t.TempDir(), "none")
+	if _, err := sessionPasswords(cfg); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no such file: %v", err)
 	}
 }

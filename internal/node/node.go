@@ -95,6 +95,10 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	passwords, err := sessionPasswords(cfg)
+	if err != nil {
+		return err
+	}
 	if n.listener == nil {
 		if n.listener, err = net.Listen("tcp", cfg.Client.Addr()); err != nil {
 			return fmt.Errorf("server: client port: %w", err)
@@ -107,7 +111,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Logger: n.log})
+	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Passwords: passwords, Logger: n.log})
 	o.Dir, o.Auth, o.Clients, o.Logger = n.dir, authority, n.server, n.log
 	if n.replica, n.report, err = replica.Start(o, time.Now().UnixMilli()); err != nil {
 		return err

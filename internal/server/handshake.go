@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -100,7 +99,7 @@ func (c *conn) askSession(req *wire.ConnectRequest, mode replica.Mode) error {
 	switch {
 	case req.SessionID == 0:
 		c.newSession(timeout)
-	case !validPassword(req):
+	case !c.s.passwords.Accepts(req.SessionID, req.Password):
 		c.Resumed(false, req.SessionID, 0)
 	default:
 		c.s.stats.Resumes.Add(1)
@@ -163,11 +162,6 @@ func (c *conn) answerHandshake() {
 	c.mu.out.Flush(true)
 }
 
-func validPassword(req *wire.ConnectRequest) bool {
-	want := session.Password(req.SessionID)
-	return bytes.Equal(req.Password, want[:])
-}
-
 func (c *conn) newSession(timeoutMillis int32) {
 	c.s.replica.Submit([]replica.Request{{
 		Request: prep.Request{
@@ -210,7 +204,7 @@ func (c *conn) establish(id zk.SessionID, timeoutMillis int32, local bool) bool 
 
 // welcomeLocked sends the session to the client. REQUIRES: c.mu.
 func (c *conn) welcomeLocked() {
-	password := session.Password(c.mu.session)
+	password := c.s.passwords.Of(c.mu.session)
 	c.answerConnectLocked(&wire.ConnectResponse{
 		TimeoutMillis: c.mu.timeout, SessionID: c.mu.session, Password: password[:],
 		ReadOnly: c.mu.onlyReads, HasReadOnly: c.mu.readOnly,

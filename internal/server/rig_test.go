@@ -11,6 +11,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/test/memconn"
@@ -32,8 +33,9 @@ type rig struct {
 
 // rigSetup is what a test may change before the server starts.
 type rigSetup struct {
-	fs  vfs.FS
-	cfg *config.Config
+	fs        vfs.FS
+	cfg       *config.Config
+	passwords session.Passwords
 }
 
 // rigTick is the tick of session expiry; sessions have 2 to 20 of them.
@@ -53,6 +55,7 @@ func newRig(t testing.TB, change ...func(*rigSetup)) *rig {
 	}
 	s := &rig{t: t, cfg: setup.cfg, fs: setup.fs}
 	s.srv, s.rep, s.dir = assemble(t, setup.cfg, setup.fs)
+	s.srv.passwords = setup.passwords
 	t.Cleanup(s.stop)
 	return s
 }

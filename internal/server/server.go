@@ -44,6 +44,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -73,19 +74,22 @@ type Options struct {
 	Auth   *auth.Authority
 	SASL   *sasl.Server // the users that may log in; nil: none
 	Logger *slog.Logger
+	// Passwords are those of the sessions; all servers of an ensemble have the same.
+	Passwords session.Passwords
 }
 
 // Server serves clients from a replica. Create one with New, set its replica with
 // Attach, then call Serve.
 type Server struct {
-	cfg     *config.Config
-	auth    *auth.Authority
-	sasl    *sasl.Server // nil if no user can log in
-	log     *slog.Logger
-	refused *refusal.Log // logs refusals of clients
-	replica Replica
-	stats   Stats
-	metrics *metric.Registry
+	cfg       *config.Config
+	auth      *auth.Authority
+	sasl      *sasl.Server // nil if no user can log in
+	log       *slog.Logger
+	refused   *refusal.Log // logs refusals of clients
+	replica   Replica
+	stats     Stats
+	metrics   *metric.Registry
+	passwords session.Passwords
 
 	traceMask atomic.Int64 // for the words gtmk and stmk; without effect
 
@@ -128,7 +132,7 @@ type Server struct {
 
 // New returns a server without a replica. It implements replica.Clients.
 func New(o Options) *Server {
-	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, log: o.Logger}
+	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, passwords: o.Passwords, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

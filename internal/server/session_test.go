@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -390,6 +391,29 @@ func TestSyncAfterAnotherConnection(t *testing.T) {
 			if r, err := c.next(); err != nil || r.Xid != xid+1 || r.Err != zk.OK {
 				t.Fatalf("reply %+v, %v", r.ReplyHeader, err)
 			}
+		}
+	})
+}
+
+// With a secret nobody can compute a session's password from its id.
+func TestSessionSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t, func(o *rigSetup) {
+			o.passwords = session.NewPasswords(session.SecretPassword, []byte("sixteen bytes or more"))
+		})
+		c := s.open()
+		computed := session.Password(c.resp.SessionID)
+		thief := newWireClient(t, s.pipe())
+		err := thief.connect(wire.ConnectRequest{TimeoutMillis: 5000, SessionID: c.resp.SessionID, Password: computed[:]})
+		if err != nil || thief.resp.SessionID != 0 {
+			t.Errorf("a session is taken over with Apache's password: %+v, %v", thief.resp, err)
+		}
+		if c.has("/x") {
+			t.Error("/x")
+		}
+		again := newWireClient(t, s.pipe())
+		if err := again.resume(c); err != nil || again.resp.SessionID != c.resp.SessionID {
+			t.Errorf("its own client does not get it: %+v, %v", again.resp, err)
 		}
 	})
 }

@@ -1,33 +1,6 @@
 package session
 
-import (
-	"encoding/binary"
-
-	"github.com/pinfold-zk/pinfold/zk"
-)
-
-// PasswordLen is the length of a session's password in bytes.
-const PasswordLen = 16
-
-// Password returns the password of a session. It depends on the id alone, so every
-// server can compute it, and so can everyone that knows the id: it protects against
-// accidents, not against attackers. Only the low 48 bits of the id count. It is the
-// output of Java's Random, seeded with the id and a constant (protocol page, section
-// 3.4).
-func Password(id zk.SessionID) [PasswordLen]byte {
-	const (
-		salt       = 0xB3415C00
-		multiplier = 0x5DEECE66D
-		mask       = 1<<48 - 1
-	)
-	seed := (uint64(id) ^ salt ^ multiplier) & mask
-	var p [PasswordLen]byte
-	for i := 0; i < PasswordLen; i += 4 {
-		seed = (seed*multiplier + 0xB) & mask
-		binary.LittleEndian.PutUint32(p[i:], uint32(seed>>16))
-	}
-	return p
-}
+import "github.com/pinfold-zk/pinfold/zk"
 
 // counterMask selects the part of a session id below the server's byte.
 const counterMask = 1<<56 - 1
