@@ -186,9 +186,28 @@ type Reaper struct {
 	NeverUsed    time.Duration // age at which a container that never had a child is deleted; 0: never
 }
 
-// Requests bounds the number of requests in the pipeline.
+// BufferBytes is the budget of all client connections' buffers: connectionBufferBytes,
+// but enough for a few of the largest requests. 0 is no limit.
+func (c *Config) BufferBytes() int { return c.budget(c.Client.BufferBytes) }
+
+// OutstandingBytes is the budget of the requests in the pipeline of one server's
+// clients: globalOutstandingBytes, but enough for a few of the largest requests. 0 is no
+// limit.
+func (c *Config) OutstandingBytes() int { return c.budget(c.Requests.MaxOutstandingBytes) }
+
+// budget is a limit, or what a few of the largest requests take if that is more.
+func (c *Config) budget(limit int) int {
+	if limit == 0 {
+		return 0
+	}
+	return max(limit, 8*(c.Client.MaxFrameBytes+1))
+}
+
+// Requests bounds the requests in the pipeline.
 type Requests struct {
 	MaxOutstanding int // globalOutstandingLimit
+
+	MaxOutstandingBytes int // globalOutstandingBytes: of the requests in the pipeline; 0: no limit
 
 	MaxInPipeline int // request_throttle_max_requests; 0: no limit
 

@@ -189,6 +189,10 @@ func requestSettings() []setting {
 		{name: "globalOutstandingLimit", scope: property, def: "1000",
 			setter: count(1, func(c *Config) *int { return &c.Requests.MaxOutstanding }),
 			note:   "requests in flight from which the server stops reading from busy connections"},
+		{name: "globalOutstandingBytes", scope: property, def: "33554432",
+			setter: count(0, func(c *Config) *int { return &c.Requests.MaxOutstandingBytes }),
+			note: "Pinfold's own. Bytes of requests in flight of all this server's clients; the server does not read from the " +
+				"connections that have most in flight. At least 8 × `jute.maxbuffer`; 0 means no limit"},
 		{name: "request_throttle_max_requests", scope: property, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxInPipeline }),
 			note:   "requests in the pipeline; 0 means no limit"},

@@ -66,4 +66,5 @@ type Request struct {
 	prep.Request
 	Origin   Origin        // nil: no client waits
 	Received time.Duration // when it was read, by Replica.Now
+	Refused  zk.Code       // not OK: the request is answered with it, and not carried out
 }

@@ -29,6 +29,7 @@ type member struct {
 
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
+	forwarded  forwarded      // of learners, not committed
 	syncs      []Request      // asked of the core, or of the leader, in this order
 	waits      []syncWait     // answered, but for what is to be applied before
 	undecided  []question     // of a leader, about sessions that are ending
@@ -247,6 +248,7 @@ func (o *orderer) suspend() {
 	o.dropSyncs()
 	o.dropQuestions()
 	o.incoming, o.deliveries = nil, nil
+	o.forgetForwarded()
 	o.gather(false)
 	o.stopLearning()
 	if o.Mode() == Idle {
@@ -420,6 +422,7 @@ func (o *orderer) release() {
 		o.committed(s.end - s.start)
 		b.released = s.end
 		if s.end == len(b.txns) {
+			o.releaseForwarded(b)
 			o.proposed[0] = nil
 			o.proposed = o.proposed[1:]
 		}

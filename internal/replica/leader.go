@@ -168,6 +168,9 @@ func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 	case req.Op == wire.OpCreateSession && len(req.Body) < 4:
 		return fmt.Errorf("createSession without a timeout")
 	}
+	if !o.admitForwarded(l, len(req.Body)) {
+		req.Body, req.Refused = nil, zk.ErrThrottledOp
+	}
 	o.incoming = append(o.incoming, req)
 	return nil
 }

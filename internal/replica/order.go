@@ -222,8 +222,11 @@ func (o *orderer) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
 		o.beginSession(req, z)
 	}
 	if o.throttled(req) {
+		req.Refused = zk.ErrThrottledOp
+	}
+	if req.Refused != zk.OK {
 		o.stats.Throttled.Add(1)
-		prep.Refuse(&req.Request, z, nowMillis, zk.ErrThrottledOp, tx)
+		prep.Refuse(&req.Request, z, nowMillis, req.Refused, tx)
 		return
 	}
 	o.prep.Prepare(&req.Request, z, nowMillis, tx)

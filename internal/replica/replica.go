@@ -16,6 +16,7 @@
 //	order.go     Order: requests are prepared, forwarded or refused; sessions
 //	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
 //	leader.go    Order: what a leader does for its learners
+//	forwarded.go Order: how many bytes of their requests a leader holds
 //	learner.go   Order: what a learner asks of its leader
 //	local.go     Order: sessions that live on this server alone; read-only mode
 //	log.go       Log: the disk
@@ -88,6 +89,9 @@ type Options struct {
 	ThrottledOpWait time.Duration
 	InitialCounter  int64 // first zxid of a new database, for tests of the rollover; 0 is 1
 	Logger          *slog.Logger
+
+	// ForwardedBytes bounds the requests of learners that a leader holds; 0 is no limit.
+	ForwardedBytes int64
 
 	Ensemble *zab.Config // nil: standalone. New sets what the core knows of the disk
 	// LocalSessions makes the new sessions of a server of an ensemble local; a

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -17,7 +18,7 @@ type Stats struct {
 	Proposals, Commits, Expired metric.Counter
 	SlowFsyncs, SnapshotErrors  metric.Counter
 	DigestMismatches            metric.Counter
-	Throttled                   metric.Counter // requests that had waited too long
+	Throttled                   metric.Counter // requests answered ErrThrottledOp
 	Fsync, Snapshot             metric.Summary[time.Duration]
 	Synced                      metric.Summary[int64] // transactions per fsync
 	// Watchers that one change notified, by the type of the event. Changes without a
@@ -25,6 +26,8 @@ type Stats struct {
 	Created, Deleted, Changed, Children metric.Summary[int64]
 
 	MemberStats
+
+	forwardedBytes atomic.Int64 // of a leader, see forwarded
 
 	startup Report
 	digests digestHistory
@@ -64,6 +67,7 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"snapshot_error_count":          &s.SnapshotErrors,
 		"slow_fsync_count":              &s.SlowFsyncs,
 		"throttled_ops":                 &s.Throttled,
+		"forwarded_request_bytes":       metric.Func(s.forwardedBytes.Load),
 		"fsynctime":                     &s.Fsync,
 		"snapshottime":                  &s.Snapshot,
 		"sync_processor_batch_size":     &s.Synced,

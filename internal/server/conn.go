@@ -37,6 +37,7 @@ type conn struct {
 	open    bool           // the handshake is complete
 	leaving bool           // input is ignored from now on
 	stepped bool           // there is no goroutine; see SteppedConn
+	flight  flight         // the connection's requests in flight
 	// patience is when a handshake that is held is given up, by Replica.Now; 0 if
 	// it was not held.
 	patience time.Duration
@@ -57,6 +58,9 @@ type conn struct {
 		reserved  int           // bytes of out.Buf, or of expected output, that room has charged to account
 		short     int           // room that a reply needs and did not get; 0: none
 		forced    bool          // replies are built even without room
+		long      bool          // the reply is to be built in pieces; see long.go
+		insist    bool          // the next long reply is built under one lock
+		longBytes int           // bytes of long replies that are not sent
 		closing   bool          // close when out is sent; see closeLocked
 		closed    bool          // no more output: the socket is closed or shut down for writing
 		shut      bool          // only the output is closed; end drains the input
@@ -82,6 +86,7 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c.mu.ids = []zk.ID{auth.IPIdentity(remote.Addr())}
 	c.mu.stats.reset()
 	c.account.Init(s.budget)
+	c.flight.account.Init(s.flight)
 	c.in.Init(c.sock, s.inputs, &c.account)
 	c.mu.out.Charge(&c.account)
 	c.mu.out.Init(&c.mu.Mutex, c, &s.wg, s.outputs)
@@ -262,7 +267,9 @@ func (c *conn) endOutputLocked(reason string) {
 	c.mu.out.Stop()
 	c.mu.events = 0
 	c.releaseRoom()
+	c.releaseLong(c.mu.longBytes)
 	c.account.Close()
+	c.flight.account.Close()
 	c.dropHeld()
 	c.mu.pending = pendingFIFO{}
 	if c.mu.ready != nil {
@@ -324,7 +331,7 @@ func (c *conn) Drained() {
 // many requests wait for the session's writes.
 func (c *conn) awaitDrain() {
 	c.mu.Lock()
-	for !c.mu.closed && (len(c.mu.out.Buf) > softOutBytes && c.mu.out.Writing() || c.mu.pending.full()) {
+	for !c.mu.closed && (len(c.mu.out.Buf)+c.mu.longBytes > softOutBytes && c.mu.out.Writing() || c.mu.pending.full()) {
 		c.mu.Wait()
 	}
 	c.mu.Unlock()

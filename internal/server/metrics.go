@@ -28,6 +28,8 @@ func (s *Server) bindMetrics() {
 		"large_requests_rejected":         &s.stats.LargeRejected,
 		"request_throttle_wait_count":     &s.stats.Stalled,
 		"slow_clients_closed_count":       &s.stats.SlowClients,
+		"connection_buffer_bytes":         metric.Func(s.budget.Used),
+		"request_bytes_in_flight":         metric.Func(s.flight.Used),
 		"readlatency":                     &s.stats.Reads,
 		"updatelatency":                   &s.stats.Writes,
 		"read_per_namespace":              s.stats.readsBy,

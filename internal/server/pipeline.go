@@ -33,6 +33,10 @@ type run struct {
 	received int    // frames
 	reads    int    // answered
 	short    bool   // it stopped at a read without room for its reply
+	long     bool   // it stopped at a read with a long reply
+	behind   bool   // it stopped at a read that must wait for the session's writes
+	blocked  int    // it stopped at a request of so many bytes without room for it
+	charge   int    // bytes of the small requests that it submitted
 	err      error
 
 	view func(replica.View) // handleWithTree; bound once, so that View does not allocate
@@ -108,6 +112,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		var took int
 		took, err = r.turn(b[n:])
 		n += took
+		c.chargeTurn(r)
 		if len(r.submit) > 0 {
 			c.pauseReading()
 			c.s.replica.Bring(r.submit)
@@ -116,18 +121,40 @@ func (c *conn) process(b []byte) (n int, err error) {
 			r.submit = r.submit[:0]
 		}
 		c.flush(true)
-		if r.short {
-			c.awaitRoomForReply()
-			c.flush(true) // closes the connection if there was no room
+		if r.stopped() {
+			n += c.unblock(b[n:], r)
+			c.flush(true)
 			continue
 		}
 		if took == 0 || c.stepped && c.full() {
 			break
 		}
 		c.awaitDrain()
+		if !c.stepped {
+			c.awaitFlight(0)
+		}
 		c.s.awaitRoom(c)
 	}
 	return n, err
+}
+
+// stopped reports whether a turn stopped at a request that cannot be handled yet.
+func (r *run) stopped() bool { return r.short || r.long || r.behind || r.blocked > 0 }
+
+// unblock waits until the request at the front of b can be handled, or answers it. The turn
+// has stopped at this request. unblock returns the number of bytes that it has consumed.
+func (c *conn) unblock(b []byte, r *run) (n int) {
+	switch {
+	case r.short:
+		c.awaitRoomForReply() // closes the connection if there is no room
+	case r.long:
+		return c.answerLong(b, r)
+	case r.behind:
+		c.awaitAnswered()
+	case r.blocked > 0:
+		c.leaving = !c.awaitFlight(r.blocked)
+	}
+	return 0
 }
 
 // turn handles frames until none is complete, there are enough replies to send, or
@@ -137,6 +164,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 func (r *run) turn(b []byte) (n int, err error) {
 	c := r.c
 	r.in, r.done, r.received, r.reads, r.short, r.err = b, 0, 0, 0, false, nil
+	r.long, r.behind, r.blocked, r.charge = false, false, 0, 0
 	r.now = c.s.replica.Now()
 	c.mu.Lock()
 	wantsTree := r.handle(replica.View{})
@@ -180,8 +208,8 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 		if r.received == 0 {
 			c.heard.Store(int64(r.now)) // an incomplete frame does not count
 		}
-		if r.short = c.mu.short > 0; r.short {
-			break // it is answered when there is room for the reply
+		if r.short, r.long = c.mu.short > 0, c.mu.long; r.stopped() {
+			break // in front of the request
 		}
 		r.done += size
 		r.received++
@@ -234,7 +262,13 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 		r.reads++
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
+		if r.behind = expected >= hardOutBytes && !c.stepped; r.behind {
+			return true
+		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
+	}
+	if r.blocked > 0 || c.mu.short > 0 || c.mu.long {
+		return true // it is handled again
 	}
 	c.mu.stats.noteRequest(&q)
 	c.leaving = c.leaving || q.Op == wire.OpCloseSession
@@ -242,9 +276,10 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 }
 
 // expectedReply estimates the length of the reply to a read that waits for writes; the
-// largest body of these writes has written bytes.
+// largest body of these writes has written bytes. The estimate for a reply that may be
+// very long is hardOutBytes: such a read is not queued.
 func expectedReply(t replica.View, q *request, written int) int {
-	const head, perChild = 100, 32
+	const head, mostCounted = 100, 512
 	switch q.Op {
 	case wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
 	case wire.OpMultiRead:
@@ -259,8 +294,15 @@ func expectedReply(t replica.View, q *request, written int) int {
 		return head + max(t.DataLen(id), written)
 	case q.Op == wire.OpGetData:
 		return head + written
+	case id != 0 && t.NumChildren(id) > mostCounted:
+		return hardOutBytes
 	case id != 0:
-		return head + perChild*t.NumChildren(id)
+		names := 0
+		t.Children(id, func(name string) { names += 4 + len(name) })
+		if names > longReply {
+			return hardOutBytes
+		}
+		return head + names
 	}
 	return head
 }
@@ -283,13 +325,18 @@ func (c *conn) goesThroughLog(q *request) bool {
 	return q.Op.IsWrite() && wire.Readable(q.Op, q.body)
 }
 
-// submit submits a write. REQUIRES: c.mu.
+// submit submits a write. If there is no room for its bytes it sets r.blocked instead.
+// REQUIRES: c.mu.
 func (c *conn) submit(q *request, r *run) {
 	if q.Op == wire.OpCloseSession {
 		q.body = nil
 	}
+	if !c.admit(len(q.body), r) {
+		return
+	}
 	if !c.s.large.admit(len(q.body)) {
 		c.leaveLocked()
+		r.charge -= len(q.body)
 		c.s.stats.LargeRejected.Add(1)
 		c.s.refused.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return
@@ -352,7 +399,7 @@ func (c *conn) dropHeld() {
 	f := &c.mu.pending
 	for _, p := range f.All() {
 		if p.held {
-			c.s.large.done(len(p.body))
+			c.dropRequest(len(p.body))
 		}
 	}
 }
@@ -369,21 +416,29 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 			break
 		}
 		if len(c.mu.out.Buf) > hardOutBytes {
-			// The data has grown since the read was queued.
-			c.s.stats.SlowClients.Add(1)
-			c.s.refused.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))
-			c.killLocked("slow client")
+			c.endSlow()
 			break
 		}
 		if p.at != at {
 			c.countAnsweredLocked(n, at, now)
 			n, at = 0, p.at
 		}
-		c.answer(t, &p.request)
+		if c.answer(t, &p.request); c.mu.short > 0 {
+			c.mu.short = 0
+			c.endSlow()
+			break
+		}
 		n++
 		c.mu.pending.pop()
 	}
 	c.countAnsweredLocked(n, at, now)
+}
+
+// endSlow ends a connection whose replies have grown since it asked. REQUIRES: c.mu.
+func (c *conn) endSlow() {
+	c.s.stats.SlowClients.Add(1)
+	c.s.refused.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))
+	c.killLocked("slow client")
 }
 
 // authenticate handles an auth packet. REQUIRES: c.mu.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -26,12 +27,13 @@ func (c *conn) answer(t replica.View, q *request) {
 	at := c.beginReplyLocked(xid, t.LastZxid())
 	d := jute.NewDecoder(q.body)
 	code := c.read(t, q, &d)
-	if c.mu.short > 0 { // it is answered later, see room
+	if c.mu.short > 0 || c.mu.long { // it is answered later, see room and answerLong
 		if c.mu.out.Buf = c.mu.out.Buf[:at]; at == 0 {
 			c.mu.out.Buf = nil // it may be large, and is not charged
 		}
 		return
 	}
+	c.mu.insist = false
 	c.mu.stats.reads.endReply(c.s.stats.readsBy, len(c.mu.out.Buf))
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
@@ -161,8 +163,23 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 	if code != zk.OK {
 		return code
 	}
-	if c.appendChildren(t, id); c.mu.short > 0 {
+	most := longReply
+	if c.mu.forced {
+		most = hardOutBytes
+	} else if c.stepped || c.mu.insist {
+		most = math.MaxInt
+	}
+	whole := c.appendChildren(t, id, most)
+	if c.mu.short > 0 {
 		return zk.OK // without a watch: the request is repeated
+	}
+	if !whole && c.mu.forced {
+		c.mu.short = most
+		return zk.OK
+	}
+	if !whole {
+		c.mu.long = true
+		return zk.OK
 	}
 	if q.Op == wire.OpGetChildren2 {
 		var s zk.Stat
@@ -176,13 +193,16 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 }
 
 // appendChildren appends the names of the children if there is room for them; otherwise
-// mu.short is set to the room that they need.
-func (c *conn) appendChildren(t replica.View, id znode.ID) {
-	began := len(c.mu.out.Buf)
-	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(t.NumChildren(id)))
+// mu.short is set to the room that they need. If the names have more than most bytes, it
+// stops there and returns false.
+func (c *conn) appendChildren(t replica.View, id znode.ID, most int) (whole bool) {
+	began, count := len(c.mu.out.Buf), t.NumChildren(id)
+	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(count))
 	next, size := began+largeReply/2, 0
-	t.Children(id, func(name string) {
-		size += 4 + len(name)
+	end := t.ChildrenFrom(id, 0, func(name string) bool {
+		if size += 4 + len(name); size > most {
+			return false
+		}
 		if len(c.mu.out.Buf)+len(name) > next && c.mu.short == 0 {
 			c.room(len(name) + largeReply)
 			next = len(c.mu.out.Buf) + len(name) + largeReply/2
@@ -190,10 +210,16 @@ func (c *conn) appendChildren(t replica.View, id znode.ID) {
 		if c.mu.short == 0 {
 			c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, name)
 		}
+		return true
 	})
+	if end < count {
+		c.mu.short = 0
+		return false
+	}
 	if c.mu.short > 0 {
 		c.mu.short = began + size + 2*largeReply
 	}
+	return true
 }
 
 // sync is answered at once on a standalone server: every answered change is already
@@ -230,13 +256,8 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
-	began := len(c.mu.out.Buf)
+	began, fits := len(c.mu.out.Buf), true
 	for i := range ops {
-		if len(c.mu.out.Buf)-began > hardOutBytes {
-			c.s.refused.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
-			c.closeLocked()
-			return zk.ErrMarshalling
-		}
 		id, code := c.find(t, q, ops[i].Path)
 		if code != zk.OK {
 			c.mu.out.Buf = wire.AppendMultiError(c.mu.out.Buf, code)
@@ -246,7 +267,13 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		if ops[i].Type == wire.OpGetData {
 			c.appendData(t, id)
 		} else {
-			c.appendChildren(t, id)
+			fits = c.appendChildren(t, id, hardOutBytes)
+		}
+		if !fits || len(c.mu.out.Buf)-began > hardOutBytes {
+			c.s.refused.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
+			c.mu.short = 0
+			c.closeLocked()
+			return zk.ErrMarshalling
 		}
 		if c.mu.short > 0 {
 			// More operations follow: request more room, so that few attempts are

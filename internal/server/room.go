@@ -3,7 +3,7 @@ package server
 import "time"
 
 // Large replies count against the server's budget of buffers before they are
-// built (socket.Budget). A reply for which there is no room is not built: its
+// built (socket.Budget); long.go has the very large ones. A reply for which there is no room is not built: its
 // request stays in the input, the connection sends what it has, waits until there
 // is room, and answers again. The connection that holds most waits first; replies
 // of less than largeReply never wait.
@@ -46,26 +46,40 @@ func (c *conn) releaseRoom() {
 // goroutine of serve, without c.mu.
 func (c *conn) awaitRoomForReply() {
 	c.mu.Lock()
-	for !c.mu.closed && c.mu.out.Unsent() > 0 && c.mu.out.Writing() {
-		c.mu.Wait()
-	}
 	need := c.mu.short
 	c.mu.short = 0
-	c.releaseRoom()
 	c.mu.Unlock()
-	ok := c.account.AwaitGrow(need, roomPatience)
+	if !c.awaitRoomFor(need) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case !ok && !c.mu.closed:
-		c.s.stats.SlowClients.Add(1)
-		c.s.log.Warn("connection closed: no room for a reply in connectionBufferBytes", "client", c.remote,
-			"reply_bytes", need, "buffered_bytes", c.s.budget.Used(), "limit_bytes", c.s.cfg.Client.BufferBytes)
-		c.leaveLocked()
-	case ok:
-		c.mu.reserved = need
-		if c.mu.closed {
-			c.releaseRoom()
-		}
+	c.mu.reserved = need
+	if c.mu.closed {
+		c.releaseRoom()
 	}
+}
+
+// awaitRoomFor waits until the output is sent and the account has room for need bytes,
+// and charges them. False means that the connection has ended, as awaitRoomForReply
+// says. REQUIRES: the goroutine of serve, without c.mu.
+func (c *conn) awaitRoomFor(need int) bool {
+	c.mu.Lock()
+	for !c.mu.closed && c.mu.out.Unsent()+c.mu.longBytes > 0 && c.mu.out.Writing() {
+		c.mu.Wait()
+	}
+	c.releaseRoom()
+	c.mu.Unlock()
+	if c.account.AwaitGrow(need, roomPatience) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mu.closed {
+		c.s.stats.SlowClients.Add(1)
+		c.s.refused.Warn("connection closed: no room for a reply in connectionBufferBytes", "client", c.remote,
+			"reply_bytes", need, "buffered_bytes", c.s.budget.Used(), "limit_bytes", c.s.cfg.Client.BufferBytes)
+	}
+	c.leaveLocked()
+	return false
 }

@@ -11,6 +11,8 @@
 //	eager.go      writes that the ACLs of this server's tree already refuse
 //	local.go      sessions that live on this server alone
 //	room.go       large replies wait for room in the budget of all buffers
+//	long.go       lists of children that are too long to be built under one lock
+//	flight.go     large requests wait for room in the budget of what is in flight
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
 //	sasl.go       logins
@@ -127,6 +129,7 @@ type Server struct {
 	inputs    *socket.InputPool
 	outputs   *socket.OutputPool
 	budget    *socket.Budget // of all connections' buffers
+	flight    *socket.Budget // of all requests in flight
 	lingering socket.Lingering
 }
 
@@ -142,7 +145,8 @@ func New(o Options) *Server {
 	s.mu.held = map[*conn]heldConn{}
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return newRun() }
-	s.budget = socket.NewBudget(bufferLimit(&o.Config.Client))
+	s.budget = socket.NewBudget(o.Config.BufferBytes())
+	s.flight = socket.NewBudget(o.Config.OutstandingBytes())
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.outputs = socket.NewOutputPool(pooledOuts, softOutBytes)
 	s.throttle = newThrottle(&o.Config.Throttle)
@@ -165,15 +169,6 @@ func New(o Options) *Server {
 		s.stats.writing.fold()
 	}
 	return s
-}
-
-// bufferLimit returns the budget of all connections' buffers: connectionBufferBytes,
-// but enough for a few of the largest requests.
-func bufferLimit(cfg *config.Client) int {
-	if cfg.BufferBytes == 0 {
-		return 0
-	}
-	return max(cfg.BufferBytes, 8*(cfg.MaxFrameBytes+1))
 }
 
 // Attach sets the server's replica. It is called before Serve.
@@ -219,6 +214,7 @@ func (s *Server) Flush() {
 	for i, c := range s.dirty {
 		s.dirty[i] = nil
 		c.dirty = false
+		c.releaseSettled()
 		c.flush(false)
 	}
 	s.dirty = s.dirty[:0]

@@ -28,7 +28,7 @@ func (s *rig) connOf(c *wireClient) *conn {
 func (c *conn) held() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := max(c.mu.out.Unsent(), cap(c.mu.out.Buf)) + c.mu.pending.bytes
+	n := max(c.mu.out.Unsent(), cap(c.mu.out.Buf)) + c.mu.pending.bytes + c.mu.longBytes
 	for _, p := range c.mu.pending.All() {
 		n += 64 + cap(p.body)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -18,7 +19,7 @@ func TestStalledDiskKeepsSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1) // while something is in it, syncs of the log wait
 		s := newRig(t, func(setup *rigSetup) {
-			setup.fs = vfs.NewFault(vfs.NewMem(), 0, vfs.FaultNone, func(op vfs.Op) {
+			setup.fs = faultfs.New(vfs.NewMem(), 0, faultfs.None, func(op faultfs.Op) {
 				if op.Kind == "sync" && strings.Contains(op.Name, "log.") {
 					gate <- struct{}{}
 					<-gate

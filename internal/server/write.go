@@ -12,10 +12,12 @@ import (
 
 // Applied replies to a write, and to the reads that waited for it (replica.Origin).
 func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result, tree replica.View) {
-	c.s.large.done(len(req.Body))
-	switch {
-	case req.Op == wire.OpCreateSession:
+	if req.Op == wire.OpCreateSession {
 		c.sessionCreated(req, tx)
+		return
+	}
+	c.settle(len(req.Body))
+	switch {
 	case req.Owner == session.NoOwner:
 		c.sessionExpired(tx)
 	default:
@@ -99,7 +101,7 @@ func movedAway(tx *txn.Txn, r *znode.Result) bool {
 // Synced answers a sync (replica.Origin) with the path that the client sent, even null.
 func (c *conn) Synced(req *replica.Request, tree replica.View) {
 	now := c.s.replica.Now()
-	c.s.large.done(len(req.Body))
+	c.settle(len(req.Body))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -125,7 +127,9 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 // Dropped ends the connection: its server has left its role, so the result of the
 // request is unknown (replica.Origin).
 func (c *conn) Dropped(req *replica.Request) {
-	c.s.large.done(len(req.Body))
+	if req.Op != wire.OpCreateSession {
+		c.dropRequest(len(req.Body))
+	}
 	c.kill("the server has left its role")
 }
 

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,6 +90,15 @@ func (a *Account) Grow(n int) bool {
 	}
 }
 
+// Fits reports whether the account may hold what it holds: Grow of 0 bytes.
+func (a *Account) Fits() bool {
+	held, b := a.held.Load(), a.budget
+	return held <= freeBytes || b.limit == 0 || held <= b.limit-b.used.Load()
+}
+
+// Forever is the patience of a caller that waits until the account is closed.
+const Forever = time.Duration(math.MaxInt64)
+
 // AwaitGrow is Grow that waits, for at most patience, until the account may hold n more
 // bytes. It returns false if that does not happen, if n is more than Most, or if the
 // account is closed.
@@ -100,8 +110,12 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 	if n > b.Most() {
 		return false
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+	var expired <-chan time.Time
+	if patience < Forever {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		expired = timer.C
+	}
 	b.waiting.Add(1)
 	defer b.waiting.Add(-1)
 	for {
@@ -113,7 +127,7 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-expired:
 			return false
 		case <-a.closed:
 			return false

@@ -10,7 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
-// Anybody can connect to the quorum port and send any packet. The first packet of an
+// The quorum port accepts any connection, and any first packet. The first packet of an
 // accepted link decides to which kind the link belongs, and each kind has its own limit:
 // links of unknown servers never take the places of members. When a kind is full, the
 // transport closes the oldest link that has sent no second packet. A link with a second
@@ -22,7 +22,7 @@ const (
 )
 
 // place says which limit counts an accepted link. Transport.mu guards it. The link's
-// reader may read kind and settled without the lock: nobody else writes them.
+// reader, which alone writes kind and settled, may read these without the lock.
 type place struct {
 	kind    linkKind
 	member  int64 // of kind ofMember

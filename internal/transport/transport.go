@@ -351,7 +351,7 @@ func (t *Transport) Dial(peer int64) zab.LinkID {
 
 // Send appends packets to the output of a link, in order, and writes what the socket
 // accepts at once. It never blocks. It copies ps and, while the peer is slow, keeps the
-// data of the packets, which nobody may change. For a link that has ended it does
+// data of the packets, which must not change. For a link that has ended it does
 // nothing. The caller must respect the peer's jute.maxbuffer.
 func (t *Transport) Send(id zab.LinkID, ps []zab.Packet) {
 	if l := t.link(id); l != nil {

@@ -242,6 +242,19 @@ func (t *Tree) Children(id ID, f func(name string)) {
 	}
 }
 
+// ChildrenFrom calls f with the name of each child of id from the i-th on, in the order of
+// Children, until f returns false. It returns the index of that child, or the number of
+// children. The index means the same child as long as no child is created or deleted.
+func (t *Tree) ChildrenFrom(id ID, i int, f func(name string) bool) int {
+	kids := t.kids[t.nodes.at(id).kids]
+	for ; i < len(kids); i++ {
+		if !f(t.name(t.nodes.at(kids[i]))) {
+			break
+		}
+	}
+	return i
+}
+
 // Descendants returns the number of znodes below id.
 func (t *Tree) Descendants(id ID) int {
 	n := 0

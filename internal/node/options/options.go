@@ -93,6 +93,9 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		return o, err
 	}
 	o.ServerID, o.ConfigText = uint8(cfg.Quorum.MyID), o.Ensemble.ConfigText
+	// Each member's clients may have so much in flight; observers that are not in the
+	// configuration share what is left.
+	o.ForwardedBytes = int64(len(cfg.Quorum.Members.Servers)) * int64(cfg.OutstandingBytes())
 	o.LocalSessions, o.ReadOnly = cfg.Quorum.LocalSessions, cfg.Quorum.ReadOnlyMode
 	return o, nil
 }

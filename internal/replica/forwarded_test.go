@@ -1,0 +1,64 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A learner that forwards more than its share is refused by the request, the one that has
+// most first, and is never held up; small requests always pass. What is committed makes
+// room again.
+func TestForwardedBytes(t *testing.T) {
+	const limit, size = 1 << 20, 100 << 10
+	r := &Replica{o: Options{ForwardedBytes: limit}}
+	o := &orderer{Replica: r}
+	body := append(jute.AppendString(nil, "/x"), make([]byte, size)...)
+	forward := func(l zab.LinkID, body []byte) (taken bool) {
+		t.Helper()
+		data := make([]byte, requestHead, requestHead+len(body))
+		data[15] = byte(wire.OpSetData)
+		if err := o.takeRequest(l, &zab.Packet{Type: zab.Request, Data: append(data, body...)}); err != nil {
+			t.Fatal(err)
+		}
+		last := o.incoming[len(o.incoming)-1]
+		if refused := last.Refused == zk.ErrThrottledOp; refused != (last.Body == nil) {
+			t.Fatalf("refused with %v, and %d bytes are kept", last.Refused, len(last.Body))
+		}
+		return last.Refused == zk.OK
+	}
+	greedy := 0
+	for forward(1, body) {
+		greedy++
+	}
+	if greedy < 4 || greedy > 5 {
+		t.Errorf("a single learner has %d requests of %d bytes, the limit is %d", greedy, size, limit)
+	}
+	if !forward(2, body) || !forward(2, body) || forward(1, body) {
+		t.Error("the learner that has most is refused first")
+	}
+	if !forward(1, body[:smallForward]) {
+		t.Error("a small request is refused")
+	}
+	b := &batch{reqs: o.incoming}
+	var tx txn.Txn
+	for i := range b.reqs {
+		if req := &b.reqs[i]; req.Refused != zk.OK {
+			o.prepareOne(req, &tx, 0)
+			if tx.Header.Type != wire.OpError || tx.Err != zk.ErrThrottledOp {
+				t.Errorf("a refused request becomes %v, %v", tx.Header.Type, tx.Err)
+			}
+		}
+	}
+	o.releaseForwarded(b)
+	if f := &o.forwarded; f.bytes != 0 || len(f.byLink) != 0 || r.stats.forwardedBytes.Load() != 0 {
+		t.Errorf("%d bytes stay counted, %v", f.bytes, f.byLink)
+	}
+	if !forward(1, body) {
+		t.Error("what is committed makes no room")
+	}
+}

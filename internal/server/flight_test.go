@@ -1,0 +1,98 @@
+package server
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// P6: the requests in flight are bounded by bytes. Clients that send more are not read
+// from, and keep their sessions however long that takes; another client's requests go
+// on. In the end everybody gets all replies, in order, and nothing stays charged.
+func TestP6BytesInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, requests = 16 << 20, 20
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g; o.cfg.Requests.MaxOutstandingBytes = limit })
+		innocent := s.open()
+		innocent.create("/x", "", zk.Persistent)
+		var clients []*wireClient
+		for range greedyClients {
+			clients = append(clients, s.open())
+		}
+		g.set(true, nil)
+		for _, c := range clients {
+			var b []byte
+			for i := range requests {
+				b = encode(b, int32(i), wire.OpSetData, setBody("/x", big))
+			}
+			flood(c, b)
+		}
+		synctest.Wait()
+		if n := s.rep.Outstanding(); n > limit/len(big) || n < limit/len(big)/2 {
+			t.Errorf("%d requests of %d bytes are in flight, the limit is %d", n, len(big), limit)
+		}
+		before := s.rep.Outstanding()
+		if began := time.Now(); !innocent.has("/x") || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+		innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
+		synctest.Wait()
+		if s.rep.Outstanding() != before+1 {
+			t.Error("another client's write is not taken")
+		}
+		for range 30 { // sessions have ten ticks
+			innocent.write(encode(nil, wire.XidPing, wire.OpPing, nil))
+			time.Sleep(rigTick)
+		}
+		g.set(false, nil)
+		var group sync.WaitGroup
+		for _, c := range clients {
+			group.Go(func() {
+				for i := range requests {
+					if r, err := c.next(); err != nil || r.Err != zk.OK || int(r.Xid) != i {
+						t.Errorf("reply %d: %+v, %v", i, r.ReplyHeader, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		synctest.Wait()
+		if n, used := s.sessions(), s.srv.flight.Used(); n != 1+greedyClients || used != 0 {
+			t.Errorf("%d sessions are left, %d bytes stay charged", n, used)
+		}
+	})
+}
+
+// What is in flight of connections that have gone is released when it is applied, and
+// what waited behind a sync at once.
+func TestFlightOfLostConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		other := s.open()
+		other.create("/x", "", zk.Persistent)
+		c := s.open()
+		g.set(true, nil)
+		b := encode(nil, 0, wire.OpSetData, setBody("/x", big))
+		b = encode(b, 1, wire.OpMulti, []byte("this is no multi"))
+		b = encode(b, 2, wire.OpSetData, setBody("/x", []byte("small")))
+		flood(c, b)
+		synctest.Wait()
+		if used := int(s.srv.flight.Used()); used < len(big) {
+			t.Errorf("%d bytes are charged", used)
+		}
+		c.nc.Close()
+		g.set(false, nil)
+		synctest.Wait()
+		if used := s.srv.flight.Used(); used != 0 {
+			t.Errorf("%d bytes stay charged", used)
+		}
+	})
+}
