@@ -99,7 +99,7 @@ func TestLongListIsConsistent(t *testing.T) {
 	s := newRig(t)
 	addr := s.listen()
 	c, other := s.openWith(dial(t, addr)), s.openWith(dial(t, addr))
-	lengths := make([]int, 2000)
+	lengths := make([]int, 700)
 	for i := range lengths {
 		lengths[i] = 1000
 	}
@@ -130,7 +130,7 @@ func TestLongListIsConsistent(t *testing.T) {
 			}
 		}
 	}()
-	for range 100 {
+	for range 50 {
 		r := c.mustCall(wire.OpGetChildren, readBody("/long", false))
 		got := names(t, r)
 		if a, b := slices.Contains(got, "a"), slices.Contains(got, "b"); a != b || len(got) != fixed && len(got) != fixed+2 {
