@@ -1,6 +1,7 @@
 package rawio
 
 import (
+	"runtime"
 	"syscall"
 	"testing"
 )
@@ -57,5 +58,25 @@ func TestErrors(t *testing.T) {
 	a, _ := pair(t)
 	if n, err := Write(a, nil); n != 0 || err != nil {
 		t.Errorf("nothing: %d, %v", n, err)
+	}
+}
+
+// Uncleared memory has its length and capacity, is the slice's own, and survives a
+// collection.
+func TestUncleared(t *testing.T) {
+	for _, n := range []int{0, 1, 100, 4 << 10, 256 << 10} {
+		a, b := Uncleared(n), Uncleared(n)
+		if len(a) != 0 || cap(a) < n {
+			t.Fatalf("%d: length %d, capacity %d", n, len(a), cap(a))
+		}
+		for i := range n {
+			a, b = append(a, byte(i)), append(b, byte(i+1))
+		}
+		runtime.GC()
+		for i := range n {
+			if a[i] != byte(i) || b[i] != byte(i+1) {
+				t.Fatalf("%d: byte %d is %d and %d", n, i, a[i], b[i])
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -56,7 +57,7 @@ func (o *orderer) forward(b *batch) {
 	}
 	// The packets' data, and by that the bodies of those that wait, lie in one
 	// piece of memory; the batch goes back to the pool.
-	mem := make([]byte, 0, size)
+	mem := rawio.Uncleared(size)
 	ps := make([]zab.Packet, 0, len(b.reqs))
 	for i := range b.reqs {
 		req := &b.reqs[i]

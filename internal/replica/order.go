@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -205,7 +206,7 @@ func (o *orderer) prepare(b *batch) {
 		o.mu.RUnlock()
 	}
 	if size := b.encodedSize(); cap(b.enc) < size {
-		b.enc = make([]byte, 0, size)
+		b.enc = rawio.Uncleared(size)
 	}
 	for i := range b.txns {
 		b.enc = b.txns[i].Append(b.enc)

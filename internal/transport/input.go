@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
@@ -44,9 +45,9 @@ func (in *input) renew() {
 	if in.buf == nil {
 		size = firstChunkBytes
 	}
-	buf := make([]byte, max(size, 2*len(rest)))
-	in.r, in.w = 0, copy(buf, rest)
-	in.buf = buf
+	buf := rawio.Uncleared(max(size, 2*len(rest)))
+	in.buf = buf[:cap(buf)]
+	in.r, in.w = 0, copy(in.buf, rest)
 }
 
 // packets appends the complete packets in the buffer to ps. It stops after a SNAP,
