@@ -1,12 +1,12 @@
 package replica
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -17,6 +17,26 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
+
+// logText is what several servers log.
+type logText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *logText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String returns what was logged so far.
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
 
 // corrupt changes the data of a znode in the machine's tree: damaged memory.
 func (m *machine) corrupt() {
@@ -81,9 +101,8 @@ func TestALearnerWithAWrongTreeTakesTheLeaders(t *testing.T) {
 
 // A leader whose tree is wrong steps down, and follows another one with its tree.
 func TestALeaderWithAWrongTreeTakesAnothers(t *testing.T) {
-	var text bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&text, nil))
-	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = log }, func(g *group) {
+	var log logText
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(g *group) {
 		m := g.leader()
 		s := g.session(m, 100_000)
 		acked := len(m.note.acknowledged())
@@ -99,8 +118,9 @@ func TestALeaderWithAWrongTreeTakesAnothers(t *testing.T) {
 		}
 		g.agree()
 	})
-	if n := strings.Count(text.String(), "level=ERROR"); n != 1 || !strings.Contains(text.String(), "is taken from the leader anew") {
-		t.Errorf("%d errors are logged:\n%s", n, text.String())
+	text := log.String()
+	if n := strings.Count(text, "level=ERROR"); n != 1 || !strings.Contains(text, "is taken from the leader anew") {
+		t.Errorf("%d errors are logged:\n%s", n, text)
 	}
 }
 
@@ -136,9 +156,8 @@ func TestNobodyBeginsToLeadWithAWrongTree(t *testing.T) {
 // Where all trees are wrong no server serves, and none runs in circles. A server that is
 // started again has the right tree, from its log, and the others get it.
 func TestAllTreesAreWrong(t *testing.T) {
-	var text bytes.Buffer
-	log := slog.New(slog.NewTextHandler(&text, nil))
-	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = log }, func(g *group) {
+	var log logText
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, func(g *group) {
 		g.stop(2)
 		g.await()
 		s := g.session(g.leader(), 100_000)
@@ -147,17 +166,18 @@ func TestAllTreesAreWrong(t *testing.T) {
 		}
 		g.leader().write(s, "/wrong")
 		pass(groupTick)
-		text.Reset()
+		before := len(log.String())
 		pass(60 * groupTick)
+		text := log.String()[before:]
 		for id, m := range g.up {
 			if mode := m.rep.Mode(); mode != Idle {
 				t.Errorf("server %d is a %v", id, mode)
 			}
 		}
-		if n := strings.Count(text.String(), "none has a tree for the others"); n < 10 || n > 120 {
+		if n := strings.Count(text, "none has a tree for the others"); n < 10 || n > 120 {
 			t.Errorf("in 60 ticks servers have declined %d times", n)
 		}
-		if n := strings.Count(text.String(), "\n"); n > 1000 {
+		if n := strings.Count(text, "\n"); n > 1000 {
 			t.Errorf("%d lines in 60 ticks", n)
 		}
 		g.stop(1)
