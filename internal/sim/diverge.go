@@ -74,7 +74,7 @@ func (m *member) applyCorrupted(run func()) {
 	m.corrupt = true
 }
 
-// setWrong changes the data of a znode behind the back of the server.
+// setWrong changes the data of a znode without a transaction.
 func setWrong(tree *znode.Tree, data []byte) {
 	var r znode.Result
 	mode := tree.Mode(tree.Lookup(wrongPath))
