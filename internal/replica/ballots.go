@@ -40,8 +40,8 @@ func (q *ballots) put(n election.Notification) (tell bool) {
 	return !waits
 }
 
-// take returns the newest message of a server, which the loop was told of.
-func (q *ballots) take(from int64) election.Notification {
+// remove removes the newest message of a server, of which Order was told, and returns it.
+func (q *ballots) remove(from int64) election.Notification {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.mu.newest[from]

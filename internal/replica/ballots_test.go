@@ -21,7 +21,7 @@ func TestBallotsAreBounded(t *testing.T) {
 	if told != maxBallots || len(q.mu.newest) != maxBallots {
 		t.Fatalf("%d messages are kept, the loop is told of %d", len(q.mu.newest), told)
 	}
-	if n := q.take(7); n.From != 7 || n.ElectionEpoch != 2 || n.Config != nil {
+	if n := q.remove(7); n.From != 7 || n.ElectionEpoch != 2 || n.Config != nil {
 		t.Errorf("taken: %+v", n)
 	}
 	if !q.put(election.Notification{From: 7}) {

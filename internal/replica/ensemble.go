@@ -38,7 +38,7 @@ type member struct {
 	refusals    int           // that were worth none since the last
 
 	learning
-	standing
+	modeTimes
 	locals
 }
 
@@ -48,8 +48,8 @@ type syncWait struct {
 	req Request
 }
 
-// found reads what the Zab core needs to know of the disk.
-func (o *orderer) found(rep *Report) error {
+// loadEpochs reads what the Zab core needs to know of the disk.
+func (o *orderer) loadEpochs(rep *Report) error {
 	last := o.tree.LastZxid()
 	accepted, current, adopted, err := o.o.Dir.LoadEpochs(last)
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *orderer) found(rep *Report) error {
 		o.recovered.Recent = nil
 	}
 	o.released = last
-	o.pipe.early = true
+	o.pipe.unjoined = true
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (r *Replica) window() int {
 func (r *Replica) Join(n Network) {
 	r.notify(func(p *pipe) {
 		p.events = slices.Insert(p.events, 0, event{kind: joined, net: n})
-		p.early = false
+		p.unjoined = false
 		p.machine.Arrived(len(p.events))
 	})
 }
@@ -109,7 +109,7 @@ func (o *orderer) stepCore(m *mail) bool {
 	ok := o.drive()
 	for i := range m.events {
 		if m.events[i].kind == linkDown {
-			o.incomingTrees.take(m.events[i].link) // nobody wants it
+			o.incomingTrees.remove(m.events[i].link) // nobody wants it
 		}
 	}
 	return ok
@@ -130,7 +130,7 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 	case packetsCame:
 		o.core.Step(now, e.link, packets[e.first:e.last])
 	case noteCame:
-		o.core.Notification(now, o.ballots.take(e.peer))
+		o.core.Notification(now, o.ballots.remove(e.peer))
 	case peerUp:
 		o.core.PeerUp(now, e.peer)
 	case peerDown:
@@ -215,10 +215,10 @@ func (o *orderer) do(rd *zab.Ready) bool {
 		o.deliver(&rd.Deliver[i])
 	}
 	o.commit = rd.Commit
-	o.release()
+	o.applyCommitted()
 	o.answerSyncs(rd.Synced, rd.SyncedAt)
 	for i := range rd.Writes {
-		if !o.begin(&rd.Writes[i]) {
+		if !o.startWrite(&rd.Writes[i]) {
 			return false
 		}
 	}
@@ -349,9 +349,9 @@ func (o *orderer) deliver(d *zab.Delivery) {
 	}
 }
 
-// begin has a write done. Its transactions wait in proposed until they are
+// startWrite has a write done. Its transactions wait in proposed until they are
 // committed.
-func (o *orderer) begin(w *zab.Write) bool {
+func (o *orderer) startWrite(w *zab.Write) bool {
 	j := job{write: *w, term: o.term}
 	switch w.Kind {
 	case zab.WriteEntries:
@@ -367,7 +367,7 @@ func (o *orderer) begin(w *zab.Write) bool {
 		o.fuzzy.Store(w.Kind == zab.WriteInstall)
 		o.released = w.Zxid
 		if w.Kind == zab.WriteInstall {
-			j.tree = o.incomingTrees.take(w.Link)
+			j.tree = o.incomingTrees.remove(w.Link)
 		}
 	}
 	o.toLog(j)
@@ -404,10 +404,10 @@ func (o *orderer) batchOf(w *zab.Write) (*batch, error) {
 	return b, nil
 }
 
-// release hands what is committed to Apply. On a server that serves it may not be
+// applyCommitted hands what is committed to Apply. On a server that serves it may not be
 // durable here, see docs/zab.md. While the tree is about to be replaced the core
 // commits nothing after that.
-func (o *orderer) release() {
+func (o *orderer) applyCommitted() {
 	for len(o.proposed) > 0 {
 		b := o.proposed[0]
 		s := step{b: b, start: b.released, end: b.released}

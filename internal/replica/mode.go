@@ -28,8 +28,8 @@ func (m Mode) String() string {
 // sessions that the whole ensemble knows.
 func (m Mode) Writable() bool { return m != Idle && m != ReadOnly }
 
-// standing is what the loop keeps about the mode.
-type standing struct {
+// modeTimes is when modes and roles began, and when ReadOnly is to begin. Order owns it.
+type modeTimes struct {
 	idleSince  time.Duration // when the last writable mode ended
 	lookingFor time.Duration // when the present election began
 	electedAt  time.Duration // when the present role was taken

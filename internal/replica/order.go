@@ -50,7 +50,7 @@ func (o *orderer) start(last zk.Zxid, rep *Report) error {
 	o.nextZxid = following(last)
 	o.newTracker()
 	if o.o.Ensemble != nil {
-		return o.found(rep)
+		return o.loadEpochs(rep)
 	}
 	o.prep = prep.New(o.o.Prep, o.tree, o.o.Auth, o.tracker)
 	o.setMode(Standalone)

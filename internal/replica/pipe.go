@@ -21,7 +21,7 @@ type pipe struct {
 
 	mail                     // for Order
 	packetBytes int          // of the packets in mail
-	early       bool         // events wait: there is no network yet
+	unjoined    bool         // events wait: Join was not called yet
 	spare       []zab.Packet // memory for the next packets
 	jobs        []job        // for Log
 	overdue     []job        // for Log as well: begun by a worker that could not wait
@@ -143,7 +143,7 @@ func (p *pipe) take(t *Turn) {
 func (p *pipe) takeMail(m *mail) {
 	m.resumes, p.resumes = p.resumes, nil
 	m.calls, p.calls = p.calls, nil
-	if p.early {
+	if p.unjoined {
 		return
 	}
 	m.events, p.events = p.events, nil

@@ -62,7 +62,7 @@ func (p *snapshotPlan) applied(txns, bytes int) *snapshotTask {
 	if p.mu.task != nil {
 		return nil
 	}
-	return p.begin()
+	return p.newTask()
 }
 
 // finished ends a task, and returns the next one if that is due at once.
@@ -73,11 +73,11 @@ func (p *snapshotPlan) finished(t *snapshotTask) *snapshotTask {
 		return nil // holdSnapshots has ended it
 	}
 	p.mu.task = nil
-	return p.begin()
+	return p.newTask()
 }
 
-// begin makes a task if a snapshot is due. REQUIRES: p.mu, and that there is none.
-func (p *snapshotPlan) begin() *snapshotTask {
+// newTask makes a task if a snapshot is due. REQUIRES: p.mu, and that there is none.
+func (p *snapshotPlan) newTask() *snapshotTask {
 	if p.mu.held || p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
 		return nil
 	}

@@ -119,8 +119,8 @@ func (t *incomingTrees) put(l zab.LinkID, tree *znode.Tree) {
 	t.mu.trees[l] = tree
 }
 
-// take returns the tree of a link, nil if there is none, and forgets it.
-func (t *incomingTrees) take(l zab.LinkID) *znode.Tree {
+// remove removes the tree of a link and returns it, nil if there is none.
+func (t *incomingTrees) remove(l zab.LinkID) *znode.Tree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tree := t.mu.trees[l]
