@@ -79,45 +79,45 @@ func untilStopped(ctx context.Context) (_ context.Context, stop context.CancelFu
 	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 }
 
-// run runs a workload, which is created after the flags are read. An interrupt ends it
-// early; what was measured is still printed.
-func (f *benchFlags) run(workload func(o bench.Options) benchWorkload) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, _ []string) error {
-		ctx, stop := untilStopped(c.Context())
-		defer stop()
-		context.AfterFunc(ctx, stop) // a second interrupt ends the process without cleaning up
-		if !f.quiet {
-			f.options.Progress = c.ErrOrStderr()
-		}
-		res, err := workload(f.options).Run(ctx)
-		if errors.Is(err, context.Canceled) {
-			err = nil
-		}
-		if res == nil {
-			return err
-		}
-		err = errors.Join(err, res.Print(c.OutOrStdout()))
-		if f.json != "" {
-			err = errors.Join(err, res.WriteJSON(f.json))
-		}
-		if n := res.ErrorCount(); n > 0 {
-			err = errors.Join(err, fmt.Errorf("the server refused %d operations", n))
-		}
+// command makes the command of a workload, whose options it sets when the flags are
+// read. An interrupt ends the workload early; what was measured is still printed.
+func (f *benchFlags) command(use, short string, w benchWorkload, o *bench.Options) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := untilStopped(c.Context())
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second interrupt ends the process without cleaning up
+			if *o = f.options; !f.quiet {
+				o.Progress = c.ErrOrStderr()
+			}
+			return f.run(ctx, c, w)
+		},
+	}
+}
+
+// run runs a workload and prints what it has measured.
+func (f *benchFlags) run(ctx context.Context, c *cobra.Command, w benchWorkload) error {
+	res, err := w.Run(ctx)
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	if res == nil {
 		return err
 	}
+	err = errors.Join(err, res.Print(c.OutOrStdout()))
+	if f.json != "" {
+		err = errors.Join(err, res.WriteJSON(f.json))
+	}
+	if n := res.ErrorCount(); n > 0 {
+		err = errors.Join(err, fmt.Errorf("the server refused %d operations", n))
+	}
+	return err
 }
 
 func benchMix(f *benchFlags) *cobra.Command {
 	var w bench.Mix
-	c := &cobra.Command{
-		Use:   "mix",
-		Short: "Read and write znodes chosen at random",
-		Args:  cobra.NoArgs,
-		RunE: f.run(func(o bench.Options) benchWorkload {
-			w.Options = o
-			return w
-		}),
-	}
+	c := f.command("mix", "Read and write znodes chosen at random", &w, &w.Options)
 	c.Flags().IntVar(&w.Connections, "connections", 20, "number of sessions")
 	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests in flight on each")
 	c.Flags().Float64Var(&w.ReadRatio, "read-ratio", 1, "share of reads, 0 to 1")
@@ -130,15 +130,7 @@ func benchMix(f *benchFlags) *cobra.Command {
 
 func benchCreate(f *benchFlags) *cobra.Command {
 	var w bench.Create
-	c := &cobra.Command{
-		Use:   "create",
-		Short: "Create synchronously, delete asynchronously (the paper's section 5.2)",
-		Args:  cobra.NoArgs,
-		RunE: f.run(func(o bench.Options) benchWorkload {
-			w.Options = o
-			return w
-		}),
-	}
+	c := f.command("create", "Create synchronously, delete asynchronously (the paper's section 5.2)", &w, &w.Options)
 	c.Flags().IntVar(&w.Workers, "workers", 1, "number of sessions")
 	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of a value")
 	return c
@@ -146,15 +138,7 @@ func benchCreate(f *benchFlags) *cobra.Command {
 
 func benchFill(f *benchFlags) *cobra.Command {
 	var w bench.Fill
-	c := &cobra.Command{
-		Use:   "fill",
-		Short: "Create many znodes and leave them there",
-		Args:  cobra.NoArgs,
-		RunE: f.run(func(o bench.Options) benchWorkload {
-			w.Options = o
-			return w
-		}),
-	}
+	c := f.command("fill", "Create many znodes and leave them there", &w, &w.Options)
 	c.Flags().IntVar(&w.Connections, "connections", 8, "number of sessions")
 	c.Flags().IntVar(&w.Outstanding, "outstanding", 200, "requests in flight on each")
 	c.Flags().StringVar(&w.Path, "path", "/pinfold-fill", "parent of the znodes")
@@ -167,15 +151,7 @@ func benchFill(f *benchFlags) *cobra.Command {
 
 func benchWatch(f *benchFlags) *cobra.Command {
 	var w bench.Watch
-	c := &cobra.Command{
-		Use:   "watch",
-		Short: "Fan events out to many watchers of one znode",
-		Args:  cobra.NoArgs,
-		RunE: f.run(func(o bench.Options) benchWorkload {
-			w.Options = o
-			return w
-		}),
-	}
+	c := f.command("watch", "Fan events out to many watchers of one znode", &w, &w.Options)
 	c.Flags().IntVar(&w.Watchers, "watchers", 200, "number of sessions that watch")
 	c.Flags().BoolVar(&w.Persistent, "persistent", false, "addWatch once, not getData after every event")
 	c.Flags().IntVar(&w.Size, "size", 1024, "bytes of the value")
@@ -185,15 +161,7 @@ func benchWatch(f *benchFlags) *cobra.Command {
 
 func benchWatches(f *benchFlags) *cobra.Command {
 	var w bench.Watches
-	c := &cobra.Command{
-		Use:   "watches",
-		Short: "Watch many znodes from one session",
-		Args:  cobra.NoArgs,
-		RunE: f.run(func(o bench.Options) benchWorkload {
-			w.Options = o
-			return w
-		}),
-	}
+	c := f.command("watches", "Watch many znodes from one session", &w, &w.Options)
 	c.Flags().IntVar(&w.Count, "count", 1000000, "number of znodes")
 	c.Flags().BoolVar(&w.Absent, "absent", false, "the znodes do not exist")
 	return c
@@ -201,15 +169,7 @@ func benchWatches(f *benchFlags) *cobra.Command {
 
 func benchIdle(f *benchFlags) *cobra.Command {
 	var w bench.Idle
-	c := &cobra.Command{
-		Use:   "idle",
-		Short: "Hold many sessions that only ping",
-		Args:  cobra.NoArgs,
-		RunE: f.run(func(o bench.Options) benchWorkload {
-			w.Options = o
-			return w
-		}),
-	}
+	c := f.command("idle", "Hold many sessions that only ping", &w, &w.Options)
 	c.Flags().IntVar(&w.Sessions, "sessions", 10000, "number of sessions")
 	return c
 }

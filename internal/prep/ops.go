@@ -222,19 +222,28 @@ func (p *Preparer) deleteContainer(req *Request, tx *txn.Txn) zk.Code {
 	return code
 }
 
-func (p *Preparer) setData(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+// find returns a znode that the session may change or check, with a permission.
+func (p *Preparer) find(req *Request, path string, perm zk.Perms) (change, zk.Code) {
 	if code := p.checkSession(req); code != zk.OK {
-		return code
+		return change{}, code
 	}
-	if znode.ValidatePath(m.Path) != nil {
-		return zk.ErrBadArguments
+	if znode.ValidatePath(path) != nil {
+		return change{}, zk.ErrBadArguments
 	}
-	c, ok := p.get(m.Path)
+	c, ok := p.get(path)
 	switch {
 	case !ok:
-		return zk.ErrNoNode
-	case !p.allowed(req, c.acl, zk.PermWrite):
-		return zk.ErrNoAuth
+		return c, zk.ErrNoNode
+	case !p.allowed(req, c.acl, perm):
+		return c, zk.ErrNoAuth
+	}
+	return c, zk.OK
+}
+
+func (p *Preparer) setData(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
+	c, code := p.find(req, m.Path, zk.PermWrite)
+	if code != zk.OK {
+		return code
 	}
 	if code := p.checkQuota(m.Path, int64(len(m.Data)-c.dataLen), 0); code != zk.OK {
 		return code
@@ -286,18 +295,10 @@ func (p *Preparer) setACL(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.
 }
 
 func (p *Preparer) check(req *Request, m *wire.MultiOp, op *txn.Op) zk.Code {
-	if code := p.checkSession(req); code != zk.OK {
-		return code
-	}
-	if znode.ValidatePath(m.Path) != nil {
-		return zk.ErrBadArguments
-	}
-	c, ok := p.get(m.Path)
+	c, code := p.find(req, m.Path, zk.PermRead)
 	switch {
-	case !ok:
-		return zk.ErrNoNode
-	case !p.allowed(req, c.acl, zk.PermRead):
-		return zk.ErrNoAuth
+	case code != zk.OK:
+		return code
 	case m.Version != -1 && m.Version != c.mode.Version:
 		return zk.ErrBadVersion
 	}

@@ -60,15 +60,12 @@ func parseChallenge(token []byte) (map[string]string, error) {
 	}
 	given := map[string]string{}
 	d := directives{rest: string(token)}
-	for {
-		key, value, ok, err := d.next()
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			break
-		}
-		given[strings.ToLower(key)] = value
+	err := d.each(func(key, value string) error {
+		given[key] = value
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	switch qop, asked := given["qop"]; {
 	case given["nonce"] == "":

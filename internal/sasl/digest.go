@@ -179,24 +179,20 @@ func parseResponse(token []byte) (*response, error) {
 	var r response
 	seen := map[string]bool{}
 	d := directives{rest: string(token)}
-	for {
-		key, value, ok, err := d.next()
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			break
-		}
-		key = strings.ToLower(key)
+	err := d.each(func(key, value string) error {
 		field := r.field(key)
 		if field == nil {
-			continue
+			return nil
 		}
 		if seen[key] {
-			return nil, refused("%s twice", key)
+			return refused("%s twice", key)
 		}
 		seen[key] = true
 		*field = value
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	r.hasCnonce, r.hasAuthzid = seen["cnonce"], seen["authzid"]
 	return &r, nil
@@ -236,6 +232,19 @@ type directives struct {
 }
 
 const blanks = " \t\r\n"
+
+// each calls f with every directive, its name in lower case, until f fails.
+func (d *directives) each(f func(key, value string) error) error {
+	for {
+		key, value, ok, err := d.next()
+		if err == nil && ok {
+			err = f(strings.ToLower(key), value)
+		}
+		if err != nil || !ok {
+			return err
+		}
+	}
+}
 
 // next returns the next directive; ok is false at the end.
 func (d *directives) next() (key, value string, ok bool, err error) {
