@@ -39,7 +39,7 @@ func listen(t *testing.T, serve func(ctx context.Context, ln net.Listener) error
 	})
 	return Options{
 		Servers: []string{ln.Addr().String()}, Pids: []int{os.Getpid()}, Loops: 2,
-		Duration: 250 * time.Millisecond, Warmup: 20 * time.Millisecond,
+		Duration: 60 * time.Millisecond, Warmup: 20 * time.Millisecond,
 	}
 }
 
@@ -343,7 +343,7 @@ func TestInterrupt(t *testing.T) {
 	m := Mix{Options: listen(t, Floor{Size: 10}.Serve), Connections: 2, Outstanding: 10,
 		ReadRatio: 1, Size: 10, Keys: 5}
 	m.Duration = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	r, err := m.Run(ctx)
 	if err != nil {
