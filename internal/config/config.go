@@ -7,8 +7,8 @@
 //  1. Some keys of zoo.cfg are read under their own names (tickTime, dataDir, ...).
 //  2. Any other key K of zoo.cfg is the property zookeeper.K, which may also be given as
 //     -Dzookeeper.K=value.
-//  3. A few properties have no prefix (jute.maxbuffer, readonlymode.enabled, znode.container.*);
-//     they can be given only as -D.
+//  3. A few properties have no prefix (jute.maxbuffer, readonlymode.enabled,
+//     znode.container.*); they can be given only as -D.
 //
 // If one property is given in several places, zoo.cfg overrides the command line, and
 // the command line overrides SERVER_JVMFLAGS. Within one place the last value counts.

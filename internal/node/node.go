@@ -6,9 +6,8 @@
 //
 //	node.go     a node: Open, Join, Run, Close
 //	login.go    the users of SASL, from the login file
-//
-// memory.go   Memory: how much garbage may gather
-// trim.go     returning memory to the system
+//	memory.go   Memory: how much garbage may gather
+//	trim.go     returning memory to the system
 //
 // Package options, below it, translates the configuration for each part.
 package node

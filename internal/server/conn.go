@@ -38,8 +38,8 @@ type conn struct {
 	leaving bool           // input is ignored from now on
 	stepped bool           // there is no goroutine; see SteppedConn
 	flight  flight         // the connection's requests in flight
-	// patience is when a handshake that is held is given up, by Replica.Now; 0 if
-	// it was not held.
+	// patience is until when a handshake is held, by Replica.Now; 0 if it was not
+	// held.
 	patience time.Duration
 	// admitted receives a token when a held handshake may continue, with
 	// heldRequest; nil if the handshake was never held.
@@ -97,10 +97,10 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 // owner returns the identity of this connection for the session tracker.
 func (c *conn) owner() session.Owner { return session.Owner(c.serial) }
 
-// LastHeard is when the client last sent a complete frame, by Replica.Now
-// (replica.Origin). A part of a frame is no sign of life. While the server does not read
-// from the connection, as serve waits for the disk or for room, it is now: the client's
-// pings may lie in the socket.
+// LastHeard returns when the client last sent a complete frame, by Replica.Now
+// (replica.Origin). A part of a frame does not count. While the server does not read from
+// the connection, because serve waits for the disk or for room, it returns the present
+// time: the client's pings may wait in the socket.
 func (c *conn) LastHeard() time.Duration {
 	if c.paused.Load() {
 		return c.s.replica.Now()
@@ -132,11 +132,11 @@ func (c *conn) serve() {
 	}
 }
 
-// pauseReading notes that serve does not read until resumeReading, because it waits for
+// pauseReading records that serve does not read until resumeReading, because it waits for
 // the replica.
 func (c *conn) pauseReading() { c.paused.Store(true) }
 
-// resumeReading ends pauseReading. The time in between is not the client's silence.
+// resumeReading ends pauseReading. The client was not silent in between.
 func (c *conn) resumeReading() {
 	c.heard.Store(int64(c.s.replica.Now()))
 	c.paused.Store(false)

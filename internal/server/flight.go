@@ -4,37 +4,37 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/socket"
 )
 
-// Requests in flight are those that were read and are not answered yet: the pipeline
-// holds their bytes, on this server and on the leader. They are charged to a budget of
-// the whole server (globalOutstandingBytes). A connection may have as many bytes in
-// flight as would then still be free, so the connection that has most waits first.
-// While it waits it is not read from, and its client's socket fills up.
+// Requests in flight were read and are not answered yet: the pipeline holds their bytes,
+// on this server and on the leader. They are charged to a budget of the complete server
+// (globalOutstandingBytes). A connection may have as many bytes in flight as then remain
+// free, so the connection that has most is the first to wait. While it waits the server
+// does not read from it, and its client's socket fills up.
 //
-// Requests of at most smallRequest bytes are charged and not held up one by one: a
-// connection that has taken more than its share with them is not read from either, and
-// globalOutstandingLimit bounds their number. A connection with socket.Budget's free
-// bytes in flight never waits, so a client with small requests is served whatever
-// others do.
+// Requests of at most smallRequest bytes are charged, but do not wait individually: the
+// server stops reading from a connection that has exceeded its share with them, and
+// globalOutstandingLimit bounds their number. A connection that has no more than the free
+// bytes of socket.Budget in flight never waits, so a client with small requests is served
+// whatever others do.
 //
-// A session whose connection waits here is not silent: its client may well have sent
-// something that is not read.
+// A session whose connection waits here does not count as silent: its client may have sent
+// bytes that are not read yet.
 
-// smallRequest is the length of a request up to which it is charged with the others of
-// its turn.
+// smallRequest is the largest request that is charged together with the others of its
+// turn.
 const smallRequest = 4 << 10
 
-// flight is a connection's part in the requests in flight.
+// flight is a connection's part of the requests in flight.
 type flight struct {
 	account socket.Account
 	granted int // owned by serve: charged for the request that waited
 	settled int // owned by the applier: bytes answered and not released yet
 }
 
-// admit counts a request of n bytes in. If there is no room it reports false, and
-// r.blocked is set. REQUIRES: to be in serve's goroutine.
+// admit counts a request of n bytes. If there is no room it sets r.blocked and returns
+// false. REQUIRES: serve's goroutine.
 func (c *conn) admit(n int, r *run) bool {
 	switch {
-	case n <= smallRequest, c.stepped: // a stepped connection waits for nobody
+	case n <= smallRequest, c.stepped: // a stepped connection never waits
 		r.charge += n
 	case c.flight.granted == n:
 		c.flight.granted = 0
@@ -45,8 +45,8 @@ func (c *conn) admit(n int, r *run) bool {
 	return true
 }
 
-// chargeTurn charges what a turn has submitted, and returns what was granted to a
-// request that was not submitted in the end.
+// chargeTurn charges the bytes that a turn has submitted, and releases bytes that were
+// granted to a request and not used.
 func (c *conn) chargeTurn(r *run) {
 	if n := r.charge - c.flight.granted; n != 0 {
 		c.flight.account.Charge(n)
@@ -72,8 +72,8 @@ func (c *conn) awaitFlight(n int) bool {
 	return ok
 }
 
-// settle counts a request of n bytes out that was answered. Only who applies calls it;
-// what is settled is released when the batch is applied.
+// settle records that a request of n bytes was answered. Only the applier calls it. The
+// bytes are released when the batch is applied.
 func (c *conn) settle(n int) {
 	if n > 0 {
 		c.s.large.done(n)
@@ -82,7 +82,7 @@ func (c *conn) settle(n int) {
 	}
 }
 
-// releaseSettled releases what was settled. Only who applies calls it.
+// releaseSettled releases the settled bytes. Only the applier calls it.
 func (c *conn) releaseSettled() {
 	if n := c.flight.settled; n > 0 {
 		c.flight.settled = 0
@@ -90,7 +90,7 @@ func (c *conn) releaseSettled() {
 	}
 }
 
-// dropRequest counts a request of n bytes out that will not be answered.
+// dropRequest releases a request of n bytes that will not be answered.
 func (c *conn) dropRequest(n int) {
 	c.s.large.done(n)
 	c.flight.account.Charge(-n)

@@ -11,27 +11,26 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A long reply is the list of a znode's children if the names have more than longReply
-// bytes: it may be hundreds of megabytes. It is not built under one lock. The names are
-// first counted, then room for all of them is taken from the budget of buffers, and then
-// they are copied, a piece at a time, each under a read lock of its own. The list is the
-// state at the last of these: if a child was created or deleted meanwhile, it begins
-// anew. The reply is sent from its pieces.
+// A long reply is the list of a znode's children whose names have more than longReply
+// bytes. It may be hundreds of megabytes, so it is not built under one lock. The connection
+// first counts the names, then reserves room for all of them in the budget of buffers, and
+// then copies them in pieces, each under a read lock of its own. The list is the state at
+// the last of these locks: if a child was created or deleted meanwhile, the list starts
+// again. The reply is sent from its pieces.
 //
-// Reads that would have a long reply are not queued behind the session's own writes,
-// where the applier would have to answer them: the connection waits until these are
-// answered.
+// A read with a long reply is not queued after the session's own writes, because the
+// applier would have to answer it: the connection waits until these writes are answered.
 
 const (
 	longReply = 256 << 10 // bytes of names
 	longPiece = 256 << 10 // copied under one read lock
 	longCount = 1 << 12   // children whose names are counted under one read lock
-	// longTries is how often a list is begun that changes all the time. After that it is
-	// built under one lock.
+	// longTries is how often a list is started that keeps changing. After that it is built
+	// under one lock.
 	longTries = 4
 )
 
-// listing is a long reply in the making. It belongs to the goroutine of serve.
+// listing is a long reply that is being built. serve's goroutine owns it.
 type listing struct {
 	c    *conn
 	q    request
@@ -46,9 +45,9 @@ type listing struct {
 }
 
 // answerLong answers the request at the front of b, whose reply is long, and returns the
-// length of its frame. 0 means that it is to be handled as any other.
+// length of its frame. 0 means that the request must be handled like any other.
 func (c *conn) answerLong(b []byte, r *run) (n int) {
-	frame, size, _, _ := c.nextFrame(b) // whole and right: it was decoded before
+	frame, size, _, _ := c.nextFrame(b) // complete and valid: it was decoded before
 	d := jute.NewDecoder(frame)
 	l := listing{c: c}
 	l.q.Decode(&d)
@@ -84,7 +83,7 @@ func (c *conn) answerLong(b []byte, r *run) (n int) {
 }
 
 // walk calls step for the children, each call under a read lock of its own, until it
-// reports that there is none left. False means that the znode, or the set of its
+// reports that none is left. False means that the znode, or the set of its
 // children, has changed since the first call, or cannot be read.
 func (l *listing) walk(step func(t replica.View) (done bool)) (same bool) {
 	for done := false; !done; {
@@ -132,7 +131,7 @@ func (l *listing) count(t replica.View) (done bool) {
 	return done
 }
 
-// left is how many bytes are to be copied yet.
+// left returns how many bytes remain to be copied.
 func (l *listing) left() int {
 	n := l.bytes
 	for _, p := range l.pieces {

@@ -35,7 +35,7 @@ type run struct {
 	short    bool   // it stopped at a read without room for its reply
 	long     bool   // it stopped at a read with a long reply
 	behind   bool   // it stopped at a read that must wait for the session's writes
-	blocked  int    // it stopped at a request of so many bytes without room for it
+	blocked  int    // it stopped at a request of this many bytes, for which there was no room
 	charge   int    // bytes of the small requests that it submitted
 	err      error
 
@@ -48,11 +48,11 @@ func newRun() *run {
 	return r
 }
 
-// pendingFIFO holds, in order, a session's writes that are in the pipeline and
-// the reads that came behind them. A read is answered when the writes before it
-// are applied (P1, P5); the writes were submitted at once, save behind a sync:
-// one of an ensemble is not answered in the order of the transactions, so that a
-// write behind it waits until it is.
+// pendingFIFO holds, in order, a session's writes that are in the pipeline and the
+// reads that came after them. A read is answered when the writes before it are applied
+// (P1, P5). Writes are submitted at once, except after a sync: the sync of an ensemble
+// is not answered in the order of transactions, so a write after it waits for its
+// answer.
 type pendingFIFO struct {
 	fifo.Queue[pendingRequest]
 	syncs    int // submitted and not answered yet
@@ -372,7 +372,7 @@ func (c *conn) appendRequest(reqs []replica.Request, q *request, received time.D
 	return append(reqs, r)
 }
 
-// submitHeld submits the writes that have waited for a sync, up to the next one.
+// submitHeld submits the writes that have waited for a sync, up to the next sync.
 // REQUIRES: c.mu.
 func (c *conn) submitHeld() {
 	f := &c.mu.pending
@@ -434,7 +434,8 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 	c.countAnsweredLocked(n, at, now)
 }
 
-// endSlow ends a connection whose replies have grown since it asked. REQUIRES: c.mu.
+// endSlow ends a connection whose replies have grown since the requests were queued.
+// REQUIRES: c.mu.
 func (c *conn) endSlow() {
 	c.s.stats.SlowClients.Add(1)
 	c.s.refused.Warn("connection closed: the client does not read its replies", "client", c.remote, "unread", len(c.mu.out.Buf))

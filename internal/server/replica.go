@@ -27,7 +27,7 @@ type Replica interface {
 	// Resume moves a session to another connection; Origin.Resumed, ResumedLocal,
 	// Dropped or Leave answers.
 	Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin replica.Origin)
-	// EndLocal ends a session that lives on this server alone.
+	// EndLocal ends a session that is local to this server.
 	EndLocal(id zk.SessionID)
 	// Outstanding returns the number of requests submitted and not yet applied.
 	Outstanding() int
@@ -47,8 +47,8 @@ type Replica interface {
 	// DiskAway reports whether the mode is Idle because the disk does not finish a
 	// write.
 	DiskAway() bool
-	// Stopping reports whether the replica is closing or has failed. Failed is closed
-	// when it has.
+	// Stopping reports whether the replica is closing or has failed. Failed is
+	// closed when it has failed.
 	Stopping() bool
 	Failed() <-chan struct{}
 	// Now is the clock of requests and sessions. Millis converts a time of Now to
@@ -59,7 +59,7 @@ type Replica interface {
 	// DumpSessions makes the stage Order call f, which must not block. It does not
 	// wait.
 	DumpSessions(f func(replica.SessionDump))
-	// Status is the state of the ensemble, nil on a standalone server.
+	// Status returns the state of the ensemble; nil on a standalone server.
 	Status() *zab.Status
 	Stats() *replica.Stats
 	// BindMetrics adds the replica's metrics to a registry. Attach calls it once.

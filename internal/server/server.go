@@ -25,7 +25,7 @@
 //	P1  replies leave in the session's request order
 //	P4  the events of zxid z reach a connection before any reply that shows a
 //	    state at or after z
-//	P6  every queue is bounded: see limits
+//	P5  a read sees the session's own earlier writes
 //	P6  every queue is bounded: see limits
 //	P7  a reconnecting client never sees an older state than it has seen
 //

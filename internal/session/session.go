@@ -15,15 +15,16 @@
 //
 // Invariants, each with a test that carries its number:
 //
-//  1. Due returns a session if and only if its latest sign of life is so old that its bucket
-//     has come, whether the sign was reported by Touch or asked for by Due.
+//  1. Due returns a session if and only if its latest sign of life is so old that its
+//     bucket has come, whether the sign was reported by Touch or asked for by Due.
 //  2. A closing session is not returned again, not kept alive, and fails every check with
 //     ErrSessionExpired.
 //  3. At most one owner passes Check: the first that asks.
-//  4. Due takes time for the sessions whose bucket has come, not for all. For each session that
-//     is about once per timeout.
+//  4. Due takes time for the sessions whose bucket has come, not for all. For each
+//     session that is about once per timeout.
 //  5. Order is deterministic: by bucket, then by id.
-//  6. NextID never returns 0, the id that marks containers, or the id of an existing session.
+//  6. NextID never returns 0, the id that marks containers, or the id of an existing
+//     session.
 //
 // The tracker has no lock: the caller makes sure that only one call runs at a time.
 package session

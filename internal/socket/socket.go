@@ -4,12 +4,13 @@
 //
 // A Conn has two halves.
 //
-//   - Input, the reading half, belongs to one goroutine, the reader. It waits in the runtime's poller, gets a
-//     buffer from a pool when bytes have arrived, and returns it when they are consumed. Conn.Read is for readers
-//     that have their own buffers.
-//   - Output, the writing half, is a buffer under its owner's lock. Any goroutine appends to it and calls
-//     Output.Flush, which writes what the connection accepts without blocking. If more is left, or if there is a
-//     stream to write, a goroutine, the flusher, writes that and ends.
+//   - Input, the reading half, belongs to one goroutine, the reader. It waits in the
+//     runtime's poller, gets a buffer from a pool when bytes have arrived, and returns
+//     it when they are consumed. Conn.Read is for readers that have their own buffers.
+//   - Output, the writing half, is a buffer under its owner's lock. Any goroutine
+//     appends to it and calls Output.Flush, which writes what the connection accepts
+//     without blocking. If more is left, or if there is a stream to write, a goroutine,
+//     the flusher, writes that and ends.
 //
 // Conn.CloseWrite ends a connection in order; then Lingering reads and discards the
 // peer's further input. Without this, a close with unread input makes TCP reset the

@@ -4,11 +4,13 @@
 //
 // Two ports, two kinds of connection:
 //
-//   - A learner link carries packets between a learner and its leader, in order and without loss until it ends
-//     (protocol page, section 13). The learner dials; the leader's quorum port accepts every connection, because only
-//     the first packet identifies the server. A link is a zab.LinkID; its numbers are never reused.
-//   - An election link carries notifications between two servers (section 12.1). Notifications may be lost or
-//     repeated: each peer has one slot, in which a newer notification replaces one that is not sent yet.
+//   - A learner link carries packets between a learner and its leader, in order and
+//     without loss until it ends (protocol page, section 13). The learner dials; the
+//     leader's quorum port accepts every connection, because only the first packet
+//     identifies the server. A link is a zab.LinkID; its numbers are never reused.
+//   - An election link carries notifications between two servers (section 12.1).
+//     Notifications may be lost or repeated: each peer has one slot, in which a newer
+//     notification replaces one that is not sent yet.
 //
 // The files:
 //

@@ -1,7 +1,7 @@
-// Package vfs is the file system as an interface: that of the operating system (OS),
-// one in memory that can lose power (Mem), and a wrapper that makes the n-th operation
-// fail (Fault). Everything that has to survive a crash is written through it, so that
-// tests can crash the machine between any two operations.
+// Package vfs is the file system as an interface: that of the operating system (OS), one
+// in memory that can lose power (Mem), and one that keeps file descriptors in reserve
+// (Reserve). Everything that has to survive a crash is written through it, so that tests
+// can crash the machine between any two operations, or let one fail (test/faultfs).
 //
 // What the interface promises, and all that a caller may rely on:
 //
@@ -9,7 +9,8 @@
 //     part of them may survive a crash, in any order, sector by sector.
 //  2. A name created, renamed or removed is durable once SyncDir of its directory has
 //     returned nil. Before that, each change survives a crash completely or not at all.
-//  3. Syncing a file does not make its name durable; SyncDir does not make its content durable.
+//  3. Syncing a file does not make its name durable; SyncDir does not make its content
+//     durable.
 //  4. Rename replaces its target atomically.
 //
 // After a failed Sync, nothing is known about the bytes written since the previous

@@ -6,22 +6,23 @@
 // child table fires on changes of its list of children and on its deletion. A watch is
 // a watcher, a path and a set of kinds in one table:
 //
-//	  kind        data table   child table   stays after firing
-//		Data            x                       no
-//		Child                         x         no
-//		Persistent      x             x         yes
-//		Recursive       x                       yes; fires for descendants too
+//	kind        data table   child table   stays after firing
+//	Data            x                       no
+//	Child                         x         no
+//	Persistent      x             x         yes
+//	Recursive       x                       yes; fires for descendants too
 //
 // Invariants, each with a test that carries its number:
 //
 //  1. The kinds of a watcher on a path accumulate; each can be removed separately.
-//  2. A Trigger names a watcher at most once, and removes the one-shot watches on the path of every
-//     watcher that it names.
+//  2. A Trigger names a watcher at most once, and removes the one-shot watches on the
+//     path of every watcher that it names.
 //  3. Recursive watches never fire for NodeChildrenChanged.
-//  4. If a path has no watcher, and there are no recursive watches, a Trigger is one map lookup,
-//     without allocation.
-//  5. Adding and removing a watch takes the same time however many there are. Firing takes time for
-//     the watchers that it names, and one map lookup per ancestor if there is any recursive watch.
+//  4. If a path has no watcher, and there are no recursive watches, a Trigger is one
+//     map lookup, without allocation.
+//  5. Adding and removing a watch takes the same time however many there are. Firing
+//     takes time for the watchers that it names, and one map lookup per ancestor if
+//     there is any recursive watch.
 //  6. A watch takes 28 bytes, about 50 on a path with many watchers. A watcher
 //     takes 50 to 70, a path 50 to 75 in each table, its characters once.
 //  7. The order of results depends only on the order of calls.
