@@ -3,6 +3,7 @@ package auth
 import (
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -10,20 +11,32 @@ import (
 // a znode with this ACL. Where want has several permissions, any one of them
 // will do: getACL asks for PermRead|PermAdmin. A nil or empty list is open.
 //
-// It takes len(acl) × len(ids) steps and does not allocate.
-func (a *Authority) Allowed(acl []zk.ACL, want zk.Perms, ids []zk.ID) bool {
+// It takes len(ids) steps, however long the list is, and does not allocate; but the
+// first check of a list makes its index: see NeedsIndex.
+func (a *Authority) Allowed(l *access.List, want zk.Perms, ids []zk.ID) bool {
+	acl := l.All()
 	if len(acl) == 0 || a.cfg.SkipACL {
 		return true
 	}
-	for i := range acl {
-		if acl[i].Perms&want != 0 && acl[i].ID == zk.AnyoneUnsafe {
+	x := a.Index(l)
+	if x != nil {
+		if x.Anyone&want != 0 {
 			return true
+		}
+	} else {
+		for i := range acl {
+			if acl[i].Perms&want != 0 && acl[i].ID == zk.AnyoneUnsafe {
+				return true
+			}
 		}
 	}
 	for i := range ids {
 		if ids[i].Scheme == schemeSuper {
 			return true
 		}
+	}
+	if x != nil {
+		return a.allowedByIndex(acl, x, want, ids)
 	}
 	for i := range acl {
 		if acl[i].Perms&want != 0 && a.matchesAny(acl[i].ID, ids) {
@@ -202,9 +215,10 @@ func repeated(e zk.ACL, before []zk.ACL, seen map[zk.ACL]struct{}) bool {
 
 // Mask returns the ACL as getACL shows it to a connection: as it is to one that
 // may administer the znode, else with every digest's hash replaced by x. The
-// result is acl itself where nothing is hidden.
-func (a *Authority) Mask(acl []zk.ACL, ids []zk.ID) []zk.ACL {
-	if a.Allowed(acl, zk.PermAdmin, ids) {
+// result is the list's entries themselves where nothing is hidden.
+func (a *Authority) Mask(l *access.List, ids []zk.ID) []zk.ACL {
+	acl := l.All()
+	if a.Allowed(l, zk.PermAdmin, ids) {
 		return acl
 	}
 	out := acl

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -174,7 +175,7 @@ func TestAllowed(t *testing.T) {
 		{"scheme differs", a, []zk.ACL{entry(31, "digest", "127.0.0.1")}, r, []zk.ID{peer}, false},
 		{"malformed ip", a, []zk.ACL{entry(31, "ip", "127.0.0.1/")}, r, []zk.ID{peer}, false},
 	} {
-		if got := c.a.Allowed(c.acl, c.want, c.ids); got != c.ok {
+		if got := c.a.Allowed(access.New(c.acl), c.want, c.ids); got != c.ok {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
@@ -189,9 +190,9 @@ func TestAllowedDoesNotAllocate(t *testing.T) {
 	}
 	ids := []zk.ID{peer, {Scheme: "ip", ID: "0:0:0:0:0:0:0:1"}, digest("v:h")}
 	for n := 1; n <= len(acl); n++ {
-		want := n == len(acl)
+		want, list := n == len(acl), access.New(acl[:n])
 		allocs := testing.AllocsPerRun(100, func() {
-			if a.Allowed(acl[:n], zk.PermRead, ids) != want {
+			if a.Allowed(list, zk.PermRead, ids) != want {
 				t.Fatalf("%v: %v", acl[:n], !want)
 			}
 		})
@@ -213,17 +214,17 @@ func TestMask(t *testing.T) {
 		entry(31, "digest", ":x"), list[4], list[5],
 	}
 	before := slices.Clone(list)
-	if got := a.Mask(list, []zk.ID{peer}); !slices.Equal(got, masked) {
+	if got := a.Mask(access.New(list), []zk.ID{peer}); !slices.Equal(got, masked) {
 		t.Errorf("to a stranger: %v, want %v", got, masked)
 	}
 	if !slices.Equal(list, before) {
 		t.Errorf("the ACL itself was changed: %v", list)
 	}
-	if got := a.Mask(list, []zk.ID{u}); !slices.Equal(got, list) {
+	if got := a.Mask(access.New(list), []zk.ID{u}); !slices.Equal(got, list) {
 		t.Errorf("to an administrator: %v", got)
 	}
 	open := []zk.ACL{entry(zk.PermAdmin, "world", "anyone"), {Perms: 2, ID: u}}
-	if got := a.Mask(open, nil); !slices.Equal(got, open) {
+	if got := a.Mask(access.New(open), nil); !slices.Equal(got, open) {
 		t.Errorf("where everybody administers: %v", got)
 	}
 	if got := a.Mask(nil, nil); got != nil {
@@ -258,8 +259,8 @@ func FuzzFixUp(f *testing.F) {
 				t.Fatalf("%v was let through", e)
 			}
 		}
-		a.Allowed(got, zk.PermAdmin, ids)
-		a.Mask(got, nil)
+		a.Allowed(access.New(got), zk.PermAdmin, ids)
+		a.Mask(access.New(got), nil)
 	})
 }
 
@@ -276,8 +277,9 @@ func BenchmarkAllowed(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
+			list := access.New(c.acl)
 			for b.Loop() {
-				a.Allowed(c.acl, zk.PermRead, ids)
+				a.Allowed(list, zk.PermRead, ids)
 			}
 		})
 	}

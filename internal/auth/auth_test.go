@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -234,10 +235,10 @@ func FuzzAuthenticate(f *testing.F) {
 			}
 		}
 		acl, code := a.FixUp(zk.CreatorAllACL(), ids)
-		if len(ids) == 2 && (code != zk.OK || !a.Allowed(acl, zk.PermAdmin, ids)) {
+		if len(ids) == 2 && (code != zk.OK || !a.Allowed(access.New(acl), zk.PermAdmin, ids)) {
 			t.Fatalf("the creator %v may not use its own znode: %v, %v", ids, acl, code)
 		}
-		if a.Allowed(acl, zk.PermAll, have) != (acl == nil) {
+		if a.Allowed(access.New(acl), zk.PermAll, have) != (acl == nil) {
 			t.Fatalf("others may use %v", acl)
 		}
 	})

@@ -68,7 +68,12 @@ func parsePrefix(s string) (prefix, bool) {
 // p's bits.
 func (p *prefix) covers(text string) bool {
 	addr, ok := parseAddress(text)
-	if !ok || addr.size != p.addr.size {
+	return ok && p.coversAddress(addr)
+}
+
+// coversAddress is covers for an address that is parsed.
+func (p *prefix) coversAddress(addr address) bool {
+	if addr.size != p.addr.size {
 		return false
 	}
 	whole := p.bits / 8

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -38,7 +39,7 @@ func TestAddressMatch(t *testing.T) {
 	} {
 		a := mustNew(t, Config{})
 		acl := []zk.ACL{entry(zk.PermRead, "ip", c.rule)}
-		if got := a.Allowed(acl, zk.PermRead, []zk.ID{{Scheme: "ip", ID: c.peer}}); got != c.want {
+		if got := a.Allowed(access.New(acl), zk.PermRead, []zk.ID{{Scheme: "ip", ID: c.peer}}); got != c.want {
 			t.Errorf("%s to %s: %v", c.rule, c.peer, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -94,7 +95,7 @@ func TestAllowedSASL(t *testing.T) {
 		{"same name, other scheme", a, sasl("bob"), digest("bob"), false},
 		{"superuser", a, sasl("bob"), superID, true},
 	} {
-		acl, ids := []zk.ACL{{Perms: zk.PermRead, ID: c.rule}}, []zk.ID{peer, c.id}
+		acl, ids := access.New([]zk.ACL{{Perms: zk.PermRead, ID: c.rule}}), []zk.ID{peer, c.id}
 		if got := c.a.Allowed(acl, zk.PermRead, ids); got != c.ok {
 			t.Errorf("%s: %v", c.name, got)
 		}

@@ -24,7 +24,10 @@ const importOrder = `
 	NONE < fifo;
 
 	# What a request and a transaction are, and what they do. Pure.
-	zk, jute < wire < txn < znode, session, watch, auth < prep;
+	zk < access;
+	zk, jute < wire < txn < session, watch;
+	access, txn < znode, auth;
+	znode, session, watch, auth < prep;
 
 	# The disk: a transaction is a zxid and opaque bytes to it.
 	zk, vfs < storage;

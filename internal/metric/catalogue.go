@@ -198,6 +198,8 @@ func own() []Desc {
 		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet; `globalOutstandingBytes` bounds them"),
 		counter("slow_clients_closed_count", UnitCount, ownServer, "Connections closed because the client did not read its replies or events"),
 		counter("slow_fsync_count", UnitCount, ownReplica, "Fsyncs of the log that took longer than `fsync.warningthresholdms`"),
+		quantiles("tree_read_lock_time", ownReplica, "Times for which the tree's lock was held to read: nothing is applied meanwhile"),
+		quantiles("tree_write_lock_time", ownReplica, "Times for which the tree's lock was held to apply: nothing is read meanwhile"),
 	}
 	for i := range list {
 		list[i].Own = true

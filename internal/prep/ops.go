@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -63,13 +64,13 @@ func (p *Preparer) create(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.
 		return code
 	}
 	*op = txn.Op{
-		Type: m.Type, Path: path, Data: m.Data, ACL: acl, ParentCversion: parent.mode.Cversion + 1,
+		Type: m.Type, Path: path, Data: m.Data, ACL: acl.Entries, ParentCversion: parent.mode.Cversion + 1,
 		Ephemeral: m.Flags.IsEphemeral() && m.Type != wire.OpCreateContainer, TTL: m.TTL,
 	}
 	if p.tooLarge(op) {
 		return zk.ErrBadArguments
 	}
-	p.projectCreate(req, h, op, parent)
+	p.projectCreate(req, h, op, acl, parent)
 	return zk.OK
 }
 
@@ -93,8 +94,36 @@ func (p *Preparer) checkFlags(req *Request, m *wire.MultiOp) zk.Code {
 	return p.checkSession(req)
 }
 
+// longACL is the number of entries from which an ACL is checked without the tree's lock.
+const longACL = 256
+
+// fixedACL is a result of fixUp.
+type fixedACL struct {
+	list *access.List
+	code zk.Code
+}
+
+// fixAhead calls fixUp for an operation's ACL without the tree's lock, if the ACL is long
+// or may become long.
+func (p *Preparer) fixAhead(acl []zk.ACL, ids []zk.ID) {
+	p.fixed = fixedACL{}
+	if len(acl) == 0 || len(acl)+len(ids) < longACL {
+		return
+	}
+	p.away(func() {
+		var f fixedACL
+		if f.list, f.code = p.fixUp(acl, ids); f.code == zk.OK {
+			p.auth.Index(f.list)
+		}
+		p.fixed = f
+	})
+}
+
 // fixUp returns the ACL to store. It shares nothing with the request.
-func (p *Preparer) fixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
+func (p *Preparer) fixUp(acl []zk.ACL, ids []zk.ID) (*access.List, zk.Code) {
+	if p.fixed != (fixedACL{}) {
+		return p.fixed.list, p.fixed.code
+	}
 	if len(acl) == 1 && acl[0].Perms == zk.PermAll && acl[0].ID == zk.AnyoneUnsafe {
 		return p.openACL, zk.OK
 	}
@@ -106,7 +135,7 @@ func (p *Preparer) fixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 	for i, a := range fixed {
 		fixed[i].ID = zk.ID{Scheme: strings.Clone(a.ID.Scheme), ID: strings.Clone(a.ID.ID)}
 	}
-	return fixed, zk.OK
+	return access.New(fixed), zk.OK
 }
 
 // sequence is the suffix of a sequential name: the count of creates in ten
@@ -127,7 +156,7 @@ func sequence(cversion int32) string {
 
 // projectCreate records the parent and the new znode as they will be, under
 // paths that do not alias the request.
-func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, parent change) {
+func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, acl *access.List, parent change) {
 	changed := parent
 	changed.kids++
 	if op.ParentCversion > parent.mode.Cversion { // as the tree will, see znode
@@ -147,7 +176,7 @@ func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, parent
 			Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time,
 			Owner: p.tree.OwnerOf(owner, op.Type == wire.OpCreateContainer, ttl),
 		},
-		sum: p.sum(op.Path, op.Data), dataLen: len(op.Data), acl: op.ACL,
+		sum: p.sum(op.Path, op.Data), dataLen: len(op.Data), acl: acl,
 	})
 }
 
@@ -284,7 +313,7 @@ func (p *Preparer) setACL(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.
 		return zk.ErrBadVersion
 	}
 	path := strings.Clone(m.Path)
-	*op = txn.Op{Type: wire.OpSetACL, Path: path, ACL: acl, Version: c.mode.Aversion + 1}
+	*op = txn.Op{Type: wire.OpSetACL, Path: path, ACL: acl.Entries, Version: c.mode.Aversion + 1}
 	if p.tooLarge(op) {
 		return zk.ErrBadArguments
 	}

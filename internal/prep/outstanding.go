@@ -3,6 +3,7 @@ package prep
 import (
 	"slices"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -16,7 +17,7 @@ type change struct {
 	sum     uint32 // of path and data, see znode.Sum
 	kids    int    // number of children
 	dataLen int
-	acl     []zk.ACL // never aliases a request
+	acl     *access.List // never aliases a request
 }
 
 // outstanding holds the newest change of each path that has any.
@@ -27,7 +28,8 @@ type outstanding struct {
 	changes  map[string]change
 	order    []changeRef // ascending by zxid
 	creating map[zk.SessionID]int
-	undo     []undo // of the multi that is being prepared
+	closing  map[zk.SessionID]zk.Zxid // sessions whose ephemerals in the tree will be deleted, by zxid
+	undo     []undo                   // of the multi that is being prepared
 	inMulti  bool
 }
 
@@ -45,7 +47,7 @@ type undo struct {
 }
 
 func newOutstanding() outstanding {
-	return outstanding{changes: map[string]change{}, creating: map[zk.SessionID]int{}}
+	return outstanding{changes: map[string]change{}, creating: map[zk.SessionID]int{}, closing: map[zk.SessionID]zk.Zxid{}}
 }
 
 // set makes c the newest change of path, which it keeps. creator is the session
@@ -64,6 +66,11 @@ func (o *outstanding) set(path string, c change, creator zk.SessionID) {
 
 // applied forgets what is in the tree now.
 func (o *outstanding) applied(z zk.Zxid) {
+	for session, closed := range o.closing {
+		if closed <= z {
+			delete(o.closing, session)
+		}
+	}
 	n := 0
 	for ; n < len(o.order) && o.order[n].zxid <= z; n++ {
 		ref := &o.order[n]
@@ -120,8 +127,14 @@ func (p *Preparer) get(path string) (c change, ok bool) {
 	if id == 0 {
 		return change{}, false
 	}
+	mode := p.tree.Mode(id)
+	if len(p.out.closing) > 0 && p.tree.IsEphemeral(mode.Owner) {
+		if _, gone := p.out.closing[zk.SessionID(mode.Owner)]; gone {
+			return change{}, false
+		}
+	}
 	return change{
-		mode: p.tree.Mode(id), sum: p.tree.Sum(id), kids: p.tree.NumChildren(id),
+		mode: mode, sum: p.tree.Sum(id), kids: p.tree.NumChildren(id),
 		dataLen: p.tree.DataLen(id), acl: p.tree.ACL(id),
 	}, true
 }
@@ -155,31 +168,4 @@ func (p *Preparer) removeChange(h *txn.Header, path string, c change) {
 		p.put(h, parentPath, &parent, changed)
 	}
 	p.put(h, path, &c, change{gone: true})
-}
-
-// ephemerals returns the paths of the projected ephemerals of session, sorted.
-// It looks at all that is outstanding only if some of it is the session's: when
-// many sessions expire at once there is much, and none is.
-func (p *Preparer) ephemerals(session zk.SessionID) []string {
-	var paths []string
-	p.tree.Ephemerals(session, func(path string) {
-		if c, changed := p.out.changes[path]; !changed || c.isEphemeralOf(session) {
-			paths = append(paths, path)
-		}
-	})
-	if p.out.creating[session] > 0 {
-		for i := range p.out.order {
-			ref := &p.out.order[i]
-			if c := p.out.changes[ref.path]; ref.creator == session && c.isEphemeralOf(session) {
-				paths = append(paths, ref.path)
-			}
-		}
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths) // one may be in the tree and be created anew
-}
-
-// isEphemeralOf reports whether the znode will be an ephemeral of session.
-func (c *change) isEphemeralOf(session zk.SessionID) bool {
-	return !c.gone && c.mode.Owner == int64(session)
 }

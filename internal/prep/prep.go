@@ -18,6 +18,7 @@
 package prep
 
 import (
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -53,10 +54,16 @@ type Config struct {
 	// operations fail can make a small request into a large transaction. At least
 	// 1 KiB; 0 is no bound.
 	MaxTxnBytes int
+	// Away releases the tree's lock, calls work unless it is nil, and acquires the lock
+	// again. The Preparer calls it after each piece of work (znode.PieceUnits), and for
+	// long work that needs no tree. nil: there is no lock.
+	Away func(work func())
 }
 
 // Preparer prepares requests one after the other. It is owned by one goroutine,
-// and while it prepares that goroutine holds the read lock of the tree.
+// and while it prepares that goroutine holds the read lock of the tree, but for calls of
+// Config.Away. Transactions may be applied then: the projection stays as it is, since
+// what they change is outstanding until Applied is called.
 type Preparer struct {
 	cfg      Config
 	tree     *znode.Tree
@@ -66,19 +73,42 @@ type Preparer struct {
 	digest   uint64 // of the projected tree
 	scratch  znode.Scratch
 	multi    []wire.MultiOp // empty but while a multi is prepared
-	openACL  []zk.ACL       // shared by all znodes that have it; nobody changes it
+	work     int            // done since the lock was taken, in units of package znode
+	fixed    fixedACL       // made ahead for the next operation
+	openACL  *access.List   // shared by all znodes that have it
 }
 
 // New returns a preparer for a tree that has applied everything there is.
 func New(cfg Config, tree *znode.Tree, authority *auth.Authority, sessions *session.Tracker) *Preparer {
 	return &Preparer{
 		cfg: cfg, tree: tree, auth: authority, sessions: sessions,
-		out: newOutstanding(), digest: tree.Digest(), openACL: zk.OpenACLUnsafe(),
+		out: newOutstanding(), digest: tree.Digest(), openACL: access.New(zk.OpenACLUnsafe()),
 	}
 }
 
 // Applied says that the tree now contains every transaction up to z.
-func (p *Preparer) Applied(z zk.Zxid) { p.out.applied(z) }
+func (p *Preparer) Applied(z zk.Zxid) {
+	p.work = 0
+	p.out.applied(z)
+}
+
+// did counts work, and releases the tree's lock for a moment after each piece.
+func (p *Preparer) did(work int) {
+	if p.work += work; p.work >= znode.PieceUnits {
+		p.away(nil)
+	}
+}
+
+// away calls work without the tree's lock.
+func (p *Preparer) away(work func()) {
+	switch {
+	case p.cfg.Away != nil:
+		p.cfg.Away(work)
+	case work != nil:
+		work()
+	}
+	p.work = 0
+}
 
 // Outstanding is the number of paths with changes that are not applied.
 func (p *Preparer) Outstanding() int { return len(p.out.changes) }
@@ -150,9 +180,14 @@ func (p *Preparer) prepareOne(req *Request, tx *txn.Txn) zk.Code {
 	return p.prepareOp(req, &tx.Header, &m, &tx.Op)
 }
 
+// opWork is the work of an operation: it looks up three or four paths.
+const opWork = 4
+
 // prepareOp prepares a decoded operation, alone or in a multi.
 func (p *Preparer) prepareOp(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
 	*op = txn.Op{Type: m.Type, Path: m.Path}
+	p.did(opWork + len(m.Path)/64 + len(req.IDs)/16 + znode.BytesUnits(len(m.Data)))
+	p.fixAhead(m.ACL, req.IDs)
 	switch m.Type {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
 		return p.create(req, h, m, op)
@@ -207,7 +242,10 @@ func (p *Preparer) checkOwnership(req *Request) zk.Code {
 }
 
 // allowed says whether req may do perm to a znode with acl.
-func (p *Preparer) allowed(req *Request, acl []zk.ACL, perm zk.Perms) bool {
+func (p *Preparer) allowed(req *Request, acl *access.List, perm zk.Perms) bool {
+	if acl.Len() >= longACL && p.auth.NeedsIndex(acl) {
+		p.away(func() { p.auth.Index(acl) })
+	}
 	return p.auth.Allowed(acl, perm, req.IDs)
 }
 
@@ -219,31 +257,6 @@ func (p *Preparer) reconfig(req *Request) zk.Code {
 		return code
 	}
 	return zk.ErrUnimplemented // a standalone server has no members to change
-}
-
-// closeSession deletes what the session's ephemerals are, counting those whose
-// creation is still on its way.
-func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
-	if code := p.closeCheck(req); code != zk.OK {
-		return code
-	}
-	p.sessions.MarkClosing(req.Session)
-	paths := p.ephemerals(req.Session)
-	tx.Op = txn.Op{Type: wire.OpCloseSession, PathsListed: p.cfg.ListClosedPaths}
-	if p.cfg.ListClosedPaths {
-		tx.Op.Paths = paths
-	}
-	if p.tooLarge(&tx.Op) {
-		// Without the list, and without a digest that could be taken for one,
-		// every server deletes what its tree has of the session: the same.
-		tx.Op.Paths, tx.Op.PathsListed, tx.HasDigest = nil, false, false
-	}
-	for _, path := range paths {
-		if c, ok := p.get(path); ok {
-			p.removeChange(&tx.Header, path, c)
-		}
-	}
-	return zk.OK
 }
 
 // closeCheck lets the expiry, which has marked the session already, and the

@@ -3,8 +3,10 @@ package replica
 import (
 	"slices"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -21,6 +23,7 @@ type applier struct {
 	result znode.Result
 	fired  []watch.ID
 	agreed DigestAt // what the tree's digest is known to be; its zxid is 0 if that is not known
+	hold   hold     // the present one of the tree's lock
 }
 
 // apply is a turn of Apply: it applies the steps that it was given, in order.
@@ -77,11 +80,11 @@ func (a *applier) finish(s *step) {
 // swapTree puts another tree in the place of the present one: what the leader's
 // history is, where it was not ours. Nobody is served meanwhile.
 func (a *applier) swapTree(s *step) {
-	a.mu.Lock()
+	since := a.lockWrite()
 	a.tree, a.agreed = s.tree, DigestAt{}
 	a.diverged.Store(s.diverged)
 	a.applied.Store(int64(s.tree.LastZxid()))
-	a.mu.Unlock()
+	a.unlockWrite(since)
 	if s.diverged {
 		a.turn.events = append(a.turn.events, event{kind: treeDiverged, zxid: s.tree.LastZxid()})
 	}
@@ -90,35 +93,29 @@ func (a *applier) swapTree(s *step) {
 // tellSynced answers syncs: everything that was committed when they were asked
 // for is applied.
 func (a *applier) tellSynced(reqs []Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.beginPiece()
+	defer a.endPiece()
 	for i := range reqs {
-		reqs[i].Origin.Synced(&reqs[i], View{a.tree, a.Replica})
+		if a.hold.work >= znode.PieceUnits {
+			a.pause(nil)
+		}
+		reqs[i].Origin.Synced(&reqs[i], a.view())
 	}
 }
 
-// applyRun applies a run of transactions. It returns the index of the first one that
-// was not answered, because the tree is wrong after it; end if there is none.
+// applyRun applies a run of transactions under the tree's write lock, which it releases
+// for a moment after each piece of work. It returns the index of the first one that was
+// not answered, because the tree is wrong after it; end if there is none.
 func (a *applier) applyRun(b *batch, start, end int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.tree.Prepare(b.txns[start:end], a.index)
+	a.beginPiece()
+	defer a.endPiece()
 	for i := start; i < end; i++ {
-		tx := &b.txns[i]
-		last := zk.Zxid(a.applied.Load())
-		check(tx.Zxid == last+1 || tx.Zxid.Epoch() > last.Epoch(), "%v is to be applied after %v", tx.Zxid, last)
-		a.tree.Apply(tx, &a.result)
-		a.applied.Store(int64(tx.Zxid))
-		if !a.agrees(tx) {
-			a.diverged.Store(true)
+		if a.hold.work >= znode.PieceUnits {
+			a.pause(nil)
+		}
+		if !a.applyOne(b, i) {
 			return i
-		}
-		a.stats.recordDigest(a.tree)
-		a.fire(tx)
-		if a.result.Err == zk.OK {
-			a.o.Clients.Carried(tx)
-		}
-		if o := b.reqs[i].Origin; o != nil {
-			o.Applied(&b.reqs[i], tx, &a.result, View{a.tree, a.Replica})
 		}
 	}
 	if a.decides.Load() {
@@ -128,6 +125,82 @@ func (a *applier) applyRun(b *batch, start, end int) int {
 	return end
 }
 
+// applyOne applies a transaction, fires its events and answers its request. It reports
+// false if the tree is wrong after it.
+func (a *applier) applyOne(b *batch, i int) bool {
+	tx := &b.txns[i]
+	last := zk.Zxid(a.applied.Load())
+	check(tx.Zxid == last+1 || tx.Zxid.Epoch() > last.Epoch(), "%v is to be applied after %v", tx.Zxid, last)
+	if !a.applyClose(tx) {
+		a.hold.work += znode.WorkOf(tx, len(b.encoded(i)))
+		a.tree.Apply(tx, &a.result)
+	}
+	a.applied.Store(int64(tx.Zxid))
+	if !a.agrees(tx) {
+		a.diverged.Store(true)
+		return false
+	}
+	a.stats.recordDigest(a.tree)
+	a.fire(tx)
+	if a.result.Err == zk.OK {
+		a.o.Clients.Carried(tx)
+	}
+	if o := b.reqs[i].Origin; o != nil {
+		o.Applied(&b.reqs[i], tx, &a.result, a.view())
+	}
+	return true
+}
+
+// applyClose applies the end of a session with very many ephemerals in pieces. It reports
+// false if tx is another transaction. Between two pieces readers see some of the
+// ephemerals, at the zxid of the transaction; handshakes do not count it as applied yet.
+func (a *applier) applyClose(tx *txn.Txn) bool {
+	if tx.Header.Type != wire.OpCloseSession {
+		return false
+	}
+	c := a.tree.BeginClose(tx)
+	if c == nil {
+		return false
+	}
+	a.partial = tx.Zxid
+	for !c.Next(&a.result) {
+		a.fire(tx)
+		a.hold.work += znode.PieceUnits
+		a.pause(a.o.Clients.Flush)
+	}
+	a.partial = 0
+	return true
+}
+
+// index builds the index of a long ACL.
+func (a *applier) index(l *access.List) { a.o.Auth.Index(l) }
+
+// view is the tree as the applier shows it.
+func (a *applier) view() View { return View{a.tree, a.Replica, &a.hold} }
+
+// beginPiece acquires the tree's write lock, endPiece releases it.
+func (a *applier) beginPiece() {
+	a.hold.since = a.lockWrite()
+	a.hold.work = 0
+}
+
+func (a *applier) endPiece() {
+	if a.o.PieceDone != nil {
+		a.o.PieceDone(a.hold.work)
+	}
+	a.unlockWrite(a.hold.since)
+}
+
+// pause releases the lock, so that waiting readers run first, calls between unless it is
+// nil, and acquires the lock again.
+func (a *applier) pause(between func()) {
+	a.endPiece()
+	if between != nil {
+		between()
+	}
+	a.beginPiece()
+}
+
 // fire triggers the watches for what the transaction changed.
 func (a *applier) fire(tx *txn.Txn) {
 	for i := range a.result.Events {
@@ -135,7 +208,7 @@ func (a *applier) fire(tx *txn.Txn) {
 		a.watchMu.Lock()
 		a.fired = a.watches.Trigger(ch.Type, ch.Path, a.fired[:0])
 		a.watchMu.Unlock()
-		if len(a.fired) > 0 {
+		if a.hold.work += len(a.fired); len(a.fired) > 0 {
 			a.stats.told(ch.Type, len(a.fired))
 			a.o.Clients.Fired(tx.Zxid, ch, a.fired)
 		}

@@ -31,7 +31,7 @@ func BenchmarkRecover(b *testing.B) {
 					r.o = Options{Dir: dir, Tree: testTree, MaxRecordBytes: 1 << 20, LastZxidBlock: true, Prefetch: prefetch}
 					var rep Report
 					tree, _, err := r.load(&rep)
-					if err != nil || tree.Descendants(tree.Lookup("/")) < znodes || rep.Replayed != znodes-upto {
+					if err != nil || tree.Count() < znodes || rep.Replayed != znodes-upto {
 						b.Fatal(rep, err)
 					}
 				}

@@ -236,7 +236,7 @@ func dump(t *znode.Tree) (string, error) {
 		if znode.InDigest(name) {
 			digest += uint64(mode.Digest(znode.Sum(name, t.Data(id)), &scratch))
 		}
-		fmt.Fprintf(&b, "%q %+v %v %q\n", path, mode, t.ACL(id), t.Data(id))
+		fmt.Fprintf(&b, "%q %+v %v %q\n", path, mode, t.ACL(id).All(), t.Data(id))
 		var kids []string
 		t.Children(id, func(kid string) { kids = append(kids, name+"/"+kid) })
 		slices.Sort(kids)

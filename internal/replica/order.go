@@ -30,6 +30,7 @@ type orderer struct {
 	nextZxid zk.Zxid
 	owners   map[zk.SessionID]owner
 	closing  []closingSession
+	locked   time.Duration // since when, the present hold of the tree's lock
 	member
 }
 
@@ -48,6 +49,7 @@ type closingSession struct {
 // start prepares for the first turn: last is where the tree is.
 func (o *orderer) start(last zk.Zxid, rep *Report) error {
 	o.nextZxid = following(last)
+	o.o.Prep.Away = o.away
 	o.newTracker()
 	if o.o.Ensemble != nil {
 		return o.loadEpochs(rep)
@@ -197,13 +199,13 @@ func (o *orderer) prepare(b *batch) {
 	}
 	for start := 0; start < len(b.reqs); start += prepareRun {
 		end := min(start+prepareRun, len(b.reqs))
-		o.mu.RLock()
+		o.locked = o.lockRead()
 		o.prep.Applied(zk.Zxid(o.applied.Load()))
 		for i := start; i < end; i++ {
 			b.txns = b.txns[:i+1]
 			o.prepareOne(&b.reqs[i], &b.txns[i], now)
 		}
-		o.mu.RUnlock()
+		o.unlockRead(o.locked)
 	}
 	if size := b.encodedSize(); cap(b.enc) < size {
 		b.enc = rawio.Uncleared(size)
@@ -213,6 +215,15 @@ func (o *orderer) prepare(b *batch) {
 		b.ends = append(b.ends, len(b.enc))
 	}
 	o.stats.Proposals.Add(int64(len(b.txns)))
+}
+
+// away releases the tree's lock within prepare, and calls work meanwhile (prep.Config).
+func (o *orderer) away(work func()) {
+	o.unlockRead(o.locked)
+	if work != nil {
+		work()
+	}
+	o.locked = o.lockRead()
 }
 
 // prepareOne gives the request the next zxid.

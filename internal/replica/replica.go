@@ -11,6 +11,7 @@
 // which stage; Next and Run in drive.go are all there is between them.
 //
 //	drive.go     the stages and their workers: start here
+//	hold.go      the lock of the tree, and for how long it is held
 //	clients.go   what the replica calls on its server's connections
 //	pipe.go      the queues between the stages
 //	order.go     Order: requests are prepared, forwarded or refused; sessions
@@ -108,6 +109,9 @@ type Options struct {
 	// Group chooses how many of the jobs that wait are made durable by one write; nil
 	// is all. The simulator has its own.
 	Group func(jobs int) int
+	// PieceDone is called with the work under each hold of the tree's write lock, in units
+	// of package znode. Tests set it; nil is allowed.
+	PieceDone func(work int)
 	// Saw is shown what the Zab core wants, before it is done; nil: nobody looks.
 	Saw func(*zab.Ready)
 }
@@ -119,8 +123,11 @@ type Replica struct {
 
 	// mu guards tree. The applier holds it to write, in short batches; readers
 	// hold it to read, and watchMu within it to register watches.
-	mu   sync.RWMutex
-	tree *znode.Tree
+	mu      sync.RWMutex
+	tree    *znode.Tree
+	partial zk.Zxid    // of the transaction that is being applied in pieces, 0: none
+	holds   sync.Pool  // of *hold
+	turn    sync.Mutex // held by a View after its first piece of work; acquired before mu
 
 	watchMu sync.Mutex
 	watches watch.Tables
@@ -174,6 +181,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
+	r.holds.New = func() any { return new(hold) }
 	r.order = orderer{Replica: r, owners: map[zk.SessionID]owner{}}
 	r.disk, r.tip = logger{Replica: r}, applier{Replica: r}
 	if r.log == nil {
@@ -269,6 +277,7 @@ func (r *Replica) Millis(t time.Duration) int64 { return r.zero + t.Milliseconds
 type View struct {
 	*znode.Tree
 	r *Replica
+	h *hold
 }
 
 // AddWatch registers a watch. No change falls between what the View shows and the watch.
@@ -276,15 +285,6 @@ func (v View) AddWatch(w watch.ID, path string, k watch.Kind) {
 	v.r.watchMu.Lock()
 	v.r.watches.Add(w, path, k)
 	v.r.watchMu.Unlock()
-}
-
-// View calls f under the tree's read lock. Nothing is applied while f runs, so f must not
-// wait for anything and reads a bounded amount: at most 128 requests of a client, or one
-// session's ephemerals. f must not call View.
-func (r *Replica) View(f func(View)) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	f(View{r.tree, r})
 }
 
 // Watches calls f with the watch tables, under their lock, a leaf: f must not wait and

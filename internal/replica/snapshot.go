@@ -271,9 +271,9 @@ type snapshotJob struct {
 func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
 	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now()}
 	j.pace = pace{r: r, zxid: r.LastApplied(), since: j.began}
-	r.mu.RLock()
+	since := r.lockRead()
 	j.walk = tree.Walk()
-	r.mu.RUnlock()
+	r.unlockRead(since)
 	var err error
 	j.w, err = r.o.Dir.CreateSnapshot(j.walk.Zxid())
 	return j, err
@@ -287,23 +287,26 @@ const logPoll = 5 * time.Millisecond
 func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err error) {
 	r, done := j.r, j.walked
 	if !done {
-		r.mu.RLock()
+		since := r.lockRead()
 		j.buf, done = j.walk.Next(j.buf, snapshotPiece)
-		j.last, j.digest, j.walked = j.tree.LastZxid(), j.tree.Digest(), done
-		r.mu.RUnlock()
+		// A transaction that is half applied is in none of the two.
+		whole := r.partial == 0
+		j.last, j.digest, j.walked = j.tree.LastZxid(), j.tree.Digest(), done && whole
+		r.unlockRead(since)
 		_, err = j.w.Write(j.buf)
 	}
 	switch {
 	case err != nil:
 	case r.snap.canceled(t), r.diverged.Load(): // after Next: it may have seen what it must not
 		err = errCanceled
-	case done && r.LastLogged() >= j.last:
+	case j.walked && r.LastLogged() >= j.last:
 		if err = j.finish((*storage.SnapshotWriter).Commit); err == nil {
 			return 0, false, nil
 		}
 	case r.Stopping() || r.snap.isHeld():
 		err = errStopping
-	case done:
+	case done: // the log is behind, or a transaction is half applied
+		j.buf = j.buf[:0]
 		return logPoll, true, nil
 	default:
 		pause = j.pace.rest(len(j.buf))

@@ -21,6 +21,7 @@ type Stats struct {
 	Throttled                   metric.Counter // requests answered ErrThrottledOp
 	Fsync, Snapshot             metric.Summary[time.Duration]
 	Synced                      metric.Summary[int64] // transactions per fsync
+	ReadHolds, WriteHolds       metric.Histogram      // for how long the tree's lock was held
 	// Watchers that one change notified, by the type of the event. Changes without a
 	// watcher do not count.
 	Created, Deleted, Changed, Children metric.Summary[int64]
@@ -76,6 +77,8 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"node_deleted_watch_count":      &s.Deleted,
 		"node_changed_watch_count":      &s.Changed,
 		"node_children_watch_count":     &s.Children,
+		"tree_read_lock_time":           &s.ReadHolds,
+		"tree_write_lock_time":          &s.WriteHolds,
 		"outstanding_requests":          metric.Func(func() int64 { return int64(r.Outstanding()) }),
 		"watch_count":                   metric.Func(r.countWatches),
 	} {

@@ -40,9 +40,9 @@ func (r *Replica) sweepable() (due []string) {
 		return nil
 	}
 	now := r.clock.UnixMilli()
-	r.mu.RLock()
+	since := r.lockRead()
 	r.tree.Expired(now, r.o.NeverUsed.Milliseconds(), func(path string) { due = append(due, path) })
-	r.mu.RUnlock()
+	r.unlockRead(since)
 	return due
 }
 

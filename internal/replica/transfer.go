@@ -69,14 +69,13 @@ const streamEnd = "\x00\x00\x00\x0aBenWasHere"
 
 // streamTree writes the tree as it is now, while it goes on changing.
 func (r *Replica) streamTree(w io.Writer) error {
-	r.mu.RLock()
-	tree := r.tree
-	walk, b := tree.Walk(), []byte(nil)
-	r.mu.RUnlock()
+	since := r.lockRead()
+	walk, b := r.tree.Walk(), []byte(nil)
+	r.unlockRead(since)
 	for done := false; !done; b = b[:0] {
-		r.mu.RLock()
+		since := r.lockRead()
 		b, done = walk.Next(b, snapshotPiece)
-		r.mu.RUnlock()
+		r.unlockRead(since)
 		if _, err := w.Write(b); err != nil {
 			return err
 		}

@@ -61,10 +61,14 @@ type conn struct {
 		long      bool          // the reply is to be built in pieces; see long.go
 		insist    bool          // the next long reply is built under one lock
 		longBytes int           // bytes of long replies that are not sent
-		closing   bool          // close when out is sent; see closeLocked
-		closed    bool          // no more output: the socket is closed or shut down for writing
-		shut      bool          // only the output is closed; end drains the input
-		ids       []zk.ID       // replaced, never modified
+		work      int           // done under the present hold of the tree's lock, in units
+		begin     int           // where in out.Buf the reply that is being built begins
+		apart     bool          // out.Buf is only that reply, and aside is the output
+		aside     []byte
+		closing   bool    // close when out is sent; see closeLocked
+		closed    bool    // no more output: the socket is closed or shut down for writing
+		shut      bool    // only the output is closed; end drains the input
+		ids       []zk.ID // replaced, never modified
 		pending   pendingFIFO
 		ready     chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
 		session   zk.SessionID

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -36,14 +37,14 @@ func (s *Server) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
 
 // deliver queues an event. It closes the connection if the client has left too many
 // events unread: the client reconnects and asks for the changes.
-func (c *conn) deliver(event []byte, acl []zk.ACL) {
+func (c *conn) deliver(event []byte, acl *access.List) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deliverLocked(event, acl)
 }
 
 // deliverLocked is deliver with the lock held. REQUIRES: c.mu.
-func (c *conn) deliverLocked(event []byte, acl []zk.ACL) {
+func (c *conn) deliverLocked(event []byte, acl *access.List) {
 	if c.mu.closed || !c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		return
 	}
@@ -71,46 +72,69 @@ func (c *conn) setWatches(t replica.View, q *request) {
 		c.replyErrLocked(q.Xid, t.LastZxid(), zk.ErrMarshalling)
 		return
 	}
-	for _, path := range r.Data {
-		id := t.Lookup(path)
-		switch {
-		case id == 0:
-			c.missed(zk.EventNodeDeleted, path, nil)
-		case t.Mode(id).Mzxid > r.RelativeZxid:
-			c.missed(zk.EventNodeDataChanged, path, t.ACL(id))
-		default:
-			t.AddWatch(c.id, path, watch.Data)
+	c.mu.begin = len(c.mu.out.Buf) // what was missed stays together while this pauses
+	for _, list := range []struct {
+		paths []string
+		renew func(replica.View, string, zk.Zxid)
+	}{
+		{r.Data, c.renewData}, {r.Exist, c.renewExist}, {r.Child, c.renewChild},
+		{r.Persistent, c.renewAs(watch.Persistent)}, {r.PersistentRecursive, c.renewAs(watch.Recursive)},
+	} {
+		for _, path := range list.paths {
+			if c.mu.work += checkWork(path, q.ids); !c.pause(t) {
+				c.dropReply()
+				return
+			}
+			list.renew(t, path, r.RelativeZxid)
 		}
 	}
-	for _, path := range r.Exist {
-		if id := t.Lookup(path); id != 0 {
-			c.missed(zk.EventNodeCreated, path, t.ACL(id))
-		} else {
-			t.AddWatch(c.id, path, watch.Data)
-		}
-	}
-	for _, path := range r.Child {
-		id := t.Lookup(path)
-		switch {
-		case id == 0:
-			c.missed(zk.EventNodeDeleted, path, nil)
-		case t.Mode(id).Pzxid > r.RelativeZxid:
-			c.missed(zk.EventNodeChildrenChanged, path, t.ACL(id))
-		default:
-			t.AddWatch(c.id, path, watch.Child)
-		}
-	}
-	for _, path := range r.Persistent {
-		t.AddWatch(c.id, path, watch.Persistent)
-	}
-	for _, path := range r.PersistentRecursive {
-		t.AddWatch(c.id, path, watch.Recursive)
-	}
+	c.rejoin()
 	c.replyErrLocked(q.Xid, t.LastZxid(), zk.OK)
 }
 
+// renewData registers a watch of getData again, unless the znode has changed since.
+func (c *conn) renewData(t replica.View, path string, since zk.Zxid) {
+	id := t.Lookup(path)
+	switch {
+	case id == 0:
+		c.missed(zk.EventNodeDeleted, path, nil)
+	case t.Mode(id).Mzxid > since:
+		c.missed(zk.EventNodeDataChanged, path, t.ACL(id))
+	default:
+		t.AddWatch(c.id, path, watch.Data)
+	}
+}
+
+// renewExist registers a watch of exists on a missing znode again, unless it is there.
+func (c *conn) renewExist(t replica.View, path string, _ zk.Zxid) {
+	if id := t.Lookup(path); id != 0 {
+		c.missed(zk.EventNodeCreated, path, t.ACL(id))
+	} else {
+		t.AddWatch(c.id, path, watch.Data)
+	}
+}
+
+// renewChild registers a watch of getChildren again, unless the children have changed
+// since.
+func (c *conn) renewChild(t replica.View, path string, since zk.Zxid) {
+	id := t.Lookup(path)
+	switch {
+	case id == 0:
+		c.missed(zk.EventNodeDeleted, path, nil)
+	case t.Mode(id).Pzxid > since:
+		c.missed(zk.EventNodeChildrenChanged, path, t.ACL(id))
+	default:
+		t.AddWatch(c.id, path, watch.Child)
+	}
+}
+
+// renewAs registers a watch of addWatch again.
+func (c *conn) renewAs(k watch.Kind) func(replica.View, string, zk.Zxid) {
+	return func(t replica.View, path string, _ zk.Zxid) { t.AddWatch(c.id, path, k) }
+}
+
 // missed sends an event for a change that happened while the client was not connected.
-func (c *conn) missed(kind zk.EventType, path string, acl []zk.ACL) {
+func (c *conn) missed(kind zk.EventType, path string, acl *access.List) {
 	if c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		c.mu.out.Need()
 		c.mu.out.Buf = appendEvent(c.mu.out.Buf, -1, kind, path)

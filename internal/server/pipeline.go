@@ -11,6 +11,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -33,6 +34,7 @@ type run struct {
 	received int    // frames
 	reads    int    // answered
 	short    bool   // it stopped at a read without room for its reply
+	costly   bool   // it stopped because a piece of work was complete
 	long     bool   // it stopped at a read with a long reply
 	behind   bool   // it stopped at a read that must wait for the session's writes
 	blocked  int    // it stopped at a request of this many bytes, for which there was no room
@@ -105,7 +107,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 	defer func() {
 		clear(r.submit)
 		r.submit = r.submit[:0]
-		r.c, r.in, r.err = nil, nil, nil
+		r.c, r.in, r.err, r.costly = nil, nil, nil, false
 		c.s.runs.Put(r)
 	}()
 	for n < len(b) && err == nil && !c.leaving {
@@ -169,7 +171,10 @@ func (r *run) turn(b []byte) (n int, err error) {
 	c.mu.Lock()
 	wantsTree := r.handle(replica.View{})
 	c.mu.Unlock()
-	if wantsTree {
+	switch {
+	case wantsTree && r.costly:
+		c.s.replica.ViewInTurn(r.view)
+	case wantsTree:
 		c.s.replica.View(r.view)
 	}
 	return r.done, r.err
@@ -177,14 +182,18 @@ func (r *run) turn(b []byte) (n int, err error) {
 
 // handleWithTree is the part of a turn that may read.
 func (r *run) handleWithTree(tree replica.View) {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
+	c := r.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if tree.Diverged() {
-		r.c.leaving = true
-		r.c.killLocked("the tree is not what the log leads to")
+		c.leaving = true
+		c.killLocked("the tree is not what the log leads to")
 		return
 	}
+	c.mu.work = 0
 	r.handle(tree)
+	r.costly = c.mu.work >= znode.PieceUnits && !c.stepped
+	c.endPiece()
 }
 
 // handle handles frames. With the zero View it stops before the first frame that needs
@@ -213,7 +222,7 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 		}
 		r.done += size
 		r.received++
-		if len(c.mu.out.Buf) > softOutBytes || r.reads >= readRun || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
+		if len(c.mu.out.Buf) > softOutBytes || r.reads >= readRun || c.mu.work >= znode.PieceUnits || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
 			break
 		}
 	}
@@ -262,7 +271,7 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 		r.reads++
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.behind = expected >= hardOutBytes && !c.stepped; r.behind {
+		if r.behind = (expected >= hardOutBytes || isExpensive(q.Op)) && !c.stepped; r.behind {
 			return true
 		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
@@ -405,10 +414,13 @@ func (c *conn) dropHeld() {
 }
 
 // answerPending answers the reads that are at the front now. REQUIRES: c.mu and
-// the tree's lock.
+// the tree's write lock.
 func (c *conn) answerPending(t replica.View, now time.Duration) {
-	c.mu.forced = true
-	defer func() { c.mu.forced = false }()
+	c.mu.forced, c.mu.work = true, 0
+	defer func() {
+		c.mu.forced = false
+		t.Spend(c.mu.work)
+	}()
 	n, at := 0, time.Duration(0) // reads that arrived together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()

@@ -24,17 +24,19 @@ func (c *conn) answer(t replica.View, q *request) {
 	case wire.OpPing:
 		xid = wire.XidPing
 	}
-	at := c.beginReplyLocked(xid, t.LastZxid())
+	c.mu.begin = c.beginReplyLocked(xid, t.LastZxid())
 	d := jute.NewDecoder(q.body)
 	code := c.read(t, q, &d)
-	if c.mu.short > 0 || c.mu.long { // it is answered later, see room and answerLong
-		if c.mu.out.Buf = c.mu.out.Buf[:at]; at == 0 {
-			c.mu.out.Buf = nil // it may be large, and is not charged
-		}
+	if c.mu.closed || c.mu.short > 0 || c.mu.long { // it is answered never, or later: see room and answerLong
+		c.dropReply()
 		return
 	}
 	c.mu.insist = false
 	c.mu.stats.reads.endReply(c.s.stats.readsBy, len(c.mu.out.Buf))
+	if c.mu.apart { // it shows the state of its last piece
+		wire.SetReplyZxid(c.mu.out.Buf[4:], t.LastZxid())
+	}
+	at := c.rejoin()
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
 	}
@@ -90,7 +92,11 @@ func (c *conn) read(t replica.View, q *request, d *jute.Decoder) zk.Code {
 // find returns the znode at path if the request may read it.
 func (c *conn) find(t replica.View, q *request, path string) (znode.ID, zk.Code) {
 	id := t.Lookup(path)
-	if id == 0 {
+	for id != 0 && c.index(t, t.ACL(id)) && !c.mu.closed {
+		id = t.Lookup(path) // the lock was released
+	}
+	c.mu.work += checkWork(path, q.ids)
+	if id == 0 || c.mu.closed {
 		return 0, zk.ErrNoNode
 	}
 	if !c.s.auth.Allowed(t.ACL(id), zk.PermRead, q.ids) {
@@ -125,6 +131,7 @@ func (c *conn) appendData(t replica.View, id znode.ID) {
 	}
 	var s zk.Stat
 	t.Stat(id, &s)
+	c.mu.work += znode.BytesUnits(t.DataLen(id))
 	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, t.Data(id))
 	c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 }
@@ -212,7 +219,7 @@ func (c *conn) appendChildren(t replica.View, id znode.ID, most int) (whole bool
 		}
 		return true
 	})
-	if end < count {
+	if c.mu.work += end; end < count {
 		c.mu.short = 0
 		return false
 	}
@@ -240,6 +247,7 @@ func (c *conn) getACL(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		return zk.ErrNoNode
 	}
 	acl := t.ACL(id)
+	c.mu.work += checkWork(path, q.ids) + acl.Len()/4
 	if !c.s.auth.Allowed(acl, zk.PermRead|zk.PermAdmin, q.ids) {
 		return zk.ErrNoAuth
 	}
@@ -250,14 +258,18 @@ func (c *conn) getACL(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	return zk.OK
 }
 
-// multiRead answers each operation by itself: one that fails hinders no other.
+// multiRead answers each operation by itself: one that fails hinders no other. If it
+// pauses, later operations may show a later state than earlier ones.
 func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	ops := wire.DecodeMulti(d, wire.OpMultiRead, nil)
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
-	began, fits := len(c.mu.out.Buf), true
+	fits := true
 	for i := range ops {
+		if !c.pause(t) {
+			return zk.OK
+		}
 		id, code := c.find(t, q, ops[i].Path)
 		if code != zk.OK {
 			c.mu.out.Buf = wire.AppendMultiError(c.mu.out.Buf, code)
@@ -269,7 +281,7 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		} else {
 			fits = c.appendChildren(t, id, hardOutBytes)
 		}
-		if !fits || len(c.mu.out.Buf)-began > hardOutBytes {
+		if !fits || len(c.mu.out.Buf)-c.mu.begin > hardOutBytes {
 			c.s.refused.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))
 			c.mu.short = 0
 			c.closeLocked()
@@ -341,14 +353,25 @@ func (c *conn) getEphemerals(t replica.View, d *jute.Decoder) zk.Code {
 		return zk.ErrMarshalling
 	}
 	all := strings.TrimSpace(prefix) == "" || prefix == "/"
-	paths := []string{}
-	t.Ephemerals(c.mu.session, func(path string) {
-		if all || strings.HasPrefix(path, prefix) {
-			paths = append(paths, path)
+	paths, buf := []string{}, []byte(nil)
+	for id := range t.EphemeralIDs(c.mu.session) {
+		buf = t.AppendPath(buf[:0], id)
+		if all || strings.HasPrefix(string(buf), prefix) {
+			paths = append(paths, string(buf))
 		}
-	})
-	slices.Sort(paths)
-	c.mu.out.Buf = jute.AppendStrings(c.mu.out.Buf, paths)
+		if c.mu.work += 1 + len(buf)/pathUnit; !c.pause(t) {
+			return zk.OK
+		}
+	}
+	list := func(reply []byte) []byte {
+		slices.Sort(paths)
+		return jute.AppendStrings(reply, paths)
+	}
+	if len(paths) < znode.PieceUnits/8 {
+		c.mu.out.Buf = list(c.mu.out.Buf)
+	} else {
+		c.rest(t, list)
+	}
 	return zk.OK
 }
 
@@ -362,7 +385,14 @@ func (c *conn) getAllChildrenNumber(t replica.View, q *request, d *jute.Decoder)
 	if code != zk.OK {
 		return code
 	}
-	n := t.Descendants(id)
+	below := t.CountBelow(id)
+	n, work, done := below.Next(znode.PieceUnits - c.mu.work)
+	for c.mu.work += work; !done; c.mu.work += work {
+		if !c.rest(t, nil) {
+			return zk.OK
+		}
+		n, work, done = below.Next(znode.PieceUnits)
+	}
 	if path == "" {
 		n++ // the root under the name "/" counts itself
 	}

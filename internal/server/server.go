@@ -15,6 +15,7 @@
 //	flight.go     large requests wait for room in the budget of what is in flight
 //	pipeline.go   a request: answered now, behind the session's own writes, or submitted
 //	read.go       the requests that read
+//	pieces.go     requests whose work is done in pieces
 //	sasl.go       logins
 //	write.go      the replies to those that write
 //	events.go     events of watches
@@ -101,6 +102,8 @@ type Server struct {
 	submitRun int      // writes that a connection submits before it checks for room
 	large     largeRequests
 	eagerACL  bool // check writes here before the leader is asked
+
+	pieceDone func(work int) // called with the work under each hold of the tree's read lock; tests set it
 
 	// Owned by who applies: connections with output, and the event that is being sent.
 	dirty []*conn

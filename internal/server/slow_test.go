@@ -288,7 +288,7 @@ func TestLastWordsAreTimed(t *testing.T) {
 			// Its buffer is nearly full: the event of a large path fills it.
 			other := s.open()
 			conn.mu.Lock()
-			conn.deliverLocked(appendEvent(nil, 1, zk.EventNodeCreated, string(big[:rigBuffer])), zk.OpenACLUnsafe())
+			conn.deliverLocked(appendEvent(nil, 1, zk.EventNodeCreated, string(big[:rigBuffer])), nil)
 			conn.mu.Unlock()
 			other.create("/y", "", zk.Persistent)
 			time.Sleep(lastWords + time.Second)

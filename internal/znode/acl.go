@@ -1,10 +1,13 @@
 package znode
 
 import (
+	"bytes"
 	"maps"
 	"slices"
-	"strings"
+	"unsafe"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -22,17 +25,20 @@ type aclCache struct {
 	byID  map[aclID]*aclEntry
 	byKey map[string]aclID
 	next  aclID
-	open  []zk.ACL
+	open  *access.List
+	// prepared holds the copies of Prepare, by the first entry of the original.
+	prepared map[*zk.ACL]preparedACL
 }
 
 type aclEntry struct {
-	acl  []zk.ACL
+	list *access.List
+	key  []byte // never changed: the list's strings lie in it
 	uses int
 }
 
 func newACLCache() aclCache {
 	return aclCache{
-		byID: map[aclID]*aclEntry{}, byKey: map[string]aclID{}, next: 1, open: zk.OpenACLUnsafe(),
+		byID: map[aclID]*aclEntry{}, byKey: map[string]aclID{}, next: 1, open: access.New(zk.OpenACLUnsafe()),
 	}
 }
 
@@ -50,26 +56,56 @@ func (c *aclCache) use(acl []zk.ACL) aclID {
 		return 0
 	}
 	var buf [256]byte
-	k := aclKey(buf[:0], acl)
+	k, list := buf[:0], (*access.List)(nil)
+	if len(acl) >= longACL && c.prepared != nil {
+		p := c.prepared[&acl[0]]
+		k, list = p.key, p.list
+	}
+	if list == nil {
+		k = aclKey(k, acl)
+	}
 	if id, ok := c.byKey[string(k)]; ok {
 		c.byID[id].uses++
 		return id
 	}
+	if list == nil {
+		k, list = ownedACL(k)
+	}
 	id := c.next
 	c.next++
-	c.put(id, acl)
-	c.byID[id].uses = 1
+	c.byID[id] = &aclEntry{list: list, key: k, uses: 1}
+	c.byKey[unsafe.String(unsafe.SliceData(k), len(k))] = id
 	return id
 }
 
-// put adds a copy of acl without counting a znode.
-func (c *aclCache) put(id aclID, acl []zk.ACL) {
-	own := slices.Clone(acl)
-	for i, a := range own {
-		own[i].ID = zk.ID{Scheme: strings.Clone(a.ID.Scheme), ID: strings.Clone(a.ID.ID)}
+// ownedACL returns a copy of a key, and the list that it is the key of. The strings of
+// the list are parts of the key: two allocations, however long it is.
+func ownedACL(k []byte) (key []byte, list *access.List) {
+	key = bytes.Clone(k)
+	d := jute.NewDecoder(key)
+	return key, access.New(wire.DecodeACL(&d))
+}
+
+// longACL is from how many entries an ACL is prepared.
+const longACL = 64
+
+// preparedACL is the copy of an ACL that use keeps if the ACL is new.
+type preparedACL struct {
+	key  []byte
+	list *access.List
+}
+
+// prepare copies acl if it is long.
+func (c *aclCache) prepare(acl []zk.ACL, index func(*access.List)) {
+	if len(acl) < longACL {
+		return
 	}
-	c.byID[id] = &aclEntry{acl: own}
-	c.byKey[string(aclKey(nil, own))] = id
+	if c.prepared == nil {
+		c.prepared = map[*zk.ACL]preparedACL{}
+	}
+	key, list := ownedACL(aclKey(nil, acl))
+	index(list)
+	c.prepared[&acl[0]] = preparedACL{key, list}
 }
 
 // release counts one znode less.
@@ -80,15 +116,15 @@ func (c *aclCache) release(id aclID) {
 	}
 	if e.uses--; e.uses <= 0 {
 		delete(c.byID, id)
-		delete(c.byKey, string(aclKey(nil, e.acl)))
+		delete(c.byKey, string(e.key))
 	}
 }
 
 // list returns the ACL of id. A caller must not change it. It remains valid after the
 // entry is removed.
-func (c *aclCache) list(id aclID) []zk.ACL {
+func (c *aclCache) list(id aclID) *access.List {
 	if e := c.byID[id]; e != nil {
-		return e.acl
+		return e.list
 	}
 	return c.open
 }

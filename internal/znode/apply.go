@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -32,7 +33,7 @@ type Outcome struct {
 type Change struct {
 	Type zk.EventType
 	Path string
-	ACL  []zk.ACL
+	ACL  *access.List
 }
 
 func (r *Result) reset(t wire.OpCode) {
@@ -52,6 +53,19 @@ func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 	}
 	if tx.Zxid > t.lastZxid {
 		t.lastZxid = tx.Zxid
+	}
+}
+
+// Prepare copies the long ACLs of the transactions that Apply is called with next, and
+// calls index for each. It needs no lock: others may read the tree at the same time.
+// REQUIRES: the caller is the caller of Apply.
+func (t *Tree) Prepare(txs []txn.Txn, index func(*access.List)) {
+	t.acls.prepared = nil
+	for i := range txs {
+		t.acls.prepare(txs[i].ACL, index)
+		for k := range txs[i].Multi {
+			t.acls.prepare(txs[i].Multi[k].ACL, index)
+		}
 	}
 }
 

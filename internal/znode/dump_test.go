@@ -70,7 +70,7 @@ func dump(t *Tree) string {
 	visit = func(id ID) {
 		var s zk.Stat
 		t.Stat(id, &s)
-		add("%s %s %v %+v %+v", t.Path(id), spell(t.Data(id)), t.ACL(id), t.Mode(id), s)
+		add("%s %s %v %+v %+v", t.Path(id), spell(t.Data(id)), t.ACL(id).All(), t.Mode(id), s)
 		t.Children(id, func(name string) {
 			p := strings.TrimSuffix(t.Path(id), "/") + "/" + name
 			visit(t.Lookup(p))

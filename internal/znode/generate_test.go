@@ -237,7 +237,7 @@ func results(tx *txn.Txn, r *Result) (out []string) {
 
 func events(r *Result) (out []string) {
 	for _, e := range r.Events {
-		out = append(out, fmt.Sprint(e.Type, e.Path, e.ACL))
+		out = append(out, fmt.Sprint(e.Type, e.Path, e.ACL.All()))
 	}
 	return out
 }

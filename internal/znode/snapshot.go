@@ -65,7 +65,7 @@ func (t *Tree) Walk() *Walk {
 	slices.SortFunc(w.sessions, func(a, b walkedSession) int { return cmp.Compare(a.id, b.id) })
 	w.acls = make([]walkedACL, 0, len(t.acls.byID))
 	for id, e := range t.acls.byID {
-		w.acls = append(w.acls, walkedACL{id, e.acl})
+		w.acls = append(w.acls, walkedACL{id, e.list.Entries})
 	}
 	slices.SortFunc(w.acls, func(a, b walkedACL) int { return cmp.Compare(a.id, b.id) })
 	w.step = (*Walk).sessionCount

@@ -18,9 +18,12 @@
 package znode
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"unsafe"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -155,6 +158,9 @@ func (t *Tree) name(n *node) string {
 	return unsafe.String(&b[0], len(b))
 }
 
+// Parent returns the parent of id, 0 for the root.
+func (t *Tree) Parent(id ID) ID { return t.nodes.at(id).parent }
+
 // Path returns the path of id.
 func (t *Tree) Path(id ID) string { return string(t.AppendPath(nil, id)) }
 
@@ -226,7 +232,7 @@ func (t *Tree) OwnerOf(session zk.SessionID, container bool, ttl int64) int64 {
 
 // ACL returns the ACL of id. It stays valid after the next Apply, and belongs
 // to the tree.
-func (t *Tree) ACL(id ID) []zk.ACL { return t.acls.list(t.nodes.at(id).acl) }
+func (t *Tree) ACL(id ID) *access.List { return t.acls.list(t.nodes.at(id).acl) }
 
 // NumChildren returns the number of id's children.
 func (t *Tree) NumChildren(id ID) int { return len(t.kids[t.nodes.at(id).kids]) }
@@ -255,21 +261,18 @@ func (t *Tree) ChildrenFrom(id ID, i int, f func(name string) bool) int {
 	return i
 }
 
-// Descendants returns the number of znodes below id.
-func (t *Tree) Descendants(id ID) int {
-	n := 0
-	for _, k := range t.kids[t.nodes.at(id).kids] {
-		n += 1 + t.Descendants(k)
-	}
-	return n
-}
-
 // Ephemerals calls f with the path of each ephemeral of session, in no
 // particular order.
 func (t *Tree) Ephemerals(session zk.SessionID, f func(path string)) {
 	for id := range t.ephemerals[session] {
 		f(t.Path(id))
 	}
+}
+
+// EphemeralIDs iterates over the ephemerals of session, in no particular order. Transactions
+// may be applied between two steps; znodes that they create or delete may be missed.
+func (t *Tree) EphemeralIDs(session zk.SessionID) iter.Seq[ID] {
+	return maps.Keys(t.ephemerals[session])
 }
 
 // EphemeralSessions calls f with every session that has ephemerals.

@@ -1,0 +1,100 @@
+package replica
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// hold is one hold of the tree's lock, to read or to apply.
+type hold struct {
+	since time.Duration
+	work  int  // done under the write lock, in units of package znode
+	turn  bool // it has Replica.turn
+}
+
+// lockRead acquires the tree's read lock. The caller passes the result to unlockRead.
+func (r *Replica) lockRead() (since time.Duration) {
+	r.mu.RLock()
+	return r.clock.Now()
+}
+
+// unlockRead releases the read lock, and counts how long it was held.
+func (r *Replica) unlockRead(since time.Duration) {
+	held := r.clock.Now() - since
+	r.mu.RUnlock()
+	r.stats.ReadHolds.Add(1, held)
+}
+
+// lockWrite acquires the tree's write lock. The caller passes the result to unlockWrite.
+func (r *Replica) lockWrite() (since time.Duration) {
+	r.mu.Lock()
+	return r.clock.Now()
+}
+
+// unlockWrite releases the write lock, and counts how long it was held.
+func (r *Replica) unlockWrite(since time.Duration) {
+	held := r.clock.Now() - since
+	r.mu.Unlock()
+	r.stats.WriteHolds.Add(1, held)
+}
+
+// View calls f under the tree's read lock. Nothing is applied while f runs, so f must not
+// wait, and must do at most znode.PieceUnits of work between two calls of View.Pause. f
+// must not call View.
+func (r *Replica) View(f func(View)) { r.view(f, false) }
+
+// ViewInTurn is View for callers whose last View did a whole piece of work. Only one of
+// them runs at a time, so that they use one processor.
+func (r *Replica) ViewInTurn(f func(View)) { r.view(f, true) }
+
+func (r *Replica) view(f func(View), inTurn bool) {
+	h := r.holds.Get().(*hold)
+	if inTurn {
+		r.awaitTurn(h)
+	}
+	h.since = r.lockRead()
+	defer func() {
+		r.unlockRead(h.since)
+		r.endTurn(h)
+		r.holds.Put(h)
+	}()
+	f(View{r.tree, r, h})
+}
+
+// Pause releases the lock, calls between, and acquires the lock again: queued transactions
+// are applied meanwhile. It reports whether v still is this server's tree, and is
+// right; if not, the caller must not read from it. After its first Pause a View continues like ViewInTurn.
+//
+// REQUIRES: the caller is within View's function, and holds no other lock.
+func (v View) Pause(between func()) bool {
+	v.r.unlockRead(v.h.since)
+	v.r.endTurn(v.h)
+	between()
+	v.r.awaitTurn(v.h)
+	v.h.since = v.r.lockRead()
+	return v.r.tree == v.Tree && !v.Diverged()
+}
+
+// awaitTurn lets other goroutines run, and waits until no other View has the turn.
+// REQUIRES: no lock is held.
+func (r *Replica) awaitTurn(h *hold) {
+	runtime.Gosched()
+	r.turn.Lock()
+	h.turn = true
+}
+
+func (r *Replica) endTurn(h *hold) {
+	if h.turn {
+		h.turn = false
+		r.turn.Unlock()
+	}
+}
+
+// Spend counts work that was done with a View.
+func (v View) Spend(work int) { v.h.work += work }
+
+// LastZxid is the last transaction whose effects the View can show: while one is being
+// applied in pieces, that transaction.
+func (v View) LastZxid() zk.Zxid { return max(v.Tree.LastZxid(), v.r.partial) }

@@ -1,0 +1,139 @@
+package replica
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// onFlush calls f whenever output is to be sent, which is when no lock is held.
+type onFlush struct {
+	*notes
+	f func()
+}
+
+func (c *onFlush) Flush() {
+	c.f()
+	c.notes.Flush()
+}
+
+// manyEphemerals has a new session create n ephemerals below a new /e.
+func (m *machine) manyEphemerals(t *testing.T, n int) zk.SessionID {
+	t.Helper()
+	op, body := createSession(30000)
+	m.await(t, m.request(0, op, body))
+	id := m.note.newSession()
+	op, body = create("/e", nil, zk.Persistent)
+	m.await(t, m.request(id, op, body))
+	var reqs []Request
+	for i := 0; i < n; {
+		var b []byte
+		for range 1000 {
+			o := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{
+				Path: fmt.Sprintf("/e/%d", i), ACL: zk.OpenACLUnsafe(), Flags: zk.Ephemeral,
+			}}
+			b = o.Append(b)
+			i++
+		}
+		reqs = append(reqs, m.request(id, wire.OpMulti, wire.AppendMultiEnd(b)))
+	}
+	m.await(t, reqs...)
+	return id
+}
+
+// await submits requests and waits until they are applied.
+func (m *machine) await(t *testing.T, reqs ...Request) {
+	t.Helper()
+	want := len(m.note.acknowledged()) + len(reqs)
+	m.rep.Submit(reqs)
+	synctest.Wait()
+	if got := len(m.note.acknowledged()); got != want {
+		t.Fatalf("%d transactions are applied, want %d", got, want)
+	}
+}
+
+// TestCloseSessionInPieces: a session with many ephemerals ends in pieces. Who reads in
+// between is told the zxid of the end; it does not count as applied before all are gone.
+func TestCloseSessionInPieces(t *testing.T) { synctest.Test(t, testCloseSessionInPieces) }
+
+func testCloseSessionInPieces(t *testing.T) {
+	const many = 20000
+	fsys := vfs.NewMem()
+	var mu sync.Mutex
+	var seen []int // ephemerals at each Flush
+	most := 0
+	var m *machine
+	var end zk.Zxid // of the closeSession, once it is known
+	look := func() {
+		if m == nil {
+			return
+		}
+		m.rep.View(func(v View) {
+			mu.Lock()
+			defer mu.Unlock()
+			if n := v.EphemeralCount(); end > 0 && n > 0 && n < many {
+				seen = append(seen, n)
+				if v.LastZxid() != end || m.rep.LastApplied() != end-1 || v.Tree.LastZxid() != end-1 {
+					t.Errorf("%d left: shown as of %v, applied is %v, the end is %v", n, v.LastZxid(), m.rep.LastApplied(), end)
+				}
+			}
+		})
+	}
+	booted, _ := mustBoot(t, fsys, func(o *Options) {
+		o.Clients = &onFlush{notes: o.Clients.(*notes), f: look}
+		o.SnapCount = 1 << 30
+		o.Prep.MaxTxnBytes = 100 << 10 // too little for the list
+		o.PieceDone = func(work int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if end > 0 {
+				most = max(most, work)
+			}
+		}
+	})
+	mu.Lock()
+	m = booted
+	mu.Unlock()
+	id := m.manyEphemerals(t, many)
+	m.rep.Watches(func(w *watch.Tables) { w.Add(7, "/e/77", watch.Data) })
+	mu.Lock()
+	end = m.rep.LastApplied() + 1
+	mu.Unlock()
+	m.await(t, m.request(id, wire.OpCloseSession, nil))
+	mu.Lock()
+	defer mu.Unlock()
+	if len(seen) < many/znode.PieceUnits || most > znode.PieceUnits+znode.PieceUnits/4 {
+		t.Errorf("seen %d times in between: %v; the largest piece has %d units", len(seen), seen, most)
+	}
+	if m.rep.LastApplied() != end {
+		t.Errorf("applied is %v, want %v", m.rep.LastApplied(), end)
+	}
+	fired := 0
+	for _, n := range m.note.order {
+		if n.event != "" {
+			fired++
+		}
+	}
+	if fired != 1 {
+		t.Errorf("%d events, want 1", fired)
+	}
+	want, err := m.dump()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.halt(); err != ErrClosed && err != nil {
+		t.Fatal(err)
+	}
+	again, _ := mustBoot(t, fsys, nil)
+	if got, err := again.dump(); got != want || err != nil {
+		t.Errorf("after a restart:\n%s%v\nwant:\n%s", got, err, want)
+	}
+	again.halt()
+}

@@ -1,0 +1,65 @@
+package znode
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+)
+
+// deleteWork is the work of deleting a znode and of looking up its watches.
+const deleteWork = 4
+
+// A Close applies a closeSession in pieces, between which the tree may be read: a session
+// can have a million ephemerals. It deletes the listed paths in order, then all other
+// ephemerals of the session, at one zxid. Until the last piece the tree's LastZxid remains
+// the previous one.
+type Close struct {
+	tree  *Tree
+	h     *txn.Header
+	paths []string
+	ids   []ID // what is left of the session, if it is much
+}
+
+// BeginClose returns the Close of tx if tx is a closeSession that takes more than one
+// piece, otherwise nil: Apply is then called as usual. It needs no lock.
+// REQUIRES: the caller is the caller of Apply.
+func (t *Tree) BeginClose(tx *txn.Txn) *Close {
+	if tx.Header.Type != wire.OpCloseSession || deleteWork*len(t.ephemerals[tx.Session]) < PieceUnits {
+		return nil
+	}
+	c := &Close{tree: t, h: &tx.Header, paths: tx.Paths}
+	c.ids = slices.AppendSeq(make([]ID, 0, len(t.ephemerals[tx.Session])), maps.Keys(t.ephemerals[tx.Session]))
+	slices.Sort(c.ids) // the same order whenever the tree's history is
+	return c
+}
+
+// Next applies one piece and fills r. The caller must fire r's events before it releases
+// the tree's lock. done means that the session is removed.
+func (c *Close) Next(r *Result) (done bool) {
+	r.reset(wire.OpCloseSession)
+	for work := 0; work < PieceUnits; work += deleteWork {
+		switch {
+		case len(c.paths) > 0:
+			c.tree.applyDelete(c.h.Zxid, c.paths[0], r)
+			c.paths = c.paths[1:]
+		case len(c.ids) > 0:
+			id := c.ids[0]
+			c.ids = c.ids[1:]
+			if _, left := c.tree.ephemerals[c.h.Session][id]; left {
+				c.tree.applyDelete(c.h.Zxid, c.tree.Path(id), r)
+			}
+		default:
+			delete(c.tree.sessions, c.h.Session)
+			c.tree.lastZxid = max(c.tree.lastZxid, c.h.Zxid)
+			return true
+		}
+	}
+	return false
+}
+
+// WorkOf estimates the work of applying tx, whose encoding has encoded bytes.
+func WorkOf(tx *txn.Txn, encoded int) int {
+	return deleteWork*(1+len(tx.Multi)+len(tx.Paths)) + BytesUnits(encoded)
+}
