@@ -66,13 +66,13 @@ func sessionSettings() []setting {
 			note:   "ms; -1 means 20 × `tickTime`. Not less than `minSessionTimeout`"},
 		{name: "sessionSecretFile", scope: property,
 			setter: filled(func(c *Config) *string { return &c.Session.SecretFile }),
-			note: "Pinfold's own. A file of at least 16 bytes that makes the passwords of sessions, the same on every " +
-				"server of the ensemble; see [passwords](sessions.md)"},
+			note: "only in Pinfold. A file of at least 16 bytes from which the server computes the passwords of sessions; it must be " +
+				"the same on every server of the ensemble; see [passwords](sessions.md)"},
 		{name: "sessionPassword", scope: property,
 			setter: oneOf([]string{"apache", "both", "secret"}, func(c *Config, s string) { c.Session.Password = s }),
-			note: "Pinfold's own. `apache`: sessions are given Apache's passwords, which anybody can compute; those of the " +
-				"secret are accepted if there is a file. `both`: the secret's are given, Apache's are accepted too. `secret`: the " +
-				"secret's alone; it is the default if there is a file"},
+			note: "only in Pinfold. `apache`: sessions get Apache's passwords, which every client can compute; the secret's passwords " +
+				"are accepted too if there is a file. `both`: sessions get the secret's passwords; Apache's are accepted too. " +
+				"`secret`: only the secret's; this is the default if there is a file"},
 	}
 }
 
@@ -191,7 +191,7 @@ func requestSettings() []setting {
 			note:   "requests in flight from which the server stops reading from busy connections"},
 		{name: "globalOutstandingBytes", scope: property, def: "33554432",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxOutstandingBytes }),
-			note: "Pinfold's own. Bytes of requests in flight of all this server's clients; the server does not read from the " +
+			note: "only in Pinfold. Bytes of requests in flight of all clients of this server; the server stops reading from the " +
 				"connections that have most in flight. At least 8 × `jute.maxbuffer`; 0 means no limit"},
 		{name: "request_throttle_max_requests", scope: property, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxInPipeline }),

@@ -49,10 +49,10 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil
 }
 
-// maxSecretBytes is how much of a secret is read.
+// maxSecretBytes is the maximum length of a secret.
 const maxSecretBytes = 1 << 10
 
-// sessionPasswords returns the passwords of sessions, made by the secret of the
+// sessionPasswords returns the passwords of sessions, derived from the secret of the
 // configuration if there is one.
 func sessionPasswords(cfg *config.Config) (session.Passwords, error) {
 	c := &cfg.Session
@@ -61,7 +61,7 @@ func sessionPasswords(cfg *config.Config) (session.Passwords, error) {
 	}
 	secret, err := readFile(c.SecretFile, maxSecretBytes)
 	if err == nil && (len(secret) < session.MinSecretLen || len(secret) > maxSecretBytes) {
-		err = fmt.Errorf("%s has %d bytes, and must have %d to %d", c.SecretFile, len(secret), session.MinSecretLen, maxSecretBytes)
+		err = fmt.Errorf("%s has %d bytes; it must have %d to %d", c.SecretFile, len(secret), session.MinSecretLen, maxSecretBytes)
 	}
 	if err != nil {
 		return session.Passwords{}, fmt.Errorf("server: sessionSecretFile: %w", err)
@@ -76,8 +76,8 @@ func sessionPasswords(cfg *config.Config) (session.Passwords, error) {
 	return session.NewPasswords(kind, secret), nil
 }
 
-// readFile reads a file, but at most one byte more than most: the caller reports that it
-// is too long.
+// readFile reads at most one byte more than most bytes of a file: so the caller can report
+// that it is too long.
 func readFile(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestSessionPasswords(t *testing.T) {
 		{name: "secret", file: "0123456789abcdef", password: "secret"},
 		{name: "both", file: "0123456789abcdef", password: "both", apache: true},
 		{name: "apache", file: "0123456789abcdef", password: "apache", apache: true},
-		{name: "too short", file: "0123456789abcde", err: "has 15 bytes, and must have 16 to 1024"},
+		{name: "too short", file: "0123456789abcde", err: "has 15 bytes; it must have 16 to 1024"},
 		{name: "too long", file: strings.Repeat("x", maxSecretBytes+1), err: "has 1025 bytes"},
 	} {
 		cfg := config.Default()

@@ -12,29 +12,29 @@ import (
 // PasswordLen is the length of a session's password in bytes.
 const PasswordLen = 16
 
-// MinSecretLen is the length of a secret in bytes, at least.
+// MinSecretLen is the minimum length of a secret in bytes.
 const MinSecretLen = 16
 
-// A PasswordKind says which passwords a server gives to sessions, and which it accepts.
+// A PasswordKind says which passwords a server gives to sessions, and which it accepts:
+// Apache's, or those derived from the secret.
 type PasswordKind int
 
-// The kinds. A secret makes Secret's passwords; with ApachePassword they are accepted if
-// there is one.
+// The kinds.
 const (
-	ApachePassword PasswordKind = iota // gives Apache's
-	BothPasswords                      // gives Secret's, accepts Apache's as well
-	SecretPassword                     // gives and accepts Secret's alone
+	ApachePassword PasswordKind = iota // gives Apache's; accepts also the secret's, if there is a secret
+	BothPasswords                      // gives the secret's; accepts also Apache's
+	SecretPassword                     // gives and accepts only the secret's
 )
 
-// Passwords makes and checks the passwords of sessions. All servers of an ensemble make
-// the same ones. The zero value makes Apache's.
+// Passwords computes and checks the passwords of sessions. All servers of an ensemble must
+// have the same secret. The zero value computes Apache's passwords.
 type Passwords struct {
 	kind   PasswordKind
-	secret []byte // nil: there is none
+	secret []byte // nil: none
 }
 
-// NewPasswords returns the passwords that a secret makes. Without one they are Apache's,
-// whatever kind says.
+// NewPasswords returns the passwords for a secret. Without a secret they are Apache's,
+// whatever kind is.
 func NewPasswords(kind PasswordKind, secret []byte) Passwords {
 	if len(secret) == 0 {
 		return Passwords{}
@@ -42,16 +42,16 @@ func NewPasswords(kind PasswordKind, secret []byte) Passwords {
 	return Passwords{kind, secret}
 }
 
-// Of returns the password that a session is given.
+// Of returns the password of a session.
 func (p *Passwords) Of(id zk.SessionID) [PasswordLen]byte {
 	if p.kind == ApachePassword {
 		return Password(id)
 	}
-	return p.secretly(id)
+	return p.fromSecret(id)
 }
 
-// Accepts reports whether given is a password of the session. How long it takes does not
-// tell how much of it is right.
+// Accepts reports whether given is a password of the session. Its running time does not
+// depend on how much of given is correct.
 func (p *Passwords) Accepts(id zk.SessionID, given []byte) bool {
 	ok := 0
 	if p.kind != SecretPassword {
@@ -59,15 +59,15 @@ func (p *Passwords) Accepts(id zk.SessionID, given []byte) bool {
 		ok |= subtle.ConstantTimeCompare(given, want[:])
 	}
 	if p.secret != nil {
-		want := p.secretly(id)
+		want := p.fromSecret(id)
 		ok |= subtle.ConstantTimeCompare(given, want[:])
 	}
 	return ok == 1
 }
 
-// secretly is the password that follows from the secret: the beginning of an HMAC-SHA256
+// fromSecret returns the password that the secret gives: the first bytes of an HMAC-SHA256
 // of the id.
-func (p *Passwords) secretly(id zk.SessionID) (password [PasswordLen]byte) {
+func (p *Passwords) fromSecret(id zk.SessionID) (password [PasswordLen]byte) {
 	h := hmac.New(sha256.New, p.secret)
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(id))) // a hash never fails
 	copy(password[:], h.Sum(nil))
