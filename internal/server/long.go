@@ -18,6 +18,9 @@ import (
 // the last of these locks: if a child was created or deleted meanwhile, the list starts
 // again. The reply is sent from its pieces.
 //
+// Long replies keep at most half of the processors busy. The others serve clients with
+// small requests.
+//
 // A read with a long reply is not queued after the session's own writes, because the
 // applier would have to answer it: the connection waits until these writes are answered.
 
@@ -61,6 +64,9 @@ func (c *conn) answerLong(b []byte, r *run) (n int) {
 	for range longTries {
 		l = listing{c: c, q: l.q, path: l.path}
 		if !l.walk(l.count) {
+			if c.leaving {
+				break
+			}
 			continue
 		}
 		if more := l.bytes - charged; more > 0 {
@@ -86,7 +92,14 @@ func (c *conn) answerLong(b []byte, r *run) (n int) {
 // reports that none is left. False means that the znode, or the set of its
 // children, has changed since the first call, or cannot be read.
 func (l *listing) walk(step func(t replica.View) (done bool)) (same bool) {
+	if !l.beginWork() {
+		return false
+	}
+	defer l.endWork()
 	for done := false; !done; {
+		if l.ended() {
+			return false
+		}
 		if cap(l.pieces) > 0 { // copying: the memory is made before the lock is taken
 			l.pieces = append(l.pieces, make([]byte, 0, min(longPiece, l.left())))
 		}
@@ -101,6 +114,31 @@ func (l *listing) walk(step func(t replica.View) (done bool)) (same bool) {
 		}
 	}
 	return true
+}
+
+// beginWork waits until the connection may build its reply. False means that it has ended.
+func (l *listing) beginWork() bool {
+	select {
+	case l.c.s.listings <- struct{}{}:
+		return true
+	case <-l.c.account.Closed():
+		l.c.leaving = true
+		return false
+	}
+}
+
+// endWork lets another connection build its reply.
+func (l *listing) endWork() { <-l.c.s.listings }
+
+// ended reports whether the connection has ended: its reply is not wanted any more.
+func (l *listing) ended() bool {
+	select {
+	case <-l.c.account.Closed():
+		l.c.leaving = true
+		return true
+	default:
+		return false
+	}
 }
 
 // same reports whether the znode has the children that it had under the first lock.
@@ -121,9 +159,12 @@ func (l *listing) same(t replica.View) bool {
 func (l *listing) count(t replica.View) (done bool) {
 	end := l.next + longCount
 	l.next = t.ChildrenFrom(l.id, l.next, func(name string) bool {
-		l.bytes += 4 + len(name)
+		if end == l.next {
+			return false
+		}
 		end--
-		return end > l.next
+		l.bytes += 4 + len(name)
+		return true
 	})
 	if done = l.next == t.NumChildren(l.id); done {
 		l.pieces = make([][]byte, 0, l.bytes/longPiece+1)

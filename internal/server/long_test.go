@@ -50,6 +50,9 @@ func TestLongList(t *testing.T) {
 		for range 500 {
 			lengths = append(lengths, 1000)
 		}
+		for range longCount { // more children than are counted at once
+			lengths = append(lengths, 7)
+		}
 		want := c.withNames("/long", lengths...)
 		for i, op := range []wire.OpCode{wire.OpGetChildren, wire.OpGetChildren2} {
 			b := encode(nil, 1, wire.OpExists, readBody("/long", false))
@@ -197,6 +200,32 @@ func TestListGrowsBehindWrite(t *testing.T) {
 		synctest.Wait()
 		if n := conn.held(); n > hardOutBytes || s.srv.stats.SlowClients.Load() != 1 {
 			t.Errorf("the server holds %d bytes", n)
+		}
+	})
+}
+
+// A long reply that waits to be built is given up when its connection ends.
+func TestLongListOfALostConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		c, other := s.open(), s.open()
+		c.withNames("/long", 300<<10, 300<<10)
+		for range cap(s.srv.listings) {
+			s.srv.listings <- struct{}{} // others build theirs
+		}
+		var b []byte
+		for i := range 100 {
+			b = encode(b, int32(i), wire.OpGetChildren, readBody("/long", false))
+		}
+		flood(c, b)
+		synctest.Wait()
+		if began := time.Now(); !other.has("/long") || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+		s.connOf(c).kill("test")
+		synctest.Wait()
+		if n, used := s.conns(), s.srv.budget.Used(); n != 1 || used != 0 {
+			t.Errorf("%d connections are left, %d bytes stay charged", n, used)
 		}
 	})
 }

@@ -38,6 +38,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,6 +134,7 @@ type Server struct {
 	outputs   *socket.OutputPool
 	budget    *socket.Budget // of all connections' buffers
 	flight    *socket.Budget // of all requests in flight
+	listings  chan struct{}  // holds one for each long reply that is being built
 	lingering socket.Lingering
 }
 
@@ -151,6 +153,7 @@ func New(o Options) *Server {
 	s.budget = socket.NewBudget(o.Config.BufferBytes())
 	s.flight = socket.NewBudget(o.Config.OutstandingBytes())
 	s.inputs = socket.NewInputPool(readBufferBytes)
+	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	s.outputs = socket.NewOutputPool(pooledOuts, softOutBytes)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)

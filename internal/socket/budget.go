@@ -139,5 +139,8 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 // released. Any goroutine may call it any number of times.
 func (a *Account) Close() { a.once.Do(func() { close(a.closed) }) }
 
+// Closed is closed by Close.
+func (a *Account) Closed() <-chan struct{} { return a.closed }
+
 // Held returns how many bytes the account holds.
 func (a *Account) Held() int { return int(a.held.Load()) }
