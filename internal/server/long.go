@@ -278,7 +278,7 @@ func (c *conn) releaseLong(n int) {
 	c.mu.Broadcast()
 }
 
-// awaitAnswered waits until the session's writes are answered, and the reads behind them.
+// awaitAnswered waits until the session's writes, and the reads after them, are answered.
 func (c *conn) awaitAnswered() {
 	c.mu.Lock()
 	for !c.mu.closed && !c.mu.pending.empty() {

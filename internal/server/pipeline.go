@@ -36,7 +36,7 @@ type run struct {
 	short    bool   // it stopped at a read without room for its reply
 	costly   bool   // it stopped because a piece of work was complete
 	long     bool   // it stopped at a read with a long reply
-	behind   bool   // it stopped at a read that must wait for the session's writes
+	mustWait bool   // it stopped at a read that must wait for the session's writes
 	blocked  int    // it stopped at a request of this many bytes, for which there was no room
 	charge   int    // bytes of the small requests that it submitted
 	err      error
@@ -141,7 +141,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 }
 
 // stopped reports whether a turn stopped at a request that cannot be handled yet.
-func (r *run) stopped() bool { return r.short || r.long || r.behind || r.blocked > 0 }
+func (r *run) stopped() bool { return r.short || r.long || r.mustWait || r.blocked > 0 }
 
 // unblock waits until the request at the front of b can be handled, or answers it. The turn
 // has stopped at this request. unblock returns the number of bytes that it has consumed.
@@ -151,7 +151,7 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 		c.awaitRoomForReply() // closes the connection if there is no room
 	case r.long:
 		return c.answerLong(b, r)
-	case r.behind:
+	case r.mustWait:
 		c.awaitAnswered()
 	case r.blocked > 0:
 		c.leaving = !c.awaitFlight(r.blocked)
@@ -166,7 +166,7 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 func (r *run) turn(b []byte) (n int, err error) {
 	c := r.c
 	r.in, r.done, r.received, r.reads, r.short, r.err = b, 0, 0, 0, false, nil
-	r.long, r.behind, r.blocked, r.charge = false, false, 0, 0
+	r.long, r.mustWait, r.blocked, r.charge = false, false, 0, 0
 	r.now = c.s.replica.Now()
 	c.mu.Lock()
 	wantsTree := r.handle(replica.View{})
@@ -180,7 +180,7 @@ func (r *run) turn(b []byte) (n int, err error) {
 	return r.done, r.err
 }
 
-// handleWithTree is the part of a turn that may read.
+// handleWithTree is the part of a turn that has the tree.
 func (r *run) handleWithTree(tree replica.View) {
 	c := r.c
 	c.mu.Lock()
@@ -210,7 +210,7 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 			r.err = fmt.Errorf("%w: frame of %d bytes has no header", errProtocol, len(frame))
 			break
 		}
-		if !r.take(frame, tree) {
+		if !r.handleOne(frame, tree) {
 			wantsTree = true
 			break
 		}
@@ -234,9 +234,9 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 	return wantsTree
 }
 
-// take handles one request. It returns false, without effect, if the request needs the
+// handleOne handles one request. It returns false, without effect, if the request needs the
 // tree and tree is the zero View. REQUIRES: c.mu.
-func (r *run) take(frame []byte, tree replica.View) bool {
+func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	c := r.c
 	d := jute.NewDecoder(frame)
 	var q request
@@ -271,7 +271,7 @@ func (r *run) take(frame []byte, tree replica.View) bool {
 		r.reads++
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.behind = (expected >= hardOutBytes || isExpensive(q.Op)) && !c.stepped; r.behind {
+		if r.mustWait = (expected >= hardOutBytes || isExpensive(q.Op)) && !c.stepped; r.mustWait {
 			return true
 		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})

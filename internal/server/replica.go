@@ -32,13 +32,14 @@ type Replica interface {
 	// Outstanding returns the number of requests submitted and not yet applied.
 	Outstanding() int
 
-	// View calls f with the tree under its read lock. It blocks while a batch is being
-	// applied. The caller holds no lock; f may take a connection's mu and Server.mu.
+	// View calls f with the tree under its read lock. It blocks while a batch is
+	// being applied. The caller holds no lock; f may lock a connection's mu and
+	// Server.mu.
 	View(f func(tree replica.View))
 	// ViewInTurn is View for callers whose last View did a whole piece of work. Only one of
 	// them runs at a time.
 	ViewInTurn(f func(tree replica.View))
-	// Watches calls f with the watch tables, under their lock, a leaf.
+	// Watches calls f with the watch tables, under their lock, which is a leaf.
 	Watches(f func(*watch.Tables))
 	// LastApplied returns the zxid of the last transaction in the tree.
 	LastApplied() zk.Zxid

@@ -2,15 +2,15 @@ package server
 
 import "time"
 
-// Large replies count against the server's budget of buffers before they are
-// built (socket.Budget); long.go has the very large ones. A reply for which there is no room is not built: its
-// request stays in the input, the connection sends what it has, waits until there
-// is room, and answers again. The connection that holds most waits first; replies
-// of less than largeReply never wait.
+// A large reply is charged to the server's budget of buffers (socket.Budget) before it is
+// built; long.go has the very large ones. If there is no room, the connection does not
+// build the reply: the request remains in the input, and the connection sends its output,
+// waits for room, and answers the request again. The connection that holds most waits
+// first. Replies of at most largeReply bytes never wait.
 //
-// Replies to reads that waited behind the session's own writes are built by the
-// applier, which waits for nobody: they are charged and not held up. Their number
-// is bounded by maxExpected.
+// The applier builds the replies to reads that have waited for the session's own writes.
+// It must not wait, so these replies are charged without waiting. maxExpected bounds their
+// size.
 
 const (
 	largeReply   = 64 << 10         // bytes from which a reply needs room
@@ -24,7 +24,7 @@ func (c *conn) room(n int) bool {
 	switch {
 	case want <= largeReply, want <= c.mu.reserved:
 		return true
-	case c.mu.forced, c.stepped: // they wait for nobody
+	case c.mu.forced, c.stepped: // they never wait
 		c.account.Charge(want - c.mu.reserved)
 	case !c.account.Grow(want - c.mu.reserved):
 		c.mu.short = want
@@ -34,16 +34,16 @@ func (c *conn) room(n int) bool {
 	return true
 }
 
-// releaseRoom ends what room has reserved. REQUIRES: c.mu.
+// releaseRoom releases what room has reserved. REQUIRES: c.mu.
 func (c *conn) releaseRoom() {
 	c.account.Charge(-c.mu.reserved)
 	c.mu.reserved = 0
 }
 
-// awaitRoomForReply waits, after the output is sent, until there is room for the
-// reply that found none, and reserves it. If there is none for roomPatience, or
-// the reply is more than a third of the budget, the connection ends. REQUIRES: the
-// goroutine of serve, without c.mu.
+// awaitRoomForReply waits until the output is sent, and then until there is room for the
+// reply that needs mu.short bytes, and reserves it. If there is no room for roomPatience,
+// or the reply is larger than a third of the budget, it ends the connection. REQUIRES:
+// serve's goroutine, without c.mu.
 func (c *conn) awaitRoomForReply() {
 	c.mu.Lock()
 	need := c.mu.short
@@ -61,8 +61,8 @@ func (c *conn) awaitRoomForReply() {
 }
 
 // awaitRoomFor waits until the output is sent and the account has room for need bytes,
-// and charges them. False means that the connection has ended, as awaitRoomForReply
-// says. REQUIRES: the goroutine of serve, without c.mu.
+// and charges them. False means that it has ended the connection, under the conditions of
+// awaitRoomForReply. REQUIRES: serve's goroutine, without c.mu.
 func (c *conn) awaitRoomFor(need int) bool {
 	c.mu.Lock()
 	for !c.mu.closed && c.mu.out.Unsent()+c.mu.longBytes > 0 && c.mu.out.Writing() {

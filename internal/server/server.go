@@ -1,8 +1,8 @@
-// Package server is the client side of a ZooKeeper server: it accepts
-// connections, reads requests, answers those that only read from the local
-// tree, hands the others to the replica, and sends replies and events.
+// Package server is the client side of a ZooKeeper server: it accepts connections,
+// reads requests, answers those that only read from the local tree, submits the others
+// to the replica, and sends replies and events.
 //
-// The way of a request, one file each:
+// The path of a request, in the order of the files:
 //
 //	accept.go     connections, their limits
 //	conn.go       the two halves of the socket: frames in, one write per batch out
@@ -13,11 +13,11 @@
 //	room.go       large replies wait for room in the budget of all buffers
 //	long.go       lists of children that are too long to be built under one lock
 //	flight.go     large requests wait for room in the budget of what is in flight
-//	pipeline.go   a request: answered now, behind the session's own writes, or submitted
-//	read.go       the requests that read
+//	pipeline.go   a request: answered now, after the session's own writes, or submitted
+//	read.go       requests that read
 //	pieces.go     requests whose work is done in pieces
-//	sasl.go       logins
-//	write.go      the replies to those that write
+//	sasl.go       SASL logins
+//	write.go      replies to requests that write
 //	events.go     events of watches
 //	command.go    four-letter words
 //
@@ -26,7 +26,7 @@
 //	P1  replies leave in the session's request order
 //	P4  the events of zxid z reach a connection before any reply that shows a
 //	    state at or after z
-//	P5  a read sees the session's own earlier writes
+//	P6  every queue is bounded: see limits
 //	P6  every queue is bounded: see limits
 //	P7  a reconnecting client never sees an older state than it has seen
 //
@@ -106,7 +106,8 @@ type Server struct {
 
 	pieceDone func(work int) // called with the work under each hold of the tree's read lock; tests set it
 
-	// Owned by who applies: connections with output, and the event that is being sent.
+	// Owned by the applier: connections with output, and the event that is being
+	// sent.
 	dirty []*conn
 	event []byte
 
