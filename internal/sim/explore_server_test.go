@@ -52,18 +52,20 @@ const (
 
 // handOverCases are the kinds of servers, with a handful of requests each.
 func handOverCases() []handOvers {
-	pipelined := []action{{ops: []askKind{askSet, askGet, askSet}}}
+	pipelined := []action{{ops: []askKind{askSet, askGet}}, {ops: []askKind{askSet}}}
 	reader := []action{{ops: []askKind{askWatch}, wait: true}, {ops: []askKind{askSet, askGet}}}
 	ahead := []action{{ahead: true, wait: true}, {ops: []askKind{askGet}}}
 	synced := []action{{ops: []askKind{askSync, askGet}}}
 	writer := []action{{ops: []askKind{askSet}, wait: true}}
 	return []handOvers{
-		{"standalone", serverKind{}, [][]action{pipelined, reader}, 5},
-		{"standalone, prompt disk", serverKind{prompt: true}, [][]action{pipelined, writer}, 5},
+		{"standalone", serverKind{}, [][]action{pipelined, reader}, 3},
+		{"standalone, prompt disk", serverKind{prompt: true}, [][]action{pipelined, writer}, 2},
 		{"leader", serverKind{role: zab.Leading}, [][]action{writer, reader}, 2},
+		{"leader, three writes", serverKind{role: zab.Leading}, [][]action{pipelined, writer}, 1},
 		{"leader, prompt disk", serverKind{role: zab.Leading, prompt: true}, [][]action{writer, synced}, 1},
 		{"leader, disk stalls", serverKind{role: zab.Leading, stuck: true}, [][]action{writer, ahead}, 2},
 		{"follower", serverKind{role: zab.Following}, [][]action{writer, reader}, 2},
+		{"follower, three writes", serverKind{role: zab.Following}, [][]action{pipelined, writer}, 1},
 		{"follower, prompt disk", serverKind{role: zab.Following, prompt: true}, [][]action{writer, synced}, 1},
 		{"follower, disk stalls", serverKind{role: zab.Following, stuck: true}, [][]action{writer, ahead}, 2},
 	}
