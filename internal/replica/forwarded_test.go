@@ -38,7 +38,8 @@ func TestForwardedBytes(t *testing.T) {
 	if greedy < 4 || greedy > 5 {
 		t.Errorf("a single learner has %d requests of %d bytes, the limit is %d", greedy, size, limit)
 	}
-	if !forward(2, body) || !forward(2, body) || forward(1, body) {
+	second, third := forward(2, body), forward(2, body)
+	if !second || !third || forward(1, body) {
 		t.Error("the learner that has most is refused first")
 	}
 	if !forward(1, body[:smallForward]) {

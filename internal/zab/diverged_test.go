@@ -93,7 +93,6 @@ func TestAWrongTreeIsReplacedWhoeverLeads(t *testing.T) {
 	o.step(l, diffOf(zk.MakeZxid(4, 9)), newLeaderOf(5), upToDatePacket())
 	o.persist()
 	o.diverges()
-	l = o.core.learner.link
 	o.tick(20 * ms)
 	o.core.LinkDown(o.now, o.core.learner.link, errLink)
 	o.drive()
@@ -118,10 +117,10 @@ func TestAWrongTreeIsReplacedWhoeverLeads(t *testing.T) {
 // A leader without any transaction has no snapshot to send. Its learner has none either
 // then, and so the right tree.
 func TestAWrongTreeWhereTheLeaderHasNothing(t *testing.T) {
-	o, l := follows2(t, testConfig(3), history(4, 9))
+	o, _ := follows2(t, testConfig(3), history(4, 9))
 	o.diverges()
 	o.tick(20 * ms)
-	l = o.core.learner.link
+	l := o.core.learner.link
 	o.up(l)
 	o.step(l, leaderInfoOf(5))
 	o.step(l, diffOf(0), newLeaderOf(5), upToDatePacket())
