@@ -4,11 +4,13 @@
 // Invariants, each with a test that carries its number:
 //
 //  1. Two quorums of one System have a voter with weight in common.
-//  2. A set that holds a quorum is a quorum.
+//  2. A set that contains a quorum is a quorum.
 //  3. All voters together are a quorum, unless there are none.
 //  4. A server without weight never makes or breaks a quorum.
+//  5. A quorum of Both(a, b) has a voter in common with every quorum of a and with
+//     every quorum of b.
 //
-// The package knows ids, and nothing of what servers do.
+// The package knows ids and numbers, and nothing of what servers do.
 package quorum
 
 import (
@@ -22,9 +24,10 @@ import (
 // A System says which sets of voters are quorums. It does not change: any
 // number of goroutines may use it.
 type System struct {
-	voters  []int64 // ascending
-	weights []int64 // of voters, in their order
-	groups  []group // those with weight, in the order of their ids
+	voters  []int64    // ascending
+	weights []int64    // of voters, in their order
+	groups  []group    // those with weight, in the order of their ids; none if there are parts
+	parts   [2]*System // of Both; nil otherwise
 }
 
 // group is the voters of a group that have weight. A majority system is one
@@ -137,22 +140,95 @@ func (s *System) Weight(id int64) int64 {
 	return s.weights[i]
 }
 
+// Both returns the system whose quorums are the sets that are quorums of a and of b.
+// It counts votes while one membership replaces another. A voter weighs what it
+// weighs in the system where it weighs more.
+func Both(a, b *System) *System {
+	s := &System{voters: slices.Concat(a.voters, b.voters), parts: [2]*System{a, b}}
+	slices.Sort(s.voters)
+	s.voters = slices.Compact(s.voters)
+	for _, id := range s.voters {
+		s.weights = append(s.weights, max(a.Weight(id), b.Weight(id)))
+	}
+	return s
+}
+
 // Quorum reports whether the voters for which has returns true are a quorum. It
-// asks for a voter once at most, for those without weight not at all, and does
-// not allocate.
+// asks once for each voter with weight (twice in a system of Both) and does not
+// allocate.
 func (s *System) Quorum(has func(id int64) bool) bool {
-	won := 0
-	for i := range s.groups {
-		g := &s.groups[i]
-		sum := int64(0)
-		for _, v := range g.voters {
-			if has(s.voters[v]) {
-				sum += s.weights[v]
-			}
+	return s.Reached(func(id int64) int64 {
+		if has(id) {
+			return 1
 		}
-		if 2*sum > g.total {
-			won++
+		return 0
+	}) == 1
+}
+
+// Reached returns the greatest number that a quorum has reached: how is how far a
+// voter has come, and the voters for which it is the result or more are a quorum.
+// Without voters the result is math.MinInt64. Reached calls how once for each voter
+// with weight (twice in a system of Both). It does not allocate for up to 64 voters in
+// up to 7 groups.
+func (s *System) Reached(how func(id int64) int64) int64 {
+	if s.parts[0] != nil {
+		return min(s.parts[0].Reached(how), s.parts[1].Reached(how))
+	}
+	if len(s.groups) == 1 {
+		return s.groups[0].reached(s, how)
+	}
+	var buf [few]share
+	groups := buf[:0]
+	for i := range s.groups {
+		groups = insert(groups, share{s.groups[i].reached(s, how), 1})
+	}
+	return most(groups, int64(len(s.groups)))
+}
+
+// reached is Reached within a group.
+func (g *group) reached(s *System, how func(id int64) int64) int64 {
+	if len(g.voters) > few {
+		var buf [many]share
+		return g.most(s, how, buf[:0])
+	}
+	var buf [few]share
+	return g.most(s, how, buf[:0])
+}
+
+// most is reached with room for the shares.
+func (g *group) most(s *System, how func(id int64) int64, shares []share) int64 {
+	for _, v := range g.voters {
+		shares = insert(shares, share{how(s.voters[v]), s.weights[v]})
+	}
+	return most(shares, g.total)
+}
+
+// share is how far a voter or a group has come, and what it weighs.
+type share struct{ reached, weight int64 }
+
+// So many shares need no allocation. Room for few is cleared faster.
+const few, many = 7, 64
+
+// insert puts one share into a list in descending order.
+func insert(list []share, s share) []share {
+	list = append(list, s)
+	i := len(list) - 1
+	for ; i > 0 && list[i-1].reached < s.reached; i-- {
+		list[i] = list[i-1]
+	}
+	list[i] = s
+	return list
+}
+
+// most returns the greatest number that shares of more than half of the total weight
+// have reached.
+func most(list []share, total int64) int64 {
+	sum := int64(0)
+	for _, s := range list {
+		sum += s.weight
+		if 2*sum > total {
+			return s.reached
 		}
 	}
-	return 2*won > len(s.groups)
+	return math.MinInt64
 }

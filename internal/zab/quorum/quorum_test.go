@@ -225,11 +225,69 @@ func checkInvariants(t *testing.T, seed uint64, s *System, quorums []int64) {
 	}
 }
 
+// What a quorum has reached, against the rule that defines it.
+func TestReached(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		weights, groups := randomSystem(rng)
+		s, err := Weighted(weights, groups)
+		if err != nil {
+			continue
+		}
+		how := map[int64]int64{}
+		for _, id := range s.Voters() {
+			how[id] = rng.Int64N(5) - 1
+		}
+		got := s.Reached(func(id int64) int64 { return how[id] })
+		if !s.Quorum(func(id int64) bool { return how[id] >= got }) {
+			t.Fatalf("seed=%d %v %v: no quorum of %v has reached %d", seed, weights, groups, how, got)
+		}
+		if naive(weights, groups, func(id int64) bool { return how[id] > got }) {
+			t.Fatalf("seed=%d %v %v: a quorum of %v has reached more than %d", seed, weights, groups, how, got)
+		}
+	}
+	if got := Majority().Reached(nil); got != math.MinInt64 {
+		t.Errorf("nobody has reached %d", got)
+	}
+}
+
+// A quorum of Both is one of each system, and by that invariant 5 holds; the voters
+// are those of both.
+func TestBoth(t *testing.T) {
+	for seed := range uint64(100) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		aw, ag := randomSystem(rng)
+		bw, bg := randomSystem(rng)
+		a, errA := Weighted(aw, ag)
+		b, errB := Weighted(bw, bg)
+		if errA != nil || errB != nil {
+			continue
+		}
+		s := Both(a, b)
+		n := max(len(ag), len(bg))
+		for mask := range int64(1) << n {
+			if got, want := s.Quorum(subset(mask)), a.Quorum(subset(mask)) && b.Quorum(subset(mask)); got != want {
+				t.Fatalf("seed=%d: set %b is a quorum of both: %v", seed, mask, got)
+			}
+		}
+		for id := range int64(n) {
+			if s.Voter(id) != (a.Voter(id) || b.Voter(id)) || s.Weight(id) != max(a.Weight(id), b.Weight(id)) {
+				t.Fatalf("seed=%d: voter %d: %v, weight %d", seed, id, s.Voter(id), s.Weight(id))
+			}
+		}
+	}
+	s := Both(Majority(1, 2, 3), Majority(3, 4, 5))
+	if !slices.Equal(s.Voters(), []int64{1, 2, 3, 4, 5}) || !s.Quorum(set(1, 3, 5).Has) || s.Quorum(set(1, 2, 3).Has) || s.Quorum(set(3, 4, 5).Has) {
+		t.Errorf("both of {1 2 3} and {3 4 5}: voters %v", s.Voters())
+	}
+}
+
 func TestQuorumDoesNotAllocate(t *testing.T) {
 	s := mustWeighted(t, nil, map[int64]int64{1: 1, 2: 1, 3: 2, 4: 2, 5: 3})
 	acks := set(1, 2, 3, 4)
+	both := Both(s, Majority(1, 2, 3))
 	if n := testing.AllocsPerRun(100, func() {
-		if !s.Quorum(acks.Has) {
+		if !s.Quorum(acks.Has) || !both.Quorum(acks.Has) {
 			t.Error("no quorum")
 		}
 	}); n != 0 {
