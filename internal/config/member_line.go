@@ -12,6 +12,9 @@ import (
 var errMemberForm = errors.New("not of the form host:quorumPort:electionPort[:participant|observer]" +
 	"[;[clientHost:]clientPort[;[secureHost:]securePort]]")
 
+// ParseMember reads the value of a server line, as Line returns it.
+func ParseMember(id int64, value string) (Member, error) { return parseMember(id, value) }
+
 // parseMember reads the value of a server line. IP addresses are returned in their
 // usual form (::1, 127.0.0.1), names as they are written.
 func parseMember(id int64, value string) (Member, error) {

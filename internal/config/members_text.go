@@ -102,9 +102,15 @@ func hashOrder(ids []int64) []int64 {
 	return ids
 }
 
+// Line returns the value of the member's server line.
+func (m *Member) Line() string { return string(m.appendValue(nil)) }
+
 // appendLine writes server.N=... without an end of line.
 func (m *Member) appendLine(b []byte) []byte {
-	b = fmt.Appendf(b, "server.%d=", m.ID)
+	return m.appendValue(fmt.Appendf(b, "server.%d=", m.ID))
+}
+
+func (m *Member) appendValue(b []byte) []byte {
 	addresses := slices.Clone(m.Addresses)
 	slices.SortStableFunc(addresses, func(x, y MemberAddress) int {
 		return strings.Compare(javaHost(x.Host), javaHost(y.Host))

@@ -27,17 +27,17 @@ type target struct {
 // String prints host:port.
 func (a target) String() string { return net.JoinHostPort(a.host, strconv.Itoa(a.port)) }
 
-// quorumTargets returns the quorum addresses of a server; none for an unknown id.
-func (o *Options) quorumTargets(id int64) (list []target) {
-	for _, a := range o.Peers[id] {
+// quorumTargets returns the quorum addresses of a server.
+func quorumTargets(addresses []Address) (list []target) {
+	for _, a := range addresses {
 		list = append(list, target{a.Host, a.QuorumPort})
 	}
 	return list
 }
 
-// electionTargets returns the election addresses of a server; none for an unknown id.
-func (o *Options) electionTargets(id int64) (list []target) {
-	for _, a := range o.Peers[id] {
+// electionTargets returns the election addresses of a server.
+func electionTargets(addresses []Address) (list []target) {
+	for _, a := range addresses {
 		list = append(list, target{a.Host, a.ElectionPort})
 	}
 	return list
@@ -45,7 +45,7 @@ func (o *Options) electionTargets(id int64) (list []target) {
 
 // dialLeader connects to a server's quorum port, trying until ctx ends.
 func (t *Transport) dialLeader(ctx context.Context, id int64) (net.Conn, error) {
-	targets := t.o.quorumTargets(id)
+	targets := quorumTargets(t.addresses(id))
 	if len(targets) == 0 {
 		return nil, fmt.Errorf("%w: %d", ErrUnknown, id)
 	}

@@ -48,7 +48,7 @@ type hello struct {
 // ownHello returns this server's first message.
 func ownHello(o *Options) ([]byte, error) {
 	var address string
-	if targets := o.electionTargets(o.ID); len(targets) > 0 {
+	if targets := electionTargets(o.Peers[o.ID]); len(targets) > 0 {
 		address = targets[0].String()
 	} else if len(o.ElectionListen) > 0 {
 		address = o.ElectionListen[0]
@@ -150,7 +150,7 @@ func (t *Transport) greet(g *greeting) {
 func (t *Transport) introduce(h hello, link *electionLink) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch _, known := t.o.Peers[h.id]; {
+	switch _, known := t.mu.known[h.id]; {
 	case t.mu.closed:
 		return ErrClosed
 	case h.id == t.o.ID:
@@ -185,7 +185,7 @@ func (t *Transport) introduce(h hello, link *electionLink) error {
 // transport is not closed.
 func (t *Transport) addPeerLocked(id int64, stranger bool) *peer {
 	p := &peer{t: t, id: id, stranger: stranger, wake: make(chan struct{}, 1), pause: peerPause}
-	p.targets = t.o.electionTargets(id)
+	p.targets = electionTargets(t.mu.known[id])
 	t.mu.peers[id] = p
 	if stranger {
 		t.mu.strangers++
@@ -213,10 +213,10 @@ func newElectionLink(nc net.Conn, order uint64) *electionLink {
 }
 
 // read passes on the notifications of the peer until the connection ends.
-func (c *electionLink) read(p *peer) {
+func (c *electionLink) read(p *peer, stranger bool) {
 	defer close(c.done)
 	t := p.t
-	if p.stranger {
+	if stranger {
 		// A peer that has connected has a notification to send.
 		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
 	}
@@ -230,7 +230,7 @@ func (c *electionLink) read(p *peer) {
 			}
 			return
 		}
-		if p.stranger && first {
+		if stranger && first {
 			_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed
 		}
 		t.h.Notification(p.id, frame)

@@ -25,10 +25,9 @@ const maxAttempts = 3
 // between two servers never changes, and links can be ordered: accepted ones by their
 // acceptance, dialled ones because one goroutine dials them.
 type peer struct {
-	t        *Transport
-	id       int64
-	stranger bool          // not configured: removed when its link ends
-	wake     chan struct{} // holds one
+	t    *Transport
+	id   int64
+	wake chan struct{} // holds one
 
 	mu struct {
 		sync.Mutex
@@ -36,11 +35,13 @@ type peer struct {
 		posted  bool          // a frame was posted since the peer's goroutine has last looked
 		offered *electionLink // an accepted connection that run has not picked up yet
 		asked   bool          // the peer has asked this server to connect
-		targets []target      // announced addresses of a peer that is not configured
+		targets []target      // announced addresses of a peer that is not a member
+		moved   *peerEntry    // the membership has changed; nil: no, or run has picked it up
 		over    bool          // the goroutine has ended
 	}
 
 	// Owned by run.
+	stranger bool // not a member: removed when its link ends
 	link     *electionLink
 	targets  []target
 	last     []byte          // the last frame that was sent, on any link
@@ -51,6 +52,12 @@ type peer struct {
 	notYet   time.Time       // no attempt before this time
 	pause    time.Duration   // the pause after the next failure
 	attempts int             // failed attempts since there was a link
+}
+
+// peerEntry is what the membership says of a peer.
+type peerEntry struct {
+	known   bool // the peer is a member
+	targets []target
 }
 
 // dialResult is the result of an attempt: an error, a link, or neither if the peer was
@@ -96,6 +103,14 @@ func (p *peer) offer(link *electionLink) {
 func (p *peer) ask(targets []target) {
 	p.mu.Lock()
 	p.mu.asked, p.mu.targets = true, targets
+	p.mu.Unlock()
+	p.notice()
+}
+
+// move tells the peer what the membership says of it from now on.
+func (p *peer) move(known bool, targets []target) {
+	p.mu.Lock()
+	p.mu.moved = &peerEntry{known, targets}
 	p.mu.Unlock()
 	p.notice()
 }
@@ -146,10 +161,23 @@ func (p *peer) pickUp() {
 	p.mu.Lock()
 	offered, asked, posted := p.mu.offered, p.mu.asked, p.mu.posted
 	p.mu.offered, p.mu.asked, p.mu.posted = nil, false, false
+	moved := p.mu.moved
+	p.mu.moved = nil
+	expelled := false
+	switch {
+	case moved == nil:
+	case moved.known:
+		p.stranger, p.targets = false, moved.targets
+	case !p.stranger:
+		expelled = true
+	}
 	if p.stranger && asked {
 		p.targets = p.mu.targets
 	}
 	p.mu.Unlock()
+	if expelled {
+		p.expel()
+	}
 	if asked {
 		p.wanted = true
 		p.renewing = p.link != nil && time.Since(p.link.since) >= youngLink
@@ -171,6 +199,19 @@ func (p *peer) pickUp() {
 	}
 }
 
+// expel handles that a peer is not a member any more: its link is closed.
+func (p *peer) expel() {
+	p.stranger, p.targets, p.wanted, p.renewing = true, nil, false, false
+	p.mu.Lock()
+	p.mu.slot = nil
+	p.mu.Unlock()
+	if p.link != nil {
+		p.t.log.Info("election link is closed: the server is not a member of the ensemble any more", "peer", p.id)
+		p.dropLink()
+		p.t.h.PeerDown(p.id)
+	}
+}
+
 // linkUp makes link the peer's link, in place of the present one.
 func (p *peer) linkUp(link *electionLink) {
 	p.dropLink()
@@ -180,7 +221,8 @@ func (p *peer) linkUp(link *electionLink) {
 	limitUnsent(link.nc, p.t.o.ElectionTimeout)
 	p.t.log.Info("connected to a server for elections", "peer", p.id, "remote", link.remote)
 	p.t.h.PeerUp(p.id)
-	p.t.wg.Go(func() { link.read(p) })
+	stranger := p.stranger
+	p.t.wg.Go(func() { link.read(p, stranger) })
 	p.mu.Lock()
 	if p.mu.slot == nil {
 		p.mu.slot = p.last // it may have been lost with the previous link
@@ -301,7 +343,7 @@ func (t *Transport) forgetStranger(p *peer) bool {
 	defer t.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.offered != nil || p.mu.asked {
+	if p.mu.offered != nil || p.mu.asked || p.mu.moved != nil {
 		return false
 	}
 	p.mu.over = true

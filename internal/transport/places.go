@@ -17,8 +17,8 @@ import (
 // packet keeps its place: the core closes it if that packet was not due.
 const (
 	maxSilent    = 64 // links that have sent no packet
-	maxUnknown   = 64 // links of servers that are not in the configuration
-	maxPerMember = 4  // links that name the same server of the configuration
+	maxUnknown   = 64 // links of servers that are not members
+	maxPerMember = 4  // links that name the same member
 )
 
 // place says which limit counts an accepted link. Transport.mu guards it. The link's
@@ -114,7 +114,7 @@ func (l *link) takePlace(first *zab.Packet) error {
 	most := maxUnknown - 1
 	if (first.Type == zab.FollowerInfo || first.Type == zab.ObserverInfo) && len(first.Data) >= 8 {
 		id := int64(binary.BigEndian.Uint64(first.Data))
-		if _, known := t.o.Peers[id]; known {
+		if t.member(id) {
 			at, most = place{kind: ofMember, member: id}, maxPerMember-1
 		}
 	}

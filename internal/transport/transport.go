@@ -142,7 +142,7 @@ type Address struct {
 // Options configures a Transport. A zero field has the default that is named.
 type Options struct {
 	ID    int64               // of this server
-	Peers map[int64][]Address // all servers, including this one: its address is announced
+	Peers map[int64][]Address // all servers until SetPeers, including this one: its address is announced
 
 	QuorumListen   []string // host:port to listen on; none: no learner is accepted
 	ElectionListen []string
@@ -197,8 +197,9 @@ type Transport struct {
 		links    map[zab.LinkID]*link
 		lastLink zab.LinkID
 
+		known      map[int64][]Address // the ensemble; the map is replaced, not changed
 		peers      map[int64]*peer
-		strangers  int   // peers that are not in Options.Peers
+		strangers  int   // peers that are not in known
 		nameless   int64 // the last id chosen for a peer without one
 		greetings  []*greeting
 		lastAccept uint64 // number of the last accepted election connection
@@ -221,7 +222,7 @@ func New(o Options) (*Transport, error) {
 	t.outputs = socket.NewOutputPool(pooledOutputs, pooledBytes)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.links = map[zab.LinkID]*link{}
-	t.mu.peers = map[int64]*peer{}
+	t.mu.peers, t.mu.known = map[int64]*peer{}, o.Peers
 	return t, nil
 }
 
@@ -275,7 +276,7 @@ func (t *Transport) Start() error {
 		return errors.Join(ErrClosed, closeAll(quorum), closeAll(election))
 	}
 	t.mu.quorumPorts, t.mu.electionPorts = quorum, election
-	for id := range t.o.Peers {
+	for id := range t.mu.known {
 		if id != t.o.ID {
 			t.addPeerLocked(id, false)
 		}
@@ -287,6 +288,48 @@ func (t *Transport) Start() error {
 		t.wg.Go(func() { t.accept(l, t.admitPeer) })
 	}
 	return nil
+}
+
+// SetPeers replaces Options.Peers. New servers can be reached from then on; servers
+// whose addresses have changed are dialled at the new ones when their present link
+// ends. The election link of a server that is not in peers is closed; that server may
+// connect again, as any server that is not a member. Learner links stay open. The
+// caller must not change the map.
+func (t *Transport) SetPeers(peers map[int64][]Address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.known = peers
+	if t.mu.closed || len(t.mu.quorumPorts)+len(t.mu.electionPorts) == 0 {
+		return // Start adds them
+	}
+	for id := range peers {
+		if id != t.o.ID && t.mu.peers[id] == nil {
+			t.addPeerLocked(id, false)
+		}
+	}
+	t.mu.strangers = 0
+	for id, p := range t.mu.peers {
+		addresses, known := peers[id]
+		if !known {
+			t.mu.strangers++
+		}
+		p.move(known, electionTargets(addresses))
+	}
+}
+
+// addresses returns those of a member; none for another id.
+func (t *Transport) addresses(id int64) []Address {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.mu.known[id]
+}
+
+// member reports whether a server is a member of the ensemble.
+func (t *Transport) member(id int64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, known := t.mu.known[id]
+	return known
 }
 
 // Addrs returns the addresses that Start listens on.
@@ -398,7 +441,7 @@ func (t *Transport) Progress(id zab.LinkID) uint64 {
 // Notify copies a notification into the peer's slot, where it replaces one that is not
 // sent yet, and connects if there is no link. It tries, with growing pauses, until the
 // notification is sent. It does nothing for this server's own id, for an id that is
-// neither in Options.Peers nor connected, before Start, and after Close.
+// neither a member nor connected, before Start, and after Close.
 func (t *Transport) Notify(id int64, payload []byte) {
 	if len(payload) == 0 || len(payload) > MaxNotificationBytes {
 		t.log.Error("an election notification is too large and is not sent; please report this", "peer", id, "bytes", len(payload))
