@@ -176,12 +176,25 @@ func (n *Node) Join(ctx context.Context) error {
 		return err
 	}
 	n.links = t
-	n.replica.Join(network{t})
+	n.replica.Join(network{t, n.log})
 	return nil
 }
 
 // network is the transport in the form that a replica needs.
-type network struct{ *transport.Transport }
+type network struct {
+	*transport.Transport
+	log *slog.Logger
+}
+
+// SetMembers passes on a change of the membership. A member whose address cannot be
+// read is not reached; addresses are checked when the change is made.
+func (n network) SetMembers(members []zab.Member) {
+	peers, err := options.Peers(members)
+	if err != nil {
+		n.log.Error("members of the ensemble cannot be reached: their addresses cannot be read", "err", err)
+	}
+	n.SetPeers(peers)
+}
 
 // AppendPacket appends the bytes of a packet.
 func (network) AppendPacket(b []byte, p zab.Packet) []byte { return transport.AppendPacket(b, p) }

@@ -23,10 +23,8 @@ type ballots struct {
 
 // put keeps a message in place of the sender's last one. It reports whether the
 // loop must be told to take it: not if it was told of one that it has not taken, nor
-// if there are too many senders, when the message is dropped. The configuration in
-// it is not kept: nothing reads it.
+// if there are too many senders, when the message is dropped.
 func (q *ballots) put(n election.Notification) (tell bool) {
-	n.Config = nil
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, waits := q.mu.newest[n.From]

@@ -62,6 +62,9 @@ func (o *orderer) loadEpochs(rep *Report) error {
 		return fmt.Errorf("replica: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", lost, last, current)
 	}
 	o.recovered = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: o.recent, Diverged: rep.Diverged}
+	if o.recovered.Members, err = o.loadMembers(); err != nil {
+		return err
+	}
 	o.recent = nil
 	if n := len(o.recovered.Recent); n > 0 && o.recovered.Recent[n-1].Zxid != last {
 		o.recovered.Recent = nil
@@ -193,6 +196,9 @@ func (o *orderer) do(rd *zab.Ready) bool {
 		o.publishStatus()
 	}
 	o.changeRole(rd)
+	if rd.Members != nil {
+		o.net.SetMembers(rd.Members)
+	}
 	for i := range rd.Sends {
 		o.send(&rd.Sends[i])
 	}
@@ -496,7 +502,9 @@ func (o *orderer) logEvent(e *zab.Event) {
 		o.log.Error("this server is elected and does not lead, for its tree is not what its log leads to: a quorum of voters is in this state, and none has a tree for the others; it looks again in a tick",
 			"zxid", o.LastApplied())
 	case zab.EventDesignation:
-		o.log.Warn("the leader has changed the configuration of the ensemble; this server keeps its own", "zxid", e.Zxid)
+		o.log.Warn("the leader has changed the membership of the ensemble; this server keeps that of its configuration, because reconfigEnabled is false", "zxid", e.Zxid)
+	case zab.EventMembers:
+		o.log.Info("the membership of the ensemble has changed", "version", e.Zxid)
 	}
 }
 

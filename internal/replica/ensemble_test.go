@@ -13,7 +13,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/test/memnet"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -77,6 +76,19 @@ func inGroup(t *testing.T, voters, observers int, change func(id int64, o *Optio
 	})
 }
 
+// membership is who belongs to the group, as its members are told.
+func (g *group) membership() *zab.Membership {
+	var members []zab.Member
+	for _, id := range g.ids {
+		members = append(members, zab.Member{ID: id, Weight: 1, Observer: id > int64(len(g.voters))})
+	}
+	m, err := zab.NewMembership(0, members, []byte("version=0"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return m
+}
+
 // start starts a machine over its disk.
 func (g *group) start(id int64) *machine {
 	g.t.Helper()
@@ -87,8 +99,7 @@ func (g *group) start(id int64) *machine {
 	m, _ := mustBoot(g.t, disk, func(o *Options) {
 		o.ServerID, o.Tick = uint8(id), groupTick
 		o.Ensemble = &zab.Config{
-			ID: id, System: quorum.Majority(g.voters...), Observer: id > int64(len(g.voters)),
-			ConfigText: []byte("version=0"), Tick: groupTick, InitLimit: 10, SyncLimit: 5, Window: 50,
+			ID: id, Members: g.membership(), Tick: groupTick, InitLimit: 10, SyncLimit: 5, Window: 50,
 		}
 		if g.change != nil {
 			g.change(id, o)

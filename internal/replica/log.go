@@ -180,6 +180,8 @@ func (l *logger) writeOther(j *job) error {
 		return l.o.Dir.SetAcceptedEpoch(w.Epoch)
 	case zab.WriteCurrentEpoch:
 		return l.o.Dir.SetCurrentEpoch(w.Epoch)
+	case zab.WriteMembers:
+		return l.saveMembers(&w.Members)
 	case zab.WriteTruncate:
 		return l.truncate(j)
 	case zab.WriteInstall:
@@ -238,9 +240,7 @@ func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
 
 // replaceTree hands a new tree to the applier; the log goes on behind it.
 func (l *logger) replaceTree(tree *znode.Tree, z zk.Zxid) {
-	if l.o.ConfigText != nil {
-		tree.SetConfig(l.o.ConfigText, l.clock.UnixMilli())
-	}
+	l.setConfig(tree, l.clock.UnixMilli())
 	l.wal = l.o.Dir.NewLog(z)
 	l.logged.Store(int64(z))
 	l.turn.steps = append(l.turn.steps, step{tree: tree})

@@ -28,6 +28,9 @@ type Network interface {
 	AppendPacket(b []byte, p zab.Packet) []byte
 	// Notify sends a message of the election; a newer one replaces it.
 	Notify(peer int64, payload []byte)
+	// SetMembers tells that the membership has changed: links to these servers are to
+	// be kept, and those to others closed. The slice is not changed later.
+	SetMembers(members []zab.Member)
 }
 
 // Clock is the time. The simulator has its own.
@@ -93,6 +96,9 @@ func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) {
 	r.driver.Bring()
 }
 
+// maxConfigBytes bounds the configuration in a message of the election.
+const maxConfigBytes = 128 << 10
+
 // Notification takes a message of the election. One that cannot be read is
 // dropped, and logged.
 func (r *Replica) Notification(from int64, payload []byte) {
@@ -100,6 +106,9 @@ func (r *Replica) Notification(from int64, payload []byte) {
 	if err != nil {
 		r.log.Warn("an election message cannot be read", "from", from, "err", err)
 		return
+	}
+	if !r.dynamic() || len(n.Config) > maxConfigBytes {
+		n.Config = nil // nothing reads it
 	}
 	if r.ballots.put(n) {
 		r.putEvent(event{kind: noteCame, peer: from})

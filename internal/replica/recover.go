@@ -56,9 +56,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	if r.o.Ensemble == nil {
 		rep.Orphans = r.tree.DropOrphans()
 	}
-	if r.o.ConfigText != nil {
-		r.tree.SetConfig(r.o.ConfigText, nowMillis)
-	}
+	r.setConfig(r.tree, nowMillis)
 	r.disk.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 	if !rep.Diverged && (rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" || len(rep.Refused) > 0) {
 		if err := r.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {

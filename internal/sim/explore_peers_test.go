@@ -12,7 +12,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -44,6 +43,15 @@ type peer struct {
 	applied int
 }
 
+// explorers is the membership of three voters.
+func explorers() *zab.Membership {
+	m, err := zab.NewMembership(0, []zab.Member{{ID: 1, Weight: 1}, {ID: 2, Weight: 1}, {ID: 3, Weight: 1}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
 func (ps *peers) start(s *explored) {
 	ps.s = s
 	ps.links = make([][2]int64, 1)
@@ -53,7 +61,7 @@ func (ps *peers) start(s *explored) {
 		}
 		p := &peer{all: ps, id: id}
 		p.core = zab.New(zab.Config{
-			ID: id, System: quorum.Majority(1, 2, 3), Tick: exploredTick, InitLimit: 10, SyncLimit: 10, Window: 500,
+			ID: id, Members: explorers(), Tick: exploredTick, InitLimit: 10, SyncLimit: 10, Window: 500,
 		}, zab.State{}, 0)
 		ps.list = append(ps.list, p)
 		s.rep.PeerUp(id)

@@ -528,6 +528,8 @@ func (n *exploredNet) AppendPacket(b []byte, p zab.Packet) []byte {
 	return transport.AppendPacket(b, p)
 }
 
+func (n *exploredNet) SetMembers([]zab.Member) { panic("the membership has changed") }
+
 func (n *exploredNet) Notify(peer int64, payload []byte) {
 	n.s.peers.notify(n.s.id, peer, slices.Clone(payload))
 	n.s.peers.pump()

@@ -92,6 +92,9 @@ func (n *network) newEnd(m *member) *end {
 	return e
 }
 
+// SetMembers does nothing: every member can reach every other.
+func (mn memberNet) SetMembers([]zab.Member) {}
+
 // Dial connects to a server's quorum port.
 func (mn memberNet) Dial(peer int64) zab.LinkID {
 	m := mn.m

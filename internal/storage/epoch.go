@@ -17,6 +17,7 @@ const (
 	acceptedEpochName = "acceptedEpoch"
 	currentEpochName  = "currentEpoch"
 	epochTmpSuffix    = ".tmp"
+	membersName       = "members"
 	initializeName    = "initialize"
 )
 
@@ -133,6 +134,34 @@ func (d *Dir) writeEpoch(name string, epoch uint32) error {
 		return fmt.Errorf("storage: write %s: %w", name, err)
 	}
 	return nil
+}
+
+// SaveMembers replaces the file that holds what the server knows of the membership of
+// the ensemble. It is durable when it returns; after an error it is the old one or
+// the new one.
+func (d *Dir) SaveMembers(content []byte) error {
+	name := path.Join(d.snapDir, membersName)
+	if err := d.replaceFile(name, content); err != nil {
+		return fmt.Errorf("storage: write %s: %w", name, err)
+	}
+	return nil
+}
+
+// LoadMembers returns the content of that file, nil if there is none.
+func (d *Dir) LoadMembers() ([]byte, error) {
+	name := path.Join(d.snapDir, membersName)
+	f, err := d.fs.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storage: open %s: %w", name, err)
+	}
+	content, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("storage: read %s: %w", name, err)
+	}
+	return content, nil
 }
 
 // replaceFile writes a file under a temporary name, syncs it and renames it.

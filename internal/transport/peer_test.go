@@ -433,3 +433,55 @@ func TestLimitUnsent(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A change of the ensemble makes links to new servers possible, dials moved ones at
+// their new address, and closes the link to one that is gone, which is a stranger from
+// then on.
+func TestSetPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		n := m.start(t, 3, 3)
+		n.Notify(1, []byte("one"))
+		n.Notify(2, []byte("two"))
+		n.Notify(4, []byte("to nobody"))
+		one, two := m.rawPeer(t, 1).accept(3), m.rawPeer(t, 2).accept(3)
+		hear(t, one)
+		hear(t, two)
+		peers := memPeers(3)
+		delete(peers, 1)
+		peers[2] = []Address{{"10.0.0.22", 2888, 3888}}
+		peers[0] = []Address{{"10.0.0.100", 2888, 3888}}
+		zero := m.rawPeer(t, 100)
+		n.SetPeers(peers)
+		synctest.Wait()
+		if k, err := one.Read(make([]byte, 1)); k != 0 || err == nil {
+			t.Error("the link to the server that is gone is open")
+		}
+		if got := n.take(); !slices.Contains(got, "peer 1 down") {
+			t.Errorf("told is %q", got)
+		}
+		n.Notify(1, []byte("to nobody"))
+		n.Notify(0, []byte("zero"))
+		if got := hear(t, zero.accept(3)); got != "zero" {
+			t.Errorf("the new server hears %q", got)
+		}
+		n.Notify(2, []byte("two again"))
+		if got := hear(t, two); got != "two again" {
+			t.Errorf("over the old link comes %q", got)
+		}
+		two.Close()
+		n.Notify(2, []byte("moved"))
+		if got := hear(t, m.rawPeer(t, 22).accept(3)); got != "moved" && got != "two again" {
+			t.Errorf("at the new address comes %q", got)
+		}
+		if k := len(n.Transport.mu.peers); k != 2 || n.Transport.mu.strangers != 0 {
+			t.Errorf("%d peers, %d strangers", k, n.Transport.mu.strangers)
+		}
+		say(t, m.connect(t, electionAddr(3)), helloOf(helloV1, 1, electionAddr(1)))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n.Transport.mu.strangers != 1 {
+			t.Error("the server that is gone is no stranger")
+		}
+	})
+}

@@ -30,15 +30,19 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 	}
 	id := int64(binary.BigEndian.Uint64(p.Data))
 	if len(p.Data) >= 20 {
-		if v := int64(binary.BigEndian.Uint64(p.Data[12:])); v > 0 {
-			return fmt.Errorf("its configuration has version %#x, ours is static: is it of another ensemble?", v)
+		v := zk.Zxid(binary.BigEndian.Uint64(p.Data[12:]))
+		switch {
+		case v > 0 && !c.dynamic():
+			return fmt.Errorf("its configuration has version %#x, ours is static: is it of another ensemble?", int64(v))
+		case v > c.members.Seen.version && c.dynamic():
+			return fmt.Errorf("its membership has version %v, which is later than %v here", v, c.members.Seen.version)
 		}
 	}
 	accepted := p.Zxid.Epoch()
 	switch {
 	case id == c.cfg.ID || id == noServer:
 		return fmt.Errorf("it says that it is server %d, which is not possible", id)
-	case p.Type == FollowerInfo && !c.cfg.System.Voter(id):
+	case p.Type == FollowerInfo && !c.dynamic() && !c.system.Voter(id):
 		return fmt.Errorf("server %d wants to follow, but has no vote in the configuration", id)
 	case accepted > max(c.acceptedEpoch, c.epoch)+maxEpochLead:
 		return fmt.Errorf("server %d says that it has accepted epoch %d, far from %d, which is accepted here: is it of another ensemble, or its acceptedEpoch damaged?", id, accepted, c.acceptedEpoch)
@@ -67,7 +71,7 @@ func (c *Core) inform(l *learner) {
 // gathered reports whether this server and those that have said what epoch they
 // have accepted, and that it is not later than epoch, are a quorum.
 func (c *Core) gathered(epoch uint32) bool {
-	return c.cfg.System.Quorum(func(id int64) bool {
+	return c.system.Quorum(func(id int64) bool {
 		if id == c.cfg.ID {
 			return true
 		}
@@ -83,7 +87,7 @@ func (c *Core) gathered(epoch uint32) bool {
 // follower whose old link is dead soon gets in, and neither a stranger nor a second
 // server with the same id by mistake can push one out.
 func (c *Core) claim(l *learner) {
-	old := c.holder(l.id)
+	old := c.leader.holders[l.id]
 	if old == nil {
 		c.grant(l)
 		return
@@ -94,21 +98,17 @@ func (c *Core) claim(l *learner) {
 	}
 }
 
-// holder returns the learner that has an id, nil if none has.
-func (c *Core) holder(id int64) *learner {
-	i := slices.IndexFunc(c.leader.learners, func(l *learner) bool { return l.holds && l.id == id })
-	if i < 0 {
-		return nil
-	}
-	return c.leader.learners[i]
-}
-
-// grant gives a learner its id.
+// grant gives a learner its id. What a follower acknowledges is noted whether it has
+// a vote or not: it may get one.
 func (c *Core) grant(l *learner) {
+	s := &c.leader
 	l.holds = true
-	if i, voter := c.cfg.System.Index(l.id); voter && !l.observer {
-		l.voter = i
-		c.leader.voters[i] = l
+	s.holders[l.id] = l
+	if !l.observer {
+		if l.acks = s.acks[l.id]; l.acks == nil {
+			l.acks = &ack{}
+			s.acks[l.id] = l.acks
+		}
 	}
 	c.admit(l)
 }
@@ -124,7 +124,7 @@ func (c *Core) settleClaims() {
 		if l.state != claiming || c.leader.links[l.link] != l {
 			continue
 		}
-		old := c.holder(l.id)
+		old := c.leader.holders[l.id]
 		switch {
 		case old == nil:
 			c.grant(l)
@@ -160,14 +160,17 @@ func (c *Core) admit(l *learner) {
 	switch {
 	case c.leader.stage >= gatherAcks:
 		c.synchronizeLearner(l)
-	case c.leader.stage != gatherEpochs || l.voter < 0 || l.current == -1 || l.last == -1:
+	case c.leader.stage != gatherEpochs || !c.votes(l) || l.current == -1 || l.last == -1:
 	case c.moreRecent(l):
 		c.leave(fmt.Errorf("server %d has a longer history: epoch %d, zxid %v; this one's is %d, %v",
 			l.id, l.current, l.last, c.currentEpoch, c.last))
 	default:
-		c.leader.accepted |= 1 << l.voter
+		c.leader.accepted.Add(l.id)
 	}
 }
+
+// votes reports whether a learner that holds its id is a voter.
+func (c *Core) votes(l *learner) bool { return l.holds && !l.observer && c.system.Voter(l.id) }
 
 // moreRecent reports whether the learner's history is later than ours. A zxid
 // with counter 0 says that the learner has what its epoch began with, which

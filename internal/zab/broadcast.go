@@ -2,6 +2,7 @@ package zab
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -18,7 +19,8 @@ func (c *Core) NextZxid() (z zk.Zxid, left int) {
 
 // Propose proposes transactions: they are logged here, sent to the followers,
 // and committed once a quorum has them. Their zxids begin at NextZxid. es is the
-// caller's again when it returns.
+// caller's again when it returns. If one of them changes the membership and that
+// cannot be now, the error wraps ErrChanging or ErrNoQuorum, and nothing is proposed.
 // REQUIRES: the last Ready was Serving as Leading, and is of the present term.
 func (c *Core) Propose(es []Entry) error {
 	s := &c.leader
@@ -28,12 +30,15 @@ func (c *Core) Propose(es []Entry) error {
 	if len(es) == 0 {
 		return nil
 	}
+	if err := c.seeProposed(es); err != nil {
+		return err
+	}
 	if s.outstanding.Len() == 0 {
 		s.oldestSince = c.now
 	}
+	s.outstanding.Push(es...)
 	for i := range es {
 		c.append(es[i])
-		s.outstanding.Push(proposal{Entry: es[i]})
 		s.uncommitted += int64(len(es[i].Data))
 	}
 	s.zxid = c.last
@@ -70,51 +75,77 @@ func (c *Core) stream(l *learner, kind SendKind, after, upto zk.Zxid) {
 	s.After, s.Upto = after, upto
 }
 
-// takeProposalAck counts the acknowledgement of a proposal. One of what is
-// committed is ignored, as by Apache. Who commits has to be asked afterwards.
-func (c *Core) takeProposalAck(l *learner, z zk.Zxid) {
-	l.acked = max(l.acked, z)
-	if p := c.leader.outstanding.find(z); p != nil && l.voter >= 0 {
-		p.acks |= 1 << l.voter
+// takeProposalAck counts the acknowledgement of a proposal. A follower acknowledges
+// one after the other; what is committed it may leave out, and that is ignored, as by
+// Apache. The caller calls commitProposals afterwards.
+func (c *Core) takeProposalAck(l *learner, z zk.Zxid) error {
+	if l.acks == nil {
+		return nil
 	}
+	if before := max(l.acks.upto, c.committed, zk.MakeZxid(c.epoch, 0)); z > before+1 {
+		return fmt.Errorf("it acknowledges %v, and has acknowledged nothing after %v", z, before)
+	}
+	l.acks.upto = max(l.acks.upto, z)
+	return nil
 }
 
-// commitProposals commits, in the order of zxids, what a quorum has.
+// acknowledged is the last proposal that a server has on its disk.
+func (c *Core) acknowledged(id int64) int64 {
+	if id == c.cfg.ID {
+		return int64(c.persistedZxid)
+	}
+	if a := c.leader.acks[id]; a != nil {
+		return int64(a.upto)
+	}
+	return 0
+}
+
+// commitProposals commits, in the order of zxids, what a quorum has. A change of the
+// membership ends a run: what follows it needs a quorum of the new voters only.
 func (c *Core) commitProposals() {
 	s := &c.leader
 	if c.role != Leading || s.stage != leading {
 		return
 	}
-	n := 0
-	for n < s.outstanding.Len() {
-		p := s.outstanding.At(n)
-		acks := p.acks
-		if p.Zxid <= c.persistedZxid {
-			acks |= s.self
+	for s.outstanding.Len() > 0 {
+		upto := zk.Zxid(c.system.Reached(c.acknowledged))
+		change, changes := c.members.Seen.version, c.members.Seen != c.members.Committed
+		if changes {
+			upto = min(upto, change)
 		}
-		if !c.isQuorum(acks) {
-			break
+		first := s.outstanding.At(0).Zxid
+		if upto < first {
+			return
 		}
-		n++
+		c.commitOldest(min(int(upto-first)+1, s.outstanding.Len()))
+		if !changes || c.committed < change {
+			return
+		}
+		if err := c.commitMembers(c.committed); err != nil {
+			c.leave(err)
+			return
+		}
 	}
-	if n == 0 {
-		return
-	}
-	ps := s.outstanding.All()[:n]
-	for i := range ps {
-		c.window.add(ps[i].Entry)
-		s.uncommitted -= int64(len(ps[i].Data))
+}
+
+// commitOldest commits the n oldest proposals.
+func (c *Core) commitOldest(n int) {
+	s := &c.leader
+	es := s.outstanding.All()[:n]
+	c.window.add(es...)
+	for i := range es {
+		s.uncommitted -= int64(len(es[i].Data))
 	}
 	s.oldestSince = c.now
-	for len(ps) > 0 {
-		c.passSyncs(ps[0].Zxid)
+	for len(es) > 0 {
+		c.passSyncs(es[0].Zxid)
 		run := 1
-		for run < len(ps) && (s.syncs.Len() == 0 || s.syncs.At(0).after >= ps[run].Zxid) {
+		for run < len(es) && (s.syncs.Len() == 0 || s.syncs.At(0).after >= es[run].Zxid) {
 			run++
 		}
-		c.tellCommitted(ps[:run])
-		c.committed = ps[run-1].Zxid
-		ps = ps[run:]
+		c.tellCommitted(es[:run])
+		c.committed = es[run-1].Zxid
+		es = es[run:]
 	}
 	s.outstanding.Drop(n)
 	c.publish()
@@ -125,21 +156,21 @@ func (c *Core) commitProposals() {
 // tellCommitted sends COMMIT to followers and INFORM to observers. To a follower
 // that has not been sent UPTODATE it is held back: up to 3.8 Apache's fail on a
 // COMMIT in between (4394).
-func (c *Core) tellCommitted(ps []proposal) {
+func (c *Core) tellCommitted(es []Entry) {
 	for _, l := range c.leader.learners {
 		switch {
 		case l.state < synced:
 		case l.observer:
 			out := c.packetsTo(l)
-			for i := range ps {
-				*out = append(*out, Packet{Type: Inform, Zxid: ps[i].Zxid, Data: ps[i].Data})
+			for i := range es {
+				*out = append(*out, c.informPacket(&es[i]))
 			}
 		case l.state == synced:
-			l.heldUpto = ps[len(ps)-1].Zxid
+			l.heldUpto = es[len(es)-1].Zxid
 		default:
 			out := c.packetsTo(l)
-			for i := range ps {
-				*out = append(*out, Packet{Type: Commit, Zxid: ps[i].Zxid})
+			for i := range es {
+				*out = append(*out, c.commitPacket(es[i].Zxid))
 			}
 		}
 	}

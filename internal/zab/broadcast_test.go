@@ -84,7 +84,9 @@ func TestTheLeadersDiskIsOneOfMany(t *testing.T) {
 func TestAFollowerAppliesWhatIsCommittedBeforeItsOwnDisk(t *testing.T) {
 	for _, role := range []Role{Following, Observing} {
 		cfg := testConfig(3)
-		cfg.Observer = role == Observing
+		if role == Observing {
+			cfg.Members = observing(3, 1)
+		}
 		o, l := follows2(t, cfg, State{})
 		o.step(l, diffOf(0), newLeaderOf(1), upToDatePacket())
 		o.persist()
@@ -159,12 +161,27 @@ func TestCommitsAreInTheOrderOfProposals(t *testing.T) {
 		zxid zk.Zxid
 		says string
 	}{
-		{2, z(1, 2), ""}, {3, z(1, 2), ""}, {4, z(1, 3), ""}, {3, z(1, 3), ""},
-		{2, z(1, 1), ""}, {4, z(1, 1), "COMMIT <1,1>, COMMIT <1,2>, COMMIT <1,3>"},
+		{3, z(1, 1), ""}, {3, z(1, 2), ""}, {3, z(1, 3), ""},
+		{4, z(1, 1), "COMMIT <1,1>"}, {2, z(1, 1), ""}, {2, z(1, 2), "COMMIT <1,2>"}, {4, z(1, 2), ""},
+		{4, z(1, 3), "COMMIT <1,3>"},
 	} {
 		o.ack(links[c.from], c.zxid)
 		want(t, "says", o.says(links[2]), c.says)
 	}
+}
+
+// A follower logs and acknowledges in the order of proposals. One that leaves out what
+// is not committed cannot be counted for what follows: it is refused.
+func TestAnAckThatLeavesOneOutIsRefused(t *testing.T) {
+	o, links := leads(t, testConfig(5), State{}, 2, 3, 4)
+	o.propose(3)
+	o.persist()
+	o.ack(links[2], zk.MakeZxid(1, 1))
+	o.ack(links[3], zk.MakeZxid(1, 1)) // committed by now
+	o.ack(links[4], zk.MakeZxid(1, 2))
+	want(t, "its link", o.core.leader.holders[4] != nil, true)
+	o.ack(links[3], zk.MakeZxid(1, 3))
+	want(t, "the link of the one that leaves <1,2> out", o.core.leader.holders[3] == nil, true)
 }
 
 // "all changes from previous leaders are delivered to an established leader before
@@ -233,7 +250,7 @@ func TestAnAckCountsOncePerServer(t *testing.T) {
 	o.ack(links[3], zk.MakeZxid(1, 1))
 	want(t, "committed", o.core.committed, zk.MakeZxid(1, 1))
 	o.ack(links[2], zk.MakeZxid(1, 1))
-	want(t, "its link", o.core.leader.voters[1] != nil, true)
+	want(t, "its link", o.core.leader.holders[2] != nil, true)
 }
 
 // "never take a NEWLEADER ACK as proof for proposals not acked themselves" (17.1)
@@ -307,11 +324,11 @@ func TestSyncIsAfterAllPendingWrites(t *testing.T) {
 // tell, be it an ACK or the answer to a ping: it may follow another since.
 func TestSyncNeedsAWordFromAQuorumThatCameAfterIt(t *testing.T) {
 	o, links := leads(t, testConfig(5), State{}, 2, 3, 4)
-	learners := o.core.leader.voters
-	for o.tick(50 * ms); learners[1].pings.Len() > 1; {
+	learners := o.core.leader.holders
+	for o.tick(50 * ms); learners[2].pings.Len() > 1; {
 		o.step(links[2], Packet{Type: Ping})
 	}
-	before := learners[1].pings.Len()
+	before := learners[2].pings.Len()
 	o.propose(1)
 	o.persist()
 	o.sync()
@@ -326,7 +343,7 @@ func TestSyncNeedsAWordFromAQuorumThatCameAfterIt(t *testing.T) {
 	}
 	want(t, "committed", o.core.committed, zk.MakeZxid(1, 1))
 	want(t, "syncs", o.synced, 0)
-	for learners[1].pings.Len()+learners[2].pings.Len() > 0 && o.synced == 0 {
+	for learners[2].pings.Len()+learners[3].pings.Len() > 0 && o.synced == 0 {
 		o.step(links[2], Packet{Type: Ping})
 		o.step(links[3], Packet{Type: Ping})
 	}

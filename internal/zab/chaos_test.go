@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -37,6 +36,7 @@ type chaos struct {
 	faults, proposals, syncs, batch int   // of 1000 steps; packets at once
 	slowDisk                        []int // by server; [0]: all appliers
 	wrongTrees                      int   // of 1000 steps, those that make a tree wrong
+	changes                         int   // of the membership, of 1000 steps
 	todo                            []action
 }
 
@@ -74,15 +74,20 @@ func newChaos(seed uint64) *chaos {
 		cfg.LastCounter = 1 + uint32(rng.IntN(8))
 	}
 	if voters > 2 && rng.IntN(8) == 0 {
-		weights, groups := map[int64]int64{}, map[int64]int64{}
-		for i := range int64(voters) {
-			weights[i+1], groups[i+1] = int64(rng.IntN(3)), int64(rng.IntN(2))
+		members := membersOf(voters, observers).Members()
+		for i := range voters {
+			members[i].Weight, members[i].Group = int64(rng.IntN(3)), int64(rng.IntN(2))
 		}
-		if q, err := quorum.Weighted(weights, groups); err == nil {
-			cfg.System = q
+		if m, err := NewMembership(0, members, []byte("config")); err == nil {
+			cfg.Members = m
 		}
 	}
 	cfg.StallAfter, cfg.StallBytes = time.Duration(10+rng.IntN(400))*ms, []int64{DefaultStallBytes, 1 + rng.Int64N(400)}[rng.IntN(2)]
+	return chaosOf(rng, voters, observers, cfg)
+}
+
+// chaosOf draws what is drawn after the ensemble and its settings.
+func chaosOf(rng *rand.Rand, voters, observers int, cfg Config) *chaos {
 	x := &chaos{
 		cluster: newCluster(voters, observers, cfg), rng: rng, steps: 100 + rng.IntN(500),
 		faults: rng.IntN(30), proposals: rng.IntN(100), syncs: rng.IntN(30), batch: 1 + rng.IntN(8),
@@ -128,6 +133,9 @@ func (x *chaos) step() {
 		return
 	case r < x.faults+x.proposals+x.syncs:
 		x.sync()
+		return
+	case r < x.faults+x.proposals+x.syncs+x.changes && !x.healing:
+		x.change()
 		return
 	}
 	if !x.act() {
@@ -458,7 +466,6 @@ func (x *chaos) state() (text string) {
 	return text
 }
 
-// runSeed runs one seed. A panic is an error: the seed that leads to it is printed.
 // showTrace prints what happens, with -show.
 func (x *chaos) showTrace() {
 	if *traceFlag {
@@ -466,10 +473,6 @@ func (x *chaos) showTrace() {
 			fmt.Printf("%10v  "+format+"\n", append([]any{x.now}, args...)...)
 		}
 	}
-}
-
-func runSeed(seed uint64) (seen map[string]int, err error) {
-	return newChaos(seed).runSafely()
 }
 
 // runSafely is run; a panic is an error. It returns what has happened, too.
@@ -497,7 +500,7 @@ func TestChaos(t *testing.T) {
 	}
 	all := map[string]int{}
 	for seed := first; seed <= last; seed++ {
-		seen, err := runSeed(seed)
+		seen, err := newChaos(seed).runSafely()
 		if err != nil {
 			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestChaos -seed %d -show", seed, err, seed)
 		}

@@ -3,6 +3,7 @@ package zab
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
@@ -21,10 +22,11 @@ type checks struct {
 	seen     map[string]int     // what has happened, to know that it does
 	// committed is what was shown to a client by any server: it is never lost.
 	committed []Entry
+	changed   map[zk.Zxid]bool // changes of the membership that a server knows to be committed
 }
 
 func (x *checks) init() {
-	x.seen = map[string]int{}
+	x.seen, x.changed = map[string]int{}, map[zk.Zxid]bool{}
 	x.proposed, x.leaders, x.initial = map[zk.Zxid][]byte{}, map[uint32]int64{}, map[uint32]zk.Zxid{}
 }
 
@@ -60,7 +62,7 @@ func (x *checks) serves(s *server) {
 	if who, ok := x.leaders[s.epoch]; ok {
 		s.fail("Leadership: servers %d and %d lead epoch %d", who, s.id, s.epoch)
 	}
-	if !x.lenient && !s.cfg.System.Quorum(func(id int64) bool { return s.servers[id].disk.current >= s.epoch }) {
+	if !x.lenient && !x.established(s) {
 		s.fail("invariant 2: leader %d serves in epoch %d, which is not the current one on a quorum's disks", s.id, s.epoch)
 	}
 	x.leaders[s.epoch] = s.id
@@ -88,8 +90,10 @@ func (x *checks) commits(s *server) {
 	if c.role != Leading || c.committed <= x.safe || x.lenient {
 		return
 	}
-	if z := c.committed; z.Epoch() == c.epoch && !s.onQuorum(z) {
-		s.fail("server %d commits %v, which no quorum has on its disks", s.id, z)
+	for _, z := range append(changesIn(s, x.safe, c.committed), c.committed) {
+		if z.Epoch() == c.epoch && !s.onQuorum(z) {
+			s.fail("server %d commits %v, which no quorum has on its disks", s.id, z)
+		}
 	}
 	x.safe = c.committed
 }
@@ -99,7 +103,7 @@ func (x *checks) commits(s *server) {
 func (x *checks) givesUp(s *server, es []Entry) {
 	for _, e := range es {
 		i := index(x.committed, e.Zxid)
-		if i > 0 && x.committed[i-1].Zxid == e.Zxid && !s.onQuorum(e.Zxid) {
+		if i > 0 && x.committed[i-1].Zxid == e.Zxid && !s.onQuorum(e.Zxid) && !s.onQuorumOf(x.latest(s), e.Zxid) {
 			s.fail("server %d gives up %v, which is committed, and no quorum has it", s.id, e.Zxid)
 		}
 	}
@@ -107,7 +111,16 @@ func (x *checks) givesUp(s *server, es []Entry) {
 
 // onQuorum reports whether a quorum has z on its disks.
 func (s *server) onQuorum(z zk.Zxid) bool {
-	return s.cfg.System.Quorum(func(id int64) bool {
+	for _, m := range countsFor(s, s.history, z) {
+		if !s.onQuorumOf(m, z) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *server) onQuorumOf(m *Membership, z zk.Zxid) bool {
+	return m.System().Quorum(func(id int64) bool {
 		d := &s.servers[id].disk
 		i := index(d.history, z)
 		return d.logStart >= z || i > 0 && d.history[i-1].Zxid == z
@@ -211,7 +224,7 @@ func (x *checks) sends(s *server, p *Packet) {
 		}
 	case p.Type == Ack:
 		x.claims(s, p.Zxid.Epoch(), "it acknowledges NEWLEADER")
-		if d.current != p.Zxid.Epoch() || len(s.writes) > 0 && s.writes[0].Kind != WriteEntries {
+		if d.current != p.Zxid.Epoch() || slices.ContainsFunc(s.writes, func(w begun) bool { return w.Kind != WriteEntries && w.Kind != WriteMembers }) {
 			s.fail("invariant 2: server %d acknowledges NEWLEADER of epoch %d, durable is %d", s.id, p.Zxid.Epoch(), d.current)
 		}
 	case p.Type == AckEpoch:

@@ -9,11 +9,32 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
 const ms = time.Millisecond
+
+// membersOf is a membership of voters with the ids from 1, and observers with the
+// next ones.
+func membersOf(voters, observers int) *Membership {
+	members := make([]Member, voters+observers)
+	for i := range members {
+		members[i] = Member{ID: int64(i + 1), Weight: 1, Observer: i >= voters}
+	}
+	return must(NewMembership(0, members, []byte("config")))
+}
+
+// observing is a membership of voters with the ids from 1, and of an observer, which
+// may be one of these.
+func observing(voters int, id int64) *Membership {
+	members := []Member{{ID: id, Observer: true}}
+	for i := range int64(voters) {
+		if i+1 != id {
+			members = append(members, Member{ID: i + 1, Weight: 1})
+		}
+	}
+	return must(NewMembership(0, members, []byte("config")))
+}
 
 // cluster is servers with disks and the network between them, in memory. It
 // decides nothing: whoever drives it says what happens next.
@@ -34,12 +55,8 @@ type cluster struct {
 
 func newCluster(voters, observers int, cfg Config) *cluster {
 	c := &cluster{}
-	ids := make([]int64, voters)
-	for i := range ids {
-		ids[i] = int64(i + 1)
-	}
-	if cfg.System == nil {
-		cfg.System = quorum.Majority(ids...)
+	if cfg.Members == nil {
+		cfg.Members = membersOf(voters, observers)
 	}
 	n := voters + observers + 1
 	c.servers, c.notes, c.blocked = make([]*server, n), make([][]*election.Notification, n), make([][]bool, n)
@@ -48,7 +65,7 @@ func newCluster(voters, observers int, cfg Config) *cluster {
 	}
 	for i := 1; i < n; i++ {
 		s := &server{cluster: c, id: int64(i), cfg: cfg}
-		s.cfg.ID, s.cfg.Observer = s.id, i > voters
+		s.cfg.ID = s.id
 		c.servers[i] = s
 	}
 	c.check.init()
@@ -80,6 +97,7 @@ type disk struct {
 	history           []Entry // durable, all of it
 	logStart          zk.Zxid
 	wrong             bool // a start makes a wrong tree of it, and finds out
+	members           Memberships
 }
 
 func (d *disk) last() zk.Zxid {
@@ -164,7 +182,7 @@ func (s *server) start() {
 	s.history = slices.Clone(d.history)
 	s.commit, s.applied, s.fuzzy = d.last(), d.last(), d.last()
 	s.trees, s.wrong = map[LinkID]tree{}, d.wrong
-	s.core = New(s.cfg, State{AcceptedEpoch: d.accepted, CurrentEpoch: d.current, Last: d.last(), Recent: recent, Diverged: d.wrong}, s.now)
+	s.core = New(s.cfg, State{AcceptedEpoch: d.accepted, CurrentEpoch: d.current, Last: d.last(), Recent: recent, Diverged: d.wrong, Members: d.members}, s.now)
 	s.drive()
 }
 
@@ -209,6 +227,7 @@ func (s *server) drive() {
 		}
 	}
 	s.check.commits(s)
+	s.check.commitsMembers(s)
 	if s.drives++; s.drives%16 == 0 {
 		if err := verify(s.core); err != nil {
 			s.fail("server %d: %v", s.id, err)
@@ -324,6 +343,8 @@ func (s *server) store(w *begun) {
 		}
 		d.current = w.Epoch
 		s.check.claims(s, w.Epoch, "written")
+	case WriteMembers:
+		d.members = w.Members
 	case WriteTruncate:
 		if !d.ends(w.Zxid) {
 			s.failedCut = w.term

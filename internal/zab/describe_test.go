@@ -52,6 +52,8 @@ func describeWrite(w *Write) string {
 		return "the log, cut to " + pair(w.Zxid)
 	case WriteInstall:
 		return "the leader's tree at " + pair(w.Zxid)
+	case WriteMembers:
+		return fmt.Sprintf("the memberships: %s committed, %s seen, unsure %v", pair(w.Members.Committed.version), pair(w.Members.Seen.version), w.Members.Unsure)
 	}
 	return fmt.Sprintf("kind %d", w.Kind)
 }

@@ -2,11 +2,11 @@ package zab
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -296,12 +296,13 @@ func TestAQuorumOfOne(t *testing.T) {
 
 // Groups and weights decide about epochs, histories and transactions alike.
 func TestGroupsAndWeights(t *testing.T) {
-	system, err := quorum.Weighted(map[int64]int64{2: 0}, map[int64]int64{1: 1, 2: 1, 3: 1, 4: 2, 5: 2, 6: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg := testConfig(6)
-	cfg.System = system
+	members := slices.Clone(cfg.Members.Members())
+	members[1].Weight = 0
+	for i := range members {
+		members[i].Group = int64(1 + i/3)
+	}
+	cfg.Members = must(NewMembership(0, members, nil))
 	o := newSolo(t, cfg, State{})
 	o.elect(1)
 	for _, c := range []struct {
@@ -313,14 +314,18 @@ func TestGroupsAndWeights(t *testing.T) {
 	}
 }
 
-// Acknowledgements are bits: more voters than bits cannot be counted.
-func TestTooManyVoters(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("65 voters")
+func TestMembershipRefuses(t *testing.T) {
+	many := make([]Member, MaxVoters+1)
+	for i := range many {
+		many[i] = Member{ID: int64(i + 1), Weight: 1}
+	}
+	for name, members := range map[string][]Member{
+		"65 voters": many, "none": nil, "no weight": {{ID: 1}}, "one id twice": {{ID: 1, Weight: 1}, {ID: 1, Observer: true}},
+	} {
+		if m, err := NewMembership(0, members, nil); err == nil {
+			t.Errorf("%s: %v", name, m.Members())
 		}
-	}()
-	New(testConfig(MaxVoters+1), State{}, 0)
+	}
 }
 
 // LearnerInfo may end behind the id, or behind the protocol version (13).

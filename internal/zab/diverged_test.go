@@ -16,7 +16,7 @@ func (x *chaos) diverge(s *server) {
 		o := x.servers[id]
 		return o != s && !o.disk.wrong && (o.core == nil || !o.core.diverged)
 	}
-	if s.core == nil || s.wrong || !s.cfg.System.Quorum(right) {
+	if s.core == nil || s.wrong || !s.core.system.Quorum(right) {
 		return
 	}
 	x.say("%d: its tree is wrong at %v", s.id, s.applied)

@@ -44,7 +44,7 @@ func (c *Core) keepEarly(l LinkID) {
 
 // fromVoter reports whether a first packet says that a voter has sent it.
 func (c *Core) fromVoter(p *Packet) bool {
-	return p.Type == FollowerInfo && len(p.Data) >= 8 && c.cfg.System.Voter(int64(binary.BigEndian.Uint64(p.Data)))
+	return p.Type == FollowerInfo && len(p.Data) >= 8 && c.system.Voter(int64(binary.BigEndian.Uint64(p.Data)))
 }
 
 // earlyLink returns the index of a link that is kept, -1 if it is not.

@@ -3,6 +3,8 @@ package zab
 import (
 	"errors"
 	"fmt"
+
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // follower takes a packet of the broadcast phase.
@@ -38,6 +40,7 @@ func (c *Core) takeEntry(e Entry) error {
 		return fmt.Errorf("%v is not the transaction after %v", z, c.last)
 	}
 	c.raiseEpoch(z)
+	c.seeEntry(e)
 	c.append(e)
 	return nil
 }
@@ -78,7 +81,7 @@ func (c *Core) ackProposals() {
 // takeCommit commits the oldest pending transaction, which it must be.
 func (c *Core) takeCommit(p *Packet) error {
 	l := &c.learner
-	if p.Type == CommitAndActivate {
+	if p.Type == CommitAndActivate && !c.dynamic() {
 		c.event(Event{Kind: EventDesignation, Peer: l.leader, Zxid: p.Zxid})
 	}
 	if l.pending.Len() == 0 || l.pending.At(0).Zxid != p.Zxid {
@@ -89,7 +92,16 @@ func (c *Core) takeCommit(p *Packet) error {
 	if !l.newLeader && l.unacked.Len() > 0 {
 		l.unacked.Drop(1) // the ACK of NEWLEADER covers it
 	}
-	return nil
+	return c.commitKnown(p.Zxid)
+}
+
+// commitKnown notes a change of the membership up to z as committed. Before UPTODATE
+// the leader's COMMIT does not mean that yet.
+func (c *Core) commitKnown(z zk.Zxid) error {
+	if !c.learner.upToDate {
+		return nil
+	}
+	return c.commitMembers(z)
 }
 
 // takeInform appends and commits at once: an observer is told of what is
@@ -101,7 +113,9 @@ func (c *Core) takeInform(p *Packet) error {
 			return errors.New("INFORMANDACTIVATE without a leader's id")
 		}
 		e.Data = e.Data[8:]
-		c.event(Event{Kind: EventDesignation, Peer: c.learner.leader, Zxid: p.Zxid})
+		if !c.dynamic() {
+			c.event(Event{Kind: EventDesignation, Peer: c.learner.leader, Zxid: p.Zxid})
+		}
 	}
 	if c.learner.pending.Len() > 0 {
 		return fmt.Errorf("INFORM of %v while %v is not committed", p.Zxid, c.learner.pending.At(0).Zxid)
@@ -110,7 +124,7 @@ func (c *Core) takeInform(p *Packet) error {
 		return err
 	}
 	c.commitEntry(e)
-	return nil
+	return c.commitKnown(e.Zxid)
 }
 
 func (c *Core) commitEntry(e Entry) {

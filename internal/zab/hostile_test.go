@@ -76,7 +76,7 @@ func TestALeaderInOfficeKeepsItsEpoch(t *testing.T) {
 	}
 	want(t, "role", o.core.role, Leading)
 	want(t, "epoch", o.core.epoch, 5)
-	want(t, "its follower", o.core.leader.voters[1].link, links[2])
+	want(t, "its follower", o.core.leader.holders[2].link, links[2])
 }
 
 // Whoever says that he is a server that is connected does not push it out, neither by
@@ -85,10 +85,10 @@ func TestAnIDIsNotTakenFromALinkThatWorks(t *testing.T) {
 	o, links := leads(t, testConfig(3), history(4, 3), 2)
 	for range 40 {
 		o.step(o.accept(), infoOf(2, 4))
-		want(t, "its link", o.core.leader.voters[1].link, links[2])
+		want(t, "its link", o.core.leader.holders[2].link, links[2])
 		l := o.accept()
 		o.step(l, infoOf(2, 4), ackEpochOf(4, zk.MakeZxid(4, 9)))
-		want(t, "its link", o.core.leader.voters[1].link, links[2])
+		want(t, "its link", o.core.leader.holders[2].link, links[2])
 		o.ack(l, zk.MakeZxid(5, 0)) // not due
 		l = o.accept()
 		o.step(l, infoOf(2, 4), ackEpochOf(4, zk.MakeZxid(4, 3)))
@@ -96,7 +96,7 @@ func TestAnIDIsNotTakenFromALinkThatWorks(t *testing.T) {
 		want(t, "the newcomer's link", o.core.leader.links[l] == nil, true)
 	}
 	want(t, "role", o.core.role, Leading)
-	want(t, "its link", o.core.leader.voters[1].link, links[2])
+	want(t, "its link", o.core.leader.holders[2].link, links[2])
 }
 
 // A follower whose old link is dead gets in soon: when a tick has gone by
@@ -107,7 +107,7 @@ func TestAnIDIsGivenUpByADeadLink(t *testing.T) {
 		o.answerPings(200 * ms)
 		l := o.accept()
 		o.step(l, infoOf(2, 5), ackEpochOf(-1, zk.MakeZxid(4, 3)))
-		want(t, "its link", o.core.leader.voters[1].link, links[2])
+		want(t, "its link", o.core.leader.holders[2].link, links[2])
 		if gone {
 			o.core.LinkDown(o.now, links[2], errLink)
 			o.drive()
@@ -115,7 +115,7 @@ func TestAnIDIsGivenUpByADeadLink(t *testing.T) {
 			o.tick(50 * ms)
 			o.tick(50 * ms)
 		}
-		want(t, "its link", o.core.leader.voters[1].link, l)
+		want(t, "its link", o.core.leader.holders[2].link, l)
 		want(t, "says", o.says(l), "DIFF <4,3>, NEWLEADER epoch 5")
 	}
 }

@@ -63,6 +63,8 @@ func verify(c *Core) error {
 		return fmt.Errorf("told is %v in term %d, serving %v; it is %v in %d, phase %d", c.ready.Role, c.ready.Term, c.ready.Serving, c.role, c.term, c.phase)
 	case (c.role == Looking) != (c.phase == electing || c.phase == settling):
 		return fmt.Errorf("%v in phase %d", c.role, c.phase)
+	case c.members.Committed.version > c.members.Seen.version || c.members.Committed != c.members.Seen && c.role == Leading && c.leader.stage == leading && c.committed >= c.members.Seen.version:
+		return fmt.Errorf("memberships %v and %v, committed is %v", c.members.Committed.version, c.members.Seen.version, c.committed)
 	case c.role != Looking && len(c.early) > 0:
 		return fmt.Errorf("%v with %d early links", c.role, len(c.early))
 	}
@@ -79,17 +81,19 @@ func verifyLearners(c *Core) error {
 		switch {
 		case s.links[l.link] != l:
 			return fmt.Errorf("link %d is another's", l.link)
-		case l.voter >= 0 && s.voters[l.voter] != l:
-			return fmt.Errorf("voter %d has another link", l.id)
+		case l.holds && s.holders[l.id] != l:
+			return fmt.Errorf("server %d has another link", l.id)
+		case (l.acks != nil) != (l.holds && !l.observer) || l.acks != nil && s.acks[l.id] != l.acks:
+			return fmt.Errorf("the acknowledgements of server %d are counted elsewhere", l.id)
 		case l.heldUpto > l.heldAfter && (l.state != synced || l.heldUpto != c.committed):
 			return fmt.Errorf("COMMITs up to %v are held back from %d, committed is %v", l.heldUpto, l.id, c.committed)
 		case l.state == current && s.stage == leading && s.leaseEnd > l.contact+c.ticks(c.cfg.SyncLimit):
 			return fmt.Errorf("server %d is silent for too long at %v, looked for at %v", l.id, l.contact+c.ticks(c.cfg.SyncLimit), s.leaseEnd)
 		}
 	}
-	for i, l := range s.voters {
-		if l != nil && (l.voter != i || s.links[l.link] != l) {
-			return fmt.Errorf("the %d-th voter is not linked", i)
+	for id, l := range s.holders {
+		if l.id != id || s.links[l.link] != l {
+			return fmt.Errorf("server %d is not linked", id)
 		}
 	}
 	return nil

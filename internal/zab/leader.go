@@ -8,28 +8,26 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // leaderState is what a leader keeps.
 type leaderState struct {
 	links    map[LinkID]*learner
-	learners []*learner // of links, as they came
-	voters   []*learner // by the index of the voter, nil if it is not there
-	self     uint64     // this server's bit, which counts where its own disk has done its part
+	learners []*learner         // of links, as they came
+	holders  map[int64]*learner // by the server id that the learner holds
 
 	stage    stage
-	hopeless error  // why there can be no epoch
-	epochSeq uint64 // of the write of its own epoch file: from then on it is one of the stage's quorum
-	accepted uint64 // followers that have accepted the epoch, and whose history counts
+	hopeless error      // why there can be no epoch
+	epochSeq uint64     // of the write of its own epoch file: from then on it is one of the stage's quorum
+	accepted quorum.Set // followers that have accepted the epoch, and whose history counts
 
-	zxid        zk.Zxid // last proposed
-	outstanding proposals
-	uncommitted int64           // bytes of their data
-	oldestSince time.Duration   // when the oldest of them became the oldest
-	quorums     map[uint64]bool // acks that are known to be a quorum, or not
-	lastAcks    uint64          // of which lastIs was worked out last
-	lastIs      bool
+	zxid        zk.Zxid           // last proposed
+	outstanding fifo.Queue[Entry] // not committed, of one epoch without a gap
+	acks        map[int64]*ack    // of followers, by server id
+	uncommitted int64             // bytes of their data
+	oldestSince time.Duration     // when the oldest of them became the oldest
 
 	lastPing  time.Duration
 	leaseEnd  time.Duration // before this no learner is silent for too long
@@ -49,13 +47,17 @@ const (
 	leading                   // serves
 )
 
+// ack is what a follower has acknowledged since it was synchronized last: all
+// proposals up to upto. It outlives the follower's link.
+type ack struct{ upto zk.Zxid }
+
 // learner is a link to the leader and who is behind it.
 type learner struct {
 	link     LinkID
 	id       int64 // noServer until FOLLOWERINFO or OBSERVERINFO
 	observer bool
 	holds    bool          // the id counts as this link's
-	voter    int           // its index among the voters, -1 if it has no vote, or does not hold its id
+	acks     *ack          // of a follower that holds its id, nil otherwise
 	claimed  time.Duration // when it claimed an id that another link has
 	since    time.Duration // when it connected, or was sent a snapshot's piece
 	accepted uint32        // what it had accepted when it came
@@ -72,8 +74,6 @@ type learner struct {
 
 	// COMMITs between NEWLEADER and UPTODATE: of all in (heldAfter, heldUpto].
 	heldAfter, heldUpto zk.Zxid
-
-	acked zk.Zxid // last proposal acknowledged
 
 	send, sendOf int // in which Send of which Ready its packets go
 }
@@ -100,15 +100,12 @@ const (
 
 // lead takes the role of the leader: a quorum has to come.
 func (c *Core) lead(v election.Result) {
+	c.check(!c.members.Unsure, "a server that does not know who votes leads")
 	c.setPhase(Leading, discovery)
 	c.settleVote(v.PeerEpoch)
 	c.event(Event{Kind: EventElected, Peer: c.cfg.ID})
 	s := &c.leader
-	s.links, s.quorums = map[LinkID]*learner{}, map[uint64]bool{}
-	s.voters = make([]*learner, len(c.cfg.System.Voters()))
-	if i, ok := c.cfg.System.Index(c.cfg.ID); ok {
-		s.self = 1 << i
-	}
+	s.links, s.holders, s.acks = map[LinkID]*learner{}, map[int64]*learner{}, map[int64]*ack{}
 	s.lastPing = c.now
 	term := c.term
 	c.admitEarly()
@@ -119,7 +116,7 @@ func (c *Core) lead(v election.Result) {
 
 func (c *Core) addLearner(k LinkID) {
 	s := &c.leader
-	l := &learner{link: k, id: noServer, voter: -1, since: c.now, contact: c.now, sendOf: -1}
+	l := &learner{link: k, id: noServer, since: c.now, contact: c.now, sendOf: -1}
 	s.links[k] = l
 	s.learners = append(s.learners, l)
 }
@@ -182,11 +179,7 @@ func (c *Core) advance() {
 				return
 			}
 		case gatherEpochs:
-			accepted := s.accepted
-			if own {
-				accepted |= s.self
-			}
-			if !c.isQuorum(accepted) {
+			if !c.system.Quorum(func(id int64) bool { return id == c.cfg.ID && own || s.accepted.Has(id) }) {
 				return
 			}
 			c.beginSync()
@@ -222,7 +215,7 @@ func (c *Core) beginEpoch() bool {
 	epoch++
 	c.epoch = epoch
 	c.writeAcceptedEpoch(epoch)
-	s.stage, s.epochSeq, s.accepted = gatherEpochs, c.seq, 0
+	s.stage, s.epochSeq = gatherEpochs, c.seq
 	c.event(Event{Kind: EventEpoch, Epoch: epoch})
 	for _, l := range c.snapshotOfLearners() {
 		if l.state == informed {
@@ -259,6 +252,9 @@ func (c *Core) establish() {
 			c.bringUpToDate(l)
 		}
 	}
+	if err := c.commitMembers(c.committed); err != nil {
+		c.leave(err)
+	}
 }
 
 // bringUpToDate lets a learner serve.
@@ -268,7 +264,7 @@ func (c *Core) bringUpToDate(l *learner) {
 	c.sendTo(l, Packet{Type: UpToDate, Zxid: -1})
 	for l.heldAfter < l.heldUpto {
 		l.heldAfter++
-		c.sendTo(l, Packet{Type: Commit, Zxid: l.heldAfter})
+		c.sendTo(l, c.commitPacket(l.heldAfter))
 	}
 	c.event(Event{Kind: EventJoined, Peer: l.id, Link: l.link})
 }
@@ -276,36 +272,13 @@ func (c *Core) bringUpToDate(l *learner) {
 // quorum reports whether the voters that has holds for are a quorum, together with
 // this server if own is true.
 func (c *Core) quorum(own bool, has func(*learner) bool) bool {
-	return c.cfg.System.Quorum(func(id int64) bool {
+	return c.system.Quorum(func(id int64) bool {
 		if id == c.cfg.ID {
 			return own
 		}
-		i, _ := c.cfg.System.Index(id)
-		l := c.leader.voters[i]
-		return l != nil && has(l)
+		l := c.leader.holders[id]
+		return l != nil && !l.observer && has(l)
 	})
-}
-
-// isQuorum reports whether a set of voters, as bits, is a quorum. It remembers
-// what it has worked out: few sets come up.
-func (c *Core) isQuorum(acks uint64) bool {
-	s := &c.leader
-	if acks == s.lastAcks {
-		return s.lastIs
-	}
-	is, known := s.quorums[acks]
-	if !known {
-		is = c.cfg.System.Quorum(func(id int64) bool {
-			i, _ := c.cfg.System.Index(id)
-			return acks&(1<<i) != 0
-		})
-		if len(s.quorums) > 1<<10 {
-			clear(s.quorums)
-		}
-		s.quorums[acks] = is
-	}
-	s.lastAcks, s.lastIs = acks, is
-	return is
 }
 
 // snapshotOfLearners returns the learners as they are now, in the order in which

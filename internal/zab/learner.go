@@ -30,6 +30,8 @@ type learnerState struct {
 	newAcked   bool // newSeq is durable, and NEWLEADER acknowledged
 	upToDate   bool // UPTODATE has come
 	serveAt    zk.Zxid
+	sure       bool // when the role began, this server knew which memberships count
+	sawChange  bool // a transaction that came since has changed the membership
 
 	pending fifo.Queue[Entry] // appended, not committed
 	unacked fifo.Queue[owed]  // proposals whose ACK waits for the disk
@@ -53,7 +55,7 @@ const (
 
 // follow takes the role of a learner: the leader is dialled.
 func (c *Core) follow(r Role, v election.Result) {
-	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now}
+	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure}
 	l := &c.learner
 	if c.misses > 0 {
 		l.dialAt += min(firstPause<<(c.misses-1), c.cfg.Tick/2)
@@ -115,7 +117,11 @@ func (c *Core) introduce() {
 	}
 	info := binary.BigEndian.AppendUint64(nil, uint64(c.cfg.ID))
 	info = binary.BigEndian.AppendUint32(info, ProtocolVersion)
-	info = binary.BigEndian.AppendUint64(info, 0) // version of the configuration
+	version := zk.Zxid(0)
+	if c.dynamic() {
+		version = c.members.Committed.version
+	}
+	info = binary.BigEndian.AppendUint64(info, uint64(version))
 	c.send(Packet{Type: kind, Zxid: zk.MakeZxid(c.acceptedEpoch, 0), Data: info})
 }
 
@@ -277,8 +283,10 @@ func (c *Core) choose(p *Packet) error {
 		}
 		if z < c.last {
 			c.reset(WriteTruncate, z)
+			c.cutMembers(z)
 		}
 	case Snap:
+		c.doubtMembers()
 		c.reset(WriteInstall, z)
 		c.raiseEpoch(z)
 	default:
@@ -305,6 +313,9 @@ func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	c.currentEpoch = c.tookEpoch
 	c.appends, c.learner.pending, c.learner.unacked = fifo.Queue[appended]{}, fifo.Queue[Entry]{}, fifo.Queue[owed]{}
 	c.unsynced = 0
+	if c.members != c.tookMembers {
+		c.deriveMembers(c.tookMembers)
+	}
 	c.ready.Writes = c.ready.Writes[:0] // they build on it
 	c.persisted = c.seq
 	c.window.reset(nil, last)
@@ -334,6 +345,9 @@ func (c *Core) takeNewLeader(p *Packet) error {
 	}
 	if l.newLeader {
 		return errors.New("a second NEWLEADER")
+	}
+	if err := c.takeMembers(p.Data); err != nil {
+		return err
 	}
 	if c.currentEpoch != c.epoch {
 		c.writeCurrentEpoch(c.epoch)
@@ -377,7 +391,7 @@ func (c *Core) takeUpToDate() error {
 	if l.newAcked {
 		c.activate()
 	}
-	return nil
+	return c.commitMembers(c.committed)
 }
 
 // activate acknowledges UPTODATE, which Apache's leader expects.

@@ -116,7 +116,7 @@ func TestALongSnapshotIsNoSlowAcknowledgement(t *testing.T) {
 		o.tick(50 * ms)
 		o.core.Alive(o.now, slow) // it moves
 		o.ack(links[2], zk.MakeZxid(1, 2))
-		for l := o.core.leader.voters[1]; l.pings.Len() > 0; {
+		for l := o.core.leader.holders[2]; l.pings.Len() > 0; {
 			o.step(links[2], Packet{Type: Ping})
 		}
 	}
@@ -134,7 +134,7 @@ func TestSynchronizationTimesOut(t *testing.T) {
 	for range 31 {
 		want(t, "its link", o.core.leader.links[slow] != nil, true)
 		o.tick(50 * ms)
-		for l := o.core.leader.voters[1]; l.pings.Len() > 0; {
+		for l := o.core.leader.holders[2]; l.pings.Len() > 0; {
 			o.step(links[2], Packet{Type: Ping})
 		}
 	}
@@ -144,7 +144,7 @@ func TestSynchronizationTimesOut(t *testing.T) {
 	for range 21 {
 		want(t, "its link", o.core.leader.links[silent] != nil, true)
 		o.tick(50 * ms)
-		for l := o.core.leader.voters[1]; l.pings.Len() > 0; {
+		for l := o.core.leader.holders[2]; l.pings.Len() > 0; {
 			o.step(links[2], Packet{Type: Ping})
 		}
 	}

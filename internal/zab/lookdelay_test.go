@@ -11,7 +11,10 @@ import (
 func looksAfter(t *testing.T, id int64, observer bool, delay time.Duration) time.Duration {
 	t.Helper()
 	cfg := testConfig(3)
-	cfg.ID, cfg.Observer, cfg.LookDelay = id, observer, delay
+	cfg.ID, cfg.LookDelay = id, delay
+	if observer {
+		cfg.Members = observing(3, id)
+	}
 	o, l := follows2(t, cfg, State{AcceptedEpoch: 5, CurrentEpoch: 5})
 	began := o.now
 	looking := func() bool {

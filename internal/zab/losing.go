@@ -29,13 +29,11 @@ func (c *Core) dropLearner(k LinkID, err error) {
 			break
 		}
 	}
-	if l.voter >= 0 {
-		s.voters[l.voter] = nil
-	}
 	if l.holds {
+		delete(s.holders, l.id)
 		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
 	}
-	if l.voter >= 0 && s.stage == leading && !c.quorum(true, func(l *learner) bool { return l.newAcked }) {
+	if c.votes(l) && s.stage == leading && !c.quorum(true, func(l *learner) bool { return l.newAcked }) {
 		c.leave(errors.New("no quorum of followers is left"))
 		return
 	}

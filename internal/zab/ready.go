@@ -14,7 +14,8 @@ const (
 	WriteAcceptedEpoch                  // the file acceptedEpoch becomes Epoch
 	WriteCurrentEpoch                   // the file currentEpoch becomes Epoch
 	WriteTruncate                       // the log ends at Zxid, and the tree is read anew
-	WriteInstall                        // the tree that came over Link is the state at Zxid, and the log begins behind it
+	WriteInstall                        // the tree that came over Link is the state at Zxid, and the log begins after it
+	WriteMembers                        // Members is what the server knows of the membership
 )
 
 // Write is something that must become durable, after every Write before it.
@@ -25,6 +26,7 @@ type Write struct {
 	Epoch   uint32
 	Zxid    zk.Zxid
 	Link    LinkID // of WriteInstall: over which the snapshot came
+	Members Memberships
 }
 
 // SendKind says what a Send puts on a link.
@@ -82,7 +84,8 @@ const (
 	EventRefused                      // a peer was refused: Reason
 	EventResync                       // this server will ask for a snapshot: Reason
 	EventDeclined                     // this server is elected, and may not lead: Reason
-	EventDesignation                  // the leader has activated a configuration, which is ignored
+	EventDesignation                  // the leader has changed the membership, and this server's is static
+	EventMembers                      // a change of the membership is committed: Zxid is its version
 )
 
 // Event is something that a person who reads the log wants to know.
@@ -116,6 +119,9 @@ type Ready struct {
 	Synced  int // so many of the oldest syncs are done once SyncedAt is applied
 	// SyncedAt means something if Synced is not 0.
 	SyncedAt zk.Zxid
+	// Members are the servers to which links are to be kept, this one included. It is
+	// nil if they have not changed; before the first change they are Config.Members.
+	Members []Member
 
 	// The present state; unlike the above it is there in every Ready.
 	Commit  zk.Zxid // everything up to it is to be applied

@@ -12,6 +12,7 @@ func (c *Core) look(reason string) {
 	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
 	c.setPhase(Looking, electing)
 	c.event(Event{Kind: EventLooking, Reason: reason})
+	c.yield()
 	c.election.SetUnfit(c.diverged)
 	c.election.Look(c.now, c.last, int64(c.currentEpoch))
 	c.takeElected()
@@ -30,13 +31,13 @@ func (c *Core) takeElected() {
 // take takes the role that an election, or the last one, has given.
 func (c *Core) take(r election.Result) {
 	c.term++
-	c.tookEpoch = c.currentEpoch
+	c.tookEpoch, c.tookMembers = c.currentEpoch, c.members
 	switch {
 	case r.Leader == c.cfg.ID && c.diverged:
 		c.decline()
 	case r.Leader == c.cfg.ID:
 		c.lead(r)
-	case c.cfg.Observer:
+	case c.observes():
 		c.follow(Observing, r)
 	default:
 		c.follow(Following, r)
@@ -57,9 +58,7 @@ func (c *Core) leave(reason error) {
 		c.close(c.learner.link, reason)
 	}
 	c.countMisses()
-	for _, p := range c.leader.outstanding.All() {
-		c.window.add(p.Entry)
-	}
+	c.window.add(c.leader.outstanding.All()...)
 	c.window.add(c.learner.pending.All()...)
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.committed = c.last
@@ -90,7 +89,7 @@ func (c *Core) settle() {
 // looks for a leader: a part of Config.LookDelay that differs from observer to
 // observer and from term to term, so that they do not all ask the voters at once.
 func (c *Core) lookDelay() time.Duration {
-	if !c.cfg.Observer || c.cfg.LookDelay <= 0 {
+	if !c.observes() || c.cfg.LookDelay <= 0 {
 		return 0
 	}
 	// The mixing function of SplitMix64: neighbours get unlike parts.
@@ -114,7 +113,7 @@ func (c *Core) setPhase(r Role, p phase) {
 // again if its election is a later one; a leader also if it still says so when the
 // role is firstPatience old, since its election epoch may be smaller than ours.
 func (c *Core) abandoned(by int64, later bool) {
-	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.cfg.System.Voter(by) && later
+	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.system.Voter(by) && later
 	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader &&
 		(later || c.now-c.since >= firstPatience)
 	if gathers || follows {

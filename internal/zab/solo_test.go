@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -41,12 +40,8 @@ type solo struct {
 }
 
 func testConfig(voters int) Config {
-	ids := make([]int64, voters)
-	for i := range ids {
-		ids[i] = int64(i + 1)
-	}
 	return Config{
-		ID: 1, System: quorum.Majority(ids...), ConfigText: []byte("config"),
+		ID: 1, Members: membersOf(voters, 0),
 		Tick: 100 * ms, InitLimit: 10, SyncLimit: 5, Window: 8, SizeFactor: 0.33,
 	}
 }
@@ -111,7 +106,7 @@ func (o *solo) unlink(l LinkID) {
 
 // elect makes a server the leader, by the others' word.
 func (o *solo) elect(leader int64) {
-	voters := o.core.cfg.System.Voters()
+	voters := o.core.system.Voters()
 	for _, id := range voters {
 		if id == o.core.cfg.ID {
 			continue
@@ -252,7 +247,7 @@ func (o *solo) join(id int64, accepted uint32, current int32, last zk.Zxid) Link
 func leads(t *testing.T, cfg Config, s State, followers ...int64) (*solo, []LinkID) {
 	o := newSolo(t, cfg, s)
 	o.elect(1)
-	links := make([]LinkID, len(cfg.System.Voters())+1)
+	links := make([]LinkID, len(cfg.Members.Members())+1)
 	for _, id := range followers {
 		links[id] = o.accept()
 		o.step(links[id], infoOf(id, s.AcceptedEpoch))

@@ -42,7 +42,7 @@ func TestAFollowerWhoseDiskStallsIsKept(t *testing.T) {
 		o.answerPings(time.Second)
 	}
 	want(t, "committed", o.core.committed, zk.MakeZxid(1, 60))
-	want(t, "its link", o.core.leader.voters[2] != nil, true)
+	want(t, "its link", o.core.leader.holders[3] != nil, true)
 }
 
 // A leader that commits nothing, since no quorum's disks work, does not go on as if.

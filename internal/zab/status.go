@@ -48,9 +48,17 @@ func (c *Core) Status() Status {
 		if l.holds {
 			s.Learners = append(s.Learners, LearnerStatus{
 				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == current,
-				Acked: l.acked, Heard: l.contact,
+				Acked: l.acked(), Heard: l.contact,
 			})
 		}
 	}
 	return s
+}
+
+// acked is the last proposal that a follower has acknowledged, 0 for an observer.
+func (l *learner) acked() zk.Zxid {
+	if l.acks == nil {
+		return 0
+	}
+	return l.acks.upto
 }

@@ -49,12 +49,8 @@ func (c *Core) synchronizeLearner(l *learner) {
 // more: of what is not committed it may have to give everything up, and gets it
 // again. (Apache goes on to count it.)
 func (c *Core) forgetAcks(l *learner) {
-	if l.voter < 0 {
-		return
-	}
-	ps := c.leader.outstanding.All()
-	for i := range ps {
-		ps[i].acks &^= 1 << l.voter
+	if l.acks != nil {
+		l.acks.upto = 0
 	}
 }
 
@@ -177,7 +173,7 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 			*ps = append(*ps, Packet{Type: Proposal, Zxid: out[i].Zxid, Data: out[i].Data})
 		}
 	}
-	*ps = append(*ps, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.cfg.ConfigText})
+	*ps = append(*ps, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.members.Seen.text})
 	l.state, l.since = synced, c.now
 	// What is committed from here on is of this epoch.
 	l.heldAfter = max(c.committed, zk.MakeZxid(c.epoch, 0))
@@ -191,8 +187,7 @@ func (c *Core) takeAck(l *learner, z zk.Zxid) error {
 	case z.Counter() != 0 && z > c.last || z < 0:
 		return fmt.Errorf("it acknowledges %v, which was not proposed", z)
 	case z.Counter() != 0:
-		c.takeProposalAck(l, z)
-		return nil
+		return c.takeProposalAck(l, z)
 	}
 	if z.Epoch() != c.epoch {
 		return fmt.Errorf("it acknowledges epoch %d, this one is %d", z.Epoch(), c.epoch)

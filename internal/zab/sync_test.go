@@ -327,7 +327,7 @@ func TestServingWaitsForWhatCameBeforeUpToDate(t *testing.T) {
 // The same for an observer, which is told of what is committed only.
 func TestAnObserverWaitsForItsDisk(t *testing.T) {
 	cfg := testConfig(3)
-	cfg.ID, cfg.Observer = 9, true
+	cfg.ID, cfg.Members = 9, observing(3, 9)
 	o, l := follows2(t, cfg, history(4, 3))
 	o.step(l, diffOf(zk.MakeZxid(4, 3)), newLeaderOf(5))
 	o.persist()
@@ -341,7 +341,7 @@ func TestAnObserverWaitsForItsDisk(t *testing.T) {
 // "ACK (observers: only epoch<<32)" (13)
 func TestAnObserverAcknowledgesNoTransaction(t *testing.T) {
 	cfg := testConfig(3)
-	cfg.ID, cfg.Observer = 9, true
+	cfg.ID, cfg.Members = 9, observing(3, 9)
 	o, l := follows2(t, cfg, history(4, 3))
 	o.step(l, diffOf(zk.MakeZxid(4, 5)), proposalOf(zk.MakeZxid(4, 4)), commitOf(zk.MakeZxid(4, 4)),
 		Packet{Type: Inform, Zxid: zk.MakeZxid(4, 5), Data: []byte("data")}, newLeaderOf(5), upToDatePacket())

@@ -62,7 +62,7 @@ type traced struct {
 
 func (x *traced) begin(t *testing.T, d *datadriven.TestData) {
 	voters, observers := 3, 0
-	cfg := Config{Tick: 100 * ms, InitLimit: 10, SyncLimit: 5, Window: 4, SizeFactor: 0.33, ConfigText: []byte("config"), ForceSnap: d.HasArg("forcesnap")}
+	cfg := Config{Tick: 100 * ms, InitLimit: 10, SyncLimit: 5, Window: 4, SizeFactor: 0.33, ForceSnap: d.HasArg("forcesnap")}
 	limit := 0
 	d.MaybeScanArgs(t, "voters", &voters)
 	d.MaybeScanArgs(t, "observers", &observers)

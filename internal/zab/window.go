@@ -85,23 +85,3 @@ func (w *window) first() (zk.Zxid, bool) {
 	}
 	return w.At(0).Zxid, true
 }
-
-// proposals are the leader's transactions that are not committed, of one epoch
-// without a gap, and who has acknowledged each.
-type proposals struct{ fifo.Queue[proposal] }
-
-type proposal struct {
-	Entry
-	acks uint64 // bit i: the voter that is the i-th of the system
-}
-
-// find returns the proposal z, nil if it is not there.
-func (p *proposals) find(z zk.Zxid) *proposal {
-	if p.Len() == 0 || z < p.At(0).Zxid {
-		return nil
-	}
-	if i := uint64(z - p.At(0).Zxid); i < uint64(p.Len()) {
-		return p.At(int(i))
-	}
-	return nil
-}

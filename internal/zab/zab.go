@@ -23,6 +23,7 @@
 //	losing.go     a leader: who is given up, and when the leader itself
 //	stall.go      a disk that finishes no write
 //	diverged.go   a server whose tree is not what its log leads to
+//	membership.go who belongs to the ensemble, and how that changes
 //	window.go     transactions that are kept; queue.go where
 //
 // Links are first in, first out; the death of one is an input. Notifications of
@@ -59,15 +60,16 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// MaxVoters is how many voters an ensemble may have: acknowledgements are bits.
+// MaxVoters is how many voters an ensemble may have. It bounds the work that an
+// acknowledgement causes.
 const MaxVoters = 64
 
 // Config is what a core is set up with.
 type Config struct {
-	ID         int64
-	System     *quorum.System // whose votes count; at most MaxVoters
-	Observer   bool           // this server has no vote
-	ConfigText []byte         // of the ensemble, as NEWLEADER and notifications carry it
+	ID      int64
+	Members *Membership // that the server's configuration gives; State may hold a later one
+	// Reader reads the memberships in transactions; nil: the membership never changes.
+	Reader MembershipReader
 
 	Tick         time.Duration
 	InitLimit    int // ticks until a learner is synchronized
@@ -107,9 +109,10 @@ type Config struct {
 // State is what a server has on its disk when it starts.
 type State struct {
 	AcceptedEpoch, CurrentEpoch uint32
-	Last                        zk.Zxid // of the log
-	Recent                      []Entry // the end of the log, without a gap; it may be empty
-	Diverged                    bool    // the tree is not what the log leads to, see TreeDiverged
+	Last                        zk.Zxid     // of the log
+	Recent                      []Entry     // the end of the log, without a gap; it may be empty
+	Diverged                    bool        // the tree is not what the log leads to, see TreeDiverged
+	Members                     Memberships // as the last WriteMembers said; zero if there was none
 }
 
 // Entry is a transaction. Data is kept, and must not be changed.
@@ -152,6 +155,8 @@ const (
 // Core is one server's part in the agreement. It is owned by one goroutine.
 type Core struct {
 	cfg      Config
+	members  Memberships
+	system   *quorum.System // of members
 	election *election.Election
 	now      time.Duration
 	ticked   time.Duration // when Tick was called last
@@ -172,6 +177,8 @@ type Core struct {
 	unsynced                    int64                // bytes of their data
 	diskSince                   time.Duration        // when the oldest write that is pending became the oldest
 	tookEpoch                   uint32               // the current epoch when the role was taken
+	tookMembers                 Memberships          // likewise
+	yields                      bool                 // in this election, if this server is a newcomer
 
 	committed zk.Zxid // of the log; what is later waits in pending or outstanding
 	applied   zk.Zxid // of committed, as the owner has told
@@ -203,12 +210,8 @@ type appended struct {
 	bytes int64 // of their data
 }
 
-// New returns a core that starts its first election at now. It panics if there
-// are more than MaxVoters: that is a mistake of the caller.
+// New returns a core that starts its first election at now.
 func New(cfg Config, s State, now time.Duration) *Core {
-	if n := len(cfg.System.Voters()); n > MaxVoters {
-		panic(fmt.Sprintf("zab: %d voters", n))
-	}
 	if cfg.ConnectLimit == 0 {
 		cfg.ConnectLimit = cfg.InitLimit
 	}
@@ -225,16 +228,27 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		cfg: cfg, now: now, ticked: now,
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
-		diverged: s.Diverged,
+		diverged: s.Diverged, members: recoverMembers(cfg.Members, &s),
 	}
+	c.system = c.members.System()
 	c.window.reset(s.Recent, s.Last)
 	c.election = election.New(election.Config{
-		ID: cfg.ID, System: cfg.System, Observer: cfg.Observer, ConfigText: cfg.ConfigText,
+		ID: cfg.ID, Electorate: c.electorate(),
 		FinalizeWait: cfg.FinalizeWait, MinNotify: cfg.MinNotify, MaxNotify: cfg.MaxNotify,
 		EarlyFinish: true,
 	})
 	c.ready.Commit = s.Last
-	c.look("start")
+	if c.members.Committed != cfg.Members || c.members.Seen != cfg.Members {
+		c.ready.Members = c.members.Members()
+	}
+	if s.Members.Committed == nil || c.members == s.Members {
+		c.look("start")
+		return c
+	}
+	// What the disk holds is replaced first: a change that the log lost in a crash must not
+	// count again when the log has grown past it.
+	c.setPhase(Looking, settling)
+	c.write(WriteMembers).Members = c.members
 	return c
 }
 
@@ -255,7 +269,9 @@ func (c *Core) Tick(now time.Duration) {
 		switch c.phase {
 		case electing:
 			c.election.Tick(c.now)
-			c.takeElected()
+			if c.takeElected(); c.phase == electing && c.newcomer() && c.now-c.since > c.ticks(c.cfg.InitLimit) {
+				c.look("no leader was elected within initLimit")
+			}
 		case settling:
 			c.settle()
 		}
@@ -287,6 +303,7 @@ func (c *Core) ticks(n int) time.Duration { return time.Duration(n) * c.cfg.Tick
 // Notification takes a message of the election.
 func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.at(now)
+	c.adoptMembers(n.Config, n.Seen)
 	c.election.Step(c.now, n)
 	c.takeElected()
 	if n.State == election.Looking {

@@ -359,6 +359,9 @@ func (p *Port) AppendPacket(b []byte, packet zab.Packet) []byte {
 	return transport.AppendPacket(b, packet)
 }
 
+// SetMembers does nothing: every server can reach every other (replica.Network).
+func (p *Port) SetMembers([]zab.Member) {}
+
 // Notify sends a message of the election (replica.Network).
 func (p *Port) Notify(peer int64, payload []byte) {
 	n := p.n

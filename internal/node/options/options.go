@@ -4,6 +4,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/transport"
 	"github.com/pinfold-zk/pinfold/internal/zab"
-	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
 	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // maxEntryBytes returns the length of the longest transaction that is written or read,
@@ -92,7 +93,7 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 	if o.Ensemble, err = ensemble(cfg); err != nil {
 		return o, err
 	}
-	o.ServerID, o.ConfigText = uint8(cfg.Quorum.MyID), o.Ensemble.ConfigText
+	o.ServerID, o.ConfigText = uint8(cfg.Quorum.MyID), o.Ensemble.Members.Text()
 	// Each member's clients may have so much in flight; observers that are not in the
 	// configuration share what is left.
 	o.ForwardedBytes = int64(len(cfg.Quorum.Members.Servers)) * int64(cfg.OutstandingBytes())
@@ -103,24 +104,63 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 // ensemble returns the configuration of the Zab core of a server of an ensemble.
 func ensemble(cfg *config.Config) (*zab.Config, error) {
 	q := &cfg.Quorum
-	system := quorum.Majority(q.Members.Voters()...)
-	if q.Members.Hierarchical() {
-		weights, groups := q.Members.WeightsAndGroups()
-		for _, id := range q.Members.Observers() {
-			delete(groups, id) // an observer has no vote
-		}
-		var err error
-		if system, err = quorum.Weighted(weights, groups); err != nil {
-			return nil, fmt.Errorf("server: groups and weights: %w", err)
-		}
+	members, err := Membership(&q.Members)
+	if err != nil {
+		return nil, fmt.Errorf("server: groups and weights: %w", err)
 	}
 	return &zab.Config{
-		ID: q.MyID, System: system, Observer: q.Own().Observer, ConfigText: q.Members.Text(),
+		ID: q.MyID, Members: members,
 		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
 		Window: cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
 		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, LookDelay: q.ObserverReconnect + q.ObserverElection,
 		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
 	}, nil
+}
+
+// Membership returns the members of a configuration as the Zab core takes them. The
+// error is about groups and weights that make no quorum.
+func Membership(m *config.Members) (*zab.Membership, error) {
+	weights, groups := m.WeightsAndGroups()
+	var members []zab.Member
+	for i := range m.Servers {
+		s := &m.Servers[i]
+		member := zab.Member{ID: s.ID, Observer: s.Observer, Weight: 1, Address: s.Line()}
+		if m.Hierarchical() {
+			member.Weight, member.Group = weights[s.ID], groups[s.ID]
+			delete(groups, s.ID)
+		}
+		members = append(members, member)
+	}
+	for id, group := range groups { // it has no server line and counts all the same
+		members = append(members, zab.Member{ID: id, Weight: weights[id], Group: group})
+	}
+	return zab.NewMembership(zk.Zxid(m.Version), members, m.Text())
+}
+
+// Peers returns where the members are reached. The error names those whose address
+// cannot be read, which are left out.
+func Peers(members []zab.Member) (map[int64][]transport.Address, error) {
+	peers := map[int64][]transport.Address{}
+	var errs []error
+	for _, m := range members {
+		if m.Address == "" {
+			continue
+		}
+		s, err := config.ParseMember(m.ID, m.Address)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("server %d, %q: %w", m.ID, m.Address, err))
+			continue
+		}
+		peers[m.ID] = addresses(&s)
+	}
+	return peers, errors.Join(errs...)
+}
+
+func addresses(m *config.Member) (list []transport.Address) {
+	for _, a := range m.Addresses {
+		list = append(list, transport.Address{Host: a.Host, QuorumPort: a.QuorumPort, ElectionPort: a.ElectionPort})
+	}
+	return list
 }
 
 // Transport returns how a member of an ensemble listens for its peers and reaches them.
@@ -130,12 +170,9 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 func Transport(cfg *config.Config) transport.Options {
 	q := &cfg.Quorum
 	peers := map[int64][]transport.Address{}
-	for _, m := range q.Members.Servers {
-		for _, a := range m.Addresses {
-			peers[m.ID] = append(peers[m.ID], transport.Address{
-				Host: a.Host, QuorumPort: a.QuorumPort, ElectionPort: a.ElectionPort,
-			})
-		}
+	for i := range q.Members.Servers {
+		m := &q.Members.Servers[i]
+		peers[m.ID] = addresses(m)
 	}
 	return transport.Options{
 		ID: q.MyID, Peers: peers,

@@ -16,7 +16,7 @@ func candidate(s *server) Vote {
 // best returns the best candidate among the living servers that may lead.
 func (c *cluster) best() Vote {
 	best := Vote{Leader: NoCandidate}
-	judge := New(Config{System: c.system})
+	judge := New(Config{Electorate: Electorate{System: c.system}})
 	for _, s := range c.living() {
 		if v := candidate(s); !s.cfg.Observer && judge.beats(v, best) {
 			best = v
@@ -186,7 +186,7 @@ func (x *chaos) failOver() error {
 // each way: the first that is told wins no less than the last.
 func TestTwoSurvivorsNeedOneExchange(t *testing.T) {
 	for _, z := range []struct{ one, two zk.Zxid }{{9, 9}, {9, 8}, {8, 9}} {
-		a, b := New(Config{ID: 1, System: three, EarlyFinish: true}), New(Config{ID: 2, System: three, EarlyFinish: true})
+		a, b := New(Config{ID: 1, Electorate: Electorate{System: three}, EarlyFinish: true}), New(Config{ID: 2, Electorate: Electorate{System: three}, EarlyFinish: true})
 		for _, e := range []*Election{a, b} {
 			e.Look(0, 5, 1)
 			e.Settle(Following, 3, 1)

@@ -35,12 +35,24 @@ const maxAsked = 256
 // does not count and it counts no votes.
 const notInitialised zk.Zxid = -1
 
+// Electorate says who votes, and what of this server. It changes with the membership of
+// the ensemble.
+type Electorate struct {
+	System     *quorum.System // the voters
+	Observer   bool           // this server is no voter, whatever System says, and will observe
+	Abstains   bool           // this server votes for others, and for none rather than itself
+	ConfigText []byte         // sent in every notification; not changed and not copied
+	Seen       zk.Zxid        // sent in every notification
+	// Changes says that the voters may change. A server that is neither a voter nor an
+	// observer votes then: others may know that it has become a voter. And a server
+	// without a vote answers: others learn from it how the membership has changed.
+	Changes bool
+}
+
 // Config says who takes part in elections, and how.
 type Config struct {
-	ID         int64
-	System     *quorum.System // the voters
-	Observer   bool           // ID is no voter, whatever System says, and will observe
-	ConfigText []byte         // sent in every notification; not changed and not copied
+	ID int64
+	Electorate
 
 	FinalizeWait time.Duration // with a quorum, wait so long for a better candidate; 0 is 200 ms
 	MinNotify    time.Duration // first pause before a vote is sent again; 0 is 200 ms
@@ -144,17 +156,39 @@ func New(cfg Config) *Election {
 	orDefault(&cfg.MinNotify, DefaultMinNotify)
 	orDefault(&cfg.MaxNotify, DefaultMaxNotify)
 	cfg.MaxNotify = max(cfg.MaxNotify, cfg.MinNotify)
-	me, ok := cfg.System.Index(cfg.ID)
-	if !ok || cfg.Observer {
-		me = -1
+	e := &Election{cfg: cfg}
+	e.arrange(quorum.Majority())
+	return e
+}
+
+// SetElectorate changes who votes. What voters have said counts on, if they still
+// vote. An election that is under way is not looked at again: call Look.
+func (e *Election) SetElectorate(to Electorate) {
+	before := e.cfg.System
+	e.cfg.Electorate = to
+	e.arrange(before)
+}
+
+// arrange makes room for what each voter says, and takes over what those of the
+// system before have said.
+func (e *Election) arrange(before *quorum.System) {
+	s := e.cfg.System
+	n := len(s.Voters())
+	received, settledOn, earlyVotes := make([]ballot, n), make([]ballot, n), make([]early, n)
+	for i, id := range s.Voters() {
+		if was, ok := before.Index(id); ok {
+			received[i], settledOn[i], earlyVotes[i] = e.received[was], e.settledOn[was], e.early[was]
+		}
 	}
-	n := len(cfg.System.Voters())
-	return &Election{
-		cfg:       cfg,
-		me:        me,
-		received:  make([]ballot, n),
-		settledOn: make([]ballot, n),
-		early:     make([]early, n),
+	e.received, e.settledOn, e.early = received, settledOn, earlyVotes
+	for _, id := range before.Voters() {
+		if !s.Voter(id) {
+			e.down.Remove(id)
+		}
+	}
+	var ok bool
+	if e.me, ok = s.Index(e.cfg.ID); !ok || e.cfg.Observer {
+		e.me = -1
 	}
 }
 
@@ -192,7 +226,7 @@ func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
 	switch {
 	case e.cfg.Observer:
 		return Vote{Leader: NoCandidate, Zxid: math.MinInt64, PeerEpoch: math.MinInt64}
-	case e.me < 0:
+	case e.me < 0, e.cfg.Abstains:
 		return Vote{Leader: NoCandidate, Zxid: last, PeerEpoch: currentEpoch}
 	case e.unfit:
 		return Vote{Leader: e.cfg.ID, PeerEpoch: unfitEpoch}
@@ -245,6 +279,7 @@ func (e *Election) send(to int64) {
 		PeerEpoch:     e.vote.PeerEpoch,
 		Version:       CurrentVersion,
 		Config:        e.cfg.ConfigText,
+		Seen:          e.cfg.Seen,
 	}}
 	i := slices.IndexFunc(e.out, func(m Message) bool { return m.To == to })
 	if i >= 0 {

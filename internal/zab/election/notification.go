@@ -65,6 +65,10 @@ type Notification struct {
 
 	Version int32  // of the message: 0 of very old servers, 1 without Config, else 2
 	Config  []byte // text of From's configuration, nil if the message has none
+	// Seen is the version of the configuration that follows Config, if From has seen one
+	// and Config is the one before it; 0 otherwise. Apache's servers neither send nor
+	// read it.
+	Seen zk.Zxid
 }
 
 // Append appends the payload, without From and without the frame's length,
@@ -77,13 +81,18 @@ func (n *Notification) Append(b []byte) []byte {
 	b = jute.AppendLong(b, n.PeerEpoch)
 	b = jute.AppendInt(b, CurrentVersion)
 	b = jute.AppendInt(b, int32(len(n.Config)))
-	return append(b, n.Config...)
+	b = append(b, n.Config...)
+	if n.Seen != 0 {
+		b = jute.AppendLong(b, int64(n.Seen))
+	}
+	return b
 }
 
 // Parse reads a payload that the server from sent. Config is a part of b. Three
 // forms are known: 28 bytes end before the peer epoch, which is the zxid's then;
 // 40 bytes have version 0 whatever they say; longer ones say their version, and
-// from 2 on carry a configuration. Bytes behind it are ignored.
+// from 2 on carry a configuration. If exactly 8 bytes follow it, they are Seen; any
+// other bytes after it are ignored.
 //
 // Any error is an ErrPayload with the reason: a length that is of no form, a
 // configuration that is longer than the rest, a state that does not exist.
@@ -110,6 +119,9 @@ func Parse(from int64, b []byte) (Notification, error) {
 			n.Config = d.Buffer()
 			if d.Err() == nil && n.Config == nil {
 				d.Fail(jute.ErrLength)
+			}
+			if d.Err() == nil && d.Len() == 8 {
+				n.Seen = zk.Zxid(d.Long())
 			}
 		}
 	}

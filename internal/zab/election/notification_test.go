@@ -170,7 +170,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("State(%d) is %q, want %q", int32(s), got, want)
 		}
 	}
-	e := New(Config{ID: 1, System: three, Observer: true})
+	e := New(Config{ID: 1, Electorate: Electorate{System: three, Observer: true}})
 	e.Look(0, 5, 1)
 	if got, want := e.String(), "LOOKING nobody (election 1), election 1"; got != want {
 		t.Errorf("String() = %q, want %q", got, want)

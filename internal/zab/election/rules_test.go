@@ -25,7 +25,7 @@ const (
 
 // patient returns a server that waits as Apache does.
 func patient(more ...func(*Config)) *Election {
-	c := Config{ID: 1, System: three}
+	c := Config{ID: 1, Electorate: Electorate{System: three}}
 	for _, f := range more {
 		f(&c)
 	}
@@ -270,7 +270,7 @@ func TestResendDoubles(t *testing.T) {
 // The times are Apache's if none are given.
 func TestDefaultTimes(t *testing.T) {
 	e := patient(func(c *Config) { c.MinNotify = 2 * time.Minute })
-	want := Config{ID: 1, System: three, FinalizeWait: 200 * ms, MinNotify: 2 * time.Minute, MaxNotify: 2 * time.Minute}
+	want := Config{ID: 1, Electorate: Electorate{System: three}, FinalizeWait: 200 * ms, MinNotify: 2 * time.Minute, MaxNotify: 2 * time.Minute}
 	if got := e.cfg; got.FinalizeWait != want.FinalizeWait || got.MinNotify != want.MinNotify || got.MaxNotify != want.MaxNotify {
 		t.Errorf("%+v", got)
 	}

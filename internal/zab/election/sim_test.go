@@ -51,7 +51,7 @@ func randomCluster(rng *rand.Rand) *cluster {
 	c.elected = c.settle
 	for id := int64(1); id <= n+int64(rng.IntN(3)); id++ {
 		c.servers[id] = &server{cfg: Config{
-			ID: id, System: system, Observer: id > n,
+			ID: id, Electorate: Electorate{System: system, Observer: id > n},
 			EarlyFinish: rng.IntN(3) > 0, MaxNotify: 3 * time.Second,
 		}}
 	}

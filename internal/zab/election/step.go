@@ -28,10 +28,10 @@ func (e *Election) stepStranger(n Notification) {
 }
 
 // answer tells a server that looks this one's vote, and tells it again when
-// Settle changes it. The word of a server that is no voter counts nowhere, so it
-// answers nobody.
+// Settle changes it. The vote of a server that is no voter counts nowhere, so it
+// answers only for the membership's sake.
 func (e *Election) answer(to int64) {
-	if e.me < 0 {
+	if e.me < 0 && !e.cfg.Changes {
 		return
 	}
 	e.send(to)
@@ -54,23 +54,26 @@ func (e *Election) stepEarly(i int, n Notification) {
 // stepLooking takes a voter's message during an election.
 func (e *Election) stepLooking(i int, n Notification) {
 	if n.State == Looking && n.ElectionEpoch < e.clock {
-		if e.me >= 0 {
+		if e.casts() {
 			e.send(n.From)
 		}
 		return
 	}
-	if !e.cfg.System.Voter(n.Leader) {
+	if none := n.Leader == NoCandidate && n.State == Looking && e.cfg.Changes; !none && !e.cfg.System.Voter(n.Leader) {
 		return
 	}
 	switch n.State {
 	case Looking:
-		if e.me >= 0 {
+		if e.casts() {
 			e.stepVote(i, n.ballot())
 		}
 	case Following, Leading:
 		e.stepSettled(i, n.ballot())
 	}
 }
+
+// casts reports whether this server votes.
+func (e *Election) casts() bool { return e.me >= 0 || e.cfg.Changes && !e.cfg.Observer }
 
 // ballot returns what counts of n.
 func (n *Notification) ballot() ballot {
@@ -142,7 +145,7 @@ func (e *Election) eligible(v Vote) bool {
 		return false
 	}
 	if i == e.me {
-		return v.Zxid == e.own.Zxid && v.PeerEpoch == e.own.PeerEpoch
+		return e.own.Leader == e.cfg.ID && v.Zxid == e.own.Zxid && v.PeerEpoch == e.own.PeerEpoch
 	}
 	its := &e.received[i]
 	return !(its.cast && its.state == Looking && its.ElectionEpoch == v.ElectionEpoch && v.outranks(its.Vote))
@@ -217,7 +220,7 @@ func (e *Election) stepSettled(i int, b ballot) {
 	if e.join(e.settledOn, &b, sameReign) {
 		return
 	}
-	if e.me >= 0 {
+	if e.casts() {
 		e.tally()
 	}
 }
@@ -246,7 +249,12 @@ func (e *Election) join(ballots []ballot, b *ballot, same func(a, b *ballot) boo
 	if b.Leader == e.cfg.ID || leader.state != Leading || !same(leader, b) {
 		return false
 	}
-	if !e.agreed(ballots, func(o *ballot) bool { return same(o, b) }) {
+	// While the voters change, a quorum of the old or of the new ones is enough to find a
+	// leader: whether it may lead is not decided here.
+	if !e.cfg.System.QuorumOfEither(func(id int64) bool {
+		i, _ := e.cfg.System.Index(id)
+		return ballots[i].cast && same(&ballots[i], b)
+	}) {
 		return false
 	}
 	e.finish(leader.Vote)

@@ -128,7 +128,7 @@ func (tr *trace) servers(d *datadriven.TestData) {
 	observers := ids(d, "observers")
 	for _, id := range append(ids(d, "voters"), observers...) {
 		tr.c.servers[id] = &server{cfg: Config{
-			ID: id, System: system, EarlyFinish: !d.HasArg("patient"), Observer: !system.Voter(id),
+			ID: id, Electorate: Electorate{System: system, Observer: !system.Voter(id)}, EarlyFinish: !d.HasArg("patient"),
 		}}
 	}
 }

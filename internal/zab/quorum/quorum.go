@@ -165,6 +165,15 @@ func (s *System) Quorum(has func(id int64) bool) bool {
 	}) == 1
 }
 
+// QuorumOfEither is Quorum but in a system of Both, where a quorum of one of the two
+// systems is enough. Such a set need not have a voter in common with another one.
+func (s *System) QuorumOfEither(has func(id int64) bool) bool {
+	if s.parts[0] == nil {
+		return s.Quorum(has)
+	}
+	return s.parts[0].Quorum(has) || s.parts[1].Quorum(has)
+}
+
 // Reached returns the greatest number that a quorum has reached: how is how far a
 // voter has come, and the voters for which it is the result or more are a quorum.
 // Without voters the result is math.MinInt64. Reached calls how once for each voter

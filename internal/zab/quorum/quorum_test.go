@@ -269,6 +269,12 @@ func TestBoth(t *testing.T) {
 			if got, want := s.Quorum(subset(mask)), a.Quorum(subset(mask)) && b.Quorum(subset(mask)); got != want {
 				t.Fatalf("seed=%d: set %b is a quorum of both: %v", seed, mask, got)
 			}
+			if got, want := s.QuorumOfEither(subset(mask)), a.Quorum(subset(mask)) || b.Quorum(subset(mask)); got != want {
+				t.Fatalf("seed=%d: set %b is a quorum of one: %v", seed, mask, got)
+			}
+			if a.QuorumOfEither(subset(mask)) != a.Quorum(subset(mask)) {
+				t.Fatalf("seed=%d: set %b is a quorum of a: %v", seed, mask, a.Quorum(subset(mask)))
+			}
 		}
 		for id := range int64(n) {
 			if s.Voter(id) != (a.Voter(id) || b.Voter(id)) || s.Weight(id) != max(a.Weight(id), b.Weight(id)) {

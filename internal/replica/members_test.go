@@ -1,0 +1,121 @@
+package replica
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// membersPath is the znode whose content is the membership of a group, as znodeReader
+// reads it: "1v 2v 3o" is two voters and an observer.
+const membersPath = "/members"
+
+// znodeReader reads memberships from what is written to membersPath. Their text has the
+// version before the content of the znode.
+type znodeReader struct{}
+
+func (znodeReader) OfEntry(e zab.Entry) *zab.Membership {
+	if !bytes.Contains(e.Data, []byte(membersPath)) {
+		return nil
+	}
+	tx, err := txn.Decode(e.Data)
+	if err != nil || tx.Header.Type != wire.OpSetData || tx.Path != membersPath {
+		return nil
+	}
+	return znodeReader{}.OfText(fmt.Appendf(nil, "%d %s", int64(e.Zxid), tx.Data))
+}
+
+func (znodeReader) OfText(text []byte) *zab.Membership {
+	version, rest, _ := strings.Cut(string(text), " ")
+	var z zk.Zxid
+	if _, err := fmt.Sscan(version, &z); err != nil {
+		return nil
+	}
+	var members []zab.Member
+	for _, field := range strings.Fields(rest) {
+		var m zab.Member
+		var role string
+		if _, err := fmt.Sscanf(field, "%d%1s", &m.ID, &role); err != nil {
+			return nil
+		}
+		m.Observer, m.Weight = role == "o", 1
+		members = append(members, m)
+	}
+	m, err := zab.NewMembership(z, members, text)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// reconfigure changes the membership of a group.
+func (g *group) reconfigure(s zk.SessionID, members string) {
+	g.t.Helper()
+	op, body := setData(membersPath, []byte(members))
+	m := g.leader()
+	before := len(m.note.acknowledged())
+	m.submit(s, op, body)
+	g.until("the membership is "+members, func() bool {
+		return m.rep.Mode() == Idle || len(m.note.acknowledged()) > before
+	})
+}
+
+// A transaction changes the membership of a group that serves: an observer becomes a
+// voter, the leader loses its vote and another one leads. It is on the disks: after a
+// restart a quorum of the new voters serves, which is none of the old.
+func TestATransactionChangesTheMembership(t *testing.T) {
+	inGroup(t, 3, 2, func(_ int64, o *Options) {
+		if o.Ensemble != nil {
+			o.Ensemble.Reader = znodeReader{}
+			o.Ensemble.Members = znodeReader{}.OfText([]byte("0 1v 2v 3v 4o 5o"))
+		}
+	}, func(g *group) {
+		first := g.leader()
+		s := g.session(first, 100_000)
+		op, body := create(membersPath, nil, zk.Persistent)
+		first.submit(s, op, body)
+		g.reconfigure(s, "1v 2v 3v 4v 5o")
+		g.until("4 follows", func() bool { return g.up[4].rep.Mode() == Follower })
+		if got := g.up[5].rep.Mode(); got != Observer {
+			t.Errorf("server 5 is %v", got)
+		}
+
+		var left []string
+		for id := int64(1); id <= 4; id++ {
+			if id != g.id(first) {
+				left = append(left, fmt.Sprintf("%dv", id))
+			}
+		}
+		g.reconfigure(s, strings.Join(left, " ")+" 5o")
+		g.until("another one leads", func() bool { ms := g.in(Leader); return len(ms) == 1 && ms[0] != first })
+		g.await()
+		if got := first.rep.Mode(); got != Follower {
+			t.Errorf("the leader that has no vote any more is %v", got)
+		}
+		g.agree()
+
+		for _, id := range g.ids {
+			g.stop(id)
+		}
+		up := []int64{4}
+		for _, id := range []int64{1, 2, 3} {
+			if id != g.id(first) && len(up) < 2 {
+				up = append(up, id)
+			}
+		}
+		for _, id := range up {
+			g.start(id)
+		}
+		g.await()
+		if lead := g.id(g.leader()); !slices.Contains(up, lead) {
+			t.Errorf("server %d leads", lead)
+		}
+	})
+}

@@ -1,0 +1,323 @@
+package zab
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// textReader reads memberships from texts: the version, and for each member its id, role,
+// weight and group. A transaction that has more than its 8 bytes ends with one.
+type textReader struct{}
+
+func (textReader) OfEntry(e Entry) *Membership {
+	if len(e.Data) <= 8 {
+		return nil
+	}
+	return textReader{}.OfText(e.Data[8:])
+}
+
+func (textReader) OfText(text []byte) *Membership {
+	var version zk.Zxid
+	var members []Member
+	for i, field := range strings.Fields(string(text)) {
+		if i == 0 {
+			if _, err := fmt.Sscan(field, &version); err != nil {
+				return nil
+			}
+			continue
+		}
+		var m Member
+		var role string
+		if _, err := fmt.Sscanf(field, "%d:%1s:%d:%d", &m.ID, &role, &m.Weight, &m.Group); err != nil {
+			return nil
+		}
+		m.Observer = role == "o"
+		members = append(members, m)
+	}
+	m, err := NewMembership(version, members, text)
+	if err != nil {
+		return nil
+	}
+	return m
+}
+
+// write writes what textReader reads.
+func write(version zk.Zxid, members []Member) []byte {
+	b := fmt.Appendf(nil, "%d", int64(version))
+	for _, m := range members {
+		role := "v"
+		if m.Observer {
+			role = "o"
+		}
+		b = fmt.Appendf(b, " %d:%s:%d:%d", m.ID, role, m.Weight, m.Group)
+	}
+	return b
+}
+
+// countsFor returns the memberships of which z needs a quorum: the latest one in the
+// history up to z, and the one before if z is its transaction. It does not ask the core.
+func countsFor(s *server, history []Entry, z zk.Zxid) []*Membership {
+	if s.cfg.Reader == nil {
+		return []*Membership{s.cfg.Members}
+	}
+	before, last := s.cfg.Members, s.cfg.Members
+	for i := range history {
+		if history[i].Zxid > z {
+			break
+		}
+		if m := (textReader{}).OfEntry(history[i]); m != nil {
+			before, last = last, m
+		}
+	}
+	if last.version == z {
+		return []*Membership{before, last}
+	}
+	return []*Membership{last}
+}
+
+// changesIn returns the changes of the membership later than after and up to upto.
+func changesIn(s *server, after, upto zk.Zxid) (zs []zk.Zxid) {
+	if s.cfg.Reader == nil {
+		return nil
+	}
+	for _, e := range s.history[index(s.history, after):index(s.history, upto)] {
+		if (textReader{}).OfEntry(e) != nil {
+			zs = append(zs, e.Zxid)
+		}
+	}
+	return zs
+}
+
+// latest is the membership that was committed last.
+func (x *checks) latest(s *server) *Membership {
+	all := countsFor(s, x.committed, 1<<62)
+	return all[len(all)-1]
+}
+
+// commitsMembers looks at what a server takes for the committed membership: quorums of it
+// and of the one before have the transaction on their disks.
+func (x *checks) commitsMembers(s *server) {
+	if s.cfg.Reader == nil {
+		return
+	}
+	v := s.core.Memberships().Committed.version
+	if v == 0 || x.changed[v] {
+		return
+	}
+	if i := index(s.history, v); i == 0 || s.history[i-1].Zxid != v || !s.onQuorum(v) {
+		s.fail("server %d takes the membership of %v for committed, which is not on the disks of quorums", s.id, v)
+	}
+	x.changed[v] = true
+	x.seen["changes committed"]++
+}
+
+// established reports whether a leader's epoch is the current one on the disks of a
+// quorum: of the latest membership in its history, and of the one before if it is not
+// known that it was replaced.
+func (x *checks) established(s *server) bool {
+	end := zk.Zxid(1 << 62)
+	ms := countsFor(s, s.history, end)
+	if v := ms[len(ms)-1].version; !x.changed[v] {
+		ms = countsFor(s, s.history, v)
+	}
+	for _, m := range ms {
+		if !m.System().Quorum(func(id int64) bool { return s.servers[id].disk.current >= s.epoch }) {
+			return false
+		}
+	}
+	return true
+}
+
+// newChanging is an ensemble whose membership changes.
+func newChanging(seed uint64) *chaos {
+	rng := rand.New(rand.NewPCG(seed, 11))
+	voters := 1 + rng.IntN(4)
+	others := rng.IntN(4)
+	if voters+others < 3 {
+		others = 3 - voters
+	}
+	members := membersOf(voters, rng.IntN(others+1)).Members()
+	cfg := Config{
+		Members: must(NewMembership(0, members, write(0, members))), Reader: textReader{},
+		Tick: 20 * ms, InitLimit: 5 + rng.IntN(10), SyncLimit: 2 + rng.IntN(5),
+		Window: rng.IntN(6), SizeFactor: []float64{0.33, 0.33, -1}[rng.IntN(3)], ForceSnap: rng.IntN(4) == 0,
+		FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms,
+	}
+	x := chaosOf(rng, voters, others, cfg)
+	x.steps = 200 + rng.IntN(1500)
+	x.changes = 1 + rng.IntN(30)
+	return x
+}
+
+// change proposes a change of the membership.
+func (x *chaos) change() {
+	s := x.leader()
+	if s == nil {
+		return
+	}
+	z, left := s.core.NextZxid()
+	if left < 1 {
+		return
+	}
+	e := x.entry(z)
+	e.Data = append(e.Data, write(z, x.drawMembers(s))...)
+	if (textReader{}).OfEntry(e) == nil {
+		return // nobody has a vote
+	}
+	switch err := s.core.Propose([]Entry{e}); {
+	case errors.Is(err, ErrChanging), errors.Is(err, ErrNoQuorum):
+		x.check.seen[err.Error()]++
+	case err != nil:
+		s.fail("server %d: %v", s.id, err)
+	default:
+		x.say("%d: proposes the membership %s", s.id, e.Data[8:])
+		x.check.proposes(s, e)
+		x.check.seen["changes proposed"]++
+	}
+	s.drive()
+}
+
+// drawMembers draws members: one more or less than now, another weight or role, without
+// the leader, or any.
+func (x *chaos) drawMembers(leader *server) []Member {
+	id := int64(1 + x.rng.IntN(len(x.servers)-1))
+	one := Member{ID: id, Weight: 1}
+	kind := x.rng.IntN(6)
+	switch kind {
+	case 0: // it leaves
+	case 1:
+		one.Weight = int64(x.rng.IntN(4))
+	case 2:
+		one.Observer, one.Weight = true, 0
+	case 3:
+		id = leader.id
+	case 4:
+		var members []Member
+		for id := range int64(len(x.servers) - 1) {
+			if x.rng.IntN(3) > 0 {
+				members = append(members, Member{ID: id + 1, Weight: int64(x.rng.IntN(3)), Group: int64(x.rng.IntN(2))})
+			}
+		}
+		return members
+	}
+	members := slices.DeleteFunc(slices.Clone(leader.core.Memberships().Seen.Members()), func(m Member) bool { return m.ID == id })
+	if kind != 0 && kind != 3 {
+		members = append(members, one)
+	}
+	return members
+}
+
+// All that TestChaos demands holds while transactions change the membership: voters
+// come and go, change their weights, become observers and the other way round, the
+// leader is removed; and in peace the ensemble comes to serve.
+func TestMembershipChanges(t *testing.T) {
+	first, last := uint64(1), *seedsFlag
+	if last == defaultSeeds {
+		last = 500 // of those that are drawn by default
+	}
+	if *seedFlag != 0 {
+		first, last = *seedFlag, *seedFlag
+	}
+	all := map[string]int{}
+	for seed := first; seed <= last; seed++ {
+		seen, err := newChanging(seed).runSafely()
+		if err != nil {
+			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestMembershipChanges -seed %d -show", seed, err, seed)
+		}
+		for what, n := range seen {
+			all[what] += n
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(all)) {
+		t.Logf("%8d %s", all[what], what)
+	}
+}
+
+// changing is testConfig with a membership that transactions change.
+func changing(voters int) Config {
+	cfg := testConfig(voters)
+	cfg.Reader, cfg.Members = textReader{}, textReader{}.OfText(write(0, cfg.Members.Members()))
+	return cfg
+}
+
+// A server whose history came as a snapshot, with a change of the membership that it did
+// not know, may not know another one before that. It votes for others only, also after a
+// restart, until UPTODATE tells that the change is committed.
+func TestAnUnsureServerIsNoCandidate(t *testing.T) {
+	z := zk.MakeZxid(4, 2)
+	four := write(z, membersOf(4, 0).Members())
+	for _, c := range []struct {
+		name     string
+		text     []byte
+		upToDate bool
+		unsure   bool
+	}{
+		{"a change that it did not know", four, false, true},
+		{"the membership that it knew", write(0, membersOf(3, 0).Members()), false, false},
+		{"a change that is committed", four, true, false},
+	} {
+		cfg := changing(3)
+		o, l := follows2(t, cfg, history(4, 1))
+		p := newLeaderOf(5)
+		p.Data = c.text
+		o.step(l, Packet{Type: Snap, Zxid: zk.MakeZxid(4, 3)}, p)
+		o.persist()
+		if c.upToDate {
+			o.step(l, upToDatePacket())
+			o.persist()
+		}
+		known := o.core.Memberships()
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		o.persist()
+		restarted := newSolo(t, cfg, State{AcceptedEpoch: 5, CurrentEpoch: 5, Last: zk.MakeZxid(4, 3), Members: known})
+		for _, core := range []*Core{o.core, restarted.core} {
+			want(t, c.name+": unsure", core.Memberships().Unsure, c.unsure)
+			want(t, c.name+": stands", core.election.Vote().Leader != election.NoCandidate, !c.unsure)
+		}
+	}
+}
+
+// A change of the membership is on the disk before its transaction. If a crash takes the
+// transaction away, the change is forgotten, on the disk too, before the server votes.
+func TestAChangeThatTheLogLostIsForgotten(t *testing.T) {
+	cfg := changing(3)
+	next := textReader{}.OfText(write(zk.MakeZxid(4, 2), membersOf(4, 0).Members()))
+	for last, seen := range map[zk.Zxid]*Membership{zk.MakeZxid(4, 1): cfg.Members, zk.MakeZxid(4, 2): next} {
+		o := newSolo(t, cfg, State{
+			AcceptedEpoch: 4, CurrentEpoch: 4, Last: last, Members: Memberships{Committed: cfg.Members, Seen: next},
+		})
+		want(t, "seen", o.core.Memberships().Seen, seen)
+		if seen == next {
+			want(t, "looks", o.core.phase, electing)
+			continue
+		}
+		want(t, "looks before that is on the disk", o.core.phase, settling)
+		want(t, "writes", o.wrote[0].Members, Memberships{Committed: cfg.Members, Seen: cfg.Members})
+		o.persist()
+		want(t, "looks", o.core.phase, electing)
+	}
+}
+
+// A change that is cut off by the next leader does not count any more.
+func TestAChangeThatIsCutOffIsForgotten(t *testing.T) {
+	cfg := changing(3)
+	z := zk.MakeZxid(4, 2)
+	next := textReader{}.OfText(write(z, membersOf(5, 0).Members()))
+	s := history(4, 2)
+	s.Members = Memberships{Committed: cfg.Members, Seen: next}
+	o, l := follows2(t, cfg, s)
+	want(t, "voters", len(o.core.system.Voters()), 5)
+	o.step(l, Packet{Type: Trunc, Zxid: zk.MakeZxid(4, 1)})
+	want(t, "voters", len(o.core.system.Voters()), 3)
+	want(t, "writes", o.wrote[len(o.wrote)-1].Members.Seen, cfg.Members)
+	want(t, "links to", len(o.core.members.Members()), 3)
+}

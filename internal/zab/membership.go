@@ -1,0 +1,403 @@
+package zab
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
+	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// Member is a server of the ensemble.
+type Member struct {
+	ID            int64
+	Observer      bool   // it has no vote
+	Weight, Group int64  // of a voter, see quorum.Weighted
+	Address       string // where its peers reach it; the core only hands it on
+}
+
+// Membership is who belongs to the ensemble, in one version. It does not change.
+type Membership struct {
+	version zk.Zxid
+	members []Member // ascending by id
+	system  *quorum.System
+	text    []byte
+}
+
+// NewMembership returns a membership. version is the zxid of the transaction that
+// made it, and less than any transaction's for the first one, which comes from a
+// file. text is what NEWLEADER and notifications carry of it. Both slices are kept.
+// The errors are those of quorum.Weighted, and two members of one id.
+func NewMembership(version zk.Zxid, members []Member, text []byte) (*Membership, error) {
+	slices.SortFunc(members, func(a, b Member) int { return compareIDs(a.ID, b.ID) })
+	weights, groups := map[int64]int64{}, map[int64]int64{}
+	for i, m := range members {
+		if i > 0 && m.ID == members[i-1].ID {
+			return nil, fmt.Errorf("zab: two members have the id %d", m.ID)
+		}
+		if !m.Observer {
+			weights[m.ID], groups[m.ID] = m.Weight, m.Group
+		}
+	}
+	system, err := quorum.Weighted(weights, groups)
+	if err != nil {
+		return nil, fmt.Errorf("zab: membership: %w", err)
+	}
+	if n := len(system.Voters()); n > MaxVoters {
+		return nil, fmt.Errorf("zab: membership: %d voters, more than %d", n, MaxVoters)
+	}
+	return &Membership{version: version, members: members, system: system, text: text}, nil
+}
+
+func compareIDs(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Version is the zxid of the transaction that made the membership.
+func (m *Membership) Version() zk.Zxid { return m.version }
+
+// Members returns all members, ascending by id. The caller must not change them.
+func (m *Membership) Members() []Member { return m.members }
+
+// Member returns the member of an id; ok is false if there is none.
+func (m *Membership) Member(id int64) (member Member, ok bool) {
+	i, ok := slices.BinarySearchFunc(m.members, id, func(m Member, id int64) int { return compareIDs(m.ID, id) })
+	if !ok {
+		return Member{}, false
+	}
+	return m.members[i], true
+}
+
+// System says which sets of the voters are quorums.
+func (m *Membership) System() *quorum.System { return m.system }
+
+// Text is the membership as NEWLEADER and notifications carry it. The caller must
+// not change it.
+func (m *Membership) Text() []byte { return m.text }
+
+// MembershipReader reads memberships for the core, to which transactions and texts
+// are opaque. Its methods are pure functions; the core calls them from its own.
+type MembershipReader interface {
+	// OfEntry returns the membership that a transaction makes, with the zxid of the
+	// transaction as its version; nil if the transaction makes none.
+	OfEntry(e Entry) *Membership
+	// OfText reads Membership.Text; nil if it cannot be read.
+	OfText(text []byte) *Membership
+}
+
+// Memberships is what a server knows of the membership. A transaction that changes it
+// counts from when it is proposed: until it is committed, everything needs a quorum
+// of Committed and a quorum of Seen. The next change is proposed after that.
+type Memberships struct {
+	// Committed is the latest that is known to be committed.
+	Committed *Membership
+	// Seen is the latest in the history; the same as Committed, or not known to be
+	// committed.
+	Seen *Membership
+	// Unsure tells that the history came as a snapshot and there may be one between
+	// Committed and Seen, or after Seen, that this server does not know. Such a server
+	// must not lead: it would count the wrong votes. It ends with UPTODATE.
+	Unsure bool
+}
+
+// System says which sets of servers are quorums at present.
+func (m *Memberships) System() *quorum.System {
+	if m.Committed == m.Seen {
+		return m.Seen.system
+	}
+	return quorum.Both(m.Committed.system, m.Seen.system)
+}
+
+// Members returns the members of both, ascending by id: the servers to which links
+// are kept. Of a server that is in both it returns what Seen says.
+func (m *Memberships) Members() []Member {
+	all := slices.Clone(m.Seen.members)
+	for _, old := range m.Committed.members {
+		if _, ok := m.Seen.Member(old.ID); !ok {
+			all = append(all, old)
+		}
+	}
+	slices.SortFunc(all, func(a, b Member) int { return compareIDs(a.ID, b.ID) })
+	return all
+}
+
+// Memberships returns what this server knows of the membership.
+func (c *Core) Memberships() Memberships { return c.members }
+
+// recoverMembers returns what the server begins with: what its disk holds, or the
+// configuration's if that is later. A transaction that the log does not hold was not
+// acknowledged.
+func recoverMembers(first *Membership, s *State) Memberships {
+	m := s.Members
+	if m.Committed == nil || m.Committed.version < first.version {
+		m.Committed = first
+	}
+	if m.Seen == nil || m.Seen.version <= m.Committed.version || m.Seen.version > s.Last && !m.Unsure {
+		m.Seen = m.Committed
+	}
+	return m
+}
+
+// dynamic reports whether transactions may change the membership.
+func (c *Core) dynamic() bool { return c.cfg.Reader != nil }
+
+// observes reports whether this server is an observer. A server that is no member
+// follows without a vote.
+func (c *Core) observes() bool {
+	m, ok := c.members.Committed.Member(c.cfg.ID)
+	return ok && m.Observer
+}
+
+// setMembers makes m what this server knows, on its disk too, and derives from it who
+// votes and to whom links are kept.
+func (c *Core) setMembers(m Memberships) {
+	if m == c.members {
+		return
+	}
+	c.deriveMembers(m)
+	c.write(WriteMembers).Members = m
+}
+
+func (c *Core) deriveMembers(m Memberships) {
+	c.members, c.system = m, m.System()
+	c.election.SetElectorate(c.electorate())
+	c.ready.Members = m.Members()
+}
+
+// newcomer reports whether this server has a vote only by a change that is not known
+// to be committed. Voters that have not seen the change do not vote for it.
+func (c *Core) newcomer() bool {
+	return c.members.Committed.system.Weight(c.cfg.ID) == 0 && c.members.Seen.system.Weight(c.cfg.ID) > 0
+}
+
+// yield makes a newcomer leave the lead to others in every second election that it
+// begins. In those where it stands, all must have seen the change; in those where it
+// does not, it must not have the longest history.
+func (c *Core) yield() {
+	c.yields = !c.yields
+	if c.newcomer() {
+		c.election.SetElectorate(c.electorate())
+	}
+}
+
+func (c *Core) electorate() election.Electorate {
+	seen := zk.Zxid(0)
+	if c.members.Committed != c.members.Seen && !c.members.Unsure {
+		seen = c.members.Seen.version
+	}
+	return election.Electorate{
+		System: c.system, Observer: c.observes(), Abstains: c.members.Unsure || c.yields && c.newcomer(),
+		ConfigText: c.members.Committed.text, Seen: seen, Changes: c.dynamic(),
+	}
+}
+
+// seeEntry looks whether a transaction that is about to be appended changes the
+// membership. The change is on the disk before the transaction.
+func (c *Core) seeEntry(e Entry) {
+	if !c.dynamic() {
+		return
+	}
+	if to := c.cfg.Reader.OfEntry(e); to != nil {
+		c.see(to)
+	}
+}
+
+// see notes a membership that is later in the history. The one before is committed:
+// else the leader would not have proposed this one. Which one was before is not known
+// between a snapshot and NEWLEADER.
+func (c *Core) see(to *Membership) {
+	m := c.members
+	if to.version <= m.Seen.version {
+		return
+	}
+	if !m.Unsure || c.role == Leading || c.learner.newLeader {
+		m.Committed, m.Unsure = m.Seen, false
+	}
+	m.Seen = to
+	c.learner.sawChange = c.role != Leading
+	c.setMembers(m)
+}
+
+// commitMembers notes that the history up to z is committed. The error says why this
+// server must leave its role; nil if it need not.
+func (c *Core) commitMembers(z zk.Zxid) error {
+	m := c.members
+	if m.Committed == m.Seen && !m.Unsure || m.Seen.version > z {
+		return nil
+	}
+	c.setMembers(Memberships{Committed: m.Seen, Seen: m.Seen})
+	c.event(Event{Kind: EventMembers, Zxid: m.Seen.version})
+	switch {
+	case c.role == Leading && m.Seen.system.Weight(c.cfg.ID) == 0:
+		return fmt.Errorf("it has no vote since the change of the membership at %v", m.Seen.version)
+	case c.role != Leading && c.observes() != (c.role == Observing):
+		return fmt.Errorf("it has another role since the change of the membership at %v", m.Seen.version)
+	}
+	return nil
+}
+
+// cutMembers forgets a change of the membership that is not in the history up to z.
+func (c *Core) cutMembers(z zk.Zxid) {
+	m := c.members
+	if m.Seen.version > z {
+		m.Seen = m.Committed
+		c.setMembers(m)
+	}
+}
+
+// doubtMembers notes that a snapshot takes the place of the history.
+func (c *Core) doubtMembers() {
+	if c.dynamic() {
+		m := c.members
+		m.Unsure = true
+		c.setMembers(m)
+	}
+}
+
+// takeMembers takes the membership that NEWLEADER tells, which is the latest in the
+// leader's history, and by that in this server's.
+func (c *Core) takeMembers(text []byte) error {
+	if !c.dynamic() {
+		return nil
+	}
+	to := c.cfg.Reader.OfText(text)
+	m := c.members
+	switch {
+	case to == nil:
+		return errors.New("the membership in NEWLEADER cannot be read")
+	case to.version == m.Committed.version:
+		m.Seen, m.Unsure = m.Committed, false
+	case to.version == m.Seen.version:
+		// It was known before the snapshot came, and so was the one before it.
+		if l := &c.learner; l.sure && !l.sawChange {
+			m.Unsure = false
+		}
+	case to.version > m.Committed.version:
+		m.Seen, m.Unsure = to, true
+	}
+	c.setMembers(m)
+	return nil
+}
+
+// adoptMembers takes the committed membership that another server tells in an
+// election: a server that was away while the membership changed would wait for ever for
+// members that are gone. If the other server has seen the same change as this one, the
+// committed membership that it tells is the one before, so this server is unsure no
+// longer.
+func (c *Core) adoptMembers(text []byte, seen zk.Zxid) {
+	if !c.dynamic() || c.role != Looking || len(text) == 0 {
+		return
+	}
+	to := c.cfg.Reader.OfText(text)
+	m := c.members
+	resolves := m.Unsure && seen == m.Seen.version
+	if to == nil || to.version <= m.Committed.version && !resolves || to.version < m.Committed.version {
+		return
+	}
+	m.Committed, m.Unsure = to, m.Unsure && !resolves
+	if m.Seen.version <= to.version {
+		m.Seen, m.Unsure = to, false
+	}
+	c.setMembers(m)
+	c.event(Event{Kind: EventMembers, Zxid: to.version})
+	c.setPhase(Looking, settling)
+	c.election.Withdraw()
+	c.settle()
+}
+
+// Why a change of the membership is not proposed.
+var (
+	ErrChanging = errors.New("zab: another change of the membership is not committed")
+	ErrNoQuorum = errors.New("zab: no quorum of the new voters is up to date")
+)
+
+// admitChange reports why a change of the membership cannot be proposed now; nil if
+// it can. A quorum of the new voters must follow and be up to date: the change, and
+// all that follows it, needs them. An observer that is to get a vote does not count,
+// nor does one that has just lost it: should this leader be lost, they would wait for
+// a leader as observers, and none could be elected without them.
+func (c *Core) admitChange(to *Membership, z zk.Zxid) error {
+	switch {
+	case to.version != z:
+		return fmt.Errorf("zab: a membership of version %v in transaction %v", to.version, z)
+	case c.members.Committed != c.members.Seen:
+		return ErrChanging
+	case !to.system.Quorum(func(id int64) bool {
+		l := c.leader.holders[id]
+		was, _ := c.members.Committed.Member(id)
+		return id == c.cfg.ID || l != nil && !l.observer && !was.Observer && l.state == current
+	}):
+		return ErrNoQuorum
+	}
+	return nil
+}
+
+// seeProposed looks whether one of the entries that are to be proposed changes the
+// membership. The error says why it cannot be proposed.
+func (c *Core) seeProposed(es []Entry) error {
+	if !c.dynamic() {
+		return nil
+	}
+	var to *Membership
+	for i := range es {
+		m := c.cfg.Reader.OfEntry(es[i])
+		switch {
+		case m == nil:
+		case to != nil:
+			return ErrChanging
+		default:
+			if err := c.admitChange(m, es[i].Zxid); err != nil {
+				return err
+			}
+			to = m
+		}
+	}
+	if to != nil {
+		c.see(to)
+	}
+	return nil
+}
+
+// changes reports whether a transaction is the latest that changes the membership.
+func (c *Core) changes(z zk.Zxid) bool { return c.dynamic() && z == c.members.Seen.version }
+
+// commitPacket tells a follower that z is committed.
+func (c *Core) commitPacket(z zk.Zxid) Packet {
+	if c.changes(z) {
+		return Packet{Type: CommitAndActivate, Zxid: z, Data: c.designated()}
+	}
+	return Packet{Type: Commit, Zxid: z}
+}
+
+// informPacket tells an observer of a transaction that is committed.
+func (c *Core) informPacket(e *Entry) Packet {
+	if c.changes(e.Zxid) {
+		return Packet{Type: InformAndActivate, Zxid: e.Zxid, Data: append(c.designated(), e.Data...)}
+	}
+	return Packet{Type: Inform, Zxid: e.Zxid, Data: e.Data}
+}
+
+// designated is the id of the leader that an Apache learner expects after a change of
+// the membership: this server or, if it has no vote any more, the voter that has
+// acknowledged the most.
+func (c *Core) designated() []byte {
+	id, voters := c.cfg.ID, c.members.Seen.system
+	if voters.Weight(id) == 0 {
+		best := int64(-1)
+		for _, v := range voters.Voters() {
+			if a := c.acknowledged(v); a > best && voters.Weight(v) > 0 {
+				id, best = v, a
+			}
+		}
+	}
+	return binary.BigEndian.AppendUint64(nil, uint64(id))
+}
