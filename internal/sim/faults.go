@@ -302,7 +302,7 @@ func (s *Sim) heal() {
 		}
 	}
 	for _, m := range s.members[1:] {
-		m.paused, m.slow, m.stall, m.lag = min(m.paused, s.now), 0, 0, 0
+		m.paused, m.slow, m.stall, m.lag, m.corrupt = min(m.paused, s.now), 0, 0, 0, false
 		if m.up {
 			m.fault.Arm(0, faultfs.None)
 		} else {

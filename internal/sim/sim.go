@@ -291,7 +291,7 @@ func (s *Sim) converged() bool {
 		if m.gone {
 			continue
 		}
-		if !m.up || !m.rep.Serving() || !m.rep.Drained() {
+		if !m.up || !m.rep.Serving() || !m.rep.Drained() || m.diverged() {
 			return false
 		}
 		if first == nil {
