@@ -13,8 +13,9 @@ import (
 // is named, a standard verb. The list grows; it is to hold every package.
 var plainPackages = []string{
 	"client", "cmd/pinfold", "internal/cli", "internal/config", "internal/metric", "internal/node", "internal/node/options",
-	"internal/rawio", "internal/refusal", "internal/session", "internal/sim", "internal/socket", "internal/storage", "internal/transport",
-	"internal/trial", "internal/vfs", "internal/watch", "internal/znode", "pinfold", "recipe",
+	"internal/pipeline", "internal/prep", "internal/rawio", "internal/refusal", "internal/replica", "internal/session",
+	"internal/sim", "internal/socket", "internal/storage", "internal/transport", "internal/trial", "internal/vfs",
+	"internal/watch", "internal/znode", "pinfold", "recipe",
 }
 
 // plainDocuments are the documents for which the same holds.

@@ -22,7 +22,7 @@
 // the Orderer, the Writer and the Applier. Waking a goroutine costs more than the
 // work of a single request, so a worker that finishes a stage goes on with the next
 // one if that is idle and has little to do (SmallBatch); and a goroutine that
-// brings a few requests or packets, a Caller, runs the stages itself. Larger batches
+// submits a few requests or packets, a Caller, runs the stages itself. Larger batches
 // are left to the stages' own workers, which then run side by side.
 //
 // Invariants; each has a test of the same name:
@@ -32,9 +32,9 @@
 //	    owner, or its own worker is awake and will ask Next
 //	M3  only the Writer waits for the disk without a bound. Another worker is given Log
 //	    for a single small job, while the disk is prompt, and for a bounded time; the
-//	    Writer goes on with what is not done then. On a server without an ensemble only a
-//	    Caller is, which may wait without a bound: it keeps nobody but its own client, who
-//	    waits for that write anyway
+//	    Writer finishes what is not done then. On a server without an ensemble only a
+//	    Caller is given Log so, and it may wait without a bound: it delays only its own
+//	    client, which waits for that write anyway
 //	M4  a Caller is released after MaxTurns stages
 //
 // The owner serializes all calls, with a lock that it never holds during a stage.

@@ -16,18 +16,19 @@ import (
 // and for no longer than maxGather: if its own disk is slow, the disks of a quorum
 // commit without it.
 //
-// Whether clients come back at once cannot be known, but remembered: after a wait
-// in vain some rounds begin at once, twice as many each time.
+// Whether clients send their next requests at once is not known; the last waits tell it.
+// After a wait in which no request came some rounds begin at once, twice as many each
+// time.
 type rounds struct {
 	gathers  bool          // this server leads an ensemble
 	asked    int           // requests of the last round
 	answered int           // transactions committed since it began
-	until    time.Duration // when the wait for those who were answered ends; 0 while none waits
+	until    time.Duration // when the wait for the clients that were answered ends; 0 while none waits
 	logUntil time.Duration // when the wait for the log ends; 0 while none waits
 	began    time.Duration // the last round
 	took     time.Duration // from there to its commit
 	skip     int           // rounds that are to begin at once
-	misses   int           // waits in vain, one after the other; at most maxMisses
+	misses   int           // waits in which no request came, one after the other; at most maxMisses
 }
 
 const (

@@ -57,7 +57,7 @@ func (p *Preparer) ephemerals(session zk.SessionID) (paths []string, fits bool) 
 		p.away(func() { slices.Sort(paths) })
 	}
 	slices.Sort(paths)
-	paths = slices.Compact(paths) // one may be in the tree and be created anew
+	paths = slices.Compact(paths) // one may be in the tree and be created again
 	op := txn.Op{Type: wire.OpCloseSession, PathsListed: p.cfg.ListClosedPaths, Paths: paths}
 	return paths, !p.tooLarge(&op)
 }

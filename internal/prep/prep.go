@@ -34,7 +34,7 @@ type Request struct {
 	Xid     int32
 	Op      wire.OpCode
 	Body    []byte  // the record; for createSession an int, the timeout
-	IDs     []zk.ID // who asks; not changed while anybody holds it
+	IDs     []zk.ID // identities of the client; not changed while anything refers to them
 	Owner   session.Owner
 }
 
@@ -260,8 +260,8 @@ func (p *Preparer) reconfig(req *Request) zk.Code {
 }
 
 // closeCheck lets the expiry, which has marked the session already, and the
-// session's own request pass. That may come over a connection that it has moved
-// away from: who says that a session is to end means it.
+// session's own request pass. That may come over a connection that the session
+// has left: a client that ends its session means it, over whichever connection.
 func (p *Preparer) closeCheck(req *Request) zk.Code {
 	if req.Owner == session.NoOwner {
 		return zk.OK

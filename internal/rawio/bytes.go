@@ -6,7 +6,7 @@ import (
 )
 
 // Uncleared returns a slice of length 0 and a capacity of at least n, whose memory is
-// not set to zero: what lies behind the length is whatever was there before. It is for
+// not set to zero: the bytes after the length hold whatever was there before. It is for
 // large buffers that are filled before they are read, where make would spend more time on
 // zeros than the program on the content. The caller must neither read nor send a byte that
 // it has not written.

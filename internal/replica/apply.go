@@ -77,8 +77,8 @@ func (a *applier) finish(s *step) {
 	}
 }
 
-// swapTree puts another tree in the place of the present one: what the leader's
-// history is, where it was not ours. Nobody is served meanwhile.
+// swapTree replaces the tree, after a truncation or with a leader's snapshot. The
+// server does not serve at that time.
 func (a *applier) swapTree(s *step) {
 	since := a.lockWrite()
 	a.tree, a.agreed = s.tree, DigestAt{}
@@ -90,8 +90,8 @@ func (a *applier) swapTree(s *step) {
 	}
 }
 
-// tellSynced answers syncs: everything that was committed when they were asked
-// for is applied.
+// tellSynced answers syncs: everything that was committed when they were submitted
+// is applied.
 func (a *applier) tellSynced(reqs []Request) {
 	a.beginPiece()
 	defer a.endPiece()

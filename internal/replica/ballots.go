@@ -7,13 +7,13 @@ import (
 )
 
 // maxBallots bounds the servers whose messages wait. There are at most zab.MaxVoters
-// voters; the rest is for observers and for strangers, who may be lost.
+// voters; the rest is for observers and strangers, whose messages may be dropped.
 const maxBallots = 256
 
-// ballots holds the newest message of the election of each server until the loop has
-// time for it. An older one means nothing any more, so that the memory does not
-// grow with the messages that come while the loop is busy. Any goroutine may call
-// its methods. The zero value is empty.
+// ballots holds the newest election message of each server until Order takes it. A newer
+// message replaces an older one, so the memory does not grow with the messages that
+// arrive while Order is busy. Any goroutine may call the methods. The zero value is
+// empty.
 type ballots struct {
 	mu struct {
 		sync.Mutex
@@ -21,9 +21,9 @@ type ballots struct {
 	}
 }
 
-// put keeps a message in place of the sender's last one. It reports whether the
-// loop must be told to take it: not if it was told of one that it has not taken, nor
-// if there are too many senders, when the message is dropped.
+// put stores a message in place of the sender's last one. It reports whether Order must
+// be told: not if Order was told of an earlier message and has not taken it, nor if there
+// are too many senders and the message is dropped.
 func (q *ballots) put(n election.Notification) (tell bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

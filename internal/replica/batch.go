@@ -17,7 +17,7 @@ type batch struct {
 	reqs   []Request
 	bodies []byte // what the requests' bodies lie in
 	txns   []txn.Txn
-	enc    []byte // the transactions' encodings, one behind the other
+	enc    []byte // the transactions' encodings, one after the other
 	ends   []int  // where in enc each ends
 	own    int    // requests that were submitted to this server
 	lent   bool   // others keep enc
@@ -78,7 +78,7 @@ func (p *batchPool) get() *batch {
 	return b
 }
 
-// done tells that a stage is done with a batch. The last one puts it back.
+// done is called by a stage that is done with a batch. The last stage puts it back.
 func (p *batchPool) done(b *batch) {
 	if b.owed.Add(-1) == 0 {
 		p.put(b)
@@ -107,9 +107,9 @@ func (p *batchPool) clear() {
 	p.free, p.bytes = nil, 0
 }
 
-// ReleaseSpare gives up the buffers that are kept for the next requests, up to
-// 16 MiB with small ones: for when the server is left alone. It may be called at
-// any time by anybody; what is in use is not touched.
+// ReleaseSpare releases the buffers that are kept for the next requests, up to 16 MiB
+// with small ones. A server that is idle calls it. Any goroutine may call it at any time;
+// buffers in use stay.
 func (r *Replica) ReleaseSpare() { r.pool.clear() }
 
 // encoded is the encoding of transaction i.

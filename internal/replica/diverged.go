@@ -7,12 +7,12 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/txn"
 )
 
-// A transaction carries the digest that the tree has after it, as the server that made
-// it has computed. A tree with another digest has diverged: memory was damaged, or
-// preparing and applying disagree. The log is right, for it holds what was agreed on;
-// the tree and every snapshot that was made of it since are not.
+// A transaction carries the digest that the tree has after it, computed by the server
+// that made the transaction. A tree with another digest has diverged: memory was damaged,
+// or preparing and applying disagree. The log is right, because it holds what was agreed
+// on; the tree is wrong, and so is every snapshot that was made of it since.
 //
-//   - Nobody is answered from the tree any more: not the request of the transaction, no
+//   - No request is answered from the tree any more: not that of the transaction, no
 //     later one, no read. No snapshot of it becomes visible, and no learner gets it.
 //   - A server of an ensemble leaves its role, and takes a snapshot from the next leader
 //     (zab.Core.TreeDiverged). Until that is installed it neither serves nor leads.

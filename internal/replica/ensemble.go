@@ -10,7 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// member is what the loop of a server of an ensemble keeps.
+// member is what Order keeps on a server of an ensemble.
 type member struct {
 	core       *zab.Core // nil on a standalone server, and before Join
 	recovered  zab.State // what core begins with
@@ -112,7 +112,7 @@ func (o *orderer) stepCore(m *mail) bool {
 	ok := o.drive()
 	for i := range m.events {
 		if m.events[i].kind == linkDown {
-			o.incomingTrees.remove(m.events[i].link) // nobody wants it
+			o.incomingTrees.remove(m.events[i].link) // its link is closed
 		}
 	}
 	return ok
@@ -243,8 +243,7 @@ func (o *orderer) changeRole(rd *zab.Ready) {
 	o.role, o.term, o.up = rd.Role, rd.Term, rd.Serving
 }
 
-// suspend stops serving: all connections end, and nobody is told of what is
-// under way.
+// suspend stops serving: all connections end, and requests in flight are not answered.
 func (o *orderer) suspend() {
 	for _, bs := range [][]*batch{o.made, o.proposed} {
 		for _, b := range bs {
@@ -266,8 +265,8 @@ func (o *orderer) suspend() {
 	o.publishStatus()
 }
 
-// abandon makes sure that nobody is told of a batch's transactions: whether they
-// stay is for the next leader to say.
+// abandon drops the requests of a batch's transactions that were not handed to the
+// applier: the next leader decides whether they stay in the history.
 func (o *orderer) abandon(b *batch) {
 	for i := b.released; i < len(b.reqs); i++ {
 		if by := b.reqs[i].Origin; by != nil {
@@ -330,7 +329,7 @@ func (o *orderer) gather(yes bool) {
 	o.pipe.machine.Gather(yes)
 }
 
-// locate looks up in the log, beside the loop, where a learner is.
+// locate looks up the position of a learner in the log, in a task of its own.
 func (o *orderer) locate(l zab.Lookup) {
 	o.driver.Spawn(func() bool {
 		at, err := o.o.Dir.Locate(l.Zxid)
@@ -455,8 +454,7 @@ func (o *orderer) answerSyncs(n int, at zk.Zxid) {
 	o.flushWaits()
 }
 
-// flushWaits has the applier answer the syncs behind whose zxid it has
-// everything.
+// flushWaits hands over to the applier the syncs whose zxid it has reached.
 func (o *orderer) flushWaits() {
 	n := 0
 	for n < len(o.waits) && o.waits[n].at <= o.released {

@@ -14,7 +14,7 @@ import (
 // linkMark makes a link's number an owner's, which no connection has.
 const linkMark session.Owner = 1 << 63
 
-// ownerOf is how the session tracker knows the learner behind a link.
+// ownerOf is the owner under which the session tracker knows the learner of a link.
 func ownerOf(l zab.LinkID) session.Owner { return linkMark | session.Owner(l) }
 
 // linkOf is the link of an owner that ownerOf gave.
@@ -82,10 +82,10 @@ func (o *orderer) proposeBatch(b *batch) bool {
 	return true
 }
 
-// takeSyncs puts the learners' requests behind those of the batch, and takes the
-// syncs out of both. It returns the links that they came by, 0 for this server's
-// clients. What a learner asked behind a sync stays for the next batch: Apache's
-// learners match what comes back with what they have asked, in order.
+// takeSyncs appends the learners' requests to those of the batch, and removes the syncs
+// from both. It returns the links on which the syncs arrived, 0 for this server's
+// clients. Requests that a learner sent after a sync stay for the next batch: Apache's
+// learners match replies with their requests in order.
 func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
 	own := b.reqs[:0]
 	var asked []zab.LinkID
@@ -233,7 +233,8 @@ func (o *orderer) decide(id zk.SessionID) {
 	o.undecided = left
 }
 
-// dropQuestions has those ask again who have no answer: the role is left.
+// dropQuestions drops the questions without an answer, because the role ends: the
+// clients and learners ask the next leader.
 func (o *orderer) dropQuestions() {
 	for _, q := range o.undecided {
 		if q.link == 0 {

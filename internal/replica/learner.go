@@ -15,7 +15,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// learning is what the loop of a learner keeps.
+// learning is what Order keeps on a learner.
 type learning struct {
 	leaderLink zab.LinkID
 	// waiting holds the requests that were forwarded, by session, in order. Their
@@ -98,7 +98,7 @@ func (o *orderer) match(tx *txn.Txn) Request {
 		}
 		req := list[i]
 		if i > 0 {
-			// The leader has lost them; nobody else will answer.
+			// The leader has lost them: no reply will come.
 			o.dropRequests(list[:i])
 		}
 		if rest := list[i+1:]; len(rest) > 0 {

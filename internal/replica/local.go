@@ -11,7 +11,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// locals is what the loop keeps of the sessions that live on this server alone:
+// locals is what Order keeps of the sessions that exist on this server alone:
 // those of a server with LocalSessions, and those of one that is ReadOnly. No
 // transaction tells of them, and no other server knows them.
 //
@@ -116,7 +116,7 @@ func (o *orderer) expireLocals() {
 
 // askUpgrade reports whether a local session is to be made global now. A connection that
 // its client has left may have asked for that already: a second createSession would make
-// the session anew if it has ended in between.
+// the session again if it has ended in between.
 func (o *orderer) askUpgrade(id zk.SessionID) bool {
 	if _, asked := o.upgrading[id]; asked || !o.local.Tracked(id) {
 		return false
@@ -182,8 +182,8 @@ func (o *orderer) planReadOnly(role zab.Role) {
 	}
 }
 
-// beginReadOnly begins to serve who only reads, if it is time. What was logged is
-// applied, as on every server that has left its role.
+// beginReadOnly begins to serve clients that only read, if it is time. All logged
+// transactions are applied, as on every server that has left its role.
 func (o *orderer) beginReadOnly() {
 	if o.readOnlyAt == 0 || o.Now() < o.readOnlyAt {
 		return

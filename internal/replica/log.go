@@ -190,8 +190,8 @@ func (l *logger) writeOther(j *job) error {
 	return fmt.Errorf("replica: a write of kind %d without entries", w.Kind)
 }
 
-// truncate makes the log end at w.Zxid and reads the state anew. If the log does
-// not hold that zxid nothing changes, and the core is told.
+// truncate cuts the log to w.Zxid and reads the state again. If the log does not hold
+// that zxid, nothing changes, and the core is told.
 func (l *logger) truncate(j *job) error {
 	w := &j.write
 	l.holdSnapshots()
@@ -216,7 +216,7 @@ func (l *logger) truncate(j *job) error {
 		return err
 	}
 	check(tree.LastZxid() == w.Zxid, "the log was cut to %v and reads to %v", w.Zxid, tree.LastZxid())
-	l.log.Info("the log was cut to what the leader has, and the state read anew",
+	l.log.Info("the log was cut to what the leader has, and the state read again",
 		"from", last, "to", w.Zxid, "znodes", tree.Count(), "took", l.clock.Now()-began)
 	l.replaceTree(tree, w.Zxid)
 	l.turn.steps[len(l.turn.steps)-1].diverged = rep.Diverged
@@ -238,7 +238,7 @@ func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
 	return nil
 }
 
-// replaceTree hands a new tree to the applier; the log goes on behind it.
+// replaceTree hands a new tree to the applier; the log continues after its zxid.
 func (l *logger) replaceTree(tree *znode.Tree, z zk.Zxid) {
 	l.setConfig(tree, l.clock.UnixMilli())
 	l.wal = l.o.Dir.NewLog(z)

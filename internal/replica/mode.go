@@ -11,12 +11,12 @@ type Mode int32
 
 // The modes.
 const (
-	Idle       Mode = iota // a server of an ensemble without a quorum; it serves nobody
+	Idle       Mode = iota // a server of an ensemble without a quorum; it serves no client
 	Standalone             // no server of an ensemble
 	Leader
 	Follower
 	Observer
-	ReadOnly // without a quorum as well; it serves those who want to read, no matter how old
+	ReadOnly // without a quorum as well; it serves clients that accept reads of an old state
 )
 
 // String is what the four-letter words call the mode.

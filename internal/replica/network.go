@@ -15,7 +15,7 @@ import (
 type Network interface {
 	// Dial connects to a server's quorum port; LinkUp or LinkDown follows.
 	Dial(peer int64) zab.LinkID
-	// Send puts packets on a link, behind everything before.
+	// Send queues packets on a link, after everything that was queued before.
 	Send(l zab.LinkID, ps []zab.Packet)
 	// Stream has f write to the link, at this place, in a goroutine of the
 	// link's. Its error ends the link.
@@ -45,7 +45,7 @@ type wallClock struct{ started time.Time }
 func (c wallClock) Now() time.Duration { return time.Since(c.started) }
 func (c wallClock) UnixMilli() int64   { return time.Now().UnixMilli() }
 
-// event is something that the network or the disk tells the loop.
+// event is something that the network or another stage tells Order.
 type event struct {
 	kind        eventKind
 	link        zab.LinkID

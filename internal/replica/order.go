@@ -161,9 +161,9 @@ func (o *orderer) toLog(j job) {
 // toApply queues a step for the last stage.
 func (o *orderer) toApply(s step) { o.turn.steps = append(o.turn.steps, s) }
 
-// proposeAlone makes the transactions of a batch on a standalone server, and has them
-// logged. Syncs go behind them: what a session has asked for over a connection that
-// it has lost is not in the tree yet, and who syncs over the next must see it.
+// proposeAlone makes the transactions of a batch on a standalone server, and queues them
+// for the log. Syncs are queued after them: a session that has lost its connection syncs
+// over its next one, and must see the writes that it has sent over the lost one.
 func (o *orderer) proposeAlone(b *batch) {
 	var synced []Request
 	if slices.ContainsFunc(b.reqs, func(q Request) bool { return q.Op == wire.OpSync }) {
@@ -342,8 +342,8 @@ func (o *orderer) heard(id zk.SessionID) (int64, bool) {
 	return 0, false
 }
 
-// expire submits the end of every session that is due. Only who decides about
-// sessions does: a leader, or a standalone server.
+// expire submits the end of every session that is due, on a server that decides about
+// sessions: a leader, or a standalone server.
 func (o *orderer) expire() {
 	o.expireLocals()
 	if !o.serving.Load() || o.role == zab.Following || o.role == zab.Observing {

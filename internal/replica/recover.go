@@ -70,7 +70,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	return rep, nil
 }
 
-// load reads the newest snapshot that is whole and the log behind it. A snapshot from
+// load reads the newest snapshot that is complete and the log after it. A snapshot from
 // which the log leads to another tree than its digests name was made of a wrong tree:
 // then the ones before are tried. recent is the end of the log, for a server of an
 // ensemble.
@@ -176,8 +176,8 @@ func (r *Replica) newestSnapshot(rep *Report) (l loadedSnapshot, older []storage
 	return l, nil, err
 }
 
-// loadBesideLog loads a snapshot, and opens the log behind it. If it may, it has
-// goroutines beside it: one reads the snapshot and sums it up, one reads the log.
+// loadBesideLog loads a snapshot, and opens the log after it. With Options.Prefetch two
+// goroutines read ahead: one reads the snapshot and checks its sum, one reads the log.
 func (r *Replica) loadBesideLog(s storage.Snapshot) (loadedSnapshot, error) {
 	if !r.o.Prefetch {
 		l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes, false)
@@ -198,7 +198,7 @@ func (r *Replica) loadBesideLog(s storage.Snapshot) (loadedSnapshot, error) {
 	return l, nil
 }
 
-// txnSource is the log behind a snapshot: a storage.LogReader or a
+// txnSource is the log after a snapshot: a storage.LogReader or a
 // storage.LogAhead.
 type txnSource interface {
 	Next() ([]byte, error)
@@ -294,10 +294,10 @@ func (r *Replica) replayFrom(l *loadedSnapshot, rep *Report) error {
 	}
 }
 
-// compareDigest checks the tree against the logged digests. While the effects
-// of a transaction may be in a fuzzy snapshot already the tree has no digest
-// that anybody knows; from where the snapshot says on, it has. A snapshot that
-// does not say it may be ahead of any transaction before the first one that agrees.
+// compareDigest compares the tree's digest with the logged ones. A fuzzy snapshot may
+// contain effects of later transactions; then the digest of its tree is unknown until
+// digestZxid. A snapshot without digestZxid may be ahead of every transaction before the
+// first one whose digest agrees.
 func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
 	want, known := tx.Digest, tx.HasDigest
 	if l.hasDigest && tx.Zxid <= l.digestZxid {

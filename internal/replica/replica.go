@@ -112,7 +112,7 @@ type Options struct {
 	// PieceDone is called with the work under each hold of the tree's write lock, in units
 	// of package znode. Tests set it; nil is allowed.
 	PieceDone func(work int)
-	// Saw is shown what the Zab core wants, before it is done; nil: nobody looks.
+	// Saw is shown what the Zab core wants, before it is done; nil: not called.
 	Saw func(*zab.Ready)
 }
 
@@ -161,7 +161,7 @@ type Replica struct {
 	started   time.Time
 	zero      int64 // the wall clock, in milliseconds, at the zero of Now
 
-	stopping chan struct{} // closed by Close: the loop drains and ends
+	stopping chan struct{} // closed by Close: the stages drain and end
 	stopOnce sync.Once
 	wg       sync.WaitGroup
 	failOnce sync.Once
@@ -295,15 +295,15 @@ func (r *Replica) Watches(f func(*watch.Tables)) {
 	f(&r.watches)
 }
 
-// Outstanding is the number of requests submitted and not yet applied. Who
-// submits must wait while it is above the limit of the server.
+// Outstanding is the number of requests submitted and not yet applied. Callers of Submit
+// and Bring must wait while it is above the limit of the server.
 func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
 
 // LastApplied is the zxid of the last transaction in the tree.
 func (r *Replica) LastApplied() zk.Zxid { return zk.Zxid(r.applied.Load()) }
 
 // LastLogged is the zxid of the last transaction that is durable here. It may be
-// behind LastApplied: what a quorum has made durable is applied.
+// less than LastApplied: what a quorum has made durable is applied.
 func (r *Replica) LastLogged() zk.Zxid { return zk.Zxid(r.logged.Load()) }
 
 // Drained reports whether everything that is committed is applied.
@@ -372,8 +372,8 @@ func (r *Replica) DumpSessions(f func(SessionDump)) {
 	})
 }
 
-// check stops the process for a broken invariant: a stopped server is better
-// than a state that nobody agreed on.
+// check stops the process for a broken invariant: a stopped server is better than a
+// state that the ensemble has not agreed on.
 func check(ok bool, format string, args ...any) {
 	if !ok {
 		panic("replica: broken invariant: " + fmt.Sprintf(format, args...))

@@ -41,8 +41,8 @@ func (p *snapshotPlan) init(o Options) {
 	p.draw()
 }
 
-// draw starts the count anew, with new limits between half and the whole of
-// what is configured.
+// draw resets the count, with new random limits between half and the whole of the
+// configured ones.
 func (p *snapshotPlan) draw() {
 	p.mu.txns, p.mu.bytes = 0, 0
 	half := p.maxTxns / 2
@@ -109,7 +109,7 @@ func (r *Replica) holdSnapshots() {
 	}
 }
 
-// releaseSnapshots ends holdSnapshots. The count begins anew.
+// releaseSnapshots ends holdSnapshots. The count is reset.
 func (r *Replica) releaseSnapshots() {
 	p := &r.snap
 	p.mu.Lock()
@@ -217,8 +217,8 @@ func (r *Replica) giveUp(t *snapshotTask) {
 
 // A snapshot rests snapshotRest times as long as it has worked, each time after
 // snapshotStretch bytes, while transactions are being applied: it takes a tenth
-// of a processor and of the disk from them, no more. Nobody waits for it; what
-// it costs is a longer log, and with that a longer restart, until it is done.
+// of a processor and of the disk from them, no more. Nothing waits for it;
+// until it is done the log is longer, and so is a restart.
 const (
 	snapshotRest    = 9
 	snapshotStretch = 1 << 20
@@ -305,7 +305,7 @@ func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err
 		}
 	case r.Stopping() || r.snap.isHeld():
 		err = errStopping
-	case done: // the log is behind, or a transaction is half applied
+	case done: // the log is after, or a transaction is half applied
 		j.buf = j.buf[:0]
 		return logPoll, true, nil
 	default:
@@ -316,7 +316,7 @@ func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err
 	return 0, false, errors.Join(err, j.w.Abort())
 }
 
-// finish writes what is behind the body, and makes the snapshot visible.
+// finish writes the trailer, and makes the snapshot visible.
 func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 	r := j.r
 	if err := j.w.Seal(); err != nil {
@@ -347,7 +347,7 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 	return nil
 }
 
-// writeTree writes a snapshot of a tree that nobody changes, at once.
+// writeTree writes a snapshot of a tree that does not change, without pauses.
 func (r *Replica) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWriter) error) error {
 	j, err := r.beginSnapshot(tree)
 	if err != nil {
@@ -399,7 +399,7 @@ func writeSealed(w *storage.SnapshotWriter, block []byte) error {
 
 // loadedSnapshot is a tree read from a snapshot, and what its trailer says: the
 // digest that the tree will have once the log is replayed up to digestZxid. A
-// leader's has none: nobody has said how far it is ahead.
+// leader's snapshot has none: how far it is ahead is not known.
 type loadedSnapshot struct {
 	tree       *znode.Tree
 	zxid       zk.Zxid
@@ -409,7 +409,7 @@ type loadedSnapshot struct {
 	agreed     bool // the tree's digest was a logged one, or nothing is in it
 	diverged   bool // when it was compared last, it was not
 	unlisted   int
-	log        txnSource     // behind it; replay closes it
+	log        txnSource     // after the snapshot; replay closes it
 	recent     recentEntries // of that
 }
 
