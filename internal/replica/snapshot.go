@@ -305,7 +305,7 @@ func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err
 		}
 	case r.Stopping() || r.snap.isHeld():
 		err = errStopping
-	case done: // the log is after, or a transaction is half applied
+	case done: // the log lags, or a transaction is half applied
 		j.buf = j.buf[:0]
 		return logPoll, true, nil
 	default:
