@@ -63,7 +63,7 @@ func (g *group) reconfigure(s zk.SessionID, members string) {
 	before := len(m.note.acknowledged())
 	m.submit(s, op, body)
 	g.until("the membership is "+members, func() bool {
-		return m.rep.Mode() == Idle || len(m.note.acknowledged()) > before
+		return m.rep.Mode() != Leader || len(m.note.acknowledged()) > before // it left before it answered
 	})
 }
 
