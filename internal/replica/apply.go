@@ -19,11 +19,12 @@ const applyRun = 64
 // tree and fires watches.
 type applier struct {
 	*Replica
-	turn   *Turn // the present one
-	result znode.Result
-	fired  []watch.ID
-	agreed DigestAt // what the tree's digest is known to be; its zxid is 0 if that is not known
-	hold   hold     // the present one of the tree's lock
+	turn       *Turn // the present one
+	result     znode.Result
+	fired      []watch.ID
+	agreed     DigestAt // what the tree's digest is known to be; its zxid is 0 if that is not known
+	hold       hold     // the present one of the tree's lock
+	recountDue bool     // quotas of large subtrees are to be counted
 }
 
 // apply is a turn of Apply: it applies the steps that it was given, in order.
@@ -62,6 +63,7 @@ func (a *applier) applyStep(s *step) {
 		}
 	}
 	a.o.Clients.Flush()
+	a.recountQuotas()
 	a.snapshot(a.snap.applied(s.end-s.start, bytes))
 	a.finish(s)
 }
@@ -121,6 +123,7 @@ func (a *applier) applyRun(b *batch, start, end int) int {
 	if a.decides.Load() {
 		a.stats.Commits.Add(int64(end - start))
 	}
+	a.recountDue = a.tree.RecountDue()
 	addAges(&a.stats.Propagation, b.txns[start:end], a.clock.UnixMilli())
 	return end
 }
@@ -136,6 +139,7 @@ func (a *applier) applyOne(b *batch, i int) bool {
 	if !a.applyClose(tx) {
 		a.hold.work += znode.WorkOf(tx, len(b.encoded(i)))
 		a.tree.Apply(tx, &a.result)
+		a.hold.work += a.tree.RecountWork()
 	}
 	a.applied.Store(int64(tx.Zxid))
 	if !a.agrees(tx) {

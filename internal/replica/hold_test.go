@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -136,4 +137,60 @@ func testCloseSessionInPieces(t *testing.T) {
 		t.Errorf("after a restart:\n%s%v\nwant:\n%s", got, err, want)
 	}
 	again.halt()
+}
+
+// TestQuotaOfALargeTree: stats znodes of a large subtree, created again and again in one
+// multi, cost bounded work under the lock; a task counts the subtree afterwards.
+func TestQuotaOfALargeTree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 20000
+		var mu sync.Mutex
+		most, measured := 0, false
+		m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) {
+			o.SnapCount = 1 << 30
+			o.PieceDone = func(work int) {
+				mu.Lock()
+				defer mu.Unlock()
+				if measured {
+					most = max(most, work)
+				}
+			}
+		})
+		id := m.manyEphemerals(t, many)
+		for _, path := range []string{"/zookeeper/quota/e", "/zookeeper/quota/e/zookeeper_limits"} {
+			op, body := create(path, []byte("count=5,bytes=5"), zk.Persistent)
+			m.await(t, m.request(id, op, body))
+		}
+		var b []byte
+		for i := range 21 {
+			o := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{
+				Path: "/zookeeper/quota/e/zookeeper_stats", ACL: zk.OpenACLUnsafe(),
+			}}
+			if b = o.Append(b); i < 20 {
+				o = wire.MultiOp{Type: wire.OpDelete, Version: -1}
+				o.Path = "/zookeeper/quota/e/zookeeper_stats"
+				b = o.Append(b)
+			}
+		}
+		mu.Lock()
+		measured = true
+		mu.Unlock()
+		m.await(t, m.request(id, wire.OpMulti, wire.AppendMultiEnd(b)))
+		op, body := create("/e/last", []byte("123"), zk.Persistent)
+		m.await(t, m.request(id, op, body))
+		time.Sleep(time.Second) // the task rests between its pieces
+		synctest.Wait()
+		m.rep.View(func(v View) {
+			used := znode.ParseQuota(v.Data(v.Lookup("/zookeeper/quota/e/zookeeper_stats")))
+			if used.Count != many+2 || used.Bytes != 3 || v.RecountDue() {
+				t.Errorf("the usage is %+v", used)
+			}
+		})
+		if most > znode.PieceUnits+znode.PieceUnits/4 || most < znode.PieceUnits/2 {
+			t.Errorf("%d units of work under one hold of the lock", most)
+		}
+		if err := m.halt(); err != nil {
+			t.Error(err)
+		}
+	})
 }

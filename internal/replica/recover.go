@@ -50,6 +50,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	if r.tree, r.order.recent, err = r.load(&rep); err != nil {
 		return rep, err
 	}
+	r.tree.FinishRecount()
 	if err := r.checkReport(&rep); err != nil {
 		return rep, err
 	}

@@ -24,6 +24,7 @@
 //	apply.go     Apply: the tree
 //	diverged.go  a tree that is not what the log leads to
 //	snapshot.go  fuzzy snapshots, written beside the stages
+//	recount.go   the usage of quotas of large subtrees, counted beside the stages
 //	transfer.go  the log and the tree on their way to a learner, and from a leader
 //	recover.go   the state at the start
 //
@@ -145,21 +146,22 @@ type Replica struct {
 	incomingTrees incomingTrees
 	ballots       ballots
 
-	applied   atomic.Int64 // zxid of the last transaction in the tree
-	logged    atomic.Int64 // zxid of the last transaction that is durable
-	inProcess atomic.Int64 // requests submitted and not yet applied
-	serving   atomic.Bool  // the mode is writable
-	mode      atomic.Int32
-	since     atomic.Int64 // when the mode began
-	diskAway  atomic.Bool  // the mode is Idle, and began because the disk stalls
-	decides   atomic.Bool  // this server makes the transactions: it leads, or is alone
-	fuzzy     atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
-	diverged  atomic.Bool  // the tree is not what the log leads to, see giveUpTree
-	status    atomic.Pointer[zab.Status]
-	rollLog   atomic.Bool // the snapshotter asks the writer for a new file
-	stats     Stats
-	started   time.Time
-	zero      int64 // the wall clock, in milliseconds, at the zero of Now
+	applied    atomic.Int64 // zxid of the last transaction in the tree
+	logged     atomic.Int64 // zxid of the last transaction that is durable
+	inProcess  atomic.Int64 // requests submitted and not yet applied
+	serving    atomic.Bool  // the mode is writable
+	mode       atomic.Int32
+	since      atomic.Int64 // when the mode began
+	diskAway   atomic.Bool  // the mode is Idle, and began because the disk stalls
+	decides    atomic.Bool  // this server makes the transactions: it leads, or is alone
+	fuzzy      atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
+	diverged   atomic.Bool  // the tree is not what the log leads to, see giveUpTree
+	status     atomic.Pointer[zab.Status]
+	recounting atomic.Bool // the task of recountQuotas runs
+	rollLog    atomic.Bool // the snapshotter asks the writer for a new file
+	stats      Stats
+	started    time.Time
+	zero       int64 // the wall clock, in milliseconds, at the zero of Now
 
 	stopping chan struct{} // closed by Close: the stages drain and end
 	stopOnce sync.Once

@@ -46,6 +46,7 @@ func (r *Result) reset(t wire.OpCode) {
 // transactions again that the tree already has, from any one on, gives the same tree.
 func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 	r.reset(tx.Header.Type)
+	t.recounts.work = PieceUnits
 	if tx.Header.Type == wire.OpMulti {
 		t.applyMulti(tx, r)
 	} else {
@@ -134,6 +135,7 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 		Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Owner: t.owner(h, op),
 	}
 	id := t.insertUnder(parent, hash, op.Path, name, op.Data, t.acls.use(op.ACL), m)
+	t.noteUsage(id, int64(len(op.Data)), 1)
 	t.Stat(id, s)
 	if strings.HasPrefix(op.Path, quotaPrefix) {
 		t.quotaNodeCreated(op.Path)
@@ -241,6 +243,8 @@ func (t *Tree) dropChildren(id ID, path string) {
 // drop removes id, the znode at path, and discharges its quota.
 func (t *Tree) drop(id ID, path, parentPath string) {
 	size := int64(t.DataLen(id))
+	t.noteUsage(id, -size, -1)
+	t.dropTarget(id)
 	t.removeNode(id, path)
 	if strings.HasPrefix(path, quotaPrefix) && strings.HasSuffix(path, limitsSuffix) {
 		delete(t.quotas, parentPath[len(quotaPath):])
@@ -267,6 +271,7 @@ func (t *Tree) applySetData(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk
 	grown := int64(len(op.Data)) - int64(max(n.dataLen, 0))
 	t.replaceData(op.Path, n, op.Data, h, op.Version)
 	t.Stat(id, s)
+	t.noteUsage(id, grown, 0)
 	t.chargeQuota(op.Path, grown, 0)
 	r.Events = append(r.Events, Change{zk.EventNodeDataChanged, rooted(op.Path), t.ACL(id)})
 	return zk.OK

@@ -102,31 +102,12 @@ func (t *Tree) quotaNodeCreated(path string) {
 	}
 }
 
-// recount sets the stats of the quota at path to the actual usage.
-func (t *Tree) recount(path string) {
-	var use Quota
-	if id := t.Lookup(path); id != 0 && path != "" {
-		use = t.usage(id)
-	}
-	t.changeStats(path, func(s *Quota) { *s = Quota{Count: use.Count, Bytes: use.Bytes} })
-}
-
-func (t *Tree) usage(id ID) Quota {
-	n := t.nodes.at(id)
-	u := Quota{Count: 1, Bytes: int64(max(n.dataLen, 0))}
-	for _, k := range t.kids[n.kids] {
-		v := t.usage(k)
-		u.Count += v.Count
-		u.Bytes += v.Bytes
-	}
-	return u
-}
-
 // setupQuotas finds the quotas of a loaded tree and recounts them.
 func (t *Tree) setupQuotas() {
 	if root := t.Lookup(quotaPath); root != 0 {
 		t.findQuotas(root, "")
 	}
+	t.FinishRecount()
 }
 
 func (t *Tree) findQuotas(id ID, path string) {
@@ -134,7 +115,7 @@ func (t *Tree) findQuotas(id ID, path string) {
 		name := t.name(t.nodes.at(k))
 		if name == limitsName {
 			t.quotas[path] = struct{}{}
-			t.recount(path)
+			t.recounts.due = append(t.recounts.due, path)
 		}
 		t.findQuotas(k, path+"/"+name)
 	}

@@ -57,6 +57,7 @@ type Tree struct {
 	containers map[ID]struct{}
 	ttls       map[ID]struct{}
 	quotas     map[string]struct{} // paths that have a limits node
+	recounts   recounts
 }
 
 // New returns the tree of a fresh server: the root and the system znodes. The
