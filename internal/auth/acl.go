@@ -7,12 +7,12 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// Allowed reports whether a connection with the identities ids may do want on
-// a znode with this ACL. Where want has several permissions, any one of them
-// will do: getACL asks for PermRead|PermAdmin. A nil or empty list is open.
+// Allowed reports whether a connection with the identities ids has permission want on a
+// znode with this ACL. If want has several permissions, any one of them is enough:
+// getACL asks for PermRead|PermAdmin. A nil or empty list is open.
 //
 // It takes len(ids) steps, however long the list is, and does not allocate; but the
-// first check of a list makes its index: see NeedsIndex.
+// first check of a list builds its index: see NeedsIndex.
 func (a *Authority) Allowed(l *access.List, want zk.Perms, ids []zk.ID) bool {
 	acl := l.All()
 	if len(acl) == 0 || a.cfg.SkipACL {
@@ -86,16 +86,15 @@ func (a *Authority) coversUser(rule, user string) bool {
 	return rule == user || user == saslSuper || rule != "" && rule == a.cfg.AnySASLUser
 }
 
-// FixUp makes of the ACL in a request the one that is stored: duplicates
-// removed, an entry of scheme auth replaced by one for each identity that the
-// connection has authenticated (not by its address, not super), the order kept.
-// An expansion may repeat an entry that stands elsewhere in the list; Apache
-// leaves it, so it stays.
+// FixUp returns the ACL to store for the ACL in a request: without duplicates, with
+// each entry of scheme auth replaced by one entry for each identity that the connection
+// has authenticated (not by its address, not super), in the same order. An expansion
+// may repeat an entry that occurs elsewhere in the list; as in Apache, it is not
+// removed.
 //
-// It returns ErrInvalidACL, and no list, for an empty one, an unknown scheme
-// (super among them), an identity that its scheme calls malformed, auth without
-// an authenticated identity, and an expansion beyond MaxExpanded. Permission
-// bits are not judged.
+// FixUp returns ErrInvalidACL, and no list, for an empty list, an unknown scheme (also
+// super), an identity that its scheme calls malformed, auth without an authenticated
+// identity, and an expansion beyond MaxExpanded. It does not check permission bits.
 //
 // The result may be acl itself or share its strings.
 func (a *Authority) FixUp(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
@@ -139,7 +138,7 @@ func (a *Authority) expand(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 	return out, zk.OK
 }
 
-// wellFormed reports whether id may stand in a stored ACL.
+// wellFormed reports whether id is allowed in a stored ACL.
 func (a *Authority) wellFormed(id zk.ID) bool {
 	switch id.Scheme {
 	case schemeWorld:
@@ -155,24 +154,23 @@ func (a *Authority) wellFormed(id zk.ID) bool {
 	return false
 }
 
-// principal reports whether Kerberos could have given the name: it has no @, or
-// one, with at most one / before it and none behind. Parts may be empty.
+// principal reports whether Kerberos could have given the name: it has no @, or one
+// with at most one / before it and none after. Parts may be empty.
 func principal(name string) bool {
 	before, realm, ok := strings.Cut(name, "@")
 	return !ok || strings.Count(before, "/") <= 1 && !strings.ContainsAny(realm, "@/")
 }
 
-// twoParts reports whether s is one non-empty text behind the first colon and
-// no more. Colons at the end do not count, since Java's split drops what is
-// empty there: "u:h" and "u:h::" pass, "u:", "u" and "u:h:x" do not.
+// twoParts reports whether s has exactly one non-empty text after the first colon.
+// Colons at the end do not count, because Java's split drops empty parts there: "u:h"
+// and "u:h::" pass, "u:", "u" and "u:h:x" do not.
 func twoParts(s string) bool {
 	_, rest, ok := strings.Cut(strings.TrimRight(s, ":"), ":")
 	return ok && !strings.Contains(rest, ":")
 }
 
-// withoutDuplicates returns acl, or a copy of it in which only the first of
-// equal entries is left. A long list is compared by a map: the list comes from
-// a client, and 80,000 entries fit a request.
+// withoutDuplicates returns acl, or a copy without the later ones of equal entries. It
+// compares a long list by a map, because a client's request can have 80,000 entries.
 func withoutDuplicates(acl []zk.ACL) []zk.ACL {
 	const few = 16
 	var seen map[zk.ACL]struct{}
@@ -195,8 +193,8 @@ func withoutDuplicates(acl []zk.ACL) []zk.ACL {
 	return out
 }
 
-// repeated reports whether e stands in before. A seen that is not nil holds the
-// entries of before, and gets e.
+// repeated reports whether e occurs in before. If seen is not nil, it holds the entries
+// of before, and repeated adds e to it.
 func repeated(e zk.ACL, before []zk.ACL, seen map[zk.ACL]struct{}) bool {
 	if seen != nil {
 		_, ok := seen[e]
@@ -213,9 +211,9 @@ func repeated(e zk.ACL, before []zk.ACL, seen map[zk.ACL]struct{}) bool {
 	return false
 }
 
-// Mask returns the ACL as getACL shows it to a connection: as it is to one that
-// may administer the znode, else with every digest's hash replaced by x. The
-// result is the list's entries themselves where nothing is hidden.
+// Mask returns the ACL as getACL shows it to a connection: unchanged if the connection
+// may administer the znode, otherwise with every digest's hash replaced by x. If
+// nothing is hidden, the result is the list's own entries.
 func (a *Authority) Mask(l *access.List, ids []zk.ID) []zk.ACL {
 	acl := l.All()
 	if a.Allowed(l, zk.PermAdmin, ids) {

@@ -1,26 +1,28 @@
-// Package auth decides who a connection is and what it may do: authentication
-// schemes, access control lists and their checks (features page, section 4).
+// Package auth decides which identities a connection has and what it may do:
+// authentication schemes, access control lists and their checks (features page, section
+// 4).
 //
-// It owns no state beside its configuration. A connection keeps the list of its
-// identities and passes it in; lists are values that are replaced, never
-// changed, so a reader may go on with the list that it has.
+// It owns no state except its configuration. A connection keeps the list of its
+// identities and passes it in; lists are replaced, never changed, so a reader may
+// continue to use the list that it has.
 //
 // Invariants, each with a test that carries its number:
 //
-//  1. Allowed does not allocate, and an ACL of world:anyone is decided before
-//     any identity is looked at.
-//  2. What FixUp gives contains no entry of scheme auth and no identity that
-//     its scheme calls malformed, so FixUp accepts it again; it is never longer
-//     than its input or MaxExpanded, whichever is more.
-//  3. Everything fails closed: an unknown scheme, a malformed identity and an
-//     address of the other family match nobody.
-//  4. An identity of scheme super is made only by a digest equal to the
-//     configured one, or by the login of a configured user; no ACL can name it.
+//  1. Allowed does not allocate, and decides an ACL of world:anyone before it looks at
+//     any identity.
+//  2. The result of FixUp contains no entry of scheme auth and no identity that its
+//     scheme calls malformed, so FixUp accepts it again; it is never longer than its
+//     input or MaxExpanded, whichever is more.
+//  3. Everything fails closed: an unknown scheme, a malformed identity and an address
+//     of the other family match no client.
+//  4. An identity of scheme super is created only by a digest equal to the configured
+//     one, or by the login of a configured user; no ACL can name it.
 //  5. Input is never changed, and no result but FixUp's and Mask's aliases it.
 //
-// A scheme that is not there is unknown: refused in new ACLs, and matching nobody
-// in old ones. So is x509, which in Apache comes with a secure port, and so is
-// sasl unless the configuration names its provider. Logins do not need that.
+// A scheme that does not exist is unknown: new ACLs with it are refused, and in old
+// ACLs it matches no client. This applies to x509, which in Apache comes with a secure
+// port, and to sasl unless the configuration names its provider. Logins do not need
+// that.
 package auth
 
 import (
@@ -45,26 +47,26 @@ const (
 	schemeSASL     = "sasl"
 )
 
-// saslSuper is the user of scheme sasl whom every ACL entry of that scheme covers.
-// It takes more, SuperUsers, to be above the other schemes too.
+// saslSuper is the user of scheme sasl that every ACL entry of that scheme covers. To
+// be above the other schemes too, the user must be one of SuperUsers.
 const saslSuper = "super"
 
-// MaxExpanded is the most entries that an expansion of the scheme auth may
-// give. A list of that length does not fit a request of the default size, so
-// it hinders nobody; without it a client with many identities could make one
-// small request into gigabytes.
+// MaxExpanded is the largest number of entries that an expansion of the scheme auth may
+// give. A list of that length does not fit into a request of the default size, so the
+// limit does not affect normal clients; without it a client with many identities could
+// turn one small request into gigabytes.
 const MaxExpanded = 1 << 15
 
-// MaxIdentities is the most identities that a connection may collect. Apache
-// has no limit; a client that sends auth packets for ever would fill the memory.
+// MaxIdentities is the largest number of identities of a connection. Apache has no
+// limit; a client that keeps sending auth packets would fill the memory.
 const MaxIdentities = 1 << 10
 
-// MaxIdentityBytes is the most that the identities of a connection may take
-// together. The user in a digest packet can be as long as a frame.
+// MaxIdentityBytes is the largest total length of a connection's identities. The user
+// in a digest packet can be as long as a frame.
 const MaxIdentityBytes = 128 << 10
 
-// tooMany reports whether a connection may not have so many, or so long,
-// identities.
+// tooMany reports whether the identities are more, or longer, than a connection may
+// have.
 func tooMany(ids []zk.ID) bool {
 	bytes := 0
 	for i := range ids {
@@ -73,8 +75,8 @@ func tooMany(ids []zk.ID) bool {
 	return len(ids) > MaxIdentities || bytes > MaxIdentityBytes
 }
 
-// Config says which schemes exist and who is above them. The zero value is
-// Apache's default but for DigestDisabled's sense.
+// Config says which schemes exist and which users are superusers. The zero value is
+// Apache's default.
 type Config struct {
 	// DigestAlg is the Java name of the hash of scheme digest, in any case:
 	// SHA1, SHA-224, SHA-256, SHA-384, SHA-512, SHA-512/224, SHA-512/256,
@@ -85,32 +87,32 @@ type Config struct {
 	// SuperDigest is user:base64(hash(user:password)) of the superuser. Empty
 	// means that there is none.
 	SuperDigest string
-	// SkipACL lets everybody do everything.
+	// SkipACL allows every client everything.
 	SkipACL bool
 	// Ensemble makes ensemble a known scheme, as an authProvider line does.
 	Ensemble bool
-	// EnsembleNames are the names that this ensemble answers to. None means
-	// that any name is right.
+	// EnsembleNames are the names of this ensemble. None means that any name is
+	// accepted.
 	EnsembleNames []string
 	// SASL makes sasl a known scheme, as an authProvider line does.
 	SASL bool
-	// AnySASLUser is an id of scheme sasl that stands in ACLs for whoever has
-	// logged in. Empty means that there is none.
+	// AnySASLUser is an id of scheme sasl that in ACLs means every logged-in user.
+	// Empty means none.
 	AnySASLUser string
-	// SuperUsers are the names that are the superuser when they have logged in.
-	// An empty name is nobody's.
+	// SuperUsers are the names of users that are superusers when they have logged
+	// in. Empty names are ignored.
 	SuperUsers []string
 }
 
-// An Authority authenticates and authorises by one configuration. It is
-// immutable and safe for any number of users at once.
+// An Authority authenticates and authorises according to one configuration. It is
+// immutable and safe for concurrent use.
 type Authority struct {
 	cfg     Config
 	newHash func() hash.Hash
 }
 
-// New checks the configuration. It fails for a DigestAlg that is not known, as
-// Apache refuses to start. It keeps no reference to the lists.
+// New checks the configuration. It fails for an unknown DigestAlg; Apache refuses to
+// start then. It keeps no reference to the lists.
 func New(c Config) (*Authority, error) {
 	h := hashByName(c.DigestAlg)
 	if h == nil {
@@ -131,18 +133,18 @@ type Verdict uint8
 const (
 	Accepted Verdict = iota // reply 0; the connection has the returned identities
 	Refused                 // reply -115, then close
-	HangUp                  // close without a reply: the client shall try another server
+	HangUp                  // close without a reply: the client should try another server
 )
 
-// Authenticate judges an auth packet of the given scheme on a connection whose
-// identities are have. When it is accepted the result is every identity of the
-// connection: have, unchanged and possibly the same slice, followed by new ones
-// that it did not hold yet. Otherwise the result is nil.
+// Authenticate handles an auth packet of the given scheme on a connection with the
+// identities have. If it is accepted, the result is every identity of the connection:
+// have, unchanged and possibly the same slice, followed by new ones. Otherwise the
+// result is nil.
 //
-// A digest packet holds user:password; the colon may be missing. nil data (a
-// null buffer) is refused where empty data is not. A packet of scheme ip adds
-// nothing: the address of the peer is an identity from the start. A connection
-// that would have more than MaxIdentities, or than MaxIdentityBytes, is refused.
+// A digest packet holds user:password; the colon may be missing. nil data (a null
+// buffer) is refused, empty data is not. A packet of scheme ip adds nothing: the
+// address of the peer is an identity from the start. A packet is refused if the
+// connection would have more than MaxIdentities, or MaxIdentityBytes.
 func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk.ID, Verdict) {
 	switch {
 	case scheme == schemeIP:
@@ -171,11 +173,11 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 	return nil, Refused
 }
 
-// LogIn returns the identities of a connection on which user has logged in by
-// SASL: have, unchanged and possibly the same slice, followed by new ones that it
-// did not hold yet. The user is noted even if the scheme sasl is not there. ok is
-// false, and the result nil, if no ACL could name the user (a@b@c), as in Apache,
-// and if there would be more than MaxIdentities.
+// LogIn returns the identities of a connection on which user has logged in by SASL:
+// have, unchanged and possibly the same slice, followed by new ones. It adds the user
+// even if the scheme sasl does not exist. ok is false, and the result nil, if no ACL
+// could name the user (a@b@c), as in Apache, or if there would be more than
+// MaxIdentities.
 func (a *Authority) LogIn(user string, have []zk.ID) (ids []zk.ID, ok bool) {
 	ids = withID(have, zk.ID{Scheme: schemeSASL, ID: user})
 	if user != "" && slices.Contains(a.cfg.SuperUsers, user) {
@@ -187,8 +189,8 @@ func (a *Authority) LogIn(user string, have []zk.ID) (ids []zk.ID, ok bool) {
 	return ids, true
 }
 
-// withID returns ids with id at its end, unless it is there. It never writes to
-// the array of ids, not even behind its length.
+// withID returns ids with id appended, unless it is in ids. It never writes to the
+// array of ids, not even after its length.
 func withID(ids []zk.ID, id zk.ID) []zk.ID {
 	if slices.Contains(ids, id) {
 		return ids
@@ -205,10 +207,10 @@ func (a *Authority) digestID(userPassword string) string {
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// javaString decodes b as Java does: every longest piece that could have begun
-// a character, every half of a surrogate pair, and every other byte that fits
-// none becomes one U+FFFD. A client that sends Latin-1 is known by the same
-// digest there and here.
+// javaString decodes b as Java does: every longest piece that could have begun a
+// character, every half of a surrogate pair, and every other invalid byte becomes one
+// U+FFFD. So a client that sends Latin-1 has the same digest here as with a Java
+// server.
 func javaString(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -236,8 +238,8 @@ func surrogateHalf(b []byte) bool {
 	return len(b) >= 3 && b[0] == 0xED && b[1] >= 0xA0 && b[1] <= 0xBF && b[2] >= 0x80 && b[2] <= 0xBF
 }
 
-// UserName returns the name of an identity for display: the user of a digest or
-// of a login, an address as it is. It is empty for the superuser and for unknown schemes.
+// UserName returns the name of an identity for display: the user of a digest or of a
+// login, or an address. It is empty for the superuser and for unknown schemes.
 func (a *Authority) UserName(id zk.ID) string {
 	switch {
 	case id.Scheme == schemeIP, id.Scheme == schemeSASL && a.cfg.SASL:

@@ -8,11 +8,10 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// IPIdentity returns the identity that every connection has by the address of
-// its peer. IPv4 in IPv6 counts as IPv4. IPv6 is written as Java writes it:
-// eight groups, no zeros in front, nothing left out, and the zone, if there is
-// one, behind a percent sign. An identity with a zone matches no ACL, as in
-// Apache.
+// IPIdentity returns the identity that every connection has by the address of its peer.
+// IPv4 in IPv6 counts as IPv4. IPv6 is written as in Java: eight groups without leading
+// zeros and without omissions, followed by a percent sign and the zone if there is one.
+// An identity with a zone matches no ACL, as in Apache.
 func IPIdentity(addr netip.Addr) zk.ID {
 	addr = addr.Unmap()
 	if !addr.Is6() {

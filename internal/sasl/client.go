@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// A ClientExchange is the client's half of an
-// exchange by DIGEST-MD5, for one connection.
+// A ClientExchange is the client's half of an exchange by DIGEST-MD5, for one
+// connection.
 type ClientExchange struct {
 	user, password string
 	want           []byte // the server's proof that it knows the password
 }
 
-// NewClientExchange begins a login. The first token that goes to the server is empty.
+// NewClientExchange begins a login. The first token to the server is empty.
 func NewClientExchange(user, password string) *ClientExchange {
 	return &ClientExchange{user: user, password: password}
 }
 
-// Respond answers the server's challenge. Random gives the client's nonce. An error
-// is that of a challenge which is none, or asks for what this half does not do.
+// Respond answers the server's challenge. random provides the client's nonce. The error
+// reports an invalid challenge, or one that asks for something unsupported.
 func (x *ClientExchange) Respond(challenge []byte, random io.Reader) ([]byte, error) {
 	given, err := parseChallenge(challenge)
 	if err != nil {
@@ -45,7 +45,8 @@ func (x *ClientExchange) Respond(challenge []byte, random io.Reader) ([]byte, er
 		r.proof(secret, "AUTHENTICATE:"), qopAuth), nil
 }
 
-// Verify checks the server's last token: that the server knows the password too.
+// Verify checks the server's last token, which proves that the server knows the
+// password too.
 func (x *ClientExchange) Verify(token []byte) error {
 	if x.want == nil || subtle.ConstantTimeCompare(bytes.TrimSpace(token), x.want) != 1 {
 		return errors.New("sasl: the server does not prove that it knows the password")
@@ -53,7 +54,7 @@ func (x *ClientExchange) Verify(token []byte) error {
 	return nil
 }
 
-// parseChallenge reads what a server asks for.
+// parseChallenge reads the server's challenge.
 func parseChallenge(token []byte) (map[string]string, error) {
 	if len(token) > MaxTokenBytes {
 		return nil, fmt.Errorf("sasl: challenge of %d bytes, more than %d", len(token), MaxTokenBytes)

@@ -13,23 +13,23 @@ import (
 	"unicode/utf8"
 )
 
-// nonceBytes is how much chance is in a nonce.
+// nonceBytes is how many random bytes a nonce has.
 const nonceBytes = 30
 
-// The only values that a client may choose of what the challenge leaves open.
+// The only accepted values where the challenge leaves a choice to the client.
 const (
 	qopAuth    = "auth" // authentication; what follows is not signed
 	charset    = "utf-8"
 	firstCount = 1 // nonce-count: a nonce serves one login
 )
 
-// An Exchange is one login: the client's first token is answered by a challenge,
-// its second by the proof that the server knows the password too. It is used by
-// one goroutine at a time.
+// An Exchange is one login: the server answers the client's first token with a
+// challenge, and the second one with the proof that the server knows the password too.
+// One goroutine at a time uses it.
 type Exchange struct {
 	server *Server
 	nonce  string // "" before the challenge
-	user   string // who has logged in
+	user   string // the user that has logged in
 	state  exchangeState
 }
 
@@ -45,14 +45,14 @@ const (
 // Begin returns a new exchange.
 func (s *Server) Begin() *Exchange { return &Exchange{server: s} }
 
-// User is the name of who has logged in; ok is false if nobody has.
+// User returns the name of the user that has logged in; ok is false if none has.
 func (x *Exchange) User() (name string, ok bool) { return x.user, x.state == loggedIn }
 
-// Step takes a token of the client's and returns the answer. Random gives the
-// nonce, in the first step. The content of the first token does not count.
+// Step handles a token of the client and returns the answer. random provides the nonce,
+// in the first step. The content of the first token is ignored.
 //
-// An error wraps ErrRefused if it is the client's; if random fails it is
-// random's. After an error, and after a login, every step fails.
+// The error wraps ErrRefused if the client caused it; if random fails, it is the error
+// of random. After an error, and after a login, every step fails.
 func (x *Exchange) Step(token []byte, random io.Reader) (answer []byte, err error) {
 	was := x.state
 	x.state = failed
@@ -86,13 +86,12 @@ func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrRefused, fmt.Sprintf(format, args...))
 }
 
-// challenge is byte for byte Java's.
+// challenge returns the same bytes as Java's server.
 func (x *Exchange) challenge() []byte {
 	return fmt.Appendf(nil, `realm="%s",nonce="%s",charset=%s,algorithm=md5-sess`, x.server.name, x.nonce, charset)
 }
 
-// judge decides whether the response proves the password, and answers with the
-// proof of ours.
+// judge checks that the response proves the password, and returns the server's proof.
 func (x *Exchange) judge(r *response) ([]byte, error) {
 	s := x.server
 	switch {
@@ -113,7 +112,7 @@ func (x *Exchange) judge(r *response) ([]byte, error) {
 	case !utf8.ValidString(r.username):
 		return nil, refused("a user name that is not UTF-8")
 	}
-	// Who is not listed takes as long as who is, and fails with any password.
+	// An unknown user takes as long as a known one, and fails with any password.
 	password, known := s.users[r.username]
 	secret := r.secret(password, s.name)
 	want := r.proof(secret, "AUTHENTICATE:")
@@ -143,7 +142,7 @@ func (r *response) secret(password, realm string) []byte {
 	return hexMD5(a1)
 }
 
-// proof is the response-value of RFC 2831 for an A2 that begins so.
+// proof returns the response-value of RFC 2831 for an A2 with this prefix.
 func (r *response) proof(secret []byte, a2 string) []byte {
 	return hexMD5(string(secret) + ":" + r.nonce + ":00000001:" + r.cnonce + ":" + qopAuth + ":" + string(hexMD5(a2+r.uri)))
 }
@@ -153,8 +152,9 @@ func hexMD5(s string) []byte {
 	return hex.AppendEncode(nil, sum[:])
 }
 
-// latin1 encodes s as ISO 8859-1 if all of it has a place there; else it stays
-// UTF-8. Names and passwords are hashed so, whatever charset was agreed on.
+// latin1 encodes s as ISO 8859-1 if it contains only its characters; otherwise s
+// remains UTF-8. Names and passwords are hashed in this form, whatever charset was
+// agreed on.
 func latin1(s string) []byte {
 	b := make([]byte, 0, len(s))
 	for _, r := range s {
@@ -166,15 +166,15 @@ func latin1(s string) []byte {
 	return b
 }
 
-// response is what a client answers to the challenge. Values are raw bytes.
+// response is a client's answer to the challenge. Values are raw bytes.
 type response struct {
 	username, realm, nonce, cnonce, nc, qop, uri, response, charset, authzid string
 
 	hasCnonce, hasAuthzid bool
 }
 
-// parseResponse reads a client's answer. A directive that is known must not
-// stand twice; one that is not is left out.
+// parseResponse reads a client's answer. A known directive must not occur twice; an
+// unknown one is ignored.
 func parseResponse(token []byte) (*response, error) {
 	var r response
 	seen := map[string]bool{}
@@ -198,7 +198,7 @@ func parseResponse(token []byte) (*response, error) {
 	return &r, nil
 }
 
-// field is where the value of a directive goes; nil if it is not known.
+// field returns where to store the value of a directive; nil if it is unknown.
 func (r *response) field(key string) *string {
 	switch key {
 	case "username":
@@ -225,8 +225,8 @@ func (r *response) field(key string) *string {
 	return nil
 }
 
-// directives splits a list of key=value and key="value" at its commas. Elements
-// may be empty, and white space may stand around everything.
+// directives splits a list of key=value and key="value" at its commas. Elements may be
+// empty, and may be surrounded by white space.
 type directives struct {
 	rest string
 }
@@ -287,7 +287,7 @@ func (d *directives) token() (string, bool) {
 	return value, value != "" && !strings.Contains(value, `"`)
 }
 
-// quoted reads a value in quotes, in which a backslash keeps the next byte.
+// quoted reads a value in quotes, in which a backslash escapes the next byte.
 func (d *directives) quoted() (string, bool) {
 	var b strings.Builder
 	for i := 1; i < len(d.rest); i++ {

@@ -21,22 +21,22 @@ type Login map[string][]Module
 type Module struct {
 	Class   string
 	Flag    string            // required, requisite, sufficient or optional, in lower case
-	Options map[string]string // of equal keys the last
+	Options map[string]string // of equal keys the last one
 }
 
-// MaxLoginBytes is the longest file that ParseLogin takes.
+// MaxLoginBytes is the maximum length of a file for ParseLogin.
 const MaxLoginBytes = 1 << 20
 
-// ParseLogin reads a file as Java does: // and /* */ comments, and a lone / up
-// to the end of its line; words of letters, digits and . _ - $ * that begin with
-// a letter, _, $ or *; anything else in double quotes, with Java's escapes. A
-// text in quotes ends with its line. Bytes that are not UTF-8 read as U+FFFD.
+// ParseLogin reads a file as Java does: // and /* */ comments, and a lone / up to the
+// end of its line; words of letters, digits and . _ - $ * that begin with a letter, _,
+// $ or *; everything else in double quotes, with Java's escapes. A text in quotes ends
+// with its line. Invalid UTF-8 is read as U+FFFD.
 //
-// ${name} in a value becomes what property returns, and ${/} a slash; it is an
-// error if there is no such property, or nothing is left of the value. Of what
-// is in braces twice, ${{x}}, nothing is replaced.
+// ${name} in a value is replaced by the result of property, and ${/} by a slash; it is
+// an error if there is no such property, or if the value becomes empty. Nothing is
+// replaced within double braces, ${{x}}.
 //
-// An error names the line and what was expected. It shows no value.
+// The error names the line and what was expected. It shows no value.
 func ParseLogin(text []byte, property func(name string) (string, bool)) (Login, error) {
 	if len(text) > MaxLoginBytes {
 		return nil, fmt.Errorf("sasl: login configuration of %d bytes, more than %d", len(text), MaxLoginBytes)
@@ -72,7 +72,7 @@ func (p *loginParser) fail(err error) {
 	}
 }
 
-// punct takes one of { } = ;.
+// punct reads one of { } = ;.
 func (p *loginParser) punct(want rune) {
 	if p.tok.kind != want {
 		p.fail(fmt.Errorf("%c expected", want))
@@ -81,7 +81,7 @@ func (p *loginParser) punct(want rune) {
 	p.next()
 }
 
-// text takes a word, in quotes or not.
+// text reads a word, in quotes or not.
 func (p *loginParser) text(what string) string {
 	if p.tok.kind != word {
 		p.fail(errors.New(what + " expected"))
@@ -133,8 +133,8 @@ func (p *loginParser) module() Module {
 	return m
 }
 
-// expand replaces the properties in a value. It shows no part of the value but
-// the names of properties.
+// expand replaces the properties in a value. Its errors show only the names of
+// properties, no other part of the value.
 func (p *loginParser) expand(value string) (string, error) {
 	var b strings.Builder
 	rest := value
@@ -175,7 +175,7 @@ func (p *loginParser) expand(value string) (string, error) {
 	return b.String(), nil
 }
 
-// The kinds of tokens beside single characters.
+// The kinds of tokens other than single characters.
 const (
 	end  rune = -1
 	word rune = -2
@@ -201,8 +201,8 @@ func (s *scanner) peek() (rune, int) {
 	return utf8.DecodeRuneInString(s.rest)
 }
 
-// take moves on by n bytes.
-func (s *scanner) take(n int) {
+// skip moves on by n bytes.
+func (s *scanner) skip(n int) {
 	s.line += strings.Count(s.rest[:n], "\n")
 	s.rest = s.rest[n:]
 }
@@ -214,21 +214,21 @@ func (s *scanner) scan() token {
 		case r == end:
 			return token{kind: end}
 		case r <= ' ':
-			s.take(n)
+			s.skip(n)
 		case strings.HasPrefix(s.rest, "/*"):
 			if i := strings.Index(s.rest[2:], "*/"); i >= 0 {
-				s.take(2 + i + 2)
+				s.skip(2 + i + 2)
 			} else {
-				s.take(len(s.rest))
+				s.skip(len(s.rest))
 			}
 		case r == '/':
 			if i := strings.IndexByte(s.rest, '\n'); i >= 0 {
-				s.take(i)
+				s.skip(i)
 			} else {
-				s.take(len(s.rest))
+				s.skip(len(s.rest))
 			}
 		case r == '"':
-			s.take(n)
+			s.skip(n)
 			return token{word, s.quoted()}
 		case beginsWord(r):
 			i := strings.IndexFunc(s.rest, func(r rune) bool { return !inWord(r) })
@@ -236,10 +236,10 @@ func (s *scanner) scan() token {
 				i = len(s.rest)
 			}
 			text := s.rest[:i]
-			s.take(i)
+			s.skip(i)
 			return token{word, strings.ToValidUTF8(text, "\uFFFD")}
 		default:
-			s.take(n)
+			s.skip(n)
 			return token{kind: r}
 		}
 	}
@@ -260,25 +260,25 @@ func (s *scanner) quoted() string {
 		case end, '\n', '\r':
 			return b.String()
 		case '"':
-			s.take(n)
+			s.skip(n)
 			return b.String()
 		case '\\':
-			s.take(n)
+			s.skip(n)
 			if r = s.escaped(); r == end {
 				return b.String()
 			}
 		default:
-			s.take(n)
+			s.skip(n)
 		}
 		b.WriteRune(r)
 	}
 }
 
-// escaped reads what is behind a backslash: up to three octal digits, a letter
-// of Java's, or a character that stands for itself.
+// escaped reads the rest of an escape after its backslash: up to three octal digits,
+// one of Java's letters, or a character that means itself.
 func (s *scanner) escaped() rune {
 	r, n := s.peek()
-	s.take(n)
+	s.skip(n)
 	if '0' <= r && r <= '7' {
 		most := 2
 		if r <= '3' {
@@ -287,7 +287,7 @@ func (s *scanner) escaped() rune {
 		value := r - '0'
 		for i := 1; i < most && s.rest != "" && '0' <= s.rest[0] && s.rest[0] <= '7'; i++ {
 			value = value*8 + rune(s.rest[0]-'0')
-			s.take(1)
+			s.skip(1)
 		}
 		return value
 	}
