@@ -37,8 +37,8 @@ func (h *hold) rely(v *vigil) {
 }
 
 // watch returns when the znode is gone, when the session has ended, or when the
-// hold was given up. An operation that fails for good means that the session is
-// of no more use.
+// hold was given up. An operation that fails permanently means that the session is
+// not usable any more.
 func (h *hold) watch(ctx context.Context, c Client) {
 	defer close(h.lost)
 	defer h.cancel()

@@ -87,7 +87,7 @@ type ID struct {
 // String prints scheme:id.
 func (i ID) String() string { return i.Scheme + ":" + i.ID }
 
-// AnyoneUnsafe is everybody.
+// AnyoneUnsafe is the identity of every client.
 var AnyoneUnsafe = ID{"world", "anyone"}
 
 // ACL grants permissions to an identity.
@@ -99,14 +99,14 @@ type ACL struct {
 // String prints scheme:id:perms.
 func (a ACL) String() string { return a.ID.String() + ":" + a.Perms.String() }
 
-// OpenACLUnsafe grants everything to everybody. The caller owns the slice.
+// OpenACLUnsafe grants all permissions to every client. The caller owns the slice.
 func OpenACLUnsafe() []ACL { return []ACL{{PermAll, AnyoneUnsafe}} }
 
 // CreatorAllACL grants everything to the identities that the creator has
 // authenticated. The caller owns the slice.
 func CreatorAllACL() []ACL { return []ACL{{PermAll, ID{"auth", ""}}} }
 
-// ReadACLUnsafe lets everybody read. The caller owns the slice.
+// ReadACLUnsafe lets every client read. The caller owns the slice.
 func ReadACLUnsafe() []ACL { return []ACL{{PermRead, AnyoneUnsafe}} }
 
 // CreateMode is the flags field of a create request.

@@ -49,7 +49,7 @@ type Index struct {
 	V6 [3]uint64
 }
 
-// A Slot stands for all entries of one identity, or of scheme ip with one prefix.
+// A Slot is for all entries of one identity, or of scheme ip with one prefix.
 type Slot struct {
 	Entry uint32 // the number of the first of them plus one; 0 is an empty slot
 	Perms zk.Perms

@@ -3,8 +3,7 @@ package fifo
 
 import "unsafe"
 
-// A Queue keeps nothing of what was taken out, so that it holds no memory of values
-// that nobody needs. The zero value is empty. It is used by one goroutine at a time.
+// A Queue keeps no reference to removed values, so it holds no memory that is not needed. The zero value is empty. It is used by one goroutine at a time.
 type Queue[T any] struct {
 	list []T // list[head:] is what counts
 	head int
@@ -46,7 +45,7 @@ func (q *Queue[T]) Drop(n int) {
 	}
 }
 
-// Cut takes out what is behind the n oldest.
+// Cut removes all values except the n oldest.
 func (q *Queue[T]) Cut(n int) {
 	clear(q.list[q.head+n:])
 	q.list = q.list[:q.head+n]

@@ -13,7 +13,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// ErrNotServing is the error of a server that is alive and serves nobody.
+// ErrNotServing is the error of a server that is alive and serves no clients.
 var ErrNotServing = errors.New("not serving")
 
 // maxAnswer bounds an answer in bytes.

@@ -4,9 +4,8 @@
 //
 // Writing is appending to a byte slice. Reading is a Decoder over a byte slice,
 // whose first error sticks, so that a record is read without a check per field.
-// Neither uses reflection; neither allocates, save for the slices a caller asks
-// for. Every length is checked against the bytes that are there before anything
-// is made of it.
+// Neither uses reflection; neither allocates, except for slices that the caller asks for.
+// Every length is checked against the available bytes before it is used.
 package jute
 
 import (

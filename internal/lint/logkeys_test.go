@@ -62,7 +62,7 @@ func badLogKeys(f *goFile) (findings []string) {
 			}
 			args, ok := loggedBy(call)
 			switch {
-			case !ok:
+			case !ok || len(args) == 0:
 			case !call.Ellipsis.IsValid():
 				pairs(args)
 			default:
@@ -94,7 +94,7 @@ func loggedBy(call *ast.CallExpr) (args []ast.Expr, ok bool) {
 		return nil, false
 	}
 	from, ok := attributesFrom[s.Sel.Name]
-	if !ok || len(call.Args) <= from || !slices.Contains(loggerNames, lastName(s.X)) {
+	if !ok || len(call.Args) < from || !slices.Contains(loggerNames, lastName(s.X)) {
 		return nil, false
 	}
 	return call.Args[from:], true

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"go/ast"
 	"path"
 	"regexp"
 	"slices"
@@ -12,21 +13,41 @@ import (
 // plainPackages are the directories whose comments are in plain English: a subject that
 // is named, a standard verb. The list grows; it is to hold every package.
 var plainPackages = []string{
-	"client", "cmd/pinfold", "internal/cli", "internal/config", "internal/metric", "internal/node", "internal/node/options",
-	"internal/pipeline", "internal/prep", "internal/rawio", "internal/refusal", "internal/replica", "internal/session",
-	"internal/sim", "internal/socket", "internal/storage", "internal/transport", "internal/trial", "internal/vfs",
-	"internal/watch", "internal/znode", "pinfold", "recipe",
+	"client", "cmd/pinfold", "internal/access", "internal/auth", "internal/bench/report", "internal/broadcast", "internal/cli",
+	"internal/config", "internal/fifo", "internal/fourletter", "internal/jute", "internal/lint", "internal/metric",
+	"internal/node", "internal/node/options", "internal/pipeline", "internal/prep", "internal/rawio", "internal/refusal",
+	"internal/replica",
+	"internal/sasl", "internal/server", "internal/session", "internal/sim", "internal/socket", "internal/storage",
+	"internal/transport", "internal/trial", "internal/txn", "internal/vfs", "internal/watch", "internal/wire",
+	"internal/znode", "pinfold", "recipe", "zk",
 }
 
 // plainDocuments are the documents for which the same holds.
-var plainDocuments = []string{"README.md", "docs/cli.md", "docs/client.md", "docs/recipes.md"}
+var plainDocuments = []string{
+	"README.md", "docs/architecture.md", "docs/cli.md", "docs/client.md", "docs/embedding.md", "docs/formats.md",
+	"docs/ops/configuration.md", "docs/ops/digests.md", "docs/ops/epochs.md", "docs/ops/migration.md",
+	"docs/ops/monitoring.md", "docs/ops/sessions.md", "docs/recipes.md", "docs/zab.md",
+}
 
 // riddles are words that comments of plainPackages do not use: pronouns in place of the
 // component that acts, and verbs and prepositions that mean nothing in particular.
-var riddles = regexp.MustCompile(`\b(?:[Ww]ho|[Ww]hoever|[Ww]hom|[Ww]homever|[Nn]obody|[Ss]omebody|[Ee]verybody|[Aa]nybody|that which|in earnest|in vain|anew|behind|stands?|brings?)\b`)
+var riddles = regexp.MustCompile(`\b(?:[Ww]ho|[Ww]hoever|[Ww]hom|[Ww]homever|[Nn]obody|[Ss]omebody|[Ee]verybody|[Aa]nybody|that which|in earnest|in vain|anew|behind|stands?|brings?|for good|held against|as good as|lives? by|save for|lest|shall|ought|nowhere)\b`)
 
-// notPlain is the checker of words in comments.
+// notPlain is the checker of words in comments, in log messages and in errors.
 func notPlain(f *goFile) (findings []string) {
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !speaks(call) {
+			return true
+		}
+		for _, arg := range call.Args {
+			text, _ := literal(arg)
+			for _, word := range riddles.FindAllString(text, -1) {
+				findings = append(findings, fmt.Sprintf("%s: %q in a message: name the actor, and use a standard word", f.at(arg), word))
+			}
+		}
+		return true
+	})
 	for _, group := range f.ast.Comments {
 		for _, c := range group.List {
 			for _, word := range riddles.FindAllString(c.Text, -1) {
@@ -35,6 +56,15 @@ func notPlain(f *goFile) (findings []string) {
 		}
 	}
 	return findings
+}
+
+// speaks reports whether call logs, or creates an error.
+func speaks(call *ast.CallExpr) bool {
+	if _, ok := loggedBy(call); ok {
+		return true
+	}
+	s, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && (is(s, "errors") && s.Sel.Name == "New" || is(s, "fmt") && s.Sel.Name == "Errorf")
 }
 
 func TestCommentsArePlain(t *testing.T) {
@@ -51,7 +81,7 @@ func TestDocumentsArePlain(t *testing.T) {
 		number := 0
 		for line := range strings.Lines(readText(t, name)) {
 			number++
-			for _, word := range riddles.FindAllString(line, -1) {
+			for _, word := range riddles.FindAllString(linkPattern.ReplaceAllString(line, ""), -1) {
 				t.Errorf("%s:%d: %q: name the actor, and use a standard word", name, number, word)
 			}
 		}
@@ -68,5 +98,10 @@ func TestWordCheckerFindsRiddles(t *testing.T) {
 		{"// The request behind it.", `"behind"`},
 		{"// whose, whole, standard, brings", `"brings"`},
 		{`var s = "who"`, ""},
+		{"// The last one is kept for good.", `"for good"`},
+		{`func f() { log.Info("a peer that nobody knows") }`, `"nobody" in a message`},
+		{`func f() { x := fmt.Errorf("x: %w behind it", err) }`, `"behind" in a message`},
+		{`func f() { x := errors.New("somebody has it") }`, `"somebody" in a message`},
+		{`func f() { fmt.Println("nobody") }`, ""},
 	})
 }

@@ -210,8 +210,8 @@ type question struct {
 	resume
 }
 
-// ending reports whether the end of a session is on its way. On a standalone
-// server it is as good as done.
+// ending reports whether the end of a session is submitted and not committed yet. On a
+// standalone server it is false: there every submitted end takes effect.
 func (o *orderer) ending(id zk.SessionID) bool {
 	return o.o.Ensemble != nil && o.tracker.Tracked(id)
 }

@@ -148,7 +148,7 @@ func (o *orderer) fromLeader(d *zab.Delivery) {
 	switch d.Packet.Type {
 	case zab.Sync:
 		if len(o.syncs) == 0 {
-			o.net.CloseLink(d.Link, fmt.Errorf("replica: a SYNC that nobody asked for"))
+			o.net.CloseLink(d.Link, fmt.Errorf("replica: a SYNC without a request for it"))
 			return
 		}
 		o.waits = append(o.waits, syncWait{d.At, o.syncs[0]})

@@ -159,7 +159,7 @@ func (r *Replica) newestSnapshot(rep *Report) (l loadedSnapshot, older []storage
 		if err == nil {
 			rep.Snapshot = s.Name
 			if l.unlisted > 0 {
-				r.log.Warn("znodes with an unknown ACL are open to everybody until the log sets it", "snapshot", s.Name, "znodes", l.unlisted)
+				r.log.Warn("znodes with an unknown ACL are open to all clients until the log sets it", "snapshot", s.Name, "znodes", l.unlisted)
 			}
 			return l, candidates[i+1:], nil
 		}

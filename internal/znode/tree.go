@@ -315,7 +315,7 @@ func (t *Tree) DataSize() int64 { return t.size }
 // and then of each TTL znode without children that was not set for its time to
 // live (features page, section 6); each kind in the order of its IDs, which is
 // the same whenever the tree's history is. neverUsedMillis is how long a
-// container that never had a child is spared; 0 spares it for good.
+// container that never had a child is kept; 0 keeps it for ever.
 func (t *Tree) Expired(nowMillis, neverUsedMillis int64, f func(path string)) {
 	t.expired(t.containers, f, func(n *node) bool {
 		return n.cversion > 0 || neverUsedMillis > 0 && nowMillis-n.mtime > neverUsedMillis

@@ -132,7 +132,7 @@ func panel(line *bench.Timeline, sample, seconds float64) (*plot.Plot, error) {
 	return p, addEvents(p, line)
 }
 
-// rates returns the points of the curves: each sample stands at its middle.
+// rates returns the points of the curves: each sample is at the middle of its interval.
 func rates(line *bench.Timeline, sample float64) (all, writes plotter.XYs) {
 	for i := range line.Reads {
 		x := (float64(i) + 0.5) * sample
