@@ -187,6 +187,16 @@ func (m *machine) request(s zk.SessionID, op wire.OpCode, body []byte) Request {
 	}
 }
 
+// sessions returns n requests for a session each.
+func (m *machine) sessions(n int) []Request {
+	var reqs []Request
+	for range n {
+		op, body := createSession(5000)
+		reqs = append(reqs, m.request(0, op, body))
+	}
+	return reqs
+}
+
 func createSession(timeoutMillis int32) (wire.OpCode, []byte) {
 	return wire.OpCreateSession, jute.AppendInt(nil, timeoutMillis)
 }

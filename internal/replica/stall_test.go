@@ -1,47 +1,27 @@
 package replica
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
-	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
-// sessions returns n requests for a session each.
-func (m *machine) sessions(n int) []Request {
-	var reqs []Request
-	for range n {
-		op, body := createSession(5000)
-		reqs = append(reqs, m.request(0, op, body))
-	}
-	return reqs
+// stall returns a disk whose syncs wait while the gate is held.
+func stall() (fsys *faultfs.FS, gate chan struct{}) {
+	gate = make(chan struct{}, 1)
+	return gated(vfs.NewMem(), gate), gate
 }
 
-// P2: no request is answered before the disk has synced its transaction, and a caller
-// that brings more requests meanwhile does not wait for the disk.
-func TestP2BroughtBeforeSync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk, gate := stall()
-		m, _ := mustBoot(t, disk, nil)
-		defer m.halt()
-		before := m.rep.LastApplied()
-		gate <- struct{}{}
-		go m.rep.Bring(m.sessions(1))
-		synctest.Wait()
-		m.rep.Bring(m.sessions(2))
-		synctest.Wait()
-		if n := len(m.note.acknowledged()); n > 0 || m.rep.LastApplied() != before || m.rep.Outstanding() != 3 {
-			t.Errorf("%d told, applied %v, %d outstanding", n, m.rep.LastApplied(), m.rep.Outstanding())
-		}
-		<-gate
-		synctest.Wait()
-		if n := len(m.note.acknowledged()); n != 3 || m.rep.LastApplied() != before+3 || m.rep.Outstanding() != 0 {
-			t.Errorf("after the syncs: %d told, applied %v, %d outstanding", n, m.rep.LastApplied(), m.rep.Outstanding())
+// gated is a disk where the syncs of the log wait while the gate is held, which is
+// while something is in it.
+func gated(disk *vfs.Mem, gate chan struct{}) *faultfs.FS {
+	return faultfs.New(disk, 0, faultfs.None, func(op faultfs.Op) {
+		if op.Kind == "sync" && strings.Contains(op.Name, "log.") {
+			gate <- struct{}{}
+			<-gate
 		}
 	})
 }
@@ -103,48 +83,6 @@ func (g *group) writeThroughStall(m *machine, mode Mode, passes int) {
 	<-gate
 	g.until("the log follows", func() bool { return m.rep.LastLogged() == m.rep.LastApplied() })
 	g.agree()
-}
-
-// Of peers that are refused again and again one a second is worth a line, which
-// says how many were not.
-func TestRefusalsAreFewLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		m, _ := mustBoot(t, vfs.NewMem(), nil)
-		defer m.halt()
-		m.rep.log = slog.New(slog.NewTextHandler(&out, nil))
-		refuse := func(n int) {
-			for range n {
-				m.rep.order.logEvent(&zab.Event{Kind: zab.EventRefused, Peer: 7, Reason: "of another ensemble"})
-			}
-		}
-		refuse(5)
-		pass(refusalPeriod)
-		refuse(2)
-		text := out.String()
-		if n := strings.Count(text, "refused"); n != 2 || !strings.Contains(text, "omitted=4") {
-			t.Errorf("%d lines:\n%s", n, text)
-		}
-	})
-}
-
-// TestReleaseSpare: what was released is garbage, and what comes then works.
-func TestReleaseSpare(t *testing.T) {
-	r := &Replica{pool: new(batchPool)}
-	for range pooledBytes/maxPooledBytes + 1 {
-		r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes)})
-	}
-	r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes+1)})
-	if n := len(r.pool.free); n != pooledBytes/maxPooledBytes {
-		t.Fatalf("%d batches are kept", n)
-	}
-	if r.pool.get(); r.pool.bytes != pooledBytes-maxPooledBytes {
-		t.Errorf("%d bytes are kept", r.pool.bytes)
-	}
-	r.ReleaseSpare()
-	if len(r.pool.free) != 0 || r.pool.bytes != 0 || r.pool.get() == nil {
-		t.Errorf("%d batches are kept after ReleaseSpare", len(r.pool.free))
-	}
 }
 
 // A snapshot becomes visible when the log has everything that it may hold: what was
