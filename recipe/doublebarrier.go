@@ -75,7 +75,7 @@ func (b *DoubleBarrier) Enter(ctx context.Context) error {
 		return ErrEntered
 	}
 	guid := newGUID()
-	name, stat, err := createFindable(ctx, b.client, b.path, processName(guid), guid, nil, zk.EphemeralSequential, b.opts.ACL)
+	name, stat, err := createFindable(ctx, b.client, b.path, processName(guid), guid, nil, b.opts.ACL)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (g *Group) Join(ctx context.Context, name string, data []byte) (*Membership
 	var err error
 	if name == "" {
 		guid := newGUID()
-		name, stat, err = createFindable(ctx, g.c, g.path, "member-"+guid+"-", guid, data, zk.EphemeralSequential, g.opts.ACL)
+		name, stat, err = createFindable(ctx, g.c, g.path, "member-"+guid+"-", guid, data, g.opts.ACL)
 	} else {
 		stat, err = g.joinNamed(ctx, name, data)
 	}

@@ -110,7 +110,7 @@ func TestTakeBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		created := make(chan error)
 		go func() {
-			_, _, err := createFindable(ctx, c, "/q", "guid-", "guid", nil, zk.PersistentSequential, nil)
+			_, _, err := createFindable(ctx, c, "/q", "guid-", "guid", nil, nil)
 			created <- err
 		}()
 		synctest.Wait()

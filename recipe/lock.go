@@ -215,7 +215,7 @@ func (q *queue) acquire(ctx context.Context, shared, wait bool) (*claim, error) 
 		kind = q.shared
 	}
 	guid := q.opts.names.newGUID()
-	name, stat, err := createFindable(ctx, q.c, q.path, q.opts.names.name(kind, guid), guid, q.opts.data, zk.EphemeralSequential, q.opts.acl)
+	name, stat, err := createFindable(ctx, q.c, q.path, q.opts.names.name(kind, guid), guid, q.opts.data, q.opts.acl)
 	if err != nil {
 		return nil, err
 	}

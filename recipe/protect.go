@@ -10,19 +10,19 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// createFindable creates an ephemeral or persistent sequential znode below base
-// and returns its name, though answers be lost: name must contain guid, which no
-// other znode's name may (the recipes page, "Recoverable Errors and the GUID").
-// base is created if it is missing.
+// createFindable creates an ephemeral sequential znode below base and returns its
+// name, though answers be lost: name must contain guid, which no other znode's name
+// may (the recipes page, "Recoverable Errors and the GUID"). base is created if it is
+// missing.
 //
-// An ephemeral znode that is returned lives with the present session. If the one
-// that was found lives with an earlier session, which has ended, the error is
+// The znode that is returned lives with the present session. If the one that was
+// found lives with an earlier session, which has ended, the error is
 // zk.ErrSessionExpired.
 //
 // With an error nothing stays: a znode that was made all the same, or will be when
 // a request that is still on its way is carried out, is deleted in the background
 // (takeBack).
-func createFindable(ctx context.Context, c Client, base, name, guid string, data []byte, mode zk.CreateMode, acl []zk.ACL) (created string, stat zk.Stat, err error) {
+func createFindable(ctx context.Context, c Client, base, name, guid string, data []byte, acl []zk.ACL) (created string, stat zk.Stat, err error) {
 	open := false // whether a znode may be there, or come to be
 	defer func() {
 		if err != nil && open {
@@ -31,7 +31,7 @@ func createFindable(ctx context.Context, c Client, base, name, guid string, data
 	}()
 	var m maker
 	for {
-		path, stat, err := m.create(ctx, c, join(base, name), data, mode, acl)
+		path, stat, err := m.create(ctx, c, join(base, name), data, zk.EphemeralSequential, acl)
 		open = open || err != nil && maybe(err)
 		switch {
 		case err == nil:
@@ -50,7 +50,7 @@ func createFindable(ctx context.Context, c Client, base, name, guid string, data
 		switch {
 		case err != nil:
 			return "", stat, err
-		case found != "" && mode.IsEphemeral() && stat.EphemeralOwner != int64(c.SessionID()):
+		case found != "" && stat.EphemeralOwner != int64(c.SessionID()):
 			return "", stat, fmt.Errorf("%s is of session %v: %w", found, zk.SessionID(stat.EphemeralOwner), zk.ErrSessionExpired)
 		case found != "":
 			return found, stat, nil

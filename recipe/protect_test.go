@@ -40,7 +40,7 @@ func TestCreateFindableSurvivesLostAnswers(t *testing.T) {
 			s.LoseAnswer(wire.OpCreate2, 0)
 			made := make(chan error)
 			go func() {
-				name, stat, err := createFindable(ctx, c, "/q", "x-guid-", "guid", nil, zk.EphemeralSequential, nil)
+				name, stat, err := createFindable(ctx, c, "/q", "x-guid-", "guid", nil, nil)
 				if err == nil && (name != "x-guid-0000000000" || stat.EphemeralOwner != int64(c.SessionID())) {
 					t.Errorf("made %s, %+v", name, stat)
 				}
@@ -88,7 +88,7 @@ func TestCreateFindableIsTakenBack(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				made := make(chan error)
 				go func() {
-					_, _, err := createFindable(ctx, stuck{c}, "/q", "guid-", "guid", nil, zk.EphemeralSequential, nil)
+					_, _, err := createFindable(ctx, stuck{c}, "/q", "guid-", "guid", nil, nil)
 					made <- err
 				}()
 				synctest.Wait()
@@ -122,7 +122,7 @@ func TestCreateFindableOfAnEarlierSession(t *testing.T) {
 		s := inproc.Start(t)
 		c := s.Client(t)
 		s.LoseAnswer(wire.OpCreate2, 1) // the first finds no base
-		_, _, err := createFindable(context.Background(), renewed{c}, "/q", "guid-", "guid", nil, zk.EphemeralSequential, nil)
+		_, _, err := createFindable(context.Background(), renewed{c}, "/q", "guid-", "guid", nil, nil)
 		if !errors.Is(err, zk.ErrSessionExpired) {
 			t.Error(err)
 		}
@@ -153,7 +153,7 @@ func TestCreateFindableOnAnOldServer(t *testing.T) {
 				skip = 2 // one that finds no base, and the base
 			}
 			s.LoseAnswer(op, skip)
-			name, stat, err := createFindable(context.Background(), c, "/q", "guid-", "guid", nil, zk.EphemeralSequential, nil)
+			name, stat, err := createFindable(context.Background(), c, "/q", "guid-", "guid", nil, nil)
 			if err != nil || stat.Czxid == 0 || *c.asked != 1 || s.Lost() != 1 {
 				t.Errorf("made %q, %+v, %v; create2 asked for %d times", name, stat, err, *c.asked)
 			}

@@ -153,7 +153,7 @@ func (s *Semaphore) acquire(ctx context.Context, data []byte, wait bool) (*Semap
 	session := s.c.SessionID()
 	guid := newGUID()
 	line := s.path + lockSuffix
-	place, _, err := createFindable(ctx, s.c, line, guid+lockName, guid, data, zk.EphemeralSequential, s.opts.ACL)
+	place, _, err := createFindable(ctx, s.c, line, guid+lockName, guid, data, s.opts.ACL)
 	if err != nil {
 		return nil, false, err
 	}

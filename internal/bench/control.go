@@ -117,20 +117,20 @@ func dialControl(ctx context.Context, addr string) (*control, error) {
 	return &control{conn: conn, r: bufio.NewReader(conn)}, nil
 }
 
-// call sends a frame and returns its reply's body, valid until the next call.
-// An error reply is returned as its zk.Code.
-func (c *control) call(f frame) ([]byte, error) {
+// call sends a frame and waits for its reply. An error reply is returned as its
+// zk.Code.
+func (c *control) call(f frame) error {
 	if err := c.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
-		return nil, err
+		return err
 	}
 	c.xid++
 	jute.PutInt(f.b[frameXid:], c.xid)
 	if _, err := c.conn.Write(f.b); err != nil {
-		return nil, fmt.Errorf("bench: %w", err)
+		return fmt.Errorf("bench: %w", err)
 	}
 	b, err := readFrameFrom(c.r, c.buf)
 	if err != nil {
-		return nil, fmt.Errorf("bench: %w", err)
+		return fmt.Errorf("bench: %w", err)
 	}
 	c.buf = b
 	d := jute.NewDecoder(b)
@@ -138,17 +138,17 @@ func (c *control) call(f frame) ([]byte, error) {
 	head.Decode(&d)
 	switch {
 	case d.Err() != nil || head.Xid != c.xid:
-		return nil, fmt.Errorf("bench: %w: reply with xid %d, request had %d",
+		return fmt.Errorf("bench: %w: reply with xid %d, request had %d",
 			ErrProtocol, head.Xid, c.xid)
 	case head.Err != zk.OK:
-		return nil, head.Err
+		return head.Err
 	}
-	return d.Rest(), nil
+	return nil
 }
 
 // create makes a znode; that it exists already is no error.
 func (c *control) create(p string, data []byte) error {
-	_, err := c.call(createFrame(path{prefix: p}, data))
+	err := c.call(createFrame(path{prefix: p}, data))
 	if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return fmt.Errorf("bench: create %s: %w", p, err)
 	}
@@ -157,7 +157,7 @@ func (c *control) create(p string, data []byte) error {
 
 // remove deletes a znode; that there is none is no error.
 func (c *control) remove(p string) error {
-	_, err := c.call(deleteFrame(path{prefix: p}))
+	err := c.call(deleteFrame(path{prefix: p}))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return fmt.Errorf("bench: delete %s: %w", p, err)
 	}
@@ -167,7 +167,7 @@ func (c *control) remove(p string) error {
 // close ends the session. The measurement is over by then; an error tells
 // nobody anything.
 func (c *control) close() {
-	_, _ = c.call(bareFrame(wire.OpCloseSession, 0))
+	_ = c.call(bareFrame(wire.OpCloseSession, 0))
 	c.conn.Close()
 }
 

@@ -175,7 +175,7 @@ func callOnce(ctx context.Context, addr string, f frame) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { c.conn.Close() })()
-	if _, err := c.call(f); err != nil {
+	if err := c.call(f); err != nil {
 		c.conn.Close()
 		return err
 	}

@@ -105,7 +105,7 @@ func (w Watch) write(ctx context.Context, r *run, c *control, fan *fanOut) error
 		}
 		pause.Reset(w.Interval)
 		fan.setAt.Store(int64(time.Since(r.epoch)))
-		if _, err := c.call(set); err != nil {
+		if err := c.call(set); err != nil {
 			return fmt.Errorf("bench: set %s: %w", fan.path, err)
 		}
 	}

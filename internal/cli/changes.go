@@ -38,7 +38,7 @@ watch --output json / | jq .path`,
 			f.BoolVar(&o.single, "single", false, "only the node itself: its data and its list of children")
 			f.IntVarP(&o.count, "count", "n", 0, "end after so many events; 0 for never")
 			return func(ctx context.Context, s *shell, args []string) error {
-				return s.watchChanges(ctx, argsOr(args, "/")[0], o)
+				return s.watchChanges(ctx, pathsOf(args)[0], o)
 			}
 		},
 	}

@@ -31,7 +31,7 @@ du -d 0 /app /jobs      # only sums`,
 				if !ok || *depth < 0 {
 					return usageError{"du: --by is bytes, nodes or path, and --max-depth not below 0"}
 				}
-				for _, p := range argsOr(args, "/") {
+				for _, p := range pathsOf(args) {
 					if err := s.du(ctx, p, *depth, *human, order); err != nil {
 						return err
 					}

@@ -34,7 +34,7 @@ export /app | jq -r 'select(.path) | .path'`,
 			if len(args) == 2 {
 				to = args[1]
 			}
-			return s.export(ctx, argsOr(args, "/")[0], to)
+			return s.export(ctx, pathsOf(args)[0], to)
 		},
 	}
 }

@@ -55,7 +55,7 @@ find /app --empty --output json      # without data and children`,
 				if err != nil {
 					return usageError{err.Error()}
 				}
-				return s.findZnodes(ctx, argsOr(args, "/"), w)
+				return s.findZnodes(ctx, pathsOf(args), w)
 			}
 		},
 	}

@@ -39,7 +39,7 @@ grep --output json timeout / # path, number and text of the lines`,
 				if err != nil {
 					return usageError{err.Error()}
 				}
-				return s.grep(ctx, pattern, argsOr(args[1:], "/"), *list)
+				return s.grep(ctx, pattern, pathsOf(args[1:]), *list)
 			}
 		},
 	}

@@ -121,10 +121,10 @@ func (c *complaints) end() error {
 	return statusError{statusFailed}
 }
 
-// argsOr are args, or one if there are none.
-func argsOr(args []string, one string) []string {
+// pathsOf are args, or "/" if there are none.
+func pathsOf(args []string) []string {
 	if len(args) == 0 {
-		return []string{one}
+		return []string{"/"}
 	}
 	return args
 }

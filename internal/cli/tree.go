@@ -26,7 +26,7 @@ tree --output json /app # a node a line`,
 			depth := f.IntP("level", "L", -1, "go no deeper than this many levels")
 			sizes := f.BoolP("size", "s", false, "print the bytes of data too")
 			return func(ctx context.Context, s *shell, args []string) error {
-				return s.tree(ctx, argsOr(args, "/")[0], *depth, *sizes)
+				return s.tree(ctx, pathsOf(args)[0], *depth, *sizes)
 			}
 		},
 	}

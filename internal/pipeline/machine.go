@@ -203,7 +203,7 @@ func (m *Machine) Next(t *Turn, now time.Duration) (wake Wakes, ok bool) {
 		return m.Wake(now), false
 	}
 	if s := m.pick(t, now); s != None {
-		m.begin(t, s, now)
+		m.begin(t, s)
 		return m.Wake(now), true
 	}
 	t.taken = 0
@@ -284,7 +284,7 @@ func (m *Machine) ready(s Stage, now time.Duration) bool {
 }
 
 // begin gives a stage to a worker.
-func (m *Machine) begin(t *Turn, s Stage, now time.Duration) {
+func (m *Machine) begin(t *Turn, s Stage) {
 	m.owned[s] = true
 	t.Stage = s
 	t.taken++

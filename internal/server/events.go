@@ -58,7 +58,7 @@ func (c *conn) deliverLocked(event []byte, acl *access.List) {
 	c.mu.out.Buf = append(c.mu.out.Buf, event...)
 	c.mu.events += len(event)
 	c.s.stats.WatchBytes.Add(int64(len(event)))
-	c.countSentLocked(1)
+	c.countSentLocked()
 	c.s.markDirty(c)
 }
 
@@ -138,6 +138,6 @@ func (c *conn) missed(kind zk.EventType, path string, acl *access.List) {
 	if c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		c.mu.out.Need()
 		c.mu.out.Buf = appendEvent(c.mu.out.Buf, -1, kind, path)
-		c.countSentLocked(1)
+		c.countSentLocked()
 	}
 }

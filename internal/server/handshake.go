@@ -225,7 +225,7 @@ func (c *conn) answerConnectLocked(resp *wire.ConnectResponse) {
 	at := len(c.mu.out.Buf)
 	c.mu.out.Buf = resp.Append(append(c.mu.out.Buf, 0, 0, 0, 0))
 	endFrame(c.mu.out.Buf, at)
-	c.countSentLocked(1)
+	c.countSentLocked()
 }
 
 // endFrame writes the length of the frame that begins at b[at].

@@ -249,7 +249,7 @@ func (l *listing) appendLocked(t replica.View, id znode.ID) {
 	jute.PutInt(c.mu.out.Buf[at:], int32(size))
 	c.mu.stats.reads.endReply(c.s.stats.readsBy, len(c.mu.out.Buf)+l.bytes)
 	c.mu.stats.noteReply(size)
-	c.countSentLocked(1)
+	c.countSentLocked()
 	c.countFlushLocked(l.bytes)
 	c.mu.out.Stream(func(w io.Writer) error { return c.writeLong(w, l.pieces) })
 	c.mu.out.Need()

@@ -506,7 +506,7 @@ func (c *conn) endReplyLocked(at int, code zk.Code) {
 	}
 	endFrame(c.mu.out.Buf, at)
 	c.mu.stats.noteReply(len(c.mu.out.Buf) - at - 4)
-	c.countSentLocked(1)
+	c.countSentLocked()
 }
 
 func (c *conn) replyErrLocked(xid int32, z zk.Zxid, code zk.Code) {

@@ -145,10 +145,10 @@ func (c *conn) countReceivedLocked(n, bytes int) {
 	c.mu.stats.unreported.receivedBytes += int64(bytes)
 }
 
-// countSentLocked counts n replies or events that were queued. REQUIRES: c.mu.
-func (c *conn) countSentLocked(n int) {
-	c.mu.stats.sent += int64(n)
-	c.mu.stats.unreported.sent += int64(n)
+// countSentLocked counts a reply or event that was queued. REQUIRES: c.mu.
+func (c *conn) countSentLocked() {
+	c.mu.stats.sent++
+	c.mu.stats.unreported.sent++
 }
 
 // countAnsweredLocked counts n reads that were received at time from and answered at

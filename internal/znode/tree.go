@@ -352,15 +352,12 @@ func (t *Tree) insertConfig() {
 }
 
 // insert adds the znode at path, whose parent exists and which does not, with
-// one use of acl counted already. It returns 0 and does nothing if the parent
-// is missing.
-func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) ID {
+// one use of acl counted already. It does nothing if the parent is missing.
+func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) {
 	parentPath, name, _ := split(path)
-	parent := t.Lookup(parentPath)
-	if parent == 0 {
-		return 0
+	if parent := t.Lookup(parentPath); parent != 0 {
+		t.insertUnder(parent, t.index.hash(path), path, name, data, acl, m)
 	}
-	return t.insertUnder(parent, t.index.hash(path), path, name, data, acl, m)
 }
 
 // insertUnder is insert for a parent that is known, and a path that is cut and
