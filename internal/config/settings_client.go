@@ -45,7 +45,7 @@ func clientSettings() []setting {
 		{name: "largeRequestMaxBytes", scope: property, def: "104857600",
 			setter: count(1, func(c *Config) *int { return &c.Requests.LargeMaxBytes }),
 			note:   "bytes of all large requests in flight; a request that exceeds it closes its connection"},
-		{name: "connectionBufferBytes", scope: property, def: "536870912",
+		{name: "connectionBufferBytes", scope: property, def: "268435456",
 			setter: count(0, func(c *Config) *int { return &c.Client.BufferBytes }),
 			note: "only in Pinfold. Bytes of all client connections' buffers together: unfinished requests, replies " +
 				"that the client does not read; the connections that hold most wait first, and are closed after 10 s. A reply " +
@@ -189,7 +189,7 @@ func requestSettings() []setting {
 		{name: "globalOutstandingLimit", scope: property, def: "1000",
 			setter: count(1, func(c *Config) *int { return &c.Requests.MaxOutstanding }),
 			note:   "requests in flight from which the server stops reading from busy connections"},
-		{name: "globalOutstandingBytes", scope: property, def: "33554432",
+		{name: "globalOutstandingBytes", scope: property, def: "16777216",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxOutstandingBytes }),
 			note: "only in Pinfold. Bytes of requests in flight of all clients of this server; the server stops reading from the " +
 				"connections that have most in flight. At least 8 × `jute.maxbuffer`; 0 means no limit"},

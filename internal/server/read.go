@@ -290,7 +290,7 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		if c.mu.short > 0 {
 			// More operations follow: request more room, so that few attempts are
 			// enough.
-			c.mu.short = max(c.mu.short, min(2*c.mu.short, 2*hardOutBytes, c.s.budget.Most()))
+			c.mu.short = max(c.mu.short, min(2*c.mu.short, hardOutBytes+hardOutBytes/4, c.s.budget.Most()))
 			return zk.OK
 		}
 	}

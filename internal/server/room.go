@@ -52,11 +52,15 @@ func (c *conn) awaitRoomForReply() {
 	if !c.awaitRoomFor(need) {
 		return
 	}
+	buf := make([]byte, 0, need) // one that grows would take twice as much
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.reserved = need
-	if c.mu.closed {
+	switch {
+	case c.mu.closed:
 		c.releaseRoom()
+	case c.mu.out.Buf == nil:
+		c.mu.out.Buf = buf
 	}
 }
 

@@ -2,6 +2,7 @@ package socket
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,15 +25,22 @@ const freeBytes = 64 << 10
 type Budget struct {
 	limit   int64
 	used    atomic.Int64
-	waiting atomic.Int32 // calls of AwaitGrow that block
+	waiting atomic.Int32 // calls of AwaitGrow that block, or are about to
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when bytes are released while a call waits
+	mu    sync.Mutex
+	queue []*waiter // calls of AwaitGrow that block, the oldest first
+}
+
+// waiter is a call of AwaitGrow that blocks.
+type waiter struct {
+	account *Account
+	n       int
+	granted chan struct{} // closed when the bytes are charged
 }
 
 // NewBudget returns a budget of limit bytes. With limit 0 nothing ever waits.
 func NewBudget(limit int) *Budget {
-	return &Budget{limit: int64(limit), changed: make(chan struct{})}
+	return &Budget{limit: int64(limit)}
 }
 
 // Used returns how many bytes are charged.
@@ -46,11 +54,57 @@ func (b *Budget) Most() int { return int(b.limit / 3) }
 func (b *Budget) add(n int64) {
 	b.used.Add(n)
 	if n < 0 && b.waiting.Load() > 0 {
-		b.mu.Lock()
-		close(b.changed)
-		b.changed = make(chan struct{})
-		b.mu.Unlock()
+		b.admit()
 	}
+}
+
+// admit charges the bytes of the waiters whose accounts may hold them now, the oldest
+// first, and wakes these waiters alone.
+func (b *Budget) admit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	left := b.queue[:0]
+	for i, w := range b.queue {
+		if b.used.Load() >= b.limit {
+			left = append(left, b.queue[i:]...)
+			break
+		}
+		if w.account.Grow(w.n) {
+			close(w.granted)
+			b.waiting.Add(-1)
+		} else {
+			left = append(left, w)
+		}
+	}
+	clear(b.queue[len(left):])
+	b.queue = left
+}
+
+// enqueue adds a waiter, unless its account may hold the bytes now.
+func (b *Budget) enqueue(w *waiter) (granted bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.Add(1) // first: a release after Grow must see it
+	if w.account.Grow(w.n) {
+		b.waiting.Add(-1)
+		return true
+	}
+	b.queue = append(b.queue, w)
+	return false
+}
+
+// leave removes a waiter that gives up. It reports whether its bytes were charged
+// meanwhile.
+func (b *Budget) leave(w *waiter) (granted bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.Index(b.queue, w)
+	if i < 0 {
+		return true
+	}
+	b.queue = slices.Delete(b.queue, i, i+1)
+	b.waiting.Add(-1)
+	return false
 }
 
 // Account is the share of one connection. Its methods except AwaitGrow and Close are
@@ -100,8 +154,8 @@ func (a *Account) Fits() bool {
 const Forever = time.Duration(math.MaxInt64)
 
 // AwaitGrow is Grow that waits, for at most patience, until the account may hold n more
-// bytes. It returns false if that does not happen, if n is more than Most, or if the
-// account is closed.
+// bytes. The callers that have waited longest come first. It returns false if that does
+// not happen, if n is more than Most, or if the account is closed.
 func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 	if a.Grow(n) {
 		return true
@@ -116,23 +170,17 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 		defer timer.Stop()
 		expired = timer.C
 	}
-	b.waiting.Add(1)
-	defer b.waiting.Add(-1)
-	for {
-		b.mu.Lock()
-		changed := b.changed
-		b.mu.Unlock()
-		if a.Grow(n) { // changed was read before, so no release is missed
-			return true
-		}
-		select {
-		case <-changed:
-		case <-expired:
-			return false
-		case <-a.closed:
-			return false
-		}
+	w := &waiter{a, n, make(chan struct{})}
+	if b.enqueue(w) {
+		return true
 	}
+	select {
+	case <-w.granted:
+		return true
+	case <-expired:
+	case <-a.closed:
+	}
+	return b.leave(w)
 }
 
 // Close ends calls of AwaitGrow. What the account holds remains charged until it is

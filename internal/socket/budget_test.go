@@ -98,6 +98,42 @@ func TestBudgetWaitEnds(t *testing.T) {
 	})
 }
 
+// A release wakes the waiters that fit, the oldest first, and no others.
+func TestBudgetWakesWhoFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waiters, size = 50, 100 << 10
+		b := NewBudget(1 << 20)
+		full := account(b)
+		full.Charge(1 << 20)
+		var granted []int
+		var mu sync.Mutex
+		for i := range waiters {
+			a := account(b)
+			go func() {
+				if a.AwaitGrow(size, time.Hour) {
+					mu.Lock()
+					granted = append(granted, i)
+					mu.Unlock()
+				}
+			}()
+			synctest.Wait()
+		}
+		for want := range 3 {
+			full.Charge(-2 * size)
+			synctest.Wait()
+			if len(granted) != want+1 || granted[want] != want {
+				t.Errorf("after %d releases the waiters %v have gone on", want+1, granted)
+			}
+			full.Charge(size)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if b.Used() != int64(full.Held()+len(granted)*size) || len(b.queue) != 0 || b.waiting.Load() != 0 {
+			t.Errorf("%d bytes are charged, %d wait", b.Used(), len(b.queue))
+		}
+	})
+}
+
 // Many goroutines never exceed the limit by Grow, and nothing stays charged.
 func TestBudgetHolds(t *testing.T) {
 	b := NewBudget(4 << 20)
