@@ -256,6 +256,7 @@ func (o *orderer) suspend() {
 	o.forgetForwarded()
 	o.gather(false)
 	o.stopLearning()
+	o.upgrading = nil // what is applied from now on may be cut off
 	if o.Mode() == Idle {
 		return
 	}

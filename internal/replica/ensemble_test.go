@@ -441,6 +441,33 @@ func TestUpgradeThatIsLost(t *testing.T) {
 	})
 }
 
+// A session that a server has made global in its own tree alone, by what it has logged when
+// it loses its leader, stays local: the next leader may have that cut off.
+func TestUpgradeThatIsLoggedAndNotCommitted(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m, leader, other := g.in(Follower)[0], g.leader(), g.in(Follower)[1]
+		s := g.session(m, 100_000)
+		op, timeout := createSession(100_000)
+		for _, o := range []*machine{leader, other} {
+			g.gates[g.id(o)] <- struct{}{}
+		}
+		logged := m.rep.LastLogged()
+		m.submit(s, op, timeout)
+		g.until("the upgrade is logged", func() bool { return m.rep.LastLogged() > logged })
+		g.part(g.id(m))
+		g.until("it is applied", func() bool { return m.rep.Mode() == Idle && m.knows(s) })
+		pass(groupTick)
+		if n := m.rep.Stats().LocalSessions.Load(); n != 1 {
+			t.Errorf("%d sessions are local", n)
+		}
+		for _, o := range []*machine{leader, other} {
+			<-g.gates[g.id(o)]
+		}
+		g.heal(g.id(m))
+		g.await()
+	})
+}
+
 // The sessions of a learner live on what it tells the leader in its pings.
 func TestPingsKeepSessionsAlive(t *testing.T) {
 	inGroup(t, 3, 1, nil, func(g *group) {

@@ -151,7 +151,8 @@ func (o *orderer) forgetUpgraded() {
 }
 
 // startLocals prepares for the local sessions of a mode that begins: those that
-// have become global meanwhile are dropped, the others are given their whole time.
+// have become global meanwhile are dropped, the others are given their whole time. What
+// a server that only reads has applied may be cut off, so that it drops none.
 func (o *orderer) startLocals(readOnly bool) {
 	o.upgrading = nil
 	switch {
@@ -164,7 +165,7 @@ func (o *orderer) startLocals(readOnly bool) {
 	}
 	now := o.Millis(o.Now())
 	for _, s := range o.local.Timeouts() {
-		if o.tree.HasSession(s.ID) {
+		if !readOnly && o.tree.HasSession(s.ID) {
 			o.local.Remove(s.ID)
 		} else {
 			o.local.Touch(s.ID, s.Millis, now)
