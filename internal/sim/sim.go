@@ -36,6 +36,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -278,10 +279,25 @@ func (s *Sim) mustConverge() {
 		c.retire()
 	}
 	began := s.now
-	if !s.runUntil(s.now+progressLimit, s.converged) {
+	if !s.runUntil(s.now+progressLimit, s.converged) && !s.readmit() {
 		s.fail("Convergence", "%v after the last write members differ: %s", progressLimit, s.describe())
 	}
 	s.cover.Convergence.add(s.now - began)
+}
+
+// readmit handles voters that have accepted a later epoch than the one that serves: they
+// cannot follow before the next election (docs/zab.md, Strangers). It restarts the leader, as
+// the operator would, and reports whether members converge then.
+func (s *Sim) readmit() bool {
+	l := s.leader()
+	if l == nil || !slices.ContainsFunc(s.members[1:], func(m *member) bool {
+		return m.up && !m.rep.Serving() && m.shadow.epochs.accepted.durable > l.shadow.epoch
+	}) {
+		return false
+	}
+	s.cover.LockedOut++
+	s.crash(l, false)
+	return s.runUntil(s.now+progressLimit, s.converged)
 }
 
 // converged reports whether all members serve, and have the same state.
