@@ -18,8 +18,8 @@ import (
 // Generator submits transactions to a replica that leads, without clients. It is
 // the Origin of its requests.
 type Generator struct {
-	Outstanding int // transactions that are proposed and not applied; at least batchSize
-	Size        int // bytes of data of each
+	Outstanding int // limit of transactions that are proposed and not applied; at least batchSize
+	Size        int // bytes of data of each transaction
 
 	pending atomic.Int64
 	room    chan struct{} // holds a token once a batch has room again

@@ -19,7 +19,7 @@ var plainPackages = []string{
 	"internal/replica",
 	"internal/sasl", "internal/server", "internal/session", "internal/sim", "internal/socket", "internal/storage",
 	"internal/transport", "internal/trial", "internal/txn", "internal/vfs", "internal/watch", "internal/wire",
-	"internal/znode", "pinfold", "recipe", "zk",
+	"internal/zab", "internal/zab/election", "internal/zab/quorum", "internal/znode", "pinfold", "recipe", "zk",
 }
 
 // plainDocuments are the documents for which the same holds.

@@ -18,8 +18,8 @@ const maxEpoch = 1<<31 - 1
 // it believed, a few messages would use up all the epochs that there are.
 const maxEpochLead = 1 << 10
 
-// takeInfo takes FOLLOWERINFO or OBSERVERINFO. It says who has connected, which
-// anybody can say: the id is not the learner's until it has finished discovery, see
+// takeInfo handles FOLLOWERINFO or OBSERVERINFO. The id in it is only a claim, which any
+// process can make: the learner does not hold the id until it has finished discovery, see
 // claim.
 func (c *Core) takeInfo(l *learner, p *Packet) error {
 	if p.Type != FollowerInfo && p.Type != ObserverInfo {
@@ -82,8 +82,8 @@ func (c *Core) gathered(epoch uint32) bool {
 }
 
 // claim gives a learner that has finished discovery its id, with which it counts. If
-// another link has the id, that one keeps it as long as it shows that somebody is
-// behind it: it has a tick to answer a ping that was sent after the claim. So a
+// another link has the id, that one keeps it as long as its server is alive: it has a
+// tick to answer a ping that was sent after the claim. So a
 // follower whose old link is dead soon gets in, and neither a stranger nor a second
 // server with the same id by mistake can push one out.
 func (c *Core) claim(l *learner) {
@@ -93,7 +93,7 @@ func (c *Core) claim(l *learner) {
 		return
 	}
 	l.state, l.claimed = claiming, c.now
-	if old.state == current && old.pings.Len() == 0 {
+	if old.state == upToDate && old.pings.Len() == 0 {
 		c.leader.pingDue = true
 	}
 }
@@ -113,8 +113,9 @@ func (c *Core) grant(l *learner) {
 	c.admit(l)
 }
 
-// settleClaims refuses those who claim an id whose holder has shown a sign of life
-// since, and gives them the id if it has not for a tick or is gone.
+// settleClaims decides about learners that claim the id of another link. It refuses the
+// learner if that link has answered a ping since the claim, and grants it the id if that
+// link has answered none for a tick, or is closed.
 func (c *Core) settleClaims() {
 	term := c.term
 	for _, l := range c.snapshotOfLearners() {
@@ -142,10 +143,10 @@ func (c *Core) takeAckEpoch(l *learner, p *Packet) error {
 	if len(p.Data) < 4 {
 		return errors.New("ACKEPOCH without an epoch")
 	}
-	l.current, l.last = int32(binary.BigEndian.Uint32(p.Data)), p.Zxid
+	l.currentEpoch, l.last = int32(binary.BigEndian.Uint32(p.Data)), p.Zxid
 	end := max(c.leader.zxid, zk.MakeZxid(c.epoch, 0))
-	if l.last < -1 || l.last > end || l.current < -1 || int64(l.current) >= int64(c.epoch) {
-		return fmt.Errorf("its history is of epoch %d and ends at %v, this epoch is %d: is it of another ensemble?", l.current, l.last, c.epoch)
+	if l.last < -1 || l.last > end || l.currentEpoch < -1 || int64(l.currentEpoch) >= int64(c.epoch) {
+		return fmt.Errorf("its history is of epoch %d and ends at %v, this epoch is %d: is it of another ensemble?", l.currentEpoch, l.last, c.epoch)
 	}
 	l.contact = c.now
 	c.claim(l)
@@ -160,10 +161,10 @@ func (c *Core) admit(l *learner) {
 	switch {
 	case c.leader.stage >= gatherAcks:
 		c.synchronizeLearner(l)
-	case c.leader.stage != gatherEpochs || !c.votes(l) || l.current == -1 || l.last == -1:
+	case c.leader.stage != gatherEpochs || !c.votes(l) || l.currentEpoch == -1 || l.last == -1:
 	case c.moreRecent(l):
 		c.leave(fmt.Errorf("server %d has a longer history: epoch %d, zxid %v; this one's is %d, %v",
-			l.id, l.current, l.last, c.currentEpoch, c.last))
+			l.id, l.currentEpoch, l.last, c.currentEpoch, c.last))
 	default:
 		c.leader.accepted.Add(l.id)
 	}
@@ -177,8 +178,8 @@ func (c *Core) votes(l *learner) bool { return l.holds && !l.observer && c.syste
 // every server with that current epoch has.
 func (c *Core) moreRecent(l *learner) bool {
 	mine := int64(c.currentEpoch)
-	if int64(l.current) != mine {
-		return int64(l.current) > mine
+	if int64(l.currentEpoch) != mine {
+		return int64(l.currentEpoch) > mine
 	}
 	return l.last > c.last && !(l.last.Counter() == 0 && int64(l.last.Epoch()) == mine)
 }

@@ -60,7 +60,7 @@ func (c *Core) sendTo(l *learner, p Packet) {
 	*ps = append(*ps, p)
 }
 
-// packetsTo returns to where packets for a learner are appended.
+// packetsTo returns the slice to which packets for a learner are appended.
 func (c *Core) packetsTo(l *learner) *[]Packet {
 	if l.sendOf != int(c.readies) || c.ready.Sends[l.send].Kind != SendPackets {
 		l.send, l.sendOf = c.ready.newSend(l.link, SendPackets), int(c.readies)
@@ -68,7 +68,7 @@ func (c *Core) packetsTo(l *learner) *[]Packet {
 	return &c.ready.Sends[l.send].Packets
 }
 
-// stream puts what is not packets on a learner's link.
+// stream sends a range of the log or a snapshot on a learner's link.
 func (c *Core) stream(l *learner, kind SendKind, after, upto zk.Zxid) {
 	l.send, l.sendOf = c.ready.newSend(l.link, kind), int(c.readies)
 	s := &c.ready.Sends[l.send]
@@ -188,10 +188,10 @@ type pendingSync struct {
 	link  LinkID // of the learner whose client asked; 0 for one of this server's
 }
 
-// Sync asks for a sync: of the client of the learner behind link, who is sent SYNC
-// when it is done, or with link 0 of this server's client. Ready.Synced counts
-// those that are done, in the order in which they were asked for. All are
-// forgotten when the role is left.
+// Sync requests a sync, for a client of the learner on link, or with link 0 for a client
+// of this server. The learner is sent SYNC when the sync is done; Ready.Synced counts the
+// syncs of this server's clients that are done, in the order of the requests. Pending
+// syncs are dropped when the server leaves its role.
 func (c *Core) Sync(link LinkID) error {
 	s := &c.leader
 	if c.role != Leading || s.stage != leading {
@@ -212,7 +212,7 @@ func (c *Core) beginRound() {
 	s.pingDue, s.wantRound = false, false
 	s.round++
 	for _, l := range s.learners {
-		if l.state == current {
+		if l.state == upToDate {
 			l.pings.Push(ping{s.round, c.now})
 			c.sendTo(l, Packet{Type: Ping, Zxid: s.zxid})
 		}
@@ -249,7 +249,7 @@ func (c *Core) answerSync() {
 		c.ready.SyncedAt = c.committed
 		return
 	}
-	if l := s.links[ps.link]; l != nil && l.state == current {
+	if l := s.links[ps.link]; l != nil && l.state == upToDate {
 		c.sendTo(l, Packet{Type: Sync})
 	}
 }

@@ -441,7 +441,7 @@ func (s *server) sync() {
 // syncFor asks for a sync of a learner's client, whose request has come.
 func (s *server) syncFor(l *wire) {
 	k := s.core.leader.links[l.ids[1]]
-	if k == nil || k.state != current || !l.ends[0].serving || l.down[0] {
+	if k == nil || k.state != upToDate || !l.ends[0].serving || l.down[0] {
 		return
 	}
 	l.asked = append(l.asked, syncMark{s.check.shown()})

@@ -113,13 +113,13 @@ func TestAnEpochIsAcceptedOnce(t *testing.T) {
 // "Waits for a quorum of voters (−1 and zxid −1 are not counted)" (14.2)
 func TestWhoDoesNotCountForTheEpoch(t *testing.T) {
 	for _, c := range []struct {
-		current int32
-		last    zk.Zxid
-		counts  bool
+		currentEpoch int32
+		last         zk.Zxid
+		counts       bool
 	}{{4, zk.MakeZxid(4, 3), true}, {3, 0, true}, {-1, zk.MakeZxid(4, 3), false}, {4, -1, false}} {
 		o := newSolo(t, testConfig(3), history(4, 3))
 		o.elect(1)
-		o.join(2, 4, c.current, c.last)
+		o.join(2, 4, c.currentEpoch, c.last)
 		want(t, "counts", o.writes() == "the current epoch: 5", c.counts)
 	}
 }
@@ -148,9 +148,9 @@ func TestAnEpochsAckOutlivesItsLink(t *testing.T) {
 // "summary of a voter more recent than its own ⇒ leader steps down" (14.2)
 func TestHistoriesAreComparedByEpochThenZxid(t *testing.T) {
 	for _, c := range []struct {
-		current int32
-		last    zk.Zxid
-		later   bool
+		currentEpoch int32
+		last         zk.Zxid
+		later        bool
 	}{
 		{4, zk.MakeZxid(4, 3), false},
 		{4, zk.MakeZxid(4, 2), false},
@@ -165,7 +165,7 @@ func TestHistoriesAreComparedByEpochThenZxid(t *testing.T) {
 		s.AcceptedEpoch = 5
 		o := newSolo(t, testConfig(3), s)
 		o.elect(1)
-		o.join(2, 5, c.current, c.last)
+		o.join(2, 5, c.currentEpoch, c.last)
 		want(t, "steps down for epoch "+pair(c.last), o.core.role == Looking, c.later)
 	}
 	// An observer's history does not matter.

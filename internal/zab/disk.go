@@ -72,8 +72,8 @@ func (c *Core) reset(kind WriteKind, z zk.Zxid) {
 	c.ready.Commit, c.applied = min(c.ready.Commit, z), min(c.applied, z)
 }
 
-// follows reports whether z may stand behind last: the next of its epoch, or
-// the first of a newer one.
+// follows reports whether z may come after last in a log: it is the next of the same
+// epoch, or the first of a later one.
 func follows(last, z zk.Zxid) bool {
 	return z == last+1 && z.Counter() != 0 || z.Epoch() > last.Epoch() && z.Counter() == 1
 }

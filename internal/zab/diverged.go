@@ -54,7 +54,7 @@ func (c *Core) leaveDrained() {
 // decline leaves the leadership to which this server was elected to others.
 func (c *Core) decline() {
 	c.event(Event{Kind: EventDeclined, Reason: divergedReason})
-	c.closeEarly(c.now)
+	c.closeWaiting(c.now)
 	c.lookAt = c.now + c.cfg.Tick
 	c.setPhase(Looking, settling)
 	c.election.Withdraw()

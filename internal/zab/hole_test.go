@@ -13,7 +13,7 @@ func TestHoleInTheLogCutsNothingOff(t *testing.T) {
 	c := New(Config{ID: 1, Members: membersOf(2, 0), InitLimit: 10, SyncLimit: 5}, State{AcceptedEpoch: 3, CurrentEpoch: 3, Last: last}, 0)
 	c.Ready()
 	c.role, c.epoch = Leading, 4
-	l := &learner{link: 5, id: 2, state: looking, last: zk.MakeZxid(3, 1)}
+	l := &learner{link: 5, id: 2, state: locating, last: zk.MakeZxid(3, 1)}
 	c.leader.links = map[LinkID]*learner{5: l}
 	c.Located(0, 5, Location{Before: zk.MakeZxid(2, 0x22), After: last, SnapshotBytes: 1 << 20}, nil)
 	snapshots := 0

@@ -65,8 +65,8 @@ func verify(c *Core) error {
 		return fmt.Errorf("%v in phase %d", c.role, c.phase)
 	case c.members.Committed.version > c.members.Seen.version || c.members.Committed != c.members.Seen && c.role == Leading && c.leader.stage == leading && c.committed >= c.members.Seen.version:
 		return fmt.Errorf("memberships %v and %v, committed is %v", c.members.Committed.version, c.members.Seen.version, c.committed)
-	case c.role != Looking && len(c.early) > 0:
-		return fmt.Errorf("%v with %d early links", c.role, len(c.early))
+	case c.role != Looking && len(c.waiting) > 0:
+		return fmt.Errorf("%v with %d links that wait", c.role, len(c.waiting))
 	}
 	return verifyLearners(c)
 }
@@ -87,7 +87,7 @@ func verifyLearners(c *Core) error {
 			return fmt.Errorf("the acknowledgements of server %d are counted elsewhere", l.id)
 		case l.heldUpto > l.heldAfter && (l.state != synced || l.heldUpto != c.committed):
 			return fmt.Errorf("COMMITs up to %v are held back from %d, committed is %v", l.heldUpto, l.id, c.committed)
-		case l.state == current && s.stage == leading && s.leaseEnd > l.contact+c.ticks(c.cfg.SyncLimit):
+		case l.state == upToDate && s.stage == leading && s.leaseEnd > l.contact+c.ticks(c.cfg.SyncLimit):
 			return fmt.Errorf("server %d is silent for too long at %v, looked for at %v", l.id, l.contact+c.ticks(c.cfg.SyncLimit), s.leaseEnd)
 		}
 	}

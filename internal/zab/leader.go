@@ -12,7 +12,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// leaderState is what a leader keeps.
+// leaderState is the state of a leader.
 type leaderState struct {
 	links    map[LinkID]*learner
 	learners []*learner         // of links, as they came
@@ -37,7 +37,7 @@ type leaderState struct {
 	wantRound bool   // by a sync
 }
 
-// stage is how far a leader has got.
+// stage is the progress of a leader.
 type stage int
 
 const (
@@ -51,7 +51,7 @@ const (
 // proposals up to upto. It outlives the follower's link.
 type ack struct{ upto zk.Zxid }
 
-// learner is a link to the leader and who is behind it.
+// learner is a link to the leader, and the server at its other end.
 type learner struct {
 	link     LinkID
 	id       int64 // noServer until FOLLOWERINFO or OBSERVERINFO
@@ -62,15 +62,15 @@ type learner struct {
 	since    time.Duration // when it connected, or was sent a snapshot's piece
 	accepted uint32        // what it had accepted when it came
 
-	state    learnerStage
-	sync     syncKind
-	last     zk.Zxid // of its history, from ACKEPOCH
-	snapFrom zk.Zxid
-	current  int32
-	newAcked bool
-	contact  time.Duration    // when what it last answered was sent
-	pings    fifo.Queue[ping] // not answered
-	round    uint64           // of pings, that it has answered
+	state        learnerStage
+	sync         syncKind
+	last         zk.Zxid // of its history, from ACKEPOCH
+	snapFrom     zk.Zxid
+	currentEpoch int32
+	newAcked     bool
+	contact      time.Duration    // when what it last answered was sent
+	pings        fifo.Queue[ping] // not answered
+	round        uint64           // of pings, that it has answered
 
 	// COMMITs between NEWLEADER and UPTODATE: of all in (heldAfter, heldUpto].
 	heldAfter, heldUpto zk.Zxid
@@ -83,22 +83,22 @@ type ping struct {
 	sent  time.Duration
 }
 
-// learnerStage is how far a learner has got with its leader.
+// learnerStage is the progress of a learner with its leader.
 type learnerStage int
 
 const (
-	told     learnerStage = iota // has connected
-	informed                     // has sent its accepted epoch
-	asked                        // has been sent LEADERINFO
-	claiming                     // has acknowledged the epoch, but another link has its id
-	accepted                     // has acknowledged the epoch
-	looking                      // its place in the log is being looked up
-	awaiting                     // its snapshot is sent when snapFrom is applied
-	synced                       // has been sent everything up to NEWLEADER, and gets proposals
-	current                      // has been sent UPTODATE
+	connected learnerStage = iota // has connected
+	informed                      // has sent its accepted epoch
+	asked                         // has been sent LEADERINFO
+	claiming                      // has acknowledged the epoch, but another link has its id
+	accepted                      // has acknowledged the epoch
+	locating                      // its place in the log is being looked up
+	awaiting                      // its snapshot is sent when snapFrom is applied
+	synced                        // has been sent everything up to NEWLEADER, and gets proposals
+	upToDate                      // has been sent UPTODATE
 )
 
-// lead takes the role of the leader: a quorum has to come.
+// lead makes this server the leader. It then waits for a quorum of followers.
 func (c *Core) lead(v election.Result) {
 	c.check(!c.members.Unsure, "a server that does not know who votes leads")
 	c.setPhase(Leading, discovery)
@@ -108,7 +108,7 @@ func (c *Core) lead(v election.Result) {
 	s.links, s.holders, s.acks = map[LinkID]*learner{}, map[int64]*learner{}, map[int64]*ack{}
 	s.lastPing = c.now
 	term := c.term
-	c.admitEarly()
+	c.admitWaiting()
 	if c.term == term {
 		c.advance()
 	}
@@ -125,7 +125,7 @@ func (c *Core) addLearner(k LinkID) {
 func (c *Core) stepLeader(l *learner, p *Packet) {
 	var err error
 	switch {
-	case l.state == told:
+	case l.state == connected:
 		err = c.takeInfo(l, p)
 	case p.Type == AckEpoch && l.state == asked:
 		err = c.takeAckEpoch(l, p)
@@ -259,7 +259,7 @@ func (c *Core) establish() {
 
 // bringUpToDate lets a learner serve.
 func (c *Core) bringUpToDate(l *learner) {
-	l.state, l.contact = current, c.now
+	l.state, l.contact = upToDate, c.now
 	c.leader.leaseEnd = min(c.leader.leaseEnd, c.now+c.ticks(c.cfg.SyncLimit))
 	c.sendTo(l, Packet{Type: UpToDate, Zxid: -1})
 	for l.heldAfter < l.heldUpto {

@@ -12,7 +12,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// learnerState is what a follower or observer keeps.
+// learnerState is the state of a follower or observer.
 type learnerState struct {
 	leader   int64
 	link     LinkID        // to the leader; 0 until Dialing
@@ -62,7 +62,7 @@ func (c *Core) follow(r Role, v election.Result) {
 	}
 	l.patience = min(firstPatience<<c.misses, c.ticks(c.cfg.ConnectLimit))
 	c.setPhase(r, connecting)
-	c.closeEarly(c.now)
+	c.closeWaiting(c.now)
 	c.settleVote(v.PeerEpoch)
 	c.event(Event{Kind: EventElected, Peer: v.Leader})
 	c.dial()
@@ -95,7 +95,7 @@ func (c *Core) countMisses() {
 	}
 }
 
-// settleVote tells the election what others are to be told.
+// settleVote tells the election the role and the epoch that it reports to other servers.
 func (c *Core) settleVote(epoch int64) {
 	switch c.role {
 	case Leading:
@@ -173,8 +173,8 @@ func (c *Core) stepLearner(p *Packet) {
 	}
 }
 
-// acceptEpoch takes LEADERINFO. An epoch is accepted once only: who accepts it
-// again, from whomever, does not count.
+// acceptEpoch handles LEADERINFO. A server accepts an epoch once. If it is offered the
+// same epoch again, by any leader, its acknowledgement does not count.
 func (c *Core) acceptEpoch(p *Packet) error {
 	if p.Type != LeaderInfo {
 		return fmt.Errorf("the leader sent %v, not LEADERINFO", p.Type)
@@ -197,18 +197,18 @@ func (c *Core) acceptEpoch(p *Packet) error {
 	return nil
 }
 
-// ackEpoch tells the leader of this server's history, by which the leader is
-// judged if it counts. So only where it does not may it be passed over in order
-// to get a snapshot: when this server comes to the same leader again, in the same
-// epoch.
-func (c *Core) ackEpoch(current int32) {
+// ackEpoch sends ACKEPOCH with this server's history. A leader whose history is earlier
+// steps down, if the acknowledgement counts. So this server may hide its history, to get a
+// snapshot, only where it does not count: when it comes to the same leader again in the
+// same epoch.
+func (c *Core) ackEpoch(currentEpoch int32) {
 	l := &c.learner
 	last := c.last
-	if l.wantsSnap = c.needSnap && current == -1; l.wantsSnap {
+	if l.wantsSnap = c.needSnap && currentEpoch == -1; l.wantsSnap {
 		last = 0
 	}
 	l.epochSeq, l.epochAcked, l.heard = 0, true, c.now
-	c.send(Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(current))})
+	c.send(Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(currentEpoch))})
 }
 
 // learnerPersisted sends what has waited for the disk.
@@ -247,7 +247,7 @@ func (c *Core) synchronize(p *Packet) error {
 	case Ping:
 		c.deliver(p)
 	case Revalidate, Sync:
-		// Of a role that is over: nobody waits.
+		// An answer to a request of an earlier role: no request waits for it.
 	default:
 		return fmt.Errorf("%v during synchronization", p.Type)
 	}
@@ -304,9 +304,9 @@ func (c *Core) raiseEpoch(z zk.Zxid) {
 	}
 }
 
-// TruncateFailed tells that the log does not hold what a TRUNC wanted it to end
-// with. Nothing is guessed: a snapshot will be asked for. Nothing that was to be
-// written behind it may be; last is what the log ends with, as before.
+// TruncateFailed tells that the log does not have the transaction that a TRUNC names. The
+// log is unchanged, and this server will ask for a snapshot. The caller must drop all
+// writes after the truncation. last is the end of the log.
 func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	c.at(now)
 	c.last, c.committed, c.persistedZxid = last, last, last
@@ -374,7 +374,7 @@ func (c *Core) ackNewLeader() {
 
 // takeUpToDate takes UPTODATE. Serving begins when all that came before it may be
 // applied: a snapshot is fuzzy, and the tree must not show what is later than
-// its zxid; and who was told of a transaction by another server may look for it
+// its zxid; and a client that another server has told of a transaction may look for it
 // here (3023). To an observer proposals are not shown before they are committed.
 func (c *Core) takeUpToDate() error {
 	l := &c.learner
@@ -409,5 +409,5 @@ func (c *Core) serveIfReady() {
 	}
 }
 
-// noServer is the id of a learner that has not told it.
+// noServer is the id of a learner that has sent no packet yet.
 const noServer = math.MinInt64

@@ -123,7 +123,7 @@ func TestALongSnapshotIsNoSlowAcknowledgement(t *testing.T) {
 	o.ack(slow, zk.MakeZxid(1, 0))
 	o.tick(ms)
 	want(t, "its link", o.core.leader.links[slow] != nil, true)
-	want(t, "up to date", o.core.leader.links[slow].state, current)
+	want(t, "up to date", o.core.leader.links[slow].state, upToDate)
 }
 
 // A learner that is synchronized has initLimit for it, and syncLimit more; without
@@ -278,23 +278,23 @@ func TestEarlyLinksAreBounded(t *testing.T) {
 	o := newSolo(t, testConfig(3), State{})
 	friend := o.accept()
 	o.step(friend, infoOf(2, 0))
-	for range 10 * maxEarly {
+	for range 10 * maxWaiting {
 		o.accept()
 	}
-	want(t, "early links", len(o.core.early), maxEarly)
-	want(t, "the friend", o.core.earlyLink(friend) >= 0, true)
-	o.step(o.core.early[1].link, Packet{Type: FollowerInfo, Data: make([]byte, maxInfoBytes+1)})
-	want(t, "early links", len(o.core.early), maxEarly-1)
-	o.step(o.core.early[1].link, infoOf(3, 0), infoOf(3, 0))
-	want(t, "early links", len(o.core.early), maxEarly-2)
+	want(t, "early links", len(o.core.waiting), maxWaiting)
+	want(t, "the friend", o.core.waitingIndex(friend) >= 0, true)
+	o.step(o.core.waiting[1].link, Packet{Type: FollowerInfo, Data: make([]byte, maxInfoBytes+1)})
+	want(t, "early links", len(o.core.waiting), maxWaiting-1)
+	o.step(o.core.waiting[1].link, infoOf(3, 0), infoOf(3, 0))
+	want(t, "early links", len(o.core.waiting), maxWaiting-2)
 	o.elect(1)
 	want(t, "the friend's stage", o.core.leader.links[friend].state, asked)
-	want(t, "early links", len(o.core.early), 0)
+	want(t, "early links", len(o.core.waiting), 0)
 	// Whoever follows another keeps nobody.
 	o = newSolo(t, testConfig(3), State{})
 	o.accept()
 	o.elect(2)
-	want(t, "early links", len(o.core.early), 0)
+	want(t, "early links", len(o.core.waiting), 0)
 }
 
 // What Status tells.
@@ -348,16 +348,16 @@ func TestDiscoveryBeginsWhenTheLeaderIsReached(t *testing.T) {
 // Strangers that come to a server that looks for a leader leave room for voters.
 func TestEarlyVotersHaveTheirPlaces(t *testing.T) {
 	o := newSolo(t, testConfig(3), State{})
-	for i := range 5 * maxEarly {
+	for i := range 5 * maxWaiting {
 		stranger := infoOf(int64(100+i), 0)
 		stranger.Type = ObserverInfo
 		o.step(o.accept(), stranger)
 	}
 	friend := o.accept()
 	o.step(friend, infoOf(2, 0))
-	for i := range 5 * maxEarly {
+	for i := range 5 * maxWaiting {
 		o.step(o.accept(), Packet{Type: ObserverInfo, Data: infoOf(int64(100+i), 0).Data})
 	}
-	want(t, "early links", len(o.core.early), maxEarly)
-	want(t, "the friend", o.core.earlyLink(friend) >= 0, true)
+	want(t, "early links", len(o.core.waiting), maxWaiting)
+	want(t, "the friend", o.core.waitingIndex(friend) >= 0, true)
 }

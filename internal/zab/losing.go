@@ -15,7 +15,7 @@ func (c *Core) refuse(l *learner, err error) {
 }
 
 // dropLearner forgets a link that is closed. Without a quorum the leader leaves
-// at once: nobody else can be elected before that.
+// at once: no other leader can be elected before that.
 func (c *Core) dropLearner(k LinkID, err error) {
 	s := &c.leader
 	l := s.links[k]
@@ -44,7 +44,7 @@ func (c *Core) dropLearner(k LinkID, err error) {
 
 // leaderTick pings, and gives up learners and in the end itself when nothing is
 // heard. A follower leaves a leader that it has not heard of for syncLimit; what
-// counts here is when that which it last answered was sent, so that the leader has
+// counts here is the send time of the last packet that it has answered, so that the leader has
 // stepped down before its followers elect another.
 func (c *Core) leaderTick() {
 	s, term := &c.leader, c.term
@@ -78,7 +78,7 @@ func (c *Core) leaderTick() {
 	}
 	s.leaseEnd = math.MaxInt64
 	for _, l := range s.learners {
-		if l.state == current {
+		if l.state == upToDate {
 			s.leaseEnd = min(s.leaseEnd, l.contact+c.ticks(c.cfg.SyncLimit))
 		}
 	}
@@ -94,7 +94,7 @@ func (c *Core) overdue(l *learner) error {
 	case l.state < synced && c.now-l.since > initLimit,
 		l.state == synced && !l.newAcked && c.now-l.since > initLimit+syncLimit:
 		return errors.New("not synchronized within initLimit")
-	case l.state == current && c.now-l.contact >= syncLimit:
+	case l.state == upToDate && c.now-l.contact >= syncLimit:
 		return fmt.Errorf("nothing heard for %v", c.now-l.contact)
 	}
 	return nil

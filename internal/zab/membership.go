@@ -19,7 +19,7 @@ type Member struct {
 	Address       string // where its peers reach it; the core only hands it on
 }
 
-// Membership is who belongs to the ensemble, in one version. It does not change.
+// Membership is one version of the list of servers of the ensemble. It does not change.
 type Membership struct {
 	version zk.Zxid
 	members []Member // ascending by id
@@ -157,8 +157,8 @@ func (c *Core) observes() bool {
 	return ok && m.Observer
 }
 
-// setMembers makes m what this server knows, on its disk too, and derives from it who
-// votes and to whom links are kept.
+// setMembers replaces what this server knows of the membership, on its disk too, and
+// derives the voters and the links from it.
 func (c *Core) setMembers(m Memberships) {
 	if m == c.members {
 		return
@@ -180,8 +180,8 @@ func (c *Core) newcomer() bool {
 }
 
 // yield makes a newcomer leave the lead to others in every second election that it
-// begins. In those where it stands, all must have seen the change; in those where it
-// does not, it must not have the longest history.
+// begins. Where it is a candidate, all voters must have seen the change; where it is not,
+// another server must have a history that is as long.
 func (c *Core) yield() {
 	c.yields = !c.yields
 	if c.newcomer() {
@@ -334,7 +334,7 @@ func (c *Core) admitChange(to *Membership, z zk.Zxid) error {
 	case !to.system.Quorum(func(id int64) bool {
 		l := c.leader.holders[id]
 		was, _ := c.members.Committed.Member(id)
-		return id == c.cfg.ID || l != nil && !l.observer && !was.Observer && l.state == current
+		return id == c.cfg.ID || l != nil && !l.observer && !was.Observer && l.state == upToDate
 	}):
 		return ErrNoQuorum
 	}

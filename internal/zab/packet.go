@@ -62,7 +62,7 @@ type Packet struct {
 	Type PacketType
 	Zxid zk.Zxid
 	Data []byte
-	Auth []zk.ID // who asks, in a Request; nil is null
+	Auth []zk.ID // identities of the client, in a Request; nil is null
 }
 
 // String says what it is, for the log.

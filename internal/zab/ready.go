@@ -13,7 +13,7 @@ const (
 	WriteEntries       WriteKind = iota // append Entries to the log
 	WriteAcceptedEpoch                  // the file acceptedEpoch becomes Epoch
 	WriteCurrentEpoch                   // the file currentEpoch becomes Epoch
-	WriteTruncate                       // the log ends at Zxid, and the tree is read anew
+	WriteTruncate                       // the log ends at Zxid, and the tree is read again from the disk
 	WriteInstall                        // the tree that came over Link is the state at Zxid, and the log begins after it
 	WriteMembers                        // Members is what the server knows of the membership
 )
@@ -39,7 +39,7 @@ const (
 	SendSnapshot                 // the tree, which is at Zxid or later when its stream begins
 )
 
-// Send is something for a link, behind everything sent on it before.
+// Send is something to be sent on a link, after everything sent on it before.
 type Send struct {
 	Link        LinkID
 	Kind        SendKind
@@ -88,7 +88,7 @@ const (
 	EventMembers                      // a change of the membership is committed: Zxid is its version
 )
 
-// Event is something that a person who reads the log wants to know.
+// Event is something that the owner logs for operators.
 type Event struct {
 	Kind   EventKind
 	Peer   int64
@@ -112,7 +112,7 @@ type Ready struct {
 	Writes  []Write
 	Sends   []Send
 	Notify  []election.Message
-	Dial    int64 // connect to this leader and tell Dialing the link; 0 is nobody
+	Dial    int64 // connect to this leader, and call Dialing with the link; 0: do not connect
 	Close   []Closing
 	Lookups []Lookup
 	Deliver []Delivery

@@ -24,12 +24,13 @@ func (c *Core) takeElected() {
 		return
 	}
 	if r, ok := c.election.Elected(); ok {
-		c.take(r)
+		c.adoptResult(r)
 	}
 }
 
-// take takes the role that an election, or the last one, has given.
-func (c *Core) take(r election.Result) {
+// adoptResult takes the role that follows from the result of an election, the present one
+// or the last one.
+func (c *Core) adoptResult(r election.Result) {
 	c.term++
 	c.tookEpoch, c.tookMembers = c.currentEpoch, c.members
 	switch {
@@ -44,8 +45,8 @@ func (c *Core) take(r election.Result) {
 	}
 }
 
-// leave gives up the role. What is logged is as good as committed from here on:
-// whoever leads next either has it or has it cut off.
+// leave ends the role. Logged entries count as committed from here on: the next leader
+// either has them, or has them cut off.
 func (c *Core) leave(reason error) {
 	c.event(Event{Kind: EventLeft, Reason: fmt.Sprintf("%v: %v", c.role, reason)})
 	r := &c.ready
@@ -78,7 +79,7 @@ func (c *Core) settle() {
 	case c.persisted != c.seq:
 	case leader != 0:
 		c.retry = 0
-		c.take(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
+		c.adoptResult(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
 	case c.now < c.lookAt: // Tick calls settle then
 	default:
 		c.look("left the ensemble")

@@ -171,8 +171,8 @@ func infoOf(id int64, accepted uint32) Packet {
 	return Packet{Type: FollowerInfo, Zxid: zk.MakeZxid(accepted, 0), Data: binary.BigEndian.AppendUint64(data, 0)}
 }
 
-func ackEpochOf(current int32, last zk.Zxid) Packet {
-	return Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(current))}
+func ackEpochOf(currentEpoch int32, last zk.Zxid) Packet {
+	return Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(currentEpoch))}
 }
 
 // says is what came out last on a link, but for pings.
@@ -234,11 +234,11 @@ func (o *solo) sync() {
 }
 
 // join has a follower come with a history, up to NEWLEADER.
-func (o *solo) join(id int64, accepted uint32, current int32, last zk.Zxid) LinkID {
+func (o *solo) join(id int64, accepted uint32, currentEpoch int32, last zk.Zxid) LinkID {
 	l := o.accept()
 	o.step(l, infoOf(id, accepted))
 	o.persist()
-	o.step(l, ackEpochOf(current, last))
+	o.step(l, ackEpochOf(currentEpoch, last))
 	return l
 }
 

@@ -46,7 +46,7 @@ func (c *Core) overfull() bool { return c.unsynced > c.cfg.StallBytes }
 // this server's disk does not: more transactions, or the epoch.
 func (c *Core) dispensable() bool {
 	ahead := c.committed > c.persistedZxid || c.appends.Len() == 0
-	return ahead && c.quorum(false, func(l *learner) bool { return l.state == current })
+	return ahead && c.quorum(false, func(l *learner) bool { return l.state == upToDate })
 }
 
 // stalled returns why a leader that serves has to leave its role for the sake of a

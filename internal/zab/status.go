@@ -47,7 +47,7 @@ func (c *Core) Status() Status {
 	for _, l := range c.leader.learners {
 		if l.holds {
 			s.Learners = append(s.Learners, LearnerStatus{
-				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == current,
+				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == upToDate,
 				Acked: l.acked(), Heard: l.contact,
 			})
 		}

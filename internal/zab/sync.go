@@ -18,8 +18,8 @@ type Location struct {
 
 // synchronizeLearner makes the learner's history the leader's: DIFF, TRUNC or
 // SNAP, as Apache chooses (protocol page, section 14.3). What is chosen, the
-// transactions behind it and the place among those who are sent proposals are one
-// step, so that nothing falls in between (3104).
+// transactions after it, and the learner's place among the receivers of proposals, are
+// one step, so that no transaction is left out (3104).
 func (c *Core) synchronizeLearner(l *learner) {
 	c.forgetAcks(l)
 	peer, last := l.last, c.committed
@@ -38,7 +38,7 @@ func (c *Core) synchronizeLearner(l *learner) {
 	case kept && first <= peer:
 		c.syncFromWindow(l, began)
 	case c.cfg.SizeFactor >= 0:
-		l.state = looking
+		l.state = locating
 		c.ready.Lookups = append(c.ready.Lookups, Lookup{Link: l.link, Zxid: peer})
 	default:
 		c.sendSnapshot(l)
@@ -83,7 +83,7 @@ func cutTo(peer zk.Zxid, has bool, before, after, last zk.Zxid) (p Packet, ok bo
 func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 	c.at(now)
 	l := c.leader.links[k]
-	if c.role != Leading || l == nil || l.state != looking {
+	if c.role != Leading || l == nil || l.state != locating {
 		return
 	}
 	l.since = c.now
@@ -122,10 +122,9 @@ func (c *Core) sendDiff(l *learner, first Packet, es []Entry) {
 	c.finishSync(l, es)
 }
 
-// sendSnapshot sends the tree, once everything is in it that is committed now. A
-// learner puts it in the place of its history before the rest has come: a tree
-// that lacks what this learner has acknowledged would take that back, and one that
-// is being filled up would be ahead of its zxid by what nobody may ever commit.
+// sendSnapshot sends the tree once it has everything that is committed now. A learner
+// replaces its history by the tree before the rest has arrived. A tree without
+// transactions that this learner has acknowledged would take these back.
 func (c *Core) sendSnapshot(l *learner) {
 	if !c.admitSync(l, snapSync) {
 		return
@@ -181,7 +180,7 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 }
 
 // takeAck takes the ACK of NEWLEADER or of a proposal. Those of proposals may
-// come first, from Apache up to 3.8; none stands for another (4643, 4685).
+// come first, from Apache up to 3.8; neither implies the other (4643, 4685).
 func (c *Core) takeAck(l *learner, z zk.Zxid) error {
 	switch {
 	case z.Counter() != 0 && z > c.last || z < 0:
@@ -193,7 +192,7 @@ func (c *Core) takeAck(l *learner, z zk.Zxid) error {
 		return fmt.Errorf("it acknowledges epoch %d, this one is %d", z.Epoch(), c.epoch)
 	}
 	if l.newAcked {
-		return nil // once more, behind UPTODATE
+		return nil // the second one, after UPTODATE
 	}
 	l.newAcked, l.contact = true, c.now
 	if c.leader.stage == leading {

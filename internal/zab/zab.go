@@ -2,38 +2,37 @@
 // ensemble: discovery, synchronization and broadcast, on Apache ZooKeeper's own
 // quorum protocol (paper, section 4.2; protocol page, sections 12 to 14).
 //
-// A Core is one server's part in it. It is a state machine without clock,
-// goroutine, socket or disk: what happens is an input, what is to be done comes
-// out as a Ready, and the same inputs give the same outputs. A transaction is a
-// zxid and opaque bytes to it.
+// A Core is the part of one server. It is a state machine without clock, goroutine,
+// socket or disk: its inputs are events, its output is a Ready, and the same inputs give
+// the same outputs. To the core a transaction is a zxid and opaque bytes.
 //
 //	election -> discovery -> synchronization -> broadcast
 //
 //	zab.go        the core: its settings and inputs
-//	role.go       roles: taken, left, and the election in between
-//	disk.go       writes, and what may be applied
-//	ready.go      what comes out
-//	early.go      links that come before it is known who leads
+//	role.go       taking and leaving a role, and the election in between
+//	disk.go       writes, and which transactions may be applied
+//	ready.go      the output
+//	waiting.go    links that are accepted during an election
 //	learner.go    a follower or observer: from the first packet to UPTODATE
 //	follower.go   a follower or observer: transactions, and their acknowledgement
 //	leader.go     a leader: from its election to its quorum
-//	admission.go  a leader: who may follow it, and with what history
+//	admission.go  a leader: which servers may follow it, and with what history
 //	sync.go       a leader: how a learner gets what it lacks
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
-//	losing.go     a leader: who is given up, and when the leader itself
+//	losing.go     a leader: when it closes a link, and when it leaves its role
 //	stall.go      a disk that finishes no write
 //	diverged.go   a server whose tree is not what its log leads to
-//	membership.go who belongs to the ensemble, and how that changes
-//	window.go     transactions that are kept; queue.go where
+//	membership.go the servers of the ensemble, and changes of it
+//	window.go     recent transactions, kept for learners
 //
-// Links are first in, first out; the death of one is an input. Notifications of
-// the election may be lost, repeated and reordered.
+// Links are first in, first out; the end of a link is an input. Notifications of the
+// election may be lost, repeated and reordered.
 //
-// The disk is asynchronous. Writes come out in the order in which they must
-// become durable, each with a number; Persisted tells how far that has gone. What
-// another server may conclude from a write (ACKEPOCH, the ACK of NEWLEADER, each
-// ACK) is held back until then: this order is kept here and nowhere else
-// (protocol page, section 17.1: 4643, 4646, 4685, 4712).
+// The disk is asynchronous. The core issues writes in the order in which they must become
+// durable, each with a number; Persisted tells up to which number they are. The core
+// holds back what other servers may conclude from a write (ACKEPOCH, the ACK of
+// NEWLEADER, each ACK) until then; no other code keeps this order (protocol page,
+// section 17.1: 4643, 4646, 4685, 4712).
 //
 // Invariants, asserted:
 //
@@ -45,8 +44,8 @@
 //     not later than the accepted one, and the log never ahead of either.
 //  5. A vote tells of durable history alone.
 //
-// A broken one stops the process: a bug of this package or of its owner. Nothing
-// that comes over a link or from an election can break one.
+// If an invariant is broken, the process stops: this package or its owner has a bug. No
+// packet and no notification can break one.
 package zab
 
 import (
@@ -197,7 +196,7 @@ type Core struct {
 	epoch   uint32
 	learner learnerState
 	leader  leaderState
-	early   []early // links to this server while it looks, as they came
+	waiting []waitingLink // links to this server while it looks, as they came
 
 	ready, out Ready
 	readies    uint64 // how often Ready was called
@@ -265,7 +264,7 @@ func (c *Core) Tick(now time.Duration) {
 	case c.role != Looking:
 		c.learnerTick()
 	default:
-		c.closeEarly(c.now - c.ticks(c.cfg.InitLimit))
+		c.closeWaiting(c.now - c.ticks(c.cfg.InitLimit))
 		switch c.phase {
 		case electing:
 			c.election.Tick(c.now)
@@ -340,7 +339,7 @@ func (c *Core) LinkUp(now time.Duration, l LinkID) {
 	case c.phase == connecting && l == c.learner.link:
 		c.introduce()
 	case c.role == Looking:
-		c.keepEarly(l)
+		c.keepWaiting(l)
 	default:
 		c.close(l, fmt.Errorf("%w: this server does not lead", ErrLost))
 	}
@@ -359,8 +358,8 @@ func (c *Core) Dialing(l LinkID) {
 // LinkDown tells that a link is gone; err says why.
 func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 	c.at(now)
-	if i := c.earlyLink(l); i >= 0 {
-		c.dropEarly(i)
+	if i := c.waitingIndex(l); i >= 0 {
+		c.dropWaiting(i)
 		return
 	}
 	switch {
@@ -389,8 +388,8 @@ func (c *Core) Alive(now time.Duration, l LinkID) {
 // Step takes packets from a link, in order. What they hold is kept.
 func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
 	c.at(now)
-	if i := c.earlyLink(l); i >= 0 {
-		c.stepEarly(i, ps)
+	if i := c.waitingIndex(l); i >= 0 {
+		c.stepWaiting(i, ps)
 		return
 	}
 	for i := range ps {
@@ -477,8 +476,8 @@ func (c *Core) close(l LinkID, reason error) {
 	c.ready.Close = append(c.ready.Close, Closing{l, reason})
 }
 
-// check stops the process for a broken invariant: a stopped server is better
-// than a history that nobody agreed on.
+// check stops the process if an invariant is broken: a stopped server is better
+// than a history that differs from the other servers'.
 func (c *Core) check(ok bool, format string, args ...any) {
 	if !ok {
 		c.broken(format, args...)

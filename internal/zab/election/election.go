@@ -17,13 +17,14 @@ const (
 	DefaultMaxNotify    = time.Minute
 )
 
-// NoCandidate is whom a server votes for that is no voter and knows no leader.
+// NoCandidate is the Leader in the vote of a server that has no candidate: one without a
+// vote that knows no leader, or one that abstains.
 const NoCandidate int64 = math.MinInt64
 
-// lastElectionEpoch is the election epoch from which on Look begins anew with 1, as a
+// lastElectionEpoch is the election epoch from which on Look starts again with 1, as a
 // process that has just started does. Any epoch that another server tells is taken
 // over, since one that has just started cannot know what is too much; so a message
-// may bring this server here, and counting on must neither overflow nor part the
+// may raise this server's epoch to this, and counting on must neither overflow nor part the
 // servers.
 const lastElectionEpoch = 1 << 62
 
@@ -35,8 +36,8 @@ const maxAsked = 256
 // does not count and it counts no votes.
 const notInitialised zk.Zxid = -1
 
-// Electorate says who votes, and what of this server. It changes with the membership of
-// the ensemble.
+// Electorate describes the voters, and the part of this server. It changes with the
+// membership of the ensemble.
 type Electorate struct {
 	System     *quorum.System // the voters
 	Observer   bool           // this server is no voter, whatever System says, and will observe
@@ -49,7 +50,7 @@ type Electorate struct {
 	Changes bool
 }
 
-// Config says who takes part in elections, and how.
+// Config is the configuration of an Election.
 type Config struct {
 	ID int64
 	Electorate
@@ -63,8 +64,8 @@ type Config struct {
 	EarlyFinish bool
 }
 
-// Vote is a vote: whom for, and on what grounds. Two votes are one if all of it
-// is equal.
+// Vote is a vote: a candidate, and its history. Two votes are the same if all fields are
+// equal.
 type Vote struct {
 	Leader        int64
 	Zxid          zk.Zxid // last of Leader's log when it was proposed
@@ -89,18 +90,18 @@ type ballot struct {
 	cast    bool // it said something
 }
 
-// early is a looking voter's vote that came while this server was not looking.
-type early struct {
+// earlyVote is a looking voter's vote that came while this server was not looking.
+type earlyVote struct {
 	n     Notification
 	at    time.Duration
 	heard bool
 }
 
-// phase is where an Election stands.
+// phase is the state of an Election.
 type phase int
 
 const (
-	idle    phase = iota // Look was never called, or Withdraw was: it votes for nobody
+	idle    phase = iota // Look was never called, or Withdraw was: this server has no vote
 	looking              // an election is under way
 	settled              // it ended
 )
@@ -117,8 +118,8 @@ type Election struct {
 	now   time.Duration // of the latest call that said it
 	clock int64         // the election epoch
 
-	// own is what this server stands for, vote what it votes for: itself or
-	// better while looking, the elected leader afterwards.
+	// own is this server's own candidacy. vote is what it votes for: itself or a better
+	// candidate while looking, the elected leader afterwards.
 	//
 	// Invariant: while looking, vote.ElectionEpoch == clock.
 	own, vote Vote
@@ -127,16 +128,16 @@ type Election struct {
 	// this election epoch, mine too; settledOn the latest ones of servers that
 	// are not looking, whatever their epoch; early those that came too soon.
 	received, settledOn []ballot
-	early               []early
+	earlyVotes          []earlyVote
 
 	down  quorum.Set // voters whose links are down
-	asked quorum.Set // who was told a vote that may have changed since
+	asked quorum.Set // servers that were sent a vote that may have changed since
 
 	interval   time.Duration // between the last broadcast and the next
 	resendAt   time.Duration // when the vote is sent again
 	finalizing bool          // a quorum agrees, and the wait is on
 	finalizeAt time.Duration // when it ends
-	elected    bool          // an election ended and nobody has asked
+	elected    bool          // an election ended, and Elected was not called since
 
 	out []Message
 }
@@ -161,8 +162,8 @@ func New(cfg Config) *Election {
 	return e
 }
 
-// SetElectorate changes who votes. What voters have said counts on, if they still
-// vote. An election that is under way is not looked at again: call Look.
+// SetElectorate changes the voters. The votes of servers that are still voters remain. It
+// does not evaluate an election in progress again: call Look.
 func (e *Election) SetElectorate(to Electorate) {
 	before := e.cfg.System
 	e.cfg.Electorate = to
@@ -174,13 +175,13 @@ func (e *Election) SetElectorate(to Electorate) {
 func (e *Election) arrange(before *quorum.System) {
 	s := e.cfg.System
 	n := len(s.Voters())
-	received, settledOn, earlyVotes := make([]ballot, n), make([]ballot, n), make([]early, n)
+	received, settledOn, earlyVotes := make([]ballot, n), make([]ballot, n), make([]earlyVote, n)
 	for i, id := range s.Voters() {
 		if was, ok := before.Index(id); ok {
-			received[i], settledOn[i], earlyVotes[i] = e.received[was], e.settledOn[was], e.early[was]
+			received[i], settledOn[i], earlyVotes[i] = e.received[was], e.settledOn[was], e.earlyVotes[was]
 		}
 	}
-	e.received, e.settledOn, e.early = received, settledOn, earlyVotes
+	e.received, e.settledOn, e.earlyVotes = received, settledOn, earlyVotes
 	for _, id := range before.Voters() {
 		if !s.Voter(id) {
 			e.down.Remove(id)
@@ -194,7 +195,7 @@ func (e *Election) arrange(before *quorum.System) {
 
 // Look begins an election, from no role or from any, also from an election that
 // is under way. last is the zxid of the last transaction that is durable in the
-// log, currentEpoch that of the durable file: both read anew for every election
+// log, currentEpoch that of the durable file: both are read again for every election
 // (ZOOKEEPER-2845, ZOOKEEPER-4712).
 func (e *Election) Look(now time.Duration, last zk.Zxid, currentEpoch int64) {
 	e.now = now
@@ -221,7 +222,7 @@ func (e *Election) SetUnfit(unfit bool) { e.unfit = unfit }
 // unfitEpoch is the current epoch that an unfit server names: before every real one.
 const unfitEpoch = -1
 
-// candidacy is what this server stands for at the start of an election.
+// candidacy returns this server's own vote at the start of an election.
 func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
 	switch {
 	case e.cfg.Observer:
@@ -238,7 +239,7 @@ func (e *Election) candidacy(last zk.Zxid, currentEpoch int64) Vote {
 // they came now. One that is older than the wait for better votes may be from
 // an election that has ended, and is forgotten.
 func (e *Election) replay() {
-	for i, v := range e.early {
+	for i, v := range e.earlyVotes {
 		if v.heard && e.phase == looking && e.now-v.at <= e.cfg.FinalizeWait {
 			e.stepLooking(i, v.n)
 		}
@@ -375,7 +376,7 @@ func (e *Election) Settle(state State, leader int64, peerEpoch int64) {
 }
 
 // Withdraw says that this server has left its role and cannot vote yet. Until Look
-// or Settle it takes no part in elections and tells nobody of a leader: servers
+// or Settle it takes no part in elections and names no leader to others: servers
 // that look would join a reign that is over. It keeps the votes that come.
 func (e *Election) Withdraw() {
 	e.phase, e.state = idle, Looking
@@ -426,8 +427,9 @@ func (e *Election) Vote() Vote { return e.vote }
 func (e *Election) State() State { return e.state }
 
 // ElectionEpoch returns the number of the latest election, Apache's logical
-// clock. It lives as long as the process, and begins anew after lastElectionEpoch. A settled vote may be of a smaller
-// one, that of the servers which were joined.
+// clock. It is kept as long as the process runs, and starts again with 1 after
+// lastElectionEpoch. A settled vote may be of a smaller one: that of the servers that this
+// one has joined.
 func (e *Election) ElectionEpoch() int64 { return e.clock }
 
 // String describes the election for logs: state, vote and epochs.

@@ -47,14 +47,14 @@ const (
 // MaxPayloadBytes is the longest payload that a server accepts, by Apache's rule.
 const MaxPayloadBytes = 512 << 10
 
-// ErrPayload is the error of Parse. Whoever gets it drops the message and keeps
+// ErrPayload is the error of Parse. The caller drops the message and keeps
 // the link, as Apache does (ZOOKEEPER-3769).
 var ErrPayload = errors.New("election: not a notification")
 
 // Notification is the message of Fast Leader Election: what From votes for, and
 // whether it is still looking (protocol page, section 12.2).
 type Notification struct {
-	From  int64 // who sent it, known from the link
+	From  int64 // the sender, known from the link
 	State State // of From
 
 	// The vote. A server that looks proposes it; another one has settled on it.

@@ -139,7 +139,7 @@ func TestEarlyVotes(t *testing.T) {
 		vote := says(2, Looking, 2, myZxid+9, 5, 2)
 		vote.Config = []byte("the receiver's buffer")
 		e.Step(c.came, vote)
-		if got := e.early[1].n.Config; got != nil {
+		if got := e.earlyVotes[1].n.Config; got != nil {
 			t.Errorf("%q is kept", got)
 		}
 		wantSent(t, e, "->2 FOLLOWING 3 (epoch 5, zxid 0x10000000c, election 1)")

@@ -15,12 +15,12 @@ func (e *Election) Step(now time.Duration, n Notification) {
 	case e.phase == looking:
 		e.stepLooking(i, n)
 	case n.State == Looking:
-		e.stepEarly(i, n)
+		e.keepEarlyVote(i, n)
 	}
 }
 
 // stepStranger answers a server that is no voter: so observers and servers that
-// are to be voters learn who leads. Its vote is not counted.
+// are to be voters find the leader. Its vote is not counted.
 func (e *Election) stepStranger(n Notification) {
 	if n.State == Looking && e.phase != idle {
 		e.answer(n.From)
@@ -40,12 +40,12 @@ func (e *Election) answer(to int64) {
 	}
 }
 
-// stepEarly answers a voter that looks while this server does not, and keeps its
+// keepEarlyVote answers a voter that looks while this server does not, and keeps its
 // vote: if this server is about to look too, for the same reason, it would
 // otherwise wait until that vote is sent again.
-func (e *Election) stepEarly(i int, n Notification) {
+func (e *Election) keepEarlyVote(i int, n Notification) {
 	n.Config = nil
-	e.early[i] = early{n: n, at: e.now, heard: true}
+	e.earlyVotes[i] = earlyVote{n: n, at: e.now, heard: true}
 	if e.phase == settled {
 		e.answer(n.From)
 	}
@@ -134,7 +134,7 @@ func (v Vote) outranks(b Vote) bool {
 }
 
 // eligible reports whether a vote may be adopted: its candidate has weight, and does
-// not itself say otherwise. A server knows on what grounds it stands; and one that
+// not itself contradict it. A server knows its own history; and one that
 // looks votes for itself or for better, so a vote for it that outranks its own is on
 // false grounds: they are stale, or invented. Such a vote would go round among the
 // servers for ever, each telling the next, and the election would not end, or elect

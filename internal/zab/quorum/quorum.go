@@ -31,7 +31,7 @@ type System struct {
 }
 
 // group is the voters of a group that have weight. A majority system is one
-// group in which everybody weighs 1.
+// group in which each voter weighs 1.
 //
 // Invariant: total <= math.MaxInt64/2, so that twice a sum is a number too.
 type group struct {
