@@ -15,8 +15,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// setsOfMegabytes has clients send as many sets of a megabyte as the servers take.
-func setsOfMegabytes(clients int) func(*scene) {
+// sets has clients send as many sets of so many bytes as the servers take.
+func sets(clients, size int) func(*scene) {
 	return func(x *scene) {
 		s := x.session(x.leader)
 		if s == nil {
@@ -25,7 +25,7 @@ func setsOfMegabytes(clients int) func(*scene) {
 		_, _ = s.Do(client.Create("/sets", nil, zk.Persistent)) // it may be there
 		end := time.Now().Add(max(4*time.Second, time.Duration(x.scale*float64(10*time.Second))))
 		list := x.sessions(clients)
-		data := make([]byte, megabyte)
+		data := make([]byte, size)
 		x.each(len(list), func(i int) {
 			x.drain(list[i].Conn())
 			set := client.Set("/sets", data, -1)

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"io"
 	"math"
 	"net"
 	"sync"
@@ -159,23 +160,41 @@ func unreadObservers(x *scene) {
 		}
 	})
 	x.note("%d observers", joined)
-	setsOfMegabytes(2)(x)
+	sets(2, megabyte)(x)
 	x.hold(4 * time.Second)
 }
 
-// strangersCrowd fills the leader's quorum port, and has a follower restart meanwhile.
+// strangersCrowd has observers that nobody knows take all places at the leader's quorum
+// port, and take them again, while a follower restarts.
 func strangersCrowd(x *scene) {
+	ctx, cancel := context.WithTimeout(x.ctx, patience/2)
+	var crowd sync.WaitGroup
+	defer crowd.Wait()
+	defer x.closeConns()
+	defer cancel()
 	for i := range max(100, x.n(300)) {
-		packet(x.dial(x.leader.Quorum), info(zab.ObserverInfo, int64(1000+i), 0))
+		crowd.Go(func() {
+			for ctx.Err() == nil {
+				c, err := net.DialTimeout("tcp", x.leader.Quorum, time.Second)
+				if err != nil {
+					continue
+				}
+				x.keep(c)
+				if packet(c, info(zab.ObserverInfo, int64(1000+i), 0)) {
+					_ = c.SetReadDeadline(time.Time{}) // fails only if closed, as the copy will
+					_, _ = io.Copy(io.Discard, c)      // until the leader closes it
+				}
+				_ = c.Close() // the leader may have closed it
+			}
+		})
 	}
+	x.wait(time.Second)
 	x.follower.Kill()
 	began := time.Now()
 	if err := x.follower.Start(); err != nil {
 		x.fault("%v", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(x.t.Context(), patience/2)
-	defer cancel()
 	if _, err := x.follower.WaitServing(ctx); err != nil {
 		x.fault("the restarted follower: %v", err)
 	}
@@ -190,7 +209,7 @@ func strangersCrowd(x *scene) {
 // busy.
 func longNotifications(x *scene) {
 	var busy sync.WaitGroup
-	busy.Go(func() { setsOfMegabytes(4)(x) })
+	busy.Go(func() { largeMultis(x) })
 	var senders sync.WaitGroup
 	for i := range 20 {
 		m := x.e.Members[i%len(x.e.Members)]

@@ -172,7 +172,7 @@ func (x *scene) besiege(r *result) {
 			r.Ended++
 		}
 	}
-	r.Roles = x.elections() - looked
+	r.Roles = max(0, x.elections()-looked)
 	r.Data = x.data()
 	for _, p := range innocents {
 		w, err := p.finish()
