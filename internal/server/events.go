@@ -36,7 +36,8 @@ func (s *Server) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
 }
 
 // deliver queues an event. It closes the connection if the client has left too many
-// events unread: the client reconnects and asks for the changes.
+// events unread, or if the server's budget of buffers has no room for this one: the client
+// reconnects and asks for the changes.
 func (c *conn) deliver(event []byte, acl *access.List) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +49,7 @@ func (c *conn) deliverLocked(event []byte, acl *access.List) {
 	if c.mu.closed || !c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
 		return
 	}
-	if c.mu.events+len(event) > hardOutBytes {
+	if c.mu.events+len(event) > hardOutBytes || !c.room(len(event)) {
 		c.s.stats.SlowClients.Add(1)
 		c.s.refused.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", c.mu.events)
 		c.killLocked("slow client")

@@ -135,6 +135,46 @@ func TestP6UnfinishedFramesStayWithinTheBudget(t *testing.T) {
 	})
 }
 
+// P6: events that clients do not read stay within the budget, however many clients there
+// are. The connections with most of them are closed; a client that reads keeps its own.
+func TestP6UnreadEventsStayWithinTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t, withRoom)
+		innocent := s.open()
+		path := "/" + strings.Repeat("long", 25<<10)
+		innocent.create(path, "", zk.Persistent)
+		var conns []*conn
+		for range greedyClients {
+			c := s.open()
+			c.mustCall(wire.OpAddWatch, addWatchBody(path, zk.AddWatchPersistent))
+			conns = append(conns, s.connOf(c))
+		}
+		most := 0
+		for range 60 {
+			innocent.mustCall(wire.OpSetData, setBody(path, nil))
+			synctest.Wait()
+			most = max(most, heldByAll(conns))
+		}
+		// Besides the budget: 64 KiB for each connection, before a write and in it.
+		if limit := roomLimit + greedyClients*2*largeReply; most > limit || most < roomLimit/4 {
+			t.Errorf("the server held %d bytes, the limit is %d", most, limit)
+		}
+		if n := s.srv.stats.SlowClients.Load(); n < greedyClients*3/4 {
+			t.Errorf("%d of %d connections were closed", n, greedyClients)
+		}
+		if began := time.Now(); !innocent.has(path) || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+		for _, c := range conns {
+			c.kill("the end")
+		}
+		synctest.Wait()
+		if used := s.srv.budget.Used(); used != 0 {
+			t.Errorf("%d bytes stay charged", used)
+		}
+	})
+}
+
 // A reply that cannot fit ends its connection, which is said; others go on.
 func TestP6ReplyBeyondTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
