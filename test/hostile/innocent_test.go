@@ -243,10 +243,10 @@ func (p *innocentProcess) finish() (*witness, error) {
 	return &w, nil
 }
 
-// gap is the longest time within [from, to] without a sample.
-func gap(list []sample, from, to time.Time) time.Duration {
-	longest, _ := load.LongestGap(times(list), time.Duration(from.UnixNano()), time.Duration(to.UnixNano()))
-	return longest
+// gap is the longest time within [from, to] without a sample, and when it began.
+func gap(list []sample, from, to time.Time) (longest, at time.Duration) {
+	longest, began := load.LongestGap(times(list), time.Duration(from.UnixNano()), time.Duration(to.UnixNano()))
+	return longest, began - time.Duration(from.UnixNano())
 }
 
 func times(list []sample) (at []time.Duration) {
@@ -272,7 +272,7 @@ func p99(list []sample, from, to time.Time) time.Duration {
 }
 
 // noticeable is the least gap that counts as an interruption of the service.
-const noticeable = 500 * time.Millisecond
+const noticeable = time.Second
 
 // back is how long after end the last interruption of the service ended that lasted
 // until end or began later; 0 if there is none.
@@ -280,8 +280,9 @@ func back(list []sample, end, done time.Time) time.Duration {
 	at := times(list)
 	slices.Sort(at)
 	last, worst := time.Duration(0), time.Duration(0)
-	stop := time.Duration(end.UnixNano())
-	for _, a := range append(at, time.Duration(done.UnixNano())) {
+	stop, until := time.Duration(end.UnixNano()), time.Duration(done.UnixNano())
+	at = slices.DeleteFunc(at, func(a time.Duration) bool { return a > until })
+	for _, a := range append(at, until) {
 		if last > 0 && a > stop && a-last >= noticeable {
 			worst = a - stop
 		}
@@ -304,14 +305,14 @@ func TestBackAndGap(t *testing.T) {
 		back, gap time.Duration
 	}{
 		{at(1, 400, 800, 1200, 1600, 1999, 2400, 2800, 3200, 3600, 3999), 0, 401},
-		{at(1, 400, 1500, 2300, 2700, 3100, 3500, 3900), 300, 1100}, // lasted beyond the end
-		{at(1, 1500, 1900, 2300, 2700, 3300, 3700), 1300, 1499},     // once more later
+		{at(1, 400, 1300, 2300, 2700, 3100, 3500, 3900), 300, 1000}, // lasted beyond the end
+		{at(1, 1500, 1900, 2300, 3400, 3900, 5900), 1400, 1499},     // once more later
 		{at(1), 2000, 2000 + 1999},                                  // never back
 	} {
 		if got := back(c.list, end, done); got != c.back*time.Millisecond {
 			t.Errorf("%v: back after %v, want %d ms", times(c.list), got, c.back)
 		}
-		if got := gap(c.list, origin, done); got < c.gap*time.Millisecond || got > (c.gap+2)*time.Millisecond {
+		if got, _ := gap(c.list, origin, done); got < c.gap*time.Millisecond || got > (c.gap+2)*time.Millisecond {
 			t.Errorf("%v: gap %v, want %d ms", times(c.list), got, c.gap)
 		}
 	}

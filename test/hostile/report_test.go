@@ -24,6 +24,8 @@ type result struct {
 	CalmReads, CalmWrites time.Duration // 99th percentile before the attack
 	ReadP99, WriteP99     time.Duration // during the attack
 	ReadGap, WriteGap     time.Duration // longest time without an answer, until settled
+	GapAt                 time.Duration // when the longest of the two began, since the attack did
+	Lasted                time.Duration // the attack
 	Machine               time.Duration // longest time that an innocent process itself had to wait
 	Back                  time.Duration // from the end of the attack until the service was back
 
@@ -39,8 +41,20 @@ type result struct {
 func (r *result) hear(w *witness, quiet, began, end, done time.Time) {
 	r.CalmReads, r.CalmWrites = max(r.CalmReads, p99(w.Reads, quiet, began)), max(r.CalmWrites, p99(w.Writes, quiet, began))
 	r.ReadP99, r.WriteP99 = max(r.ReadP99, p99(w.Reads, began, end)), max(r.WriteP99, p99(w.Writes, began, end))
-	r.ReadGap, r.WriteGap = max(r.ReadGap, gap(w.Reads, began, done)), max(r.WriteGap, gap(w.Writes, began, done))
-	r.Machine = max(r.Machine, gap(w.Ticks, began, done))
+	r.Lasted = end.Sub(began)
+	for _, list := range []struct {
+		samples []sample
+		longest *time.Duration
+	}{{w.Reads, &r.ReadGap}, {w.Writes, &r.WriteGap}} {
+		if d, at := gap(list.samples, began, done); d > *list.longest {
+			*list.longest = d
+			if d >= max(r.ReadGap, r.WriteGap) {
+				r.GapAt = at
+			}
+		}
+	}
+	machine, _ := gap(w.Ticks, began, done)
+	r.Machine = max(r.Machine, machine)
 	r.Back = max(r.Back, back(w.Reads, end, done), back(w.Writes, end, done))
 	r.Suspended += w.Suspended
 	if w.Lost != "" {
@@ -97,10 +111,10 @@ func round(d time.Duration) time.Duration {
 
 // String is the line of a report.
 func (r *result) String() string {
-	return fmt.Sprintf("%d → %d → %d MB (data %d); reads: gap %v, p99 %v (calm %v); writes: gap %v, p99 %v (calm %v); machine %v; back after %v; "+
+	return fmt.Sprintf("%d → %d → %d MB (data %d); reads: gap %v, p99 %v (calm %v); writes: gap %v, p99 %v (calm %v); %v after the beginning; machine %v; it lasted %v; back after %v; "+
 		"%d connections and %d sessions lost, %d elections, %d processes ended; %s",
 		r.Before>>20, r.Peak>>20, r.After>>20, r.Data>>20, round(r.ReadGap), round(r.ReadP99), round(r.CalmReads),
-		round(r.WriteGap), round(r.WriteP99), round(r.CalmWrites), round(r.Machine), round(r.Back),
+		round(r.WriteGap), round(r.WriteP99), round(r.CalmWrites), round(r.GapAt), round(r.Machine), round(r.Lasted), round(r.Back),
 		r.Suspended, r.Lost, r.Roles, r.Ended, strings.Join(r.Notes, "; "))
 }
 
