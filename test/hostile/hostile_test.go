@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -209,13 +210,16 @@ func combine(parts []attack) attack {
 		all.lines = append(all.lines, parts[i].lines...)
 		all.ensemble = all.ensemble || parts[i].ensemble
 		all.open = cmp.Or(all.open, parts[i].open)
+		all.secret = all.secret || parts[i].secret
 		all.least = max(all.least, parts[i].least)
 	}
 	all.name = strings.Join(names, "+")
 	all.what = all.name
 	all.prepare = func(x *scene) {
+		done := map[uintptr]bool{} // several attacks have the same preparation
 		for i := range parts {
-			if parts[i].prepare != nil {
+			if at := reflect.ValueOf(parts[i].prepare).Pointer(); parts[i].prepare != nil && !done[at] {
+				done[at] = true
 				parts[i].prepare(x)
 			}
 		}

@@ -98,7 +98,13 @@ func (x *scene) start() {
 	for i := range specs {
 		specs[i].Kind = x.system.Kind
 	}
-	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: x.attack.lines})
+	lines := x.attack.lines
+	if x.attack.secret {
+		name := filepath.Join(dir, "secret")
+		x.must(os.WriteFile(name, []byte("a secret of this ensemble's own"), 0o600))
+		lines = append(slices.Clone(lines), "sessionSecretFile="+name)
+	}
+	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: lines})
 	x.must(err)
 	x.t.Cleanup(func() {
 		x.e.Close()
