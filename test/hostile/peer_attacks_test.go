@@ -170,7 +170,7 @@ func strangersCrowd(x *scene) {
 	ctx, cancel := context.WithTimeout(x.ctx, patience/2)
 	var crowd sync.WaitGroup
 	defer crowd.Wait()
-	defer x.closeConns()
+	defer x.closeConns() // ends what they wait for
 	defer cancel()
 	for i := range max(100, x.n(300)) {
 		crowd.Go(func() {
@@ -180,7 +180,7 @@ func strangersCrowd(x *scene) {
 					continue
 				}
 				x.keep(c)
-				if packet(c, info(zab.ObserverInfo, int64(1000+i), 0)) {
+				if ctx.Err() == nil && packet(c, info(zab.ObserverInfo, int64(1000+i), 0)) {
 					_ = c.SetReadDeadline(time.Time{}) // fails only if closed, as the copy will
 					_, _ = io.Copy(io.Discard, c)      // until the leader closes it
 				}
