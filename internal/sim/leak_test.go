@@ -10,7 +10,7 @@ func TestRunLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for seed := range uint64(20) {
 		Run(Options{Seed: seed})
-		if n := runtime.NumGoroutine(); n != before {
+		if n := runtime.NumGoroutine(); n > before { // one of another test may end meanwhile
 			t.Fatalf("seed %d: %d goroutines more than before", seed, n-before)
 		}
 	}
