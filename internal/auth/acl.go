@@ -18,25 +18,18 @@ func (a *Authority) Allowed(l *access.List, want zk.Perms, ids []zk.ID) bool {
 	if len(acl) == 0 || a.cfg.SkipACL {
 		return true
 	}
-	x := a.Index(l)
-	if x != nil {
-		if x.Anyone&want != 0 {
+	if len(acl) > FewEntries {
+		return a.allowedByIndex(acl, a.Index(l), want, ids)
+	}
+	for i := range acl {
+		if acl[i].Perms&want != 0 && acl[i].ID == zk.AnyoneUnsafe {
 			return true
-		}
-	} else {
-		for i := range acl {
-			if acl[i].Perms&want != 0 && acl[i].ID == zk.AnyoneUnsafe {
-				return true
-			}
 		}
 	}
 	for i := range ids {
 		if ids[i].Scheme == schemeSuper {
 			return true
 		}
-	}
-	if x != nil {
-		return a.allowedByIndex(acl, x, want, ids)
 	}
 	for i := range acl {
 		if acl[i].Perms&want != 0 && a.matchesAny(acl[i].ID, ids) {

@@ -51,7 +51,7 @@ func TestIndexDecidesAsTheEntries(t *testing.T) {
 	granted := 0
 	for range 20000 {
 		a := mustNew(t, configs[r.IntN(len(configs))])
-		acl := make([]zk.ACL, fewEntries+1+r.IntN(20))
+		acl := make([]zk.ACL, FewEntries+1+r.IntN(20))
 		for i := range acl {
 			acl[i] = randomEntry(r)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -33,10 +34,11 @@ func (c *conn) answer(t replica.View, q *request) {
 	}
 	c.mu.insist = false
 	c.mu.stats.reads.endReply(c.s.stats.readsBy, len(c.mu.out.Buf))
+	at := c.mu.begin
 	if c.mu.apart { // it shows the state of its last piece
 		wire.SetReplyZxid(c.mu.out.Buf[4:], t.LastZxid())
+		at = c.rejoin()
 	}
-	at := c.rejoin()
 	if d.Err() != nil {
 		code = zk.ErrMarshalling
 	}
@@ -92,14 +94,18 @@ func (c *conn) read(t replica.View, q *request, d *jute.Decoder) zk.Code {
 // find returns the znode at path if the request may read it.
 func (c *conn) find(t replica.View, q *request, path string) (znode.ID, zk.Code) {
 	id := t.Lookup(path)
-	for id != 0 && c.index(t, t.ACL(id)) && !c.mu.closed {
-		id = t.Lookup(path) // the lock was released
-	}
 	c.mu.work += checkWork(path, q.ids)
-	if id == 0 || c.mu.closed {
+	if id == 0 {
 		return 0, zk.ErrNoNode
 	}
-	if !c.s.auth.Allowed(t.ACL(id), zk.PermRead, q.ids) {
+	acl := t.ACL(id)
+	for acl.Len() > auth.FewEntries && c.index(t, acl) {
+		if id = t.Lookup(path); id == 0 || c.mu.closed { // the lock was released
+			return 0, zk.ErrNoNode
+		}
+		acl = t.ACL(id)
+	}
+	if !c.s.auth.Allowed(acl, zk.PermRead, q.ids) {
 		return 0, zk.ErrNoAuth
 	}
 	c.mu.stats.reads.beginReply(c.s.stats.readsBy, path, len(c.mu.out.Buf))

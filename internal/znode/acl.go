@@ -123,6 +123,9 @@ func (c *aclCache) release(id aclID) {
 // list returns the ACL of id. A caller must not change it. It remains valid after the
 // entry is removed.
 func (c *aclCache) list(id aclID) *access.List {
+	if id == 0 {
+		return c.open
+	}
 	if e := c.byID[id]; e != nil {
 		return e.list
 	}
