@@ -23,8 +23,9 @@ func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
 	if !fits {
 		tx.Op.PathsListed, tx.HasDigest = false, false
 		p.closeAll(req.Session, &tx.Header)
+		return zk.OK
 	}
-	if p.cfg.ListClosedPaths && fits {
+	if p.cfg.ListClosedPaths {
 		tx.Op.Paths = paths
 	}
 	for _, path := range paths {
@@ -37,10 +38,13 @@ func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
 }
 
 // ephemerals returns the paths of the projected ephemerals of session, sorted. If a
-// transaction cannot list them all, fits is false and paths need only contain those whose
-// creation is outstanding.
+// transaction cannot list them all, fits is false and there are no paths.
 func (p *Preparer) ephemerals(session zk.SessionID) (paths []string, fits bool) {
+	const shortest = 4 + 2 // a length, and "/a"
 	bytes := p.overhead() + 4
+	if p.exceeds(bytes + shortest*p.tree.EphemeralsOf(session)) {
+		return nil, false
+	}
 	for id := range p.tree.EphemeralIDs(session) {
 		p.did(1)
 		path := p.tree.Path(id)
@@ -48,7 +52,7 @@ func (p *Preparer) ephemerals(session zk.SessionID) (paths []string, fits bool) 
 			continue
 		}
 		if bytes += 4 + len(path); p.exceeds(bytes) {
-			return p.creations(session, nil), false
+			return nil, false
 		}
 		paths = append(paths, path)
 	}
@@ -82,34 +86,80 @@ func (p *Preparer) creations(session zk.SessionID, paths []string) []string {
 // a change for each of them: there can be a million. Until the transaction is applied get
 // does not find them.
 func (p *Preparer) closeAll(session zk.SessionID, h *txn.Header) {
-	parents := map[znode.ID]int{}
-	var buf []byte
+	began := p.tree.LastZxid() // what is created after it is outstanding now
+	changed := p.closeChanged(session, h)
+	var ids []znode.ID
 	for id := range p.tree.EphemeralIDs(session) {
-		p.did(2)
-		buf = p.tree.AppendPath(buf[:0], id)
-		if c, changed := p.out.changes[string(buf)]; changed {
-			if path := string(buf); c.isEphemeralOf(session) {
-				p.removeChange(h, path, c)
-			}
+		p.did(1)
+		ids = append(ids, id)
+	}
+	p.away(func() { slices.Sort(ids) }) // near each other in memory
+	counts := map[znode.ID]*children{}
+	last, in := znode.ID(0), (*children)(nil)
+	for _, id := range ids {
+		p.did(1)
+		if changed[id] || !p.tree.IsEphemeralOf(id, session) || p.tree.Mode(id).Czxid > began {
 			continue
 		}
-		if p.cfg.DigestEnabled && znode.InDigest(string(buf)) {
+		if parent := p.tree.Parent(id); parent != last {
+			last, in = parent, p.childrenOf(counts, parent)
+		}
+		in.gone++
+		if in.digest {
 			mode := p.tree.Mode(id)
 			p.digest -= uint64(mode.Digest(p.tree.Sum(id), &p.scratch))
 		}
-		parents[p.tree.Parent(id)]++
 	}
-	for id, gone := range parents { // they exist: the ephemerals are their children
+	for _, in := range counts { // the parents exist: the ephemerals are their children
 		p.did(opWork)
-		path := p.tree.Path(id)
-		if parent, ok := p.get(path); ok {
-			changed := parent
-			changed.kids -= gone
-			changed.mode.Pzxid = max(changed.mode.Pzxid, h.Zxid)
-			p.put(h, path, &parent, changed)
+		if parent, ok := p.get(in.path); ok {
+			c := parent
+			c.kids -= in.gone
+			c.mode.Pzxid = max(c.mode.Pzxid, h.Zxid)
+			p.put(h, in.path, &parent, c)
 		}
 	}
 	p.out.closing[session] = h.Zxid
+}
+
+// children are the ephemerals of one parent that closeAll deletes.
+type children struct {
+	path   string // of the parent
+	gone   int
+	digest bool // they are part of the tree's digest
+}
+
+func (p *Preparer) childrenOf(counts map[znode.ID]*children, parent znode.ID) *children {
+	c := counts[parent]
+	if c == nil {
+		path := p.tree.Path(parent)
+		c = &children{path: path, digest: p.cfg.DigestEnabled && znode.InDigest(path+"/")}
+		counts[parent] = c
+	}
+	return c
+}
+
+// closeChanged projects the deletion of those ephemerals of session that have outstanding
+// changes, and returns the znodes of the tree that have any.
+func (p *Preparer) closeChanged(session zk.SessionID, h *txn.Header) map[znode.ID]bool {
+	changed := map[znode.ID]bool{}
+	var ephemerals []string
+	for path, c := range p.out.changes {
+		p.did(1)
+		if id := p.tree.Lookup(path); id != 0 {
+			changed[id] = true
+		}
+		if c.isEphemeralOf(session) {
+			ephemerals = append(ephemerals, path)
+		}
+	}
+	slices.Sort(ephemerals)
+	for _, path := range ephemerals {
+		if c, ok := p.get(path); ok {
+			p.removeChange(h, path, c)
+		}
+	}
+	return changed
 }
 
 // isEphemeralOf reports whether the znode will be an ephemeral of session.

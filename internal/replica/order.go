@@ -74,12 +74,13 @@ func (o *orderer) newTracker() {
 func (o *orderer) step(t *Turn) {
 	o.turn = t
 	o.forgetClosed()
+	if o.o.Ensemble != nil && !o.stepCore(&t.mail) {
+		return
+	}
+	// After the mail: if the last turn was long, signs of life of sessions wait in it.
 	if now := o.Now(); now >= o.nextExpiry {
 		o.nextExpiry = now + o.untilTick()
 		o.expire()
-	}
-	if o.o.Ensemble != nil && !o.stepCore(&t.mail) {
-		return
 	}
 	o.beginReadOnly()
 	for _, f := range t.mail.calls {

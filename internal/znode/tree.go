@@ -270,6 +270,16 @@ func (t *Tree) Ephemerals(session zk.SessionID, f func(path string)) {
 	}
 }
 
+// EphemeralsOf returns the number of ephemerals of session.
+func (t *Tree) EphemeralsOf(session zk.SessionID) int { return len(t.ephemerals[session]) }
+
+// IsEphemeralOf reports whether id, which may have been released, is an ephemeral of
+// session.
+func (t *Tree) IsEphemeralOf(id ID, session zk.SessionID) bool {
+	_, ok := t.ephemerals[session][id]
+	return ok
+}
+
 // EphemeralIDs iterates over the ephemerals of session, in no particular order. Transactions
 // may be applied between two steps; znodes that they create or delete may be missed.
 func (t *Tree) EphemeralIDs(session zk.SessionID) iter.Seq[ID] {
