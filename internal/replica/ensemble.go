@@ -23,26 +23,26 @@ type member struct {
 	commit zk.Zxid // the core says that everything up to it may be applied
 
 	entries  []zab.Entry // of the batch that is being proposed
-	made     []*batch    // proposed; the core has not asked yet to write them
-	proposed []*batch    // on their way to the disk, or there; not yet applied whole
-	released zk.Zxid     // handed to the applier
+	made     []*batch    // proposed; the core has not emitted their writes yet
+	proposed []*batch    // handed to Log; not all of their transactions are handed to Apply
+	released zk.Zxid     // last zxid that was handed to Apply
 
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
 	forwarded  forwarded      // of learners, not committed
 	syncs      []Request      // asked of the core, or of the leader, in this order
-	waits      []syncWait     // answered, but for what is to be applied before
+	waits      []syncWait     // answered by the core or the leader; their zxid is not handed to Apply yet
 	undecided  []question     // of a leader, about sessions that are ending
 
-	nextRefusal time.Duration // when a refused peer is worth a line again
-	refusals    int           // that were worth none since the last
+	nextRefusal time.Duration // when the next refusal is logged
+	refusals    int           // refusals that were not logged since the last one
 
 	learning
 	modeTimes
 	locals
 }
 
-// syncWait is a sync that is done once everything up to at is applied.
+// syncWait is a sync that is answered when all transactions up to at are applied.
 type syncWait struct {
 	at  zk.Zxid
 	req Request
@@ -82,8 +82,8 @@ func (r *Replica) window() int {
 	return r.o.Ensemble.Window
 }
 
-// Join takes part in the ensemble, over n: the first election begins. It is
-// called once. What the network tells before waits for it.
+// Join starts the first election, over the network n. It is called once. Events that the
+// network reports before are queued until then.
 func (r *Replica) Join(n Network) {
 	r.notify(func(p *pipe) {
 		p.events = slices.Insert(p.events, 0, event{kind: joined, net: n})
@@ -92,7 +92,7 @@ func (r *Replica) Join(n Network) {
 	})
 }
 
-// stepCore tells the Zab core what has happened, and does what it wants.
+// stepCore passes the events to the Zab core, and carries out its output.
 func (o *orderer) stepCore(m *mail) bool {
 	now := o.Now()
 	for i := range m.events {
@@ -155,7 +155,7 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 	}
 }
 
-// noteProgress tells the core of links on which a snapshot goes.
+// noteProgress tells the core on which links bytes of a snapshot or of the log move.
 func (o *orderer) noteProgress(now time.Duration) {
 	for l, before := range o.progress {
 		if n := o.net.Progress(l); n != before {
@@ -165,8 +165,8 @@ func (o *orderer) noteProgress(now time.Duration) {
 	}
 }
 
-// drive does what the core wants until it wants nothing more. False means that
-// the disk has failed.
+// drive carries out the core's output until there is none. It returns false if the disk
+// has failed.
 func (o *orderer) drive() bool {
 	for {
 		rd := o.core.Ready()
@@ -182,8 +182,8 @@ func (o *orderer) drive() bool {
 	return true
 }
 
-// do carries out one Ready. Messages go first: followers log while this server
-// does.
+// do carries out one Ready. Messages are sent first, so that followers write their logs
+// at the same time as this server.
 func (o *orderer) do(rd *zab.Ready) bool {
 	if o.o.Saw != nil {
 		o.o.Saw(rd)
@@ -231,7 +231,7 @@ func (o *orderer) do(rd *zab.Ready) bool {
 	return true
 }
 
-// changeRole notes the role, and stops serving when it is another.
+// changeRole records the role, and stops serving if it has changed.
 func (o *orderer) changeRole(rd *zab.Ready) {
 	if rd.Term != o.term || o.up && !rd.Serving {
 		o.suspend()
@@ -292,8 +292,8 @@ func (o *orderer) dropSyncs() {
 	o.syncs = nil
 }
 
-// serve begins to serve, once the core says so and everything is applied that
-// was committed then.
+// serve begins to serve when the core has said so and all transactions that were
+// committed by then are applied.
 func (o *orderer) serve() {
 	if wait := o.up && !o.serving.Load(); !wait || !o.allApplied(wait) || o.diverged.Load() || !o.verifyTree() {
 		return
@@ -312,8 +312,8 @@ func (o *orderer) serve() {
 	o.gather(o.role == zab.Leading)
 }
 
-// allApplied reports whether everything that was released is in the tree. If not,
-// and await is set, Order is called again when it is.
+// allApplied reports whether all transactions that were handed to Apply are in the tree.
+// If not, and await is true, Order is woken when they are.
 func (o *orderer) allApplied(await bool) bool {
 	p := &o.pipe
 	p.Lock()
@@ -323,7 +323,7 @@ func (o *orderer) allApplied(await bool) bool {
 	return done
 }
 
-// gather tells the machine whether this server makes rounds of its requests.
+// gather tells the machine whether this server collects requests into rounds.
 func (o *orderer) gather(yes bool) {
 	o.pipe.Lock()
 	defer o.pipe.Unlock()
@@ -341,7 +341,7 @@ func (o *orderer) locate(l zab.Lookup) {
 	})
 }
 
-// deliver takes a packet that the core leaves to this server.
+// deliver handles a packet that the core does not handle itself.
 func (o *orderer) deliver(d *zab.Delivery) {
 	switch {
 	case d.Packet.Type == zab.Ping && o.role != zab.Leading:
@@ -355,7 +355,7 @@ func (o *orderer) deliver(d *zab.Delivery) {
 	}
 }
 
-// startWrite has a write done. Its transactions wait in proposed until they are
+// startWrite queues a write for Log. Its transactions wait in proposed until they are
 // committed.
 func (o *orderer) startWrite(w *zab.Write) bool {
 	j := job{write: *w, term: o.term}
@@ -380,8 +380,8 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 	return true
 }
 
-// batchOf returns the batch whose transactions a write has: one that was
-// prepared here, or one made of what the leader sent.
+// batchOf returns the batch of a write's transactions: one that was prepared here, or one
+// that is made of the leader's proposals.
 func (o *orderer) batchOf(w *zab.Write) (*batch, error) {
 	if len(o.made) > 0 {
 		b := o.made[0]
@@ -410,9 +410,9 @@ func (o *orderer) batchOf(w *zab.Write) (*batch, error) {
 	return b, nil
 }
 
-// applyCommitted hands what is committed to Apply. On a server that serves it may not be
-// durable here, see docs/zab.md. While the tree is about to be replaced the core
-// commits nothing after that.
+// applyCommitted hands the committed transactions to Apply. On a server that serves they
+// may not be durable here yet, see docs/zab.md. While a replacement of the tree is pending
+// the core commits no transaction after it.
 func (o *orderer) applyCommitted() {
 	for len(o.proposed) > 0 {
 		b := o.proposed[0]
@@ -437,14 +437,15 @@ func (o *orderer) applyCommitted() {
 	o.flushWaits()
 }
 
-// committed tells the machine that n transactions are on their way to the clients.
+// committed tells the machine that n transactions were committed: their clients will be
+// answered.
 func (o *orderer) committed(n int) {
 	o.pipe.Lock()
 	defer o.pipe.Unlock()
 	o.pipe.machine.Committed(n, o.Now())
 }
 
-// answerSyncs answers the n oldest syncs, when all up to at is applied.
+// answerSyncs has the n oldest syncs answered when all transactions up to at are applied.
 func (o *orderer) answerSyncs(n int, at zk.Zxid) {
 	for _, req := range o.syncs[:n] {
 		o.waits = append(o.waits, syncWait{at, req})
@@ -474,7 +475,7 @@ func (o *orderer) flushWaits() {
 	o.toApply(step{synced: reqs})
 }
 
-// logEvent tells the operator.
+// logEvent logs an event of the core.
 func (o *orderer) logEvent(e *zab.Event) {
 	switch e.Kind {
 	case zab.EventLooking:
@@ -507,11 +508,11 @@ func (o *orderer) logEvent(e *zab.Event) {
 	}
 }
 
-// refusalPeriod is how often a refused peer is worth a line: one that is of
-// another ensemble comes back at once, for ever.
+// refusalPeriod is the shortest time between two logged refusals: a peer of another
+// ensemble connects again at once, each time that it is refused.
 const refusalPeriod = time.Second
 
-// logRefused writes a line, or counts it for the next.
+// logRefused logs a refusal, or counts it for the next line.
 func (o *orderer) logRefused(e *zab.Event) {
 	now := o.Now()
 	if now < o.nextRefusal {
@@ -526,8 +527,7 @@ func (o *orderer) logRefused(e *zab.Event) {
 	o.log.Warn("a peer was refused", attrs...)
 }
 
-// Status is what the core said of the ensemble when it changed last, nil on a
-// standalone server.
+// Status is the core's status after its last event, nil on a standalone server.
 func (r *Replica) Status() *zab.Status { return r.status.Load() }
 
 func (o *orderer) publishStatus() {

@@ -11,16 +11,17 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// linkMark makes a link's number an owner's, which no connection has.
+// linkMark is the bit that distinguishes the owner of a link from that of a connection.
 const linkMark session.Owner = 1 << 63
 
 // ownerOf is the owner under which the session tracker knows the learner of a link.
 func ownerOf(l zab.LinkID) session.Owner { return linkMark | session.Owner(l) }
 
-// linkOf is the link of an owner that ownerOf gave.
+// linkOf is the inverse of ownerOf.
 func linkOf(o session.Owner) zab.LinkID { return zab.LinkID(o &^ linkMark) }
 
-// startServing sets up what the role needs. Everything committed is applied.
+// startServing sets up the state of the role. REQUIRES: all committed transactions are
+// applied.
 func (o *orderer) startServing() {
 	o.newTracker()
 	o.startLocals(false)
@@ -60,8 +61,8 @@ func (o *orderer) propose(b *batch) {
 	o.drive()
 }
 
-// proposeBatch makes transactions of a batch and gives them to the core. False means
-// that the role is given up.
+// proposeBatch prepares the transactions of a batch and proposes them. It returns false if
+// the server has left its role.
 func (o *orderer) proposeBatch(b *batch) bool {
 	z, left := o.core.NextZxid()
 	if left < len(b.reqs) {
@@ -118,7 +119,7 @@ func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
 	return asked
 }
 
-// entriesOf is a prepared batch as the core wants it, valid until the next call.
+// entriesOf returns the entries of a prepared batch, valid until the next call.
 func (o *orderer) entriesOf(b *batch) []zab.Entry {
 	o.entries = o.entries[:0]
 	for i := range b.txns {
@@ -128,7 +129,7 @@ func (o *orderer) entriesOf(b *batch) []zab.Entry {
 	return o.entries
 }
 
-// fromLearner takes a packet of a learner that is not Zab's.
+// fromLearner handles a packet of a learner that is not part of Zab.
 func (o *orderer) fromLearner(d *zab.Delivery) {
 	p := &d.Packet
 	var err error
@@ -148,7 +149,7 @@ func (o *orderer) fromLearner(d *zab.Delivery) {
 // requestHead is session id, cxid and operation, in front of a request's body.
 const requestHead = 8 + 4 + 4
 
-// takeRequest takes a write, or a sync, of a learner's client.
+// takeRequest queues a write or a sync of a learner's client.
 func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 	if len(p.Data) < requestHead {
 		return fmt.Errorf("%d bytes have no header", len(p.Data))
@@ -202,9 +203,9 @@ func (o *orderer) answerValidate(l zab.LinkID, id zk.SessionID, alive bool) {
 	o.net.Send(l, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
 }
 
-// question is about a session whose end is on its way, and not yet committed. A
-// leader that a partition has cut off must not tell a client that its session is
-// over: under another leader it may live, and with it its ephemerals.
+// question is about a session whose end is proposed and not yet committed. A leader that
+// a partition has cut off must not tell a client that its session is over: with another
+// leader the session and its ephemerals may still exist.
 type question struct {
 	link zab.LinkID // of the learner that asks; 0: a client of this server, by resume
 	resume
@@ -244,7 +245,7 @@ func (o *orderer) dropQuestions() {
 	o.undecided = nil
 }
 
-// touch notes the signs of life that a learner has seen.
+// touch records the sessions whose clients a learner has heard.
 func (o *orderer) touch(data []byte) error {
 	now := o.Millis(o.Now())
 	for ; len(data) >= 12; data = data[12:] {

@@ -27,7 +27,7 @@ type learning struct {
 	resetSeqs []uint64              // of truncations and installations that are not durable
 }
 
-// stopLearning drops what was forwarded.
+// stopLearning drops the forwarded requests and the questions to the leader.
 func (o *orderer) stopLearning() {
 	ids := make([]zk.SessionID, 0, len(o.waiting))
 	for id := range o.waiting {
@@ -55,8 +55,8 @@ func (o *orderer) forward(b *batch) {
 	for i := range b.reqs {
 		size += requestHead + len(b.reqs[i].Body)
 	}
-	// The packets' data, and by that the bodies of those that wait, lie in one
-	// piece of memory; the batch goes back to the pool.
+	// One allocation holds the data of all packets, and so the bodies of the waiting
+	// requests; the batch goes back to the pool.
 	mem := rawio.Uncleared(size)
 	ps := make([]zab.Packet, 0, len(b.reqs))
 	for i := range b.reqs {
@@ -85,8 +85,7 @@ func (o *orderer) forward(b *batch) {
 	o.pool.put(b)
 }
 
-// match returns the request that a transaction comes from, if it was forwarded
-// from here.
+// match returns the request of a transaction, if this server has forwarded it.
 func (o *orderer) match(tx *txn.Txn) Request {
 	if tx.Session == 0 {
 		return Request{}
@@ -118,9 +117,9 @@ func (o *orderer) match(tx *txn.Txn) Request {
 	return o.expired(tx)
 }
 
-// cameFrom reports whether a transaction can be the outcome of a request. What a
-// server asks for itself has a cxid that a request may have as well: the end of a
-// session that expires, the upgrade of a local one.
+// cameFrom reports whether a transaction can be the outcome of a request of that
+// operation. The cxid alone does not tell: requests that a server makes itself, to end an
+// expired session or to upgrade a local one, may have the cxid of a client's request.
 func cameFrom(tx *txn.Txn, op wire.OpCode) bool {
 	switch tx.Header.Type {
 	case wire.OpCreateSession, wire.OpCloseSession:
@@ -129,8 +128,8 @@ func cameFrom(tx *txn.Txn, op wire.OpCode) bool {
 	return op != wire.OpCreateSession
 }
 
-// expired returns, for the end of a session that the leader has decided, the
-// request that has its connection here told.
+// expired returns, for the end of a session that the leader has decided, a request whose
+// Origin is the session's connection to this server, so that it is told.
 func (o *orderer) expired(tx *txn.Txn) Request {
 	own, ok := o.owners[tx.Session]
 	if tx.Header.Type != wire.OpCloseSession || !ok {
@@ -143,7 +142,7 @@ func (o *orderer) expired(tx *txn.Txn) Request {
 	}
 }
 
-// fromLeader takes a packet of the leader that is not Zab's.
+// fromLeader handles a packet of the leader that is not part of Zab.
 func (o *orderer) fromLeader(d *zab.Delivery) {
 	switch d.Packet.Type {
 	case zab.Sync:
@@ -174,7 +173,7 @@ func (o *orderer) revalidate(s resume) {
 	o.net.Send(o.leaderLink, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
 }
 
-// validated takes the leader's answer.
+// validated handles the leader's answer to revalidate.
 func (o *orderer) validated(data []byte) error {
 	if len(data) < 9 {
 		return fmt.Errorf("replica: REVALIDATE of %d bytes", len(data))
@@ -183,7 +182,7 @@ func (o *orderer) validated(data []byte) error {
 	o.stats.Revalidations.Add(1)
 	s, waits := o.asked[id]
 	if !waits {
-		return nil // a connection that has gone since
+		return nil // the connection has been closed since
 	}
 	delete(o.asked, id)
 	if ok {
@@ -193,7 +192,7 @@ func (o *orderer) validated(data []byte) error {
 	return nil
 }
 
-// answerPing tells the leader which sessions gave a sign of life since the last
+// answerPing answers a ping with the sessions whose clients were heard since the last
 // ping.
 func (o *orderer) answerPing(d *zab.Delivery) {
 	now := o.Now()

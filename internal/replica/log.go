@@ -11,7 +11,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// logger is what the owner of the stage Log keeps.
+// logger is the state of the stage Log, owned by the worker that runs it.
 type logger struct {
 	*Replica
 	turn *Turn // the present one, which collects what follows from a write
@@ -107,8 +107,8 @@ func (l *logger) append(b *batch) error {
 	return nil
 }
 
-// logGroup appends all transactions of the group and syncs them; what else is in
-// it is done in its place.
+// logGroup appends all transactions of the group and syncs them. Other writes of the group
+// are done in order between them.
 func (l *logger) logGroup(group []job) error {
 	if l.rollLog.Swap(false) {
 		if err := l.wal.Roll(); err != nil {
@@ -150,7 +150,7 @@ func (l *logger) flushLog() error {
 	return nil
 }
 
-// flushed notes that all that was appended is durable.
+// flushed records that all appended transactions are durable.
 func (l *logger) flushed() {
 	l.logged.Store(int64(l.wal.LastZxid()))
 	if name := l.wal.Restored(); name != "" {
@@ -172,7 +172,7 @@ func (l *logger) flushed() {
 	}
 }
 
-// writeOther does what is not an entry of the log.
+// writeOther carries out a write that is not of log entries.
 func (l *logger) writeOther(j *job) error {
 	w := &j.write
 	switch w.Kind {
@@ -223,7 +223,7 @@ func (l *logger) truncate(j *job) error {
 	return nil
 }
 
-// install makes the tree that came over w.Link the state, durably.
+// install makes the leader's tree that was received over w.Link the durable state.
 func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
 	l.holdSnapshots()
 	defer l.releaseSnapshots()

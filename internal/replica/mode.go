@@ -36,7 +36,7 @@ type modeTimes struct {
 	readOnlyAt time.Duration // when ReadOnly is to begin if there is no quorum; 0 is never
 }
 
-// Mode tells what the server is to its clients at the moment.
+// Mode returns the present mode.
 func (r *Replica) Mode() Mode { return Mode(r.mode.Load()) }
 
 // Since is when the present mode began, by Now.

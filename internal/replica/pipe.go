@@ -11,8 +11,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// pipe is what lies between the stages: the machine that says which goroutine runs
-// which of them, and the queues. Its lock is held for a few instructions.
+// pipe connects the stages: it holds the machine that decides which goroutine runs which
+// stage, and the queues between them. Its lock is held for a few instructions.
 type pipe struct {
 	sync.Mutex
 	room    sync.Cond // packets were taken, or the replica has failed
@@ -28,7 +28,7 @@ type pipe struct {
 	steps       []step       // for Apply
 }
 
-// mail is what Order is given.
+// mail is the input of a turn of Order.
 type mail struct {
 	batch   *batch // requests of this server's clients; nil if there are none
 	resumes []resume
@@ -83,7 +83,7 @@ func (p *pipe) init(pool *batchPool, group func(int) int) {
 	p.room.L = &p.Mutex
 }
 
-// put takes over what a stage has made, for the stages after it.
+// put queues the output of a stage for the other stages.
 // REQUIRES: the lock.
 func (p *pipe) put(t *Turn) {
 	if t.Stage == pipeline.Order {
@@ -117,7 +117,7 @@ func (p *pipe) put(t *Turn) {
 	t.events = t.events[:0]
 }
 
-// take gives a stage what waits for it.
+// take moves the queued input of a stage to its turn.
 // REQUIRES: the lock.
 func (p *pipe) take(t *Turn) {
 	switch t.Stage {
@@ -138,8 +138,8 @@ func (p *pipe) take(t *Turn) {
 	}
 }
 
-// takeMail gives Order all that waits but the requests, for which it asks by
-// takeRound.
+// takeMail moves everything that is queued for Order to its turn, except the requests,
+// which Order gets from takeRound.
 func (p *pipe) takeMail(m *mail) {
 	m.resumes, p.resumes = p.resumes, nil
 	m.calls, p.calls = p.calls, nil
@@ -164,9 +164,8 @@ func (p *pipe) recycle(m *mail) {
 	*m = mail{}
 }
 
-// takeRound returns the requests of this server's clients if Order is to take up
-// requests now, those and the forwarded ones of learners; the batch is nil if only
-// learners have asked.
+// takeRound returns ok if Order is to begin a round of requests now, and the requests of
+// this server's clients; the batch is nil if only learners have sent requests.
 func (r *Replica) takeRound(forwarded int) (b *batch, ok bool) {
 	p := &r.pipe
 	p.Lock()
@@ -179,8 +178,7 @@ func (r *Replica) takeRound(forwarded int) (b *batch, ok bool) {
 	return b, true
 }
 
-// tell appends an event. That more is durable supersedes an event before it that
-// says the same of less.
+// tell appends an event. A writesDone event replaces one directly before it.
 // REQUIRES: the lock.
 func (p *pipe) tell(e event) {
 	if n := len(p.events); e.kind == writesDone && n > 0 && p.events[n-1].kind == writesDone {
@@ -204,7 +202,7 @@ func (p *pipe) submit(reqs []Request) {
 	p.machine.Submitted(len(reqs))
 }
 
-// notify has f queue something, and wakes the workers that have to know.
+// notify calls f, which queues something, and wakes the workers that have to run.
 func (r *Replica) notify(f func(p *pipe)) {
 	r.pipe.Lock()
 	f(&r.pipe)

@@ -10,7 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// send puts on a link what the core wants there.
+// send carries out a Send of the core.
 func (o *orderer) send(s *zab.Send) {
 	switch s.Kind {
 	case zab.SendPackets:
@@ -67,7 +67,7 @@ func (r *Replica) streamLog(w io.Writer, after, upto zk.Zxid) error {
 // streamEnd follows a snapshot on a link: a string, as Apache writes it.
 const streamEnd = "\x00\x00\x00\x0aBenWasHere"
 
-// streamTree writes the tree as it is now, while it goes on changing.
+// streamTree writes the tree to a link while transactions are applied to it.
 func (r *Replica) streamTree(w io.Writer) error {
 	since := r.lockRead()
 	walk, b := r.tree.Walk(), []byte(nil)
@@ -101,7 +101,7 @@ func (r *Replica) Snapshot(l zab.LinkID, z zk.Zxid, src SnapshotSource) error {
 	return nil
 }
 
-// incomingTrees holds the trees that have come over links and are not installed.
+// incomingTrees holds the trees that were received over links and are not installed yet.
 type incomingTrees struct {
 	mu struct {
 		sync.Mutex
