@@ -132,8 +132,8 @@ func (c *Core) settleClaims() {
 		case old.contact >= l.claimed:
 			c.refuse(l, fmt.Errorf("server %d is connected already, and that link works: do two servers have one id?", l.id))
 		case c.now-l.claimed >= c.cfg.Tick:
-			c.dropLearner(old.link, fmt.Errorf("server %d has connected anew, and this link is silent", l.id))
-			c.close(old.link, fmt.Errorf("%w: server %d has connected anew", ErrLost, l.id))
+			c.dropLearner(old.link, fmt.Errorf("server %d has connected again, and this link is silent", l.id))
+			c.close(old.link, fmt.Errorf("%w: server %d has connected again", ErrLost, l.id))
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (e *Election) stepStranger(n Notification) {
 }
 
 // answer tells a server that looks this one's vote, and tells it again when
-// Settle changes it. The vote of a server that is no voter counts nowhere, so it
+// Settle changes it. The vote of a server that is no voter does not count, so it
 // answers only for the membership's sake.
 func (e *Election) answer(to int64) {
 	if e.me < 0 && !e.cfg.Changes {
