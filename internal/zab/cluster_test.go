@@ -244,7 +244,9 @@ func quiet(r *Ready) bool {
 func (s *server) do(rd *Ready) {
 	for i := range rd.Events {
 		e := &rd.Events[i]
-		s.say("%d: %v", s.id, describeEvent(e))
+		if s.trace != nil {
+			s.say("%d: %v", s.id, describeEvent(e))
+		}
 		s.check.event(s, e)
 	}
 	if rd.Term != s.term || s.serving && !rd.Serving {
@@ -294,7 +296,9 @@ func (s *server) do(rd *Ready) {
 
 // begin takes a write on.
 func (s *server) begin(w *Write) {
-	s.say("%d: writes %v", s.id, describeWrite(w))
+	if s.trace != nil {
+		s.say("%d: writes %v", s.id, describeWrite(w))
+	}
 	k := begun{Write: *w, term: s.term}
 	k.Entries = slices.Clone(w.Entries)
 	switch w.Kind {
@@ -564,7 +568,7 @@ func (l *wire) end(s *server) int {
 func (l *wire) put(s *server, it item) {
 	if to := 1 - l.end(s); l.up && !l.down[1-to] {
 		l.check.sends(s, &it.Packet)
-		if it.kind == SendPackets {
+		if it.kind == SendPackets && l.trace != nil {
 			l.say("%d -> %d: %v", s.id, l.ends[to].id, describe(&it.Packet))
 		}
 		l.to[to] = append(l.to[to], it)

@@ -127,7 +127,7 @@ func strangerSeeds(n uint64) (first, last uint64) {
 // A stranger disturbs no ensemble whose members are all there: no role is lost, no
 // epoch begins, writes go on, and all invariants hold.
 func TestAStrangerDisturbsNobody(t *testing.T) {
-	first, last := strangerSeeds(300)
+	first, last := strangerSeeds(100)
 	for seed := first; seed <= last; seed++ {
 		if err := undisturbed(t, seed); err != nil {
 			t.Fatalf("seed=%d: %v\n\t"+replayStranger, seed, err, "TestAStrangerDisturbsNobody", seed)
@@ -172,7 +172,7 @@ func undisturbed(t *testing.T, seed uint64) error {
 // away, and no protocol without proofs of identity can promise anything. When the
 // stranger has gone, and a majority is there, it elects a leader and serves.
 func TestAMajorityServesWhenAStrangerHasGone(t *testing.T) {
-	first, last := strangerSeeds(300)
+	first, last := strangerSeeds(100)
 	for seed := first; seed <= last; seed++ {
 		if err := recovers(seed); err != nil {
 			t.Fatalf("seed=%d: %v\n\t"+replayStranger, seed, err, "TestAMajorityServesWhenAStrangerHasGone", seed)
