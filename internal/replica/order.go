@@ -25,12 +25,13 @@ type orderer struct {
 	*Replica
 	turn *Turn // the present one, which collects what is to be logged and applied
 
-	prep     *prep.Preparer
-	tracker  *session.Tracker
-	nextZxid zk.Zxid
-	owners   map[zk.SessionID]owner
-	closing  []closingSession
-	locked   time.Duration // since when, the present hold of the tree's lock
+	prep      *prep.Preparer
+	tracker   *session.Tracker
+	nextZxid  zk.Zxid
+	owners    map[zk.SessionID]owner
+	postponed bool // the last expiry was late, and did not take place
+	closing   []closingSession
+	locked    time.Duration // since when, the present hold of the tree's lock
 	member
 }
 
@@ -77,11 +78,7 @@ func (o *orderer) step(t *Turn) {
 	if o.o.Ensemble != nil && !o.stepCore(&t.mail) {
 		return
 	}
-	// After the mail: if the last turn was long, signs of life of sessions wait in it.
-	if now := o.Now(); now >= o.nextExpiry {
-		o.nextExpiry = now + o.untilTick()
-		o.expire()
-	}
+	o.expireAtTick()
 	o.beginReadOnly()
 	for _, f := range t.mail.calls {
 		f(o.tracker, o.heard) // before resumes: one may be the end of a session
@@ -91,6 +88,22 @@ func (o *orderer) step(t *Turn) {
 	}
 	o.round()
 	t.deadline, t.forwards, t.lone = o.deadline(), o.forwards(), o.lone()
+}
+
+// expireAtTick ends the sessions that are due, once in a tick. If this server was not able
+// to do so in time, for a turn was long or the machine stood still, it waits for one more
+// tick: it may not have heard of sessions that are alive, since a leader asks its learners
+// for them by its pings.
+func (o *orderer) expireAtTick() {
+	now := o.Now()
+	late := now - o.nextExpiry
+	if late < 0 {
+		return
+	}
+	o.nextExpiry = now + o.untilTick()
+	if o.postponed = late > o.o.Tick/2 && !o.postponed; !o.postponed {
+		o.expire()
+	}
 }
 
 // deadline is when step has something to do by the clock, at the latest.
