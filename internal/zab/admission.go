@@ -105,9 +105,9 @@ func (c *Core) grant(l *learner) {
 	l.holds = true
 	s.holders[l.id] = l
 	if !l.observer {
-		if l.acks = s.acks[l.id]; l.acks == nil {
-			l.acks = &ack{}
-			s.acks[l.id] = l.acks
+		if l.acks = s.acksOf(l.id); l.acks == nil {
+			l.acks = &ack{id: l.id}
+			s.acks = append(s.acks, l.acks)
 		}
 	}
 	c.admit(l)

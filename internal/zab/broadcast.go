@@ -94,10 +94,21 @@ func (c *Core) acknowledged(id int64) int64 {
 	if id == c.cfg.ID {
 		return int64(c.persistedZxid)
 	}
-	if a := c.leader.acks[id]; a != nil {
+	if a := c.leader.acksOf(id); a != nil {
 		return int64(a.upto)
 	}
 	return 0
+}
+
+// acksOf returns what a follower has acknowledged, nil if it has not been here. There are
+// few, so a search is faster than a map.
+func (s *leaderState) acksOf(id int64) *ack {
+	for _, a := range s.acks {
+		if a.id == id {
+			return a
+		}
+	}
+	return nil
 }
 
 // commitProposals commits, in the order of zxids, what a quorum has. A change of the

@@ -83,7 +83,7 @@ func verifyLearners(c *Core) error {
 			return fmt.Errorf("link %d is another's", l.link)
 		case l.holds && s.holders[l.id] != l:
 			return fmt.Errorf("server %d has another link", l.id)
-		case (l.acks != nil) != (l.holds && !l.observer) || l.acks != nil && s.acks[l.id] != l.acks:
+		case (l.acks != nil) != (l.holds && !l.observer) || l.acks != nil && s.acksOf(l.id) != l.acks:
 			return fmt.Errorf("the acknowledgements of server %d are counted elsewhere", l.id)
 		case l.heldUpto > l.heldAfter && (l.state != synced || l.heldUpto != c.committed):
 			return fmt.Errorf("COMMITs up to %v are held back from %d, committed is %v", l.heldUpto, l.id, c.committed)

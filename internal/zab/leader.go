@@ -25,7 +25,7 @@ type leaderState struct {
 
 	zxid        zk.Zxid           // last proposed
 	outstanding fifo.Queue[Entry] // not committed, of one epoch without a gap
-	acks        map[int64]*ack    // of followers, by server id
+	acks        []*ack            // of followers, each server id once
 	uncommitted int64             // bytes of their data
 	oldestSince time.Duration     // when the oldest of them became the oldest
 
@@ -49,7 +49,10 @@ const (
 
 // ack is what a follower has acknowledged since it was synchronized last: all
 // proposals up to upto. It outlives the follower's link.
-type ack struct{ upto zk.Zxid }
+type ack struct {
+	id   int64
+	upto zk.Zxid
+}
 
 // learner is a link to the leader, and the server at its other end.
 type learner struct {
@@ -105,7 +108,7 @@ func (c *Core) lead(v election.Result) {
 	c.settleVote(v.PeerEpoch)
 	c.event(Event{Kind: EventElected, Peer: c.cfg.ID})
 	s := &c.leader
-	s.links, s.holders, s.acks = map[LinkID]*learner{}, map[int64]*learner{}, map[int64]*ack{}
+	s.links, s.holders = map[LinkID]*learner{}, map[int64]*learner{}
 	s.lastPing = c.now
 	term := c.term
 	c.admitWaiting()
