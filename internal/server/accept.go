@@ -35,9 +35,17 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// kernelOutBytes bounds what the system keeps of the output of one connection that its
+// client does not read. Linux would keep up to 4 MiB, and a thousand such clients fill
+// the memory that it has for all connections, so that no client gets an answer.
+const kernelOutBytes = 256 << 10
+
 // accept admits a connection or, if there are too many, closes it.
 func (s *Server) accept(nc net.Conn) {
 	addr := remoteAddr(nc)
+	if t, ok := nc.(*net.TCPConn); ok {
+		_ = t.SetWriteBuffer(kernelOutBytes) // fails only if closed
+	}
 	if s.cfg.Client.TCPKeepAlive {
 		if t, ok := nc.(*net.TCPConn); ok {
 			_ = t.SetKeepAlive(true) // optional
