@@ -319,9 +319,17 @@ func (x *scene) dial(addr string) net.Conn {
 	return c
 }
 
+// attackerBuffer is how many bytes an attacker's system keeps of what it has not read. The
+// attackers run beside the servers, and all connections of a machine share its memory for
+// TCP.
+const attackerBuffer = 64 << 10
+
 // keep has the connection closed when the attack ends, without waiting for what is not
 // sent yet.
 func (x *scene) keep(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetReadBuffer(attackerBuffer) // fails only if closed
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.conns = append(x.conns, c)
