@@ -266,6 +266,9 @@ func (s *explored) finished() error {
 	if n := s.rep.Outstanding(); n != 0 {
 		return fmt.Errorf("P6: %d requests are counted that wait for nothing", n)
 	}
+	if logged := s.rep.LastLogged(); !s.k.kind.stuck && logged != s.rep.LastApplied() {
+		return fmt.Errorf("nothing can go on, and the log is written up to %v alone", logged)
+	}
 	if got, want := s.rep.LastApplied(), s.base+zk.Zxid(s.made); got != want {
 		return fmt.Errorf("P3: the last transaction is %v, must be %v", got, want)
 	}
