@@ -271,7 +271,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 		r.reads++
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.mustWait = (expected >= hardOutBytes || isExpensive(q.Op)) && !c.stepped; r.mustWait {
+		if r.mustWait = (expected > largeReply || isExpensive(q.Op)) && !c.stepped; r.mustWait {
 			return true
 		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
