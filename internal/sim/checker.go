@@ -279,6 +279,7 @@ func (c *checker) write(m *member, w *zab.Write) {
 		h.uncut = append([]entry(nil), h.log...)
 		h.log = h.log[:n]
 	case zab.WriteInstall:
+		m.installed = c.s.now
 		op.cut = h.log
 		h.log = c.offered[w.Link]
 		delete(c.offered, w.Link)
@@ -314,6 +315,7 @@ func (c *checker) append(m *member, e entry) {
 		}
 		c.leadership(m, e.z.Epoch())
 		c.broadcast[e.z] = broadcast{e.hash, c.s.now, h.applied}
+		c.s.proposed(e)
 		c.s.cover.Transactions++
 	} else if b, ok := c.broadcast[e.z]; !ok || b.hash != e.hash {
 		c.s.fail("Integrity", "member %d logs %v, which nobody has broadcast (or not with this content: %v)", m.id, e.z, ok)

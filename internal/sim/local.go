@@ -21,9 +21,27 @@ type localHome struct {
 	heard   time.Duration // when m last read something from the client
 	timeout time.Duration
 	lasting bool // it is kept when m's role changes; otherwise it lives while m only reads
-	// upgrading: the client has asked for an ephemeral. A leader that has prepared the
-	// session's creation knows it before that is committed.
-	upgrading bool
+	// proposed: a leader has proposed the session's creation, for the client has asked for an
+	// ephemeral. That leader knows the session before this is committed, and so does a member
+	// that only reads, if it has logged the creation: it shows its whole log.
+	proposed bool
+	asked    time.Duration // when the client has last asked for an ephemeral
+}
+
+// proposed notes a transaction that makes a client's local session one of the ensemble.
+func (s *Sim) proposed(e entry) {
+	if !s.profile.upgrading {
+		return
+	}
+	tx, err := txn.Decode(e.data)
+	if err != nil || tx.Header.Type != wire.OpCreateSession {
+		return
+	}
+	for _, c := range s.clients {
+		if c.session == tx.Session && c.home.m != nil {
+			c.home.proposed = true
+		}
+	}
 }
 
 // settle notes whether the session that a client has been given is local.
@@ -34,8 +52,8 @@ func (c *client) settle(k *clientConn) {
 		return
 	}
 	p := &s.profile
-	if c.home.m != nil && c.home.upgrading && c.home.m != k.m && !k.reads {
-		c.home = localHome{}
+	if c.home.proposed && (c.home.m != k.m || c.home.life != k.life) {
+		// Until the creation is committed the session may become local again: home stays.
 		return
 	}
 	if !p.localSessions && !k.reads {
@@ -49,11 +67,13 @@ func (c *client) settle(k *clientConn) {
 			s.fail("LocalSession", "%s goes on with the local session %v of member %d at member %d, or after a restart", c.who, c.session, c.home.m.id, k.m.id)
 		}
 	}
-	c.home = localHome{m: k.m, life: k.life, heard: s.now, timeout: c.timeout, lasting: p.localSessions, upgrading: c.home.upgrading}
+	c.home = localHome{m: k.m, life: k.life, heard: s.now, timeout: c.timeout, lasting: p.localSessions, proposed: c.home.proposed, asked: c.home.asked}
 }
 
 // judgeLocalDenied checks that a local session is over whose client is told so by the
-// server that knows it: the server has not heard of the client for the session's timeout.
+// server that knows it: the server has not heard of the client for the session's timeout. Or
+// it has been sent a snapshot since the session was to become one of the ensemble: that does
+// not say whether it was made so and has ended.
 func (c *client) judgeLocalDenied() {
 	h, s := &c.home, c.s
 	if h.m == nil {
@@ -62,7 +82,8 @@ func (c *client) judgeLocalDenied() {
 	s.cover.LocalsOver++
 	k := c.conn
 	silent := float64(k.began-h.heard) * (1 + s.profile.drift)
-	if h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
+	unsure := h.asked > 0 && k.m.installed >= h.asked
+	if !unsure && h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
 		s.fail("LocalSession", "%s is told by member %d that its local session %v is over, which the member heard of %v ago; its timeout is %v",
 			c.who, k.m.id, c.session, k.began-h.heard, h.timeout)
 	}

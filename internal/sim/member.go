@@ -47,6 +47,8 @@ type member struct {
 	kill   bool          // a fault of the disk that is armed ends the process alone
 	filled bool          // its disk has held a database
 
+	installed time.Duration // when it was last sent a snapshot
+
 	damaged bool // a bit of its disk was flipped
 	divergence
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -46,11 +47,11 @@ func (c *client) ask(q *ask) {
 		q.xid = c.xid
 	}
 	q.ids, q.session, q.onReader = c.ids, c.session, k.reads
+	if slices.ContainsFunc(q.ops, func(op wire.MultiOp) bool { return op.Flags.IsEphemeral() }) {
+		c.home.asked = c.s.now
+	}
 	if q.onReader {
 		q.access = nil
-	}
-	for i := range q.ops {
-		c.home.upgrading = c.home.upgrading || c.s.profile.upgrading && !k.reads && q.ops[i].Flags.IsEphemeral()
 	}
 	if q.op.IsWrite() {
 		c.s.history.sent[request{c.session, q.xid}] = q
