@@ -256,7 +256,6 @@ func (o *orderer) suspend() {
 	o.forgetForwarded()
 	o.gather(false)
 	o.stopLearning()
-	o.upgrading = nil // what is applied from now on may be cut off
 	if o.Mode() == Idle {
 		return
 	}
@@ -370,6 +369,7 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 		o.proposed = append(o.proposed, j.b)
 	case zab.WriteTruncate, zab.WriteInstall:
 		o.resetSeqs = append(o.resetSeqs, w.Seq)
+		o.replaceEnds(w.Kind, w.Zxid)
 		o.fuzzy.Store(w.Kind == zab.WriteInstall)
 		o.released = w.Zxid
 		if w.Kind == zab.WriteInstall {
@@ -424,6 +424,7 @@ func (o *orderer) applyCommitted() {
 			break
 		}
 		o.released = b.txns[s.end-1].Zxid
+		o.noteEnds(b.txns[s.start:s.end])
 		o.countCommitted(b.txns[s.start:s.end])
 		o.committed(s.end - s.start)
 		b.released = s.end

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -465,6 +466,103 @@ func TestUpgradeThatIsLoggedAndNotCommitted(t *testing.T) {
 		}
 		g.heal(g.id(m))
 		g.await()
+	})
+}
+
+// A session that is being made global is resumed as one of the ensemble: its end is a
+// transaction. A connection that its client has left does not make it global.
+func TestResumeDuringAnUpgrade(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		for _, mode := range []Mode{Leader, Follower} {
+			m, follower := g.in(mode)[0], g.in(Follower)
+			s := g.session(m, 100_000)
+			for _, f := range follower {
+				g.gates[g.id(f)] <- struct{}{}
+			}
+			op, timeout := createSession(100_000)
+			m.submit(s, op, timeout)
+			pass(time.Millisecond)
+			next := &notes{}
+			m.rep.Resume(s, session.Owner(2), 100_000, next)
+			pass(0)
+			if !slices.Equal(next.resumed, []bool{true}) || m.knows(s) {
+				t.Errorf("%v: resumed %v, as local %v; it is global already: %v", mode, next.resumed, next.last, m.knows(s))
+			}
+			for _, f := range follower {
+				<-g.gates[g.id(f)]
+			}
+			g.until("it is global", func() bool { return m.knows(s) })
+
+			s = g.session(m, 100_000)
+			m.rep.Resume(s, session.Owner(2), 100_000, next)
+			pass(0)
+			m.submit(s, op, timeout)
+			pass(groupTick)
+			if next.last != s || m.knows(s) {
+				t.Errorf("%v: session %v, made global by a connection that was left: %v", mode, next.last, m.knows(s))
+			}
+			if n := m.rep.Outstanding(); n != 0 {
+				t.Errorf("%v: %d requests are outstanding", mode, n)
+			}
+		}
+	})
+}
+
+// A session that was made global and has ended while its server had no leader is over: its
+// ephemerals are deleted. The server learns of the end by the log, or by a snapshot.
+func TestUpgradedSessionEndsWithoutItsServer(t *testing.T) {
+	for _, snap := range []bool{false, true} {
+		inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, snap }, func(g *group) {
+			m, leader, other := g.in(Follower)[0], g.leader(), g.in(Follower)[1]
+			s := g.session(m, 8_000)
+			op, timeout := createSession(8_000)
+			for _, o := range []*machine{leader, other} {
+				g.gates[g.id(o)] <- struct{}{}
+			}
+			logged := m.rep.LastLogged()
+			m.submit(s, op, timeout)
+			g.until("the upgrade is logged", func() bool { return m.rep.LastLogged() > logged })
+			g.part(g.id(m))
+			for _, o := range []*machine{leader, other} {
+				<-g.gates[g.id(o)]
+			}
+			g.until("the others know the session", func() bool { return leader.knows(s) })
+			g.until("it has ended", func() bool { return !leader.knows(s) })
+			g.heal(g.id(m))
+			g.await()
+			m.rep.Resume(s, session.Owner(2), 8_000, m.note)
+			pass(time.Second)
+			if n := m.rep.Stats().LocalSessions.Load(); !slices.Equal(m.note.resumed, []bool{false}) || n != 0 {
+				t.Errorf("snapshot %v: resumed: %v, %d sessions are local", snap, m.note.resumed, n)
+			}
+		})
+	}
+}
+
+// A server without a quorum does not tell a client that its session is over by an end in its
+// log that may be cut off.
+func TestReadOnlyServerDoesNotKnowEnds(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.ReadOnly = true }, func(g *group) {
+		m := g.leader()
+		s := g.session(m, 2000)
+		g.agree()
+		for _, f := range g.in(Follower) {
+			g.gates[g.id(f)] <- struct{}{}
+			defer func() { <-g.gates[g.id(f)] }()
+		}
+		logged := m.rep.LastLogged()
+		g.until("the end is logged", func() bool { return m.rep.LastLogged() > logged })
+		g.part(g.id(m))
+		g.until("it only reads", func() bool { return m.rep.Mode() == ReadOnly })
+		if m.knows(s) {
+			t.Fatal("the end is not applied")
+		}
+		next := &leaver{notes: &notes{}}
+		m.rep.Resume(s, session.Owner(2), 2000, next)
+		pass(0)
+		if next.left != 1 || len(next.resumed) > 0 {
+			t.Errorf("told to leave %d times, resumed %v", next.left, next.resumed)
+		}
 	})
 }
 

@@ -107,8 +107,9 @@ func (o *orderer) match(tx *txn.Txn) Request {
 		}
 		switch tx.Header.Type {
 		case wire.OpCreateSession:
-			o.noteUpgrade(tx.Session, tx.Zxid)
-			o.owners[tx.Session] = owner{req.Origin, tx.TimeoutMillis}
+			if !o.noteUpgrade(tx.Session, tx.Zxid) {
+				o.owners[tx.Session] = owner{req.Origin, tx.TimeoutMillis}
+			}
 		case wire.OpCloseSession:
 			delete(o.owners, tx.Session)
 		}

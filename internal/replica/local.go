@@ -3,9 +3,11 @@ package replica
 import (
 	"cmp"
 	"encoding/binary"
+	"maps"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -20,8 +22,10 @@ import (
 type locals struct {
 	local *session.Tracker // nil: there are none
 	// upgrading holds the sessions that are to become global, with the transaction that
-	// does it; 0 while that is not known.
+	// does it; 0 while that is not known. It is kept until the next role serves: what is
+	// applied meanwhile may be cut off.
 	upgrading map[zk.SessionID]zk.Zxid
+	ended     map[zk.SessionID]zk.Zxid // sessions that were made global and have ended, until local drops them
 }
 
 // readOnlyAfter is the default of Options.ReadOnlyAfter, as in Apache.
@@ -50,7 +54,7 @@ func (o *orderer) beginLocals(b *batch) {
 			rest = append(rest, *req)
 			continue
 		case req.Session != 0:
-			if o.askUpgrade(req.Session) {
+			if o.askUpgrade(req) {
 				rest = append(rest, *req)
 			} else {
 				o.inProcess.Add(-1)
@@ -70,15 +74,24 @@ func (o *orderer) beginLocals(b *batch) {
 }
 
 // resumeLocal gives a local session another connection; false means that it is
-// not local.
+// not local. One that is to become global is resumed as such: its end is a transaction. A
+// leader knows it by now; a learner's leader may not, and cannot be asked yet.
 func (o *orderer) resumeLocal(s resume) bool {
 	if o.local == nil || !o.local.Tracked(s.id) {
+		return false
+	}
+	_, upgrading := o.upgrading[s.id]
+	if upgrading = upgrading && o.serving.Load(); upgrading && o.role == zab.Leading {
 		return false
 	}
 	o.local.SetOwner(s.id, s.owner)
 	o.local.Touch(s.id, s.timeoutMillis, o.Millis(o.Now()))
 	o.owners[s.id] = owner{s.origin, s.timeoutMillis}
-	s.origin.ResumedLocal(s.id, s.timeoutMillis)
+	if upgrading {
+		s.origin.Resumed(true, s.id, s.timeoutMillis)
+	} else {
+		s.origin.ResumedLocal(s.id, s.timeoutMillis)
+	}
 	return true
 }
 
@@ -116,9 +129,11 @@ func (o *orderer) expireLocals() {
 
 // askUpgrade reports whether a local session is to be made global now. A connection that
 // its client has left may have asked for that already: a second createSession would make
-// the session again if it has ended in between.
-func (o *orderer) askUpgrade(id zk.SessionID) bool {
-	if _, asked := o.upgrading[id]; asked || !o.local.Tracked(id) {
+// the session again if it has ended in between. If such a connection asks now, it is
+// refused: the present connection would not know that the session is global.
+func (o *orderer) askUpgrade(req *Request) bool {
+	id := req.Session
+	if _, asked := o.upgrading[id]; asked || !o.local.Tracked(id) || o.owners[id].Origin != req.Origin {
 		return false
 	}
 	if o.upgrading == nil {
@@ -128,16 +143,51 @@ func (o *orderer) askUpgrade(id zk.SessionID) bool {
 	return true
 }
 
-// noteUpgrade notes that a session will be global once z is applied.
-func (o *orderer) noteUpgrade(id zk.SessionID, z zk.Zxid) {
-	if _, asked := o.upgrading[id]; asked {
+// noteUpgrade notes that a session will be global once z is applied. It reports whether
+// the session was local: then it keeps its connection.
+func (o *orderer) noteUpgrade(id zk.SessionID, z zk.Zxid) bool {
+	_, asked := o.upgrading[id]
+	if asked {
 		o.upgrading[id] = z
+	}
+	return asked
+}
+
+// noteEnds notes the ends of sessions that are local as well: they are of sessions that
+// were to become global when the server lost its role.
+func (o *orderer) noteEnds(txns []txn.Txn) {
+	if o.local == nil || o.local.Len() == 0 {
+		return
+	}
+	for i := range txns {
+		if tx := &txns[i]; tx.Header.Type == wire.OpCloseSession && o.local.Tracked(tx.Session) {
+			if o.ended == nil {
+				o.ended = map[zk.SessionID]zk.Zxid{}
+			}
+			o.ended[tx.Session] = tx.Zxid
+		}
+	}
+}
+
+// replaceEnds corrects ended, because the tree is replaced by the one at z. A leader's
+// snapshot does not say whether a session that it lacks has ended or has never been made
+// global: the session is over, for its ephemerals may be deleted.
+func (o *orderer) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
+	maps.DeleteFunc(o.ended, func(_ zk.SessionID, at zk.Zxid) bool { return at > z })
+	if kind != zab.WriteInstall || len(o.upgrading) == 0 {
+		return
+	}
+	if o.ended == nil {
+		o.ended = map[zk.SessionID]zk.Zxid{}
+	}
+	for id := range o.upgrading {
+		o.ended[id] = z
 	}
 }
 
 // forgetUpgraded drops the local sessions that have become global.
 func (o *orderer) forgetUpgraded() {
-	if len(o.upgrading) == 0 {
+	if len(o.upgrading) == 0 || !o.serving.Load() {
 		return
 	}
 	applied := zk.Zxid(o.applied.Load())
@@ -145,16 +195,21 @@ func (o *orderer) forgetUpgraded() {
 		if z != 0 && z <= applied {
 			o.local.Remove(id)
 			delete(o.upgrading, id)
+			delete(o.ended, id)
 		}
 	}
 	o.stats.LocalSessions.Store(int64(o.local.Len()))
 }
 
 // startLocals prepares for the local sessions of a mode that begins: those that
-// have become global meanwhile are dropped, the others are given their whole time. What
-// a server that only reads has applied may be cut off, so that it drops none.
+// have become global meanwhile are dropped, whether they have ended or not, the others are
+// given their whole time. What a server that only reads has applied may be cut off, so that
+// it drops none.
 func (o *orderer) startLocals(readOnly bool) {
-	o.upgrading = nil
+	ended := o.ended
+	if !readOnly {
+		o.upgrading, o.ended = nil, nil
+	}
 	switch {
 	case !readOnly && !o.o.LocalSessions:
 		o.local = nil
@@ -165,7 +220,7 @@ func (o *orderer) startLocals(readOnly bool) {
 	}
 	now := o.Millis(o.Now())
 	for _, s := range o.local.Timeouts() {
-		if !readOnly && o.tree.HasSession(s.ID) {
+		if _, over := ended[s.ID]; !readOnly && (over || o.tree.HasSession(s.ID)) {
 			o.local.Remove(s.ID)
 		} else {
 			o.local.Touch(s.ID, s.Millis, now)
@@ -210,11 +265,12 @@ func (o *orderer) beginReadOnly() {
 	o.setMode(ReadOnly)
 }
 
-// leaveUnknown turns away, without a quorum, a session of another server that this
-// one has not heard of: it may well be alive. One that the tree has goes on here,
-// to read, as on Apache's read-only server.
+// leaveUnknown turns away, without a quorum, a session that the tree does not have: it may
+// well be alive, for an end that this server has applied may be cut off. Only those that
+// this server has given its clients since it only reads are over. A session that the tree
+// has goes on here, to read, as on Apache's read-only server.
 func (o *orderer) leaveUnknown(s resume) bool {
-	if o.tracker.Tracked(s.id) || byte(uint64(s.id)>>56) == o.o.ServerID {
+	if o.tracker.Tracked(s.id) || o.tracker.Assigned(s.id) {
 		return false
 	}
 	s.origin.Leave("this server does not know the session, and has no quorum to ask")

@@ -55,6 +55,11 @@ func TestNextID(t *testing.T) {
 			t.Errorf("id %v, want %v", got, want)
 		}
 	}
+	for id := zk.SessionID(3); id < 12; id++ {
+		if got, want := tr.Assigned(id), id >= 5 && id <= 9; got != want {
+			t.Errorf("id %v is assigned: %v", id, got)
+		}
+	}
 	for _, c := range []struct{ first, second zk.SessionID }{
 		{0x01FFFFFFFFFFFFFF, 0x0100000000000000},          // stays below its server's byte
 		{0x00FFFFFFFFFFFFFF, 1},                           // never 0

@@ -107,6 +107,9 @@ func (t *Tracker) NextID() zk.SessionID {
 	}
 }
 
+// Assigned reports whether NextID has returned id, or skipped it because it exists.
+func (t *Tracker) Assigned(id zk.SessionID) bool { return t.cfg.FirstID <= id && id < t.next }
+
 // Add starts to track a session, without an owner, and reports whether it is new. A
 // known session keeps its timeout, owner and closing flag; if it is not closing, Add
 // acts as Touch.
