@@ -72,6 +72,7 @@ type shadow struct {
 	epochs    epochs
 
 	uncut   []entry // the log before the last truncation
+	before  bounds  // the current epoch before it
 	role    zab.Role
 	term    uint64
 	serving bool
@@ -87,9 +88,10 @@ type logOp struct {
 }
 
 // refuseCut takes back the last truncation: the log did not hold its end, and stays
-// as it was, without what was to be built on the truncation.
+// as it was, without what was to be built on the truncation. The log reports an epoch
+// that follows it as written before the core learns of the failure.
 func (h *shadow) refuseCut() {
-	h.log = h.uncut
+	h.log, h.epochs.current = h.uncut, h.before
 	clear(h.ops) // those that are still to be counted undo nothing
 }
 
@@ -277,6 +279,7 @@ func (c *checker) write(m *member, w *zab.Write) {
 		}
 		op.cut = append([]entry(nil), h.log[n:]...)
 		h.uncut = append([]entry(nil), h.log...)
+		h.before = h.epochs.current
 		h.log = h.log[:n]
 	case zab.WriteInstall:
 		m.installed = c.s.now
