@@ -16,9 +16,10 @@ import (
 
 // Network connects the members of one ensemble. The zero value has none.
 type Network struct {
-	wg sync.WaitGroup
 	mu struct {
 		sync.Mutex
+		idle    sync.Cond // running has become 0
+		running int       // goroutines
 		members map[int64]*Port
 		cut     map[[2]int64]bool // for both directions
 		last    zab.LinkID
@@ -156,8 +157,30 @@ func (n *Network) Heal(a, b int64) {
 	}
 }
 
-// Close waits until nothing is being handed over. All members must be detached.
-func (n *Network) Close() { n.wg.Wait() }
+// Close waits until nothing is being handed over. All members must be detached; one that
+// still dials meanwhile is told that the link is down.
+func (n *Network) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.idle.L = &n.mu.Mutex
+	for n.mu.running > 0 {
+		n.mu.idle.Wait()
+	}
+}
+
+// spawn runs f in a goroutine that Close waits for. A WaitGroup would not do: it must not
+// grow while Close waits for it. REQUIRES: n.mu.
+func (n *Network) spawn(f func()) {
+	n.mu.running++
+	go func() {
+		f()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.mu.running--; n.mu.running == 0 {
+			n.mu.idle.Broadcast()
+		}
+	}()
+}
 
 // closeAll breaks the links for which which returns true.
 func (p *Port) closeAll(reason error, which func(*end) bool) {
@@ -183,13 +206,13 @@ func (p *Port) Dial(peer int64) zab.LinkID {
 	far := n.mu.members[peer]
 	if far == nil || n.mu.members[p.id] != p || n.mu.cut[[2]int64{p.id, peer}] {
 		near.far = &end{} // there is no such member
-		n.wg.Go(func() { p.forget(near); p.handler.LinkDown(near.id, errCut) })
+		n.spawn(func() { p.forget(near); p.handler.LinkDown(near.id, errCut) })
 		return near.id
 	}
 	near.far = n.newEnd(far)
 	near.far.far = near
-	n.wg.Go(func() { near.far.serve(false) })
-	n.wg.Go(func() { near.serve(true) })
+	n.spawn(func() { near.far.serve(false) })
+	n.spawn(func() { near.serve(true) })
 	return near.id
 }
 
