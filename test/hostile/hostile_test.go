@@ -155,7 +155,8 @@ func TestRandom(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64N(1 << 32)
 	}
-	for until, n := time.Now().Add(*random), *seed; time.Now().Before(until) && !t.Failed(); n++ {
+	// The first is always run: that is how one is repeated.
+	for until, n := time.Now().Add(*random), *seed; n == *seed || time.Now().Before(until) && !t.Failed(); n++ {
 		a, members, drawnScale := combination(rand.New(rand.NewPCG(n, 0)))
 		t.Run(fmt.Sprintf("seed-%d", n), func(t *testing.T) {
 			t.Logf("again: go test ./test/hostile -v -hostile -binary %s -random 1ns -seed %d -scale %g", *program, n, *scale)
