@@ -175,7 +175,7 @@ func (g *group) until(what string, ok func() bool) {
 	}
 }
 
-// await lets time pass until all that are up serve.
+// await lets time pass until all that are up serve, and one of them leads.
 func (g *group) await() {
 	g.t.Helper()
 	g.until("all serve", func() bool {
@@ -184,7 +184,7 @@ func (g *group) await() {
 				return false
 			}
 		}
-		return true
+		return len(g.in(Leader)) == 1 // a follower notices a moment later that its leader has stopped
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 type peers struct {
 	s     *explored
 	list  []*peer
-	links [][2]int64 // by number: who has dialled, and whom
+	links [][2]int64 // the numbers of the server that dialled and of the server that it dialled
 	queue []func()   // messages between peers
 }
 

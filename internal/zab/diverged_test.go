@@ -173,8 +173,8 @@ func TestALeaderWithAWrongTreeCommitsWhatItHasProposed(t *testing.T) {
 	want(t, "role", o.core.role, Looking)
 }
 
-// Where every voter of a quorum has a wrong tree there is nobody to take one from. The
-// server that is elected declines, and looks again a tick later: not at once.
+// If every voter of a quorum has a wrong tree, no server can send a right one. The elected
+// server declines to lead, and starts the next election a tick later.
 func TestWhereAllTreesAreWrongNobodyLeads(t *testing.T) {
 	s := history(4, 9)
 	s.Diverged = true
