@@ -60,8 +60,8 @@ func AppendCommitted(b []byte, z zk.Zxid, data []byte) []byte {
 // len(b), the packet is not complete: p is zero, and the caller needs at least n bytes
 // to continue. Data and Auth alias b.
 //
-// The data may have limit bytes; the identities may have limit or minAuthLimit,
-// whichever is more. A longer field, an unknown type or a negative length is ErrPacket
+// The data may have limit bytes; the identities with their lengths may have limit or
+// minAuthLimit, whichever is more. A longer field, an unknown type or a negative length is ErrPacket
 // as soon as it is seen, without waiting for the rest. Only Auth is allocated, once all
 // of it has arrived.
 func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
@@ -104,7 +104,7 @@ func decodeAuth(p zab.Packet, b []byte, start, count, limit int) (zab.Packet, in
 			return zab.Packet{}, end + 4*left, nil
 		}
 		size := int(int32(binary.BigEndian.Uint32(b[end:])))
-		if size < -1 || size > limit-(end-start) {
+		if size < -1 || size > limit-(end-start)-4*left {
 			return zab.Packet{}, 0, fmt.Errorf("%w: %v with an identity of %d bytes, the limit is %d", ErrPacket, p.Type, size, limit)
 		}
 		end += 4 + max(size, 0)

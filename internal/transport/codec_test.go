@@ -116,6 +116,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"negative identities", "00000001 0000000000000001 ffffffff fffffffe"},
 		{"giant scheme", "00000001 0000000000000001 ffffffff 00000001 7fffffff"},
 		{"giant id", "00000001 0000000000000001 ffffffff 00000001 00000000 00100001"},
+		{"a scheme that leaves no room for the lengths behind it", "00000001 0000000000000001 ffffffff 00006130 000fffff"},
 		{"negative scheme", "00000001 0000000000000001 ffffffff 00000001 fffffffe"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
