@@ -46,7 +46,7 @@ func (a *applier) applyStep(s *step) {
 		return
 	case s.b == nil:
 		a.tellSynced(s.synced)
-		a.finish(s)
+		a.count(s)
 		a.o.Clients.Flush()
 		return
 	}
@@ -62,19 +62,28 @@ func (a *applier) applyStep(s *step) {
 			bytes += len(s.b.encoded(i))
 		}
 	}
+	a.count(s)
 	a.o.Clients.Flush()
 	a.recountQuotas()
 	a.snapshot(a.snap.applied(s.end-s.start, bytes))
 	a.finish(s)
 }
 
-// finish counts what is done with a step.
-func (a *applier) finish(s *step) {
+// count takes the requests of a step out of Outstanding. The applier calls it before
+// Flush, which wakes the callers that wait until Outstanding falls, and which sends the
+// replies: a client that has its reply finds the request counted.
+func (a *applier) count(s *step) {
 	switch {
 	case s.b == nil:
 		a.inProcess.Add(int64(-len(s.synced)))
 	case s.end == len(s.b.txns):
 		a.inProcess.Add(int64(-s.b.own))
+	}
+}
+
+// finish gives the batch of a step back when all of it is done.
+func (a *applier) finish(s *step) {
+	if s.b != nil && s.end == len(s.b.txns) {
 		a.pool.done(s.b)
 	}
 }

@@ -87,6 +87,7 @@ func (a *applier) drop(s *step, from int) {
 			by.Dropped(&reqs[i])
 		}
 	}
+	a.count(s)
 	a.finish(s)
 }
 

@@ -194,3 +194,25 @@ func TestQuotaOfALargeTree(t *testing.T) {
 		}
 	})
 }
+
+// Flush wakes the connections that wait until Outstanding falls: what it finds is
+// already without the requests that were applied.
+func TestOutstandingFallsBeforeFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *machine
+		var found []int
+		booted, _ := mustBoot(t, vfs.NewMem(), func(o *Options) {
+			o.Clients = &onFlush{notes: o.Clients.(*notes), f: func() {
+				if m != nil {
+					found = append(found, m.rep.Outstanding())
+				}
+			}}
+		})
+		defer booted.halt()
+		m = booted
+		m.await(t, m.sessions(3)...)
+		if len(found) == 0 || found[len(found)-1] != 0 {
+			t.Errorf("Flush found %v requests outstanding, want 0 at its last call", found)
+		}
+	})
+}
