@@ -27,16 +27,9 @@ type applier struct {
 	recountDue bool     // quotas of large subtrees are to be counted
 }
 
-// apply is a turn of Apply: it applies the steps that it was given, in order.
-func (a *applier) apply(t *Turn) {
+// apply applies a step of a turn, and answers the requests in it.
+func (a *applier) apply(t *Turn, s *step) {
 	a.turn = t
-	for i := range t.due {
-		a.applyStep(&t.due[i])
-	}
-}
-
-// applyStep applies a step and answers the requests in it.
-func (a *applier) applyStep(s *step) {
 	switch {
 	case s.tree != nil:
 		a.swapTree(s)

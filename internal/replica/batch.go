@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
@@ -135,20 +136,18 @@ func (b *batch) size() (bytes int) {
 	return bytes
 }
 
-// encodedSize is about how long the transactions of the requests will be.
-func (b *batch) encodedSize() int {
-	const head = 128 // header, digest, ACL, counters
+// encode encodes the transactions, which prepare has made.
+func (b *batch) encode() {
+	const head = 128 // about: header, digest, ACL, counters
 	size := 0
 	for i := range b.reqs {
 		size += head + len(b.reqs[i].Body)
 	}
-	return size
-}
-
-// add appends a request and copies its body.
-func (b *batch) add(req *Request) {
-	at := len(b.bodies)
-	b.bodies = append(b.bodies, req.Body...)
-	b.reqs = append(b.reqs, *req)
-	b.reqs[len(b.reqs)-1].Body = b.bodies[at:len(b.bodies):len(b.bodies)]
+	if cap(b.enc) < size {
+		b.enc = rawio.Uncleared(size)
+	}
+	for i := range b.txns {
+		b.enc = b.txns[i].Append(b.enc)
+		b.ends = append(b.ends, len(b.enc))
+	}
 }

@@ -200,7 +200,11 @@ func (o *orderer) do(rd *zab.Ready) bool {
 		o.net.SetMembers(rd.Members)
 	}
 	for i := range rd.Sends {
-		o.send(&rd.Sends[i])
+		if s := &rd.Sends[i]; s.Kind == zab.SendPackets {
+			o.net.Send(s.Link, s.Packets)
+		} else {
+			o.stream(s)
+		}
 	}
 	for i := range rd.Notify {
 		o.net.Notify(rd.Notify[i].To, rd.Notify[i].Append(nil))

@@ -2,11 +2,13 @@ package replica
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
-	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -15,8 +17,8 @@ import (
 // room again.
 func TestForwardedBytes(t *testing.T) {
 	const limit, size = 1 << 20, 100 << 10
-	r := &Replica{o: Options{ForwardedBytes: limit}}
-	o := &orderer{Replica: r}
+	r := &Replica{o: Options{ForwardedBytes: limit}, clock: wallClock{time.Now()}, tree: znode.New(znode.Options{})}
+	o := &orderer{Replica: r, prep: prep.New(prep.Config{}, r.tree, nil, nil)}
 	body := append(jute.AppendString(nil, "/x"), make([]byte, size)...)
 	forward := func(l zab.LinkID, body []byte) (taken bool) {
 		t.Helper()
@@ -46,14 +48,20 @@ func TestForwardedBytes(t *testing.T) {
 		t.Error("a small request is refused")
 	}
 	b := &batch{reqs: o.incoming}
-	var tx txn.Txn
+	refused := &batch{}
 	for i := range b.reqs {
-		if req := &b.reqs[i]; req.Refused != zk.OK {
-			o.prepareOne(req, &tx, 0)
-			if tx.Header.Type != wire.OpError || tx.Err != zk.ErrThrottledOp {
-				t.Errorf("a refused request becomes %v, %v", tx.Header.Type, tx.Err)
-			}
+		if b.reqs[i].Refused != zk.OK {
+			refused.reqs = append(refused.reqs, b.reqs[i])
 		}
+	}
+	o.prepare(refused)
+	for i := range refused.txns {
+		if tx := &refused.txns[i]; tx.Header.Type != wire.OpError || tx.Err != zk.ErrThrottledOp {
+			t.Errorf("a refused request becomes %v, %v", tx.Header.Type, tx.Err)
+		}
+	}
+	if len(refused.txns) == 0 {
+		t.Error("no request was refused")
 	}
 	o.releaseForwarded(b)
 	if f := &o.forwarded; f.bytes != 0 || len(f.byLink) != 0 || r.stats.forwardedBytes.Load() != 0 {

@@ -42,13 +42,11 @@ func (l *logger) write(t *Turn) {
 	}
 	l.turn = t
 	var err error
-	switch {
-	case t.Bounded:
-		t.Overdue, err = l.writeLone(&t.group[0])
-	case t.Resumed:
-		err = l.flushLog()
-	default:
-		err = l.logGroup(t.group)
+	if !t.Resumed {
+		err = l.append(t.group)
+	}
+	if err == nil {
+		t.Overdue, err = l.flush()
 	}
 	if err != nil {
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
@@ -75,42 +73,14 @@ func (l *logger) write(t *Turn) {
 	}
 }
 
-// writeLone logs a small job, for a worker that must not wait for a slow disk. If it
-// is overdue the write goes on, and flushLog waits for it.
-func (l *logger) writeLone(j *job) (overdue bool, err error) {
-	if l.skips(j) {
-		return false, nil
-	}
-	if err := l.append(j.b); err != nil {
-		return false, err
-	}
-	l.began = l.clock.Now()
-	done, err := l.wal.FlushSoon()
-	if done && err == nil {
-		l.flushed()
-	}
-	return !done, err
-}
-
 // skips reports whether a job is not to be logged: it builds on a truncation that
 // failed.
 func (l *logger) skips(j *job) bool { return l.failedCut != 0 && j.term == l.failedCut }
 
-// append appends a batch to the log's buffer.
-func (l *logger) append(b *batch) error {
-	for k := range b.txns {
-		if err := l.wal.Append(b.txns[k].Zxid, b.encoded(k)); err != nil {
-			return err
-		}
-	}
-	l.unflushed += len(b.txns)
-	return nil
-}
-
-// logGroup appends all transactions of the group and syncs them. Other writes of the group
-// are done in order between them.
-func (l *logger) logGroup(group []job) error {
-	if l.rollLog.Swap(false) {
+// append appends all transactions of the group to the log's buffer. Other writes of the
+// group are done in order between them.
+func (l *logger) append(group []job) error {
+	if !l.turn.Bounded && l.rollLog.Swap(false) {
 		if err := l.wal.Roll(); err != nil {
 			return err
 		}
@@ -119,35 +89,46 @@ func (l *logger) logGroup(group []job) error {
 		j := &group[i]
 		switch {
 		case l.skips(j) || j.synced != nil:
-		case j.b != nil:
-			if err := l.append(j.b); err != nil {
-				return err
-			}
-		default:
-			if err := l.flushLog(); err != nil {
+			continue
+		case j.b == nil:
+			if _, err := l.flush(); err != nil {
 				return err
 			}
 			if err := l.writeOther(j); err != nil {
 				return err
 			}
+			continue
 		}
+		for k := range j.b.txns {
+			if err := l.wal.Append(j.b.txns[k].Zxid, j.b.encoded(k)); err != nil {
+				return err
+			}
+		}
+		l.unflushed += len(j.b.txns)
 	}
-	return l.flushLog()
+	return nil
 }
 
-// flushLog makes the appended transactions durable, and waits for it.
-func (l *logger) flushLog() error {
+// flush makes the appended transactions durable. A bounded turn does not wait for a slow
+// disk: the write is then overdue and goes on, and flush waits for it in the turn that is
+// Resumed.
+func (l *logger) flush() (overdue bool, err error) {
 	if l.unflushed == 0 {
-		return nil
+		return false, nil
 	}
 	if !l.turn.Resumed {
 		l.began = l.clock.Now()
 	}
-	if err := l.wal.Flush(); err != nil {
-		return err
+	done := true
+	if l.turn.Bounded {
+		done, err = l.wal.FlushSoon()
+	} else {
+		err = l.wal.Flush()
 	}
-	l.flushed()
-	return nil
+	if done && err == nil {
+		l.flushed()
+	}
+	return !done, err
 }
 
 // flushed records that all appended transactions are durable.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/prep"
-	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -86,7 +85,21 @@ func (o *orderer) step(t *Turn) {
 	for _, s := range t.mail.resumes {
 		o.resume(s)
 	}
-	o.round()
+	if b := o.takeRound(o.forwards()); b != nil {
+		o.beginLocals(b)
+		switch {
+		case o.o.Ensemble == nil:
+			o.proposeAlone(b)
+		case !o.serving.Load():
+			o.dropRequests(b.reqs)
+			o.pool.put(b)
+		case o.role == zab.Leading:
+			o.propose(b)
+		default:
+			o.forward(b)
+			o.drive()
+		}
+	}
 	t.deadline, t.forwards, t.lone = o.deadline(), o.forwards(), o.lone()
 }
 
@@ -124,31 +137,6 @@ func (o *orderer) forwards() int {
 		return 0
 	}
 	return len(o.incoming)
-}
-
-// round takes up the requests that wait, if it is time: on a leader those of its
-// learners, too.
-func (o *orderer) round() {
-	b, due := o.takeRound(o.forwards())
-	if !due {
-		return
-	}
-	if b == nil {
-		b = o.pool.get()
-	}
-	o.beginLocals(b)
-	switch {
-	case o.o.Ensemble == nil:
-		o.proposeAlone(b)
-	case !o.serving.Load():
-		o.dropRequests(b.reqs)
-		o.pool.put(b)
-	case o.role == zab.Leading:
-		o.propose(b)
-	default:
-		o.forward(b)
-		o.drive()
-	}
 }
 
 // loneBytes is how much a job may write that a worker other than the Writer waits for.
@@ -205,7 +193,7 @@ func (o *orderer) dropRequests(reqs []Request) {
 	o.inProcess.Add(int64(-len(reqs)))
 }
 
-// prepare makes the transactions of a batch.
+// prepare makes the transactions of a batch: each request gets the next zxid.
 func (o *orderer) prepare(b *batch) {
 	now := o.clock.UnixMilli()
 	if cap(b.txns) < len(b.reqs) {
@@ -217,17 +205,27 @@ func (o *orderer) prepare(b *batch) {
 		o.prep.Applied(zk.Zxid(o.applied.Load()))
 		for i := start; i < end; i++ {
 			b.txns = b.txns[:i+1]
-			o.prepareOne(&b.reqs[i], &b.txns[i], now)
+			req, tx, z := &b.reqs[i], &b.txns[i], o.nextZxid
+			o.nextZxid = following(z)
+			if req.Op == wire.OpCreateSession {
+				o.beginSession(req, z)
+			}
+			if o.throttled(req) {
+				req.Refused = zk.ErrThrottledOp
+			}
+			if req.Refused != zk.OK {
+				o.stats.Throttled.Add(1)
+				prep.Refuse(&req.Request, z, now, req.Refused, tx)
+				continue
+			}
+			o.prep.Prepare(&req.Request, z, now, tx)
+			if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
+				o.endSession(req, z)
+			}
 		}
 		o.unlockRead(o.locked)
 	}
-	if size := b.encodedSize(); cap(b.enc) < size {
-		b.enc = rawio.Uncleared(size)
-	}
-	for i := range b.txns {
-		b.enc = b.txns[i].Append(b.enc)
-		b.ends = append(b.ends, len(b.enc))
-	}
+	b.encode()
 	o.stats.Proposals.Add(int64(len(b.txns)))
 }
 
@@ -238,35 +236,6 @@ func (o *orderer) away(work func()) {
 		work()
 	}
 	o.locked = o.lockRead()
-}
-
-// prepareOne gives the request the next zxid.
-func (o *orderer) prepareOne(req *Request, tx *txn.Txn, nowMillis int64) {
-	z := o.nextZxid
-	o.nextZxid = following(z)
-	if req.Op == wire.OpCreateSession {
-		o.beginSession(req, z)
-	}
-	if o.throttled(req) {
-		req.Refused = zk.ErrThrottledOp
-	}
-	if req.Refused != zk.OK {
-		o.stats.Throttled.Add(1)
-		prep.Refuse(&req.Request, z, nowMillis, req.Refused, tx)
-		return
-	}
-	o.prep.Prepare(&req.Request, z, nowMillis, tx)
-	if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
-		o.closing = append(o.closing, closingSession{z, req.Session})
-		// A session may be ended over a connection that it has moved away from.
-		switch own, ok := o.owners[req.Session]; {
-		case !ok:
-		case req.Origin == nil: // of another server
-			req.Origin, req.Owner = own.Origin, session.NoOwner
-		case own.Origin != nil && req.Origin != own.Origin:
-			own.Origin.Leave("its session is ended over a connection that it has left")
-		}
-	}
 }
 
 // following is the zxid after z. When the counter is used up another epoch
@@ -300,6 +269,19 @@ func (o *orderer) beginSession(req *Request, z zk.Zxid) {
 	o.tracker.SetOwner(req.Session, req.Owner)
 	if req.Origin != nil {
 		o.owners[req.Session] = owner{req.Origin, timeout}
+	}
+}
+
+// endSession takes note that transaction z ends the session of a request. A session may be
+// ended over a connection that it has moved away from.
+func (o *orderer) endSession(req *Request, z zk.Zxid) {
+	o.closing = append(o.closing, closingSession{z, req.Session})
+	switch own, ok := o.owners[req.Session]; {
+	case !ok:
+	case req.Origin == nil: // of another server
+		req.Origin, req.Owner = own.Origin, session.NoOwner
+	case own.Origin != nil && req.Origin != own.Origin:
+		own.Origin.Leave("its session is ended over a connection that it has left")
 	}
 }
 
@@ -389,4 +371,83 @@ func (o *orderer) closeRequest(id zk.SessionID) Request {
 func (o *orderer) untilTick() time.Duration {
 	now := time.Duration(o.zero)*time.Millisecond + o.Now()
 	return o.o.Tick - now%o.o.Tick
+}
+
+// propose makes transactions of the learners' requests and of the batch of this
+// server's clients, and proposes them.
+func (o *orderer) propose(b *batch) {
+	asked := o.takeSyncs(b)
+	if len(b.reqs) == 0 {
+		o.pool.put(b)
+	} else {
+		z, left := o.core.NextZxid()
+		if left < len(b.reqs) {
+			o.core.StepDown(o.Now(), "the epoch has no zxids left; another one begins")
+			o.dropRequests(b.reqs[:b.own])
+			o.pool.put(b)
+			o.drive()
+			return
+		}
+		o.nextZxid = z
+		o.prepare(b)
+		b.lent = true
+		if err := o.core.Propose(o.entriesOf(b)); err != nil {
+			o.fail(err)
+			return
+		}
+		o.made = append(o.made, b)
+	}
+	for _, l := range asked {
+		if err := o.core.Sync(l); err != nil {
+			o.fail(err)
+			return
+		}
+	}
+	o.drive()
+}
+
+// takeSyncs appends the learners' requests to those of the batch, and removes the syncs
+// from both. It returns the links on which the syncs arrived, 0 for this server's
+// clients. Requests that a learner sent after a sync stay for the next batch: Apache's
+// learners match replies with their requests in order.
+func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
+	own := b.reqs[:0]
+	var asked []zab.LinkID
+	for i := range b.reqs {
+		if b.reqs[i].Op == wire.OpSync {
+			o.syncs = append(o.syncs, b.reqs[i])
+			o.syncs[len(o.syncs)-1].Body = append([]byte(nil), b.reqs[i].Body...)
+			asked = append(asked, 0)
+			continue
+		}
+		own = append(own, b.reqs[i])
+	}
+	clear(b.reqs[len(own):])
+	b.reqs, b.own = own, len(own)
+	taken, synced := 0, false
+	for i := range o.incoming {
+		if o.incoming[i].Op == wire.OpSync {
+			asked = append(asked, linkOf(o.incoming[i].Owner))
+			synced = true
+		} else if synced {
+			break
+		} else {
+			b.reqs = append(b.reqs, o.incoming[i])
+		}
+		taken++
+	}
+	rest := copy(o.incoming, o.incoming[taken:])
+	clear(o.incoming[rest:])
+	o.incoming = o.incoming[:rest]
+	return asked
+}
+
+// entriesOf returns the entries of a prepared batch, valid until the next call.
+func (o *orderer) entriesOf(b *batch) []zab.Entry {
+	o.entries = o.entries[:0]
+	for i := range b.txns {
+		o.stats.ProposalSizes.Add(int64(len(b.encoded(i))))
+		o.entries = append(o.entries, zab.Entry{Zxid: b.txns[i].Zxid, Data: b.encoded(i)})
+	}
+	return o.entries
 }

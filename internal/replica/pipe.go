@@ -3,6 +3,7 @@ package replica
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -164,18 +165,21 @@ func (p *pipe) recycle(m *mail) {
 	*m = mail{}
 }
 
-// takeRound returns ok if Order is to begin a round of requests now, and the requests of
-// this server's clients; the batch is nil if only learners have sent requests.
-func (r *Replica) takeRound(forwarded int) (b *batch, ok bool) {
+// takeRound returns the requests of this server's clients if Order is to begin a round
+// now, nil if not. The batch is empty if only learners have sent requests.
+func (r *Replica) takeRound(forwarded int) *batch {
 	p := &r.pipe
 	p.Lock()
 	defer p.Unlock()
 	p.machine.Forwards(forwarded)
 	if !p.machine.Round(r.Now()) {
-		return nil, false
+		return nil
 	}
-	b, p.batch = p.batch, nil
-	return b, true
+	b := p.batch
+	if p.batch = nil; b == nil {
+		b = p.pool.get()
+	}
+	return b
 }
 
 // tell appends an event. A writesDone event replaces one directly before it.
@@ -195,10 +199,14 @@ func (p *pipe) submit(reqs []Request) {
 	if p.batch == nil {
 		p.batch = p.pool.get()
 	}
+	b := p.batch
 	for i := range reqs {
-		p.batch.add(&reqs[i])
+		at := len(b.bodies)
+		b.bodies = append(b.bodies, reqs[i].Body...)
+		b.reqs = append(b.reqs, reqs[i])
+		b.reqs[len(b.reqs)-1].Body = b.bodies[at:len(b.bodies):len(b.bodies)]
 	}
-	p.batch.own += len(reqs)
+	b.own += len(reqs)
 	p.machine.Submitted(len(reqs))
 }
 
@@ -238,4 +246,114 @@ func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet) {
 	}
 	p.events = append(p.events, event{kind: packetsCame, link: l, first: first, last: len(p.packets)})
 	p.machine.Arrived(len(ps))
+}
+
+// Submit hands requests over, in order. It copies their bodies and keeps
+// nothing else but the Origins. The owner of a createSession is given its id by
+// the transaction.
+func (r *Replica) Submit(reqs []Request) {
+	r.inProcess.Add(int64(len(reqs)))
+	r.notify(func(p *pipe) { p.submit(reqs) })
+}
+
+// Bring is Submit for callers that may be kept busy: the calling goroutine runs
+// stages of the pipeline, if these are idle and have little to do. For a disk it waits
+// 2 ms at most.
+//
+// REQUIRES: the caller holds no lock.
+func (r *Replica) Bring(reqs []Request) {
+	r.inProcess.Add(int64(len(reqs)))
+	r.pipe.Lock()
+	r.pipe.submit(reqs)
+	r.pipe.Unlock()
+	r.driver.Bring()
+}
+
+// Resume makes origin the connection of a session from now on, with a new timeout.
+// The caller has checked the password. Origin.Resumed answers.
+func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin Origin) {
+	r.notify(func(p *pipe) {
+		p.resumes = append(p.resumes, resume{id, owner, timeoutMillis, origin})
+		p.machine.Arrived(1)
+	})
+}
+
+// Turn is a worker's place in the pipeline, with what its stage was given and what
+// the stage makes. Its zero value is that of a Caller. The stage that runs owns it.
+type Turn struct {
+	pipeline.Turn
+	mail  mail   // given to Order
+	group []job  // given to Log
+	due   []step // given to Apply
+
+	jobs     []job         // made by Order, for Log
+	lone     bool          // of Order: jobs is one small job, with little else under way
+	prompt   bool          // of Log: the disk can be waited for with a bound
+	steps    []step        // made by Order and Log, for Apply
+	events   []event       // made by Log, for Order
+	deadline time.Duration // of Order: when it has something to do by the clock
+	forwards int           // of Order: learners' requests that wait for the next round
+}
+
+// Next hands over what t's stage has made, and gives t the next stage to run. False
+// means that there is none: a Caller returns, any other worker sleeps until it is
+// woken, or ends if t.Exit.
+func (r *Replica) Next(t *Turn) bool {
+	p := &r.pipe
+	p.Lock()
+	p.put(t)
+	wake, ok := p.machine.Next(&t.Turn, r.Now())
+	if ok {
+		p.take(t)
+	}
+	p.Unlock()
+	r.wake(wake)
+	return ok
+}
+
+// Run runs the stage that Next has given.
+//
+// The way of a write, in the order of the stages, with what each calls:
+//
+//  1. order   prepare the request, or forward it to the leader    orderer.step
+//  2. order   propose it to the followers: the Zab core           orderer.propose
+//  3. log     one write and one fsync for all jobs that wait      logger.write
+//  4. order   the core counts acknowledgements and commits        orderer.tell
+//  5. apply   change the tree, fire watches, answer, flush        applier.apply
+//
+// A standalone server has no core: what is logged is committed.
+func (r *Replica) Run(t *Turn) {
+	switch t.Stage {
+	case pipeline.Order:
+		r.order.step(t)
+	case pipeline.Log:
+		r.disk.write(t)
+	case pipeline.Apply:
+		for i := range t.due {
+			r.tip.apply(t, &t.due[i])
+		}
+	}
+}
+
+// work runs stages until there is none for the worker.
+func (r *Replica) work(t *Turn) {
+	for r.Next(t) {
+		r.Run(t)
+	}
+}
+
+// wake wakes workers.
+func (r *Replica) wake(ws pipeline.Wakes) {
+	for w := pipeline.Orderer; ws != 0 && w <= pipeline.Applier; w++ {
+		if ws.Has(w) {
+			r.driver.Wake(w)
+		}
+	}
+}
+
+// Due is when the Orderer is to call Next even if it is not woken, by Now.
+func (r *Replica) Due() time.Duration {
+	r.pipe.Lock()
+	defer r.pipe.Unlock()
+	return r.pipe.machine.Due()
 }

@@ -8,12 +8,13 @@
 //
 // Three stages own all mutable state, each its part: Order (type orderer), Log (logger)
 // and Apply (applier). The machine of package pipeline decides which goroutine runs
-// which stage; Next and Run in drive.go are all there is between them.
+// which stage; Next and Run in pipe.go are all there is between them.
 //
-//	drive.go     the stages and their workers: start here
+//	pipe.go      the queues between the stages, and how a stage is run: start here
+//	batch.go     a run of requests on its way
+//	drive.go     the goroutines of the stages
 //	hold.go      the lock of the tree, and for how long it is held
 //	clients.go   what the replica calls on its server's connections
-//	pipe.go      the queues between the stages
 //	order.go     Order: requests are prepared, forwarded or refused; sessions
 //	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
 //	leader.go    Order: what a leader does for its learners
@@ -324,36 +325,6 @@ func (r *Replica) Serving() bool { return r.serving.Load() }
 
 // Ensemble reports whether this is a server of an ensemble.
 func (r *Replica) Ensemble() bool { return r.o.Ensemble != nil }
-
-// Submit hands requests over, in order. It copies their bodies and keeps
-// nothing else but the Origins. The owner of a createSession is given its id by
-// the transaction.
-func (r *Replica) Submit(reqs []Request) {
-	r.inProcess.Add(int64(len(reqs)))
-	r.notify(func(p *pipe) { p.submit(reqs) })
-}
-
-// Bring is Submit for callers that may be kept busy: the calling goroutine runs
-// stages of the pipeline, if these are idle and have little to do. For a disk it waits
-// 2 ms at most.
-//
-// REQUIRES: the caller holds no lock.
-func (r *Replica) Bring(reqs []Request) {
-	r.inProcess.Add(int64(len(reqs)))
-	r.pipe.Lock()
-	r.pipe.submit(reqs)
-	r.pipe.Unlock()
-	r.driver.Bring()
-}
-
-// Resume makes origin the connection of a session from now on, with a new timeout.
-// The caller has checked the password. Origin.Resumed answers.
-func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin Origin) {
-	r.notify(func(p *pipe) {
-		p.resumes = append(p.resumes, resume{id, owner, timeoutMillis, origin})
-		p.machine.Arrived(1)
-	})
-}
 
 // SessionDump lists sessions by the time of their expiry.
 type SessionDump struct {

@@ -10,19 +10,15 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// send carries out a Send of the core.
-func (o *orderer) send(s *zab.Send) {
-	switch s.Kind {
-	case zab.SendPackets:
-		o.net.Send(s.Link, s.Packets)
-	case zab.SendRange:
-		o.follow(s.Link)
-		after, upto := s.After, s.Upto // s is the core's again before the stream begins
-		o.net.Stream(s.Link, func(w io.Writer) error { return o.streamLog(w, after, upto) })
-	case zab.SendSnapshot:
-		o.follow(s.Link)
+// stream sends a range of the log, or the tree.
+func (o *orderer) stream(s *zab.Send) {
+	o.follow(s.Link)
+	if s.Kind == zab.SendSnapshot {
 		o.net.Stream(s.Link, o.streamTree)
+		return
 	}
+	after, upto := s.After, s.Upto // s is the core's again before the stream begins
+	o.net.Stream(s.Link, func(w io.Writer) error { return o.streamLog(w, after, upto) })
 }
 
 // follow makes noteProgress look at a link.
