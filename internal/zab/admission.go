@@ -85,14 +85,16 @@ func (c *Core) gathered(epoch uint32) bool {
 // another link has the id, that one keeps it as long as its server is alive: it has a
 // tick to answer a ping that was sent after the claim. So a
 // follower whose old link is dead soon gets in, and neither a stranger nor a second
-// server with the same id by mistake can push one out.
+// server with the same id by mistake can push one out. A link that is being synchronized is
+// not sent pings: as long as bytes move on it, the claim waits. The link may be dead, and the
+// bytes go into a buffer, so they do not refute the claim.
 func (c *Core) claim(l *learner) {
 	old := c.leader.holders[l.id]
 	if old == nil {
 		c.grant(l)
 		return
 	}
-	l.state, l.claimed = claiming, c.now
+	l.state, l.claimed, l.claimedIn = claiming, c.now, c.leader.round
 	if old.state == upToDate && old.pings.Len() == 0 {
 		c.leader.pingDue = true
 	}
@@ -114,8 +116,8 @@ func (c *Core) grant(l *learner) {
 }
 
 // settleClaims decides about learners that claim the id of another link. It refuses the
-// learner if that link has answered a ping since the claim, and grants it the id if that
-// link has answered none for a tick, or is closed.
+// learner if that link has answered a ping that was sent after the claim, and grants it the
+// id if that link has given no sign of life for a tick, or is closed.
 func (c *Core) settleClaims() {
 	term := c.term
 	for _, l := range c.snapshotOfLearners() {
@@ -129,9 +131,9 @@ func (c *Core) settleClaims() {
 		switch {
 		case old == nil:
 			c.grant(l)
-		case old.contact >= l.claimed:
+		case old.round > l.claimedIn:
 			c.refuse(l, fmt.Errorf("server %d is connected already, and that link works: do two servers have one id?", l.id))
-		case c.now-l.claimed >= c.cfg.Tick:
+		case c.now-max(l.claimed, old.contact) >= c.cfg.Tick:
 			c.dropLearner(old.link, fmt.Errorf("server %d has connected again, and this link is silent", l.id))
 			c.close(old.link, fmt.Errorf("%w: server %d has connected again", ErrLost, l.id))
 		}

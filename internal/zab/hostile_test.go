@@ -119,3 +119,59 @@ func TestAnIDIsGivenUpByADeadLink(t *testing.T) {
 		want(t, "says", o.says(l), "DIFF <4,3>, NEWLEADER epoch 5")
 	}
 }
+
+// A server that restarts while its old link, which is dead, is being sent a snapshot gets
+// its id: bytes that go into a link are no answer.
+func TestAnIDIsNotKeptByBytesThatAreSent(t *testing.T) {
+	o, _ := leads(t, testConfig(5), history(4, 3), 2, 3)
+	old := o.join(4, 4, -1, 0)
+	o.core.Located(o.now, old, Location{}, nil)
+	o.drive()
+	want(t, "says", o.says(old), "SNAP <4,3>, NEWLEADER epoch 5")
+	l := o.accept()
+	o.step(l, infoOf(4, 5), ackEpochOf(-1, 0))
+	for range 4 { // longer than a tick
+		o.answerPings(50 * ms)
+		o.core.Alive(o.now, old)
+	}
+	want(t, "its link", o.core.leader.holders[4].link, old)
+	want(t, "the newcomer waits", o.core.leader.links[l] != nil, true)
+	o.answerPings(100 * ms)
+	want(t, "its link", o.core.leader.holders[4].link, l)
+	want(t, "refused", o.refused(), "")
+}
+
+// A link that has acknowledged NEWLEADER and died before its server came again does not
+// keep the id because the leader begins to serve, which is when that sends its first ping.
+func TestAnIDIsNotKeptByALeaderThatBeginsToServe(t *testing.T) {
+	o := newSolo(t, testConfig(5), history(4, 3))
+	o.elect(1)
+	links := []LinkID{o.accept(), o.accept(), o.accept()}
+	for i, l := range links {
+		o.step(l, infoOf(int64(2+i), 4))
+	}
+	o.persist()
+	for _, l := range links {
+		o.step(l, ackEpochOf(4, zk.MakeZxid(4, 3)))
+	}
+	o.persist()
+	o.ack(links[0], zk.MakeZxid(5, 0))
+	o.tick(ms)
+	l := o.accept()
+	o.step(l, infoOf(2, 5), ackEpochOf(4, zk.MakeZxid(4, 3)))
+	o.tick(ms)
+	o.ack(links[1], zk.MakeZxid(5, 0)) // the leader serves
+	o.ack(links[2], zk.MakeZxid(5, 0))
+	for range 4 {
+		want(t, "its link", o.core.leader.holders[2].link, links[0])
+		want(t, "the newcomer waits", o.core.leader.links[l] != nil, true)
+		o.tick(25 * ms)
+		for id := int64(3); id <= 4; id++ {
+			for h := o.core.leader.holders[id]; h.pings.Len() > 0; {
+				o.step(h.link, Packet{Type: Ping})
+			}
+		}
+	}
+	want(t, "its link", o.core.leader.holders[2].link, l)
+	want(t, "refused", o.refused(), "")
+}

@@ -56,14 +56,15 @@ type ack struct {
 
 // learner is a link to the leader, and the server at its other end.
 type learner struct {
-	link     LinkID
-	id       int64 // noServer until FOLLOWERINFO or OBSERVERINFO
-	observer bool
-	holds    bool          // the id counts as this link's
-	acks     *ack          // of a follower that holds its id, nil otherwise
-	claimed  time.Duration // when it claimed an id that another link has
-	since    time.Duration // when it connected, or was sent a snapshot's piece
-	accepted uint32        // what it had accepted when it came
+	link      LinkID
+	id        int64 // noServer until FOLLOWERINFO or OBSERVERINFO
+	observer  bool
+	holds     bool          // the id counts as this link's
+	acks      *ack          // of a follower that holds its id, nil otherwise
+	claimed   time.Duration // when it claimed an id that another link has
+	claimedIn uint64        // the round of pings that had begun last then
+	since     time.Duration // when it connected, or was sent a snapshot's piece
+	accepted  uint32        // what it had accepted when it came
 
 	state        learnerStage
 	sync         syncKind
@@ -71,7 +72,7 @@ type learner struct {
 	snapFrom     zk.Zxid
 	currentEpoch int32
 	newAcked     bool
-	contact      time.Duration    // when what it last answered was sent
+	contact      time.Duration    // when what it last answered was sent; while it is synchronized, when bytes moved last
 	pings        fifo.Queue[ping] // not answered
 	round        uint64           // of pings, that it has answered
 

@@ -26,7 +26,8 @@ import (
 //	leads ID with=(ID,...)   all that before it serves, with played followers; the
 //	                         output is left out
 //	connect ID to=ID   a played server connects
-//	say from=ID to=ID  a played server sends the packets of the input, one a line
+//	say from=ID to=ID [old]  a played server sends the packets of the input, one a line,
+//	                         on its newest link, or on its oldest
 //	run                everything on its way arrives, disks write, until all is quiet
 //	hold disk=ID | from=ID to=ID, free ...    a disk or a direction stands still
 //	propose ID n=N     sync ID       tick D [last=N]: the last N lines are shown
@@ -58,6 +59,7 @@ type traced struct {
 	heldDisk map[int64]bool
 	held     map[[2]int64]bool
 	pings    bool
+	onOldest bool // says uses the oldest link of two servers
 }
 
 func (x *traced) begin(t *testing.T, d *datadriven.TestData) {
@@ -117,6 +119,7 @@ func (x *traced) command(t *testing.T, d *datadriven.TestData) {
 		x.begin(t, d)
 		return
 	case d.Cmd == "say":
+		x.onOldest = d.HasArg("old")
 		x.says(t, d.Input, x.id(argument(d, "from")), x.id(argument(d, "to")))
 		return
 	case x.common(t, d):
@@ -296,7 +299,7 @@ func (x *traced) says(t *testing.T, input string, from, to *server) {
 	for _, line := range strings.Split(strings.TrimSpace(input), "\n") {
 		var l *wire
 		for _, k := range x.links {
-			if k.has(from) && k.has(to) && k.up && !k.down[0] && !k.down[1] {
+			if k.has(from) && k.has(to) && k.up && !k.down[0] && !k.down[1] && (l == nil || !x.onOldest) {
 				l = k
 			}
 		}
