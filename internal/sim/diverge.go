@@ -9,6 +9,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // wrongPath is the znode whose data is corrupted. No client reads or writes it.
@@ -84,8 +85,7 @@ func setWrong(tree *znode.Tree, data []byte) {
 	}, &r)
 }
 
-// noteWrong keeps wrong up to date. It is called after each turn, when the output of
-// that turn is on its way: none may follow.
+// noteWrong keeps wrong up to date. It is called after each turn.
 func (m *member) noteWrong() {
 	switch {
 	case !m.diverged():
@@ -98,14 +98,19 @@ func (m *member) noteWrong() {
 }
 
 // checkOutput checks what a member sends to a client: nothing that it has read from a
-// tree that it knows to be wrong. Answers to addauth do not come from the tree.
+// tree that it knows to be wrong. That tree stays at the transaction that has shown it, so
+// an answer at that zxid was made after it was known. An answer at an earlier one was made
+// before, as if it had been sent at once, and may leave later. Answers to addauth do not
+// come from the tree.
 func (k *clientConn) checkOutput(b []byte) {
-	if k.m.wrong == nil || !k.joined {
+	if !k.joined || !k.m.diverged() {
 		return
 	}
-	for len(b) >= 8 {
-		if xid := int32(binary.BigEndian.Uint32(b[4:])); xid != wire.XidAuth {
-			k.c.s.fail("Divergence", "%s is sent an answer, xid %d, by member %d, whose tree is wrong", k.c.who, xid, k.m.id)
+	const header = 4 + 4 + 8 // length, xid, zxid
+	for found := k.m.rep.LastApplied(); len(b) >= header; {
+		xid, at := int32(binary.BigEndian.Uint32(b[4:])), zk.Zxid(binary.BigEndian.Uint64(b[8:]))
+		if xid != wire.XidAuth && at >= found {
+			k.c.s.fail("Divergence", "%s is sent an answer, xid %d at %v, by member %d, whose tree is wrong since %v", k.c.who, xid, at, k.m.id, found)
 		}
 		b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):]
 	}
