@@ -57,5 +57,5 @@ func (c *Core) decline() {
 	c.closeWaiting(c.now)
 	c.lookAt = c.now + c.cfg.Tick
 	c.setPhase(Looking, settling)
-	c.election.Withdraw()
+	c.election.Withdraw(false)
 }

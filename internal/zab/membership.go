@@ -310,7 +310,7 @@ func (c *Core) adoptMembers(text []byte, seen zk.Zxid) {
 	c.setMembers(m)
 	c.event(Event{Kind: EventMembers, Zxid: to.version})
 	c.setPhase(Looking, settling)
-	c.election.Withdraw()
+	c.withdraw()
 	c.settle()
 }
 

@@ -66,10 +66,14 @@ func (c *Core) leave(reason error) {
 	c.epoch = 0
 	c.lookAt = c.now + c.lookDelay()
 	c.setPhase(Looking, settling)
-	c.election.Withdraw()
+	c.withdraw()
 	c.publish()
 	c.settle()
 }
+
+// withdraw keeps this server out of elections until settle. If its disk stalls, that may
+// take long, and the others need not wait for its vote.
+func (c *Core) withdraw() { c.election.Withdraw(c.DiskStalled() || c.overfull()) }
 
 // settle begins the election once everything is durable, and no earlier than lookAt: a vote must not tell of
 // what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner

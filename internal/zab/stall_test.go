@@ -85,11 +85,15 @@ func TestALeaderWhoseDiskStallsHandsOver(t *testing.T) {
 	want(t, "role", o.core.role, Looking)
 	want(t, "why", strings.Contains(o.left(), "a quorum does without it"), true)
 
-	// Until its disk is back it takes no part in an election.
+	// Until its disk is back it votes for no one, and endorses what the others agree on.
 	want(t, "phase", o.core.phase, settling)
 	o.tick(time.Hour)
-	o.core.Notification(o.now, election.Notification{From: 2, State: election.Looking, Leader: 2, ElectionEpoch: 9, Version: 2})
+	vote := election.Notification{From: 2, State: election.Looking, Leader: 2, ElectionEpoch: 9, Version: 2}
+	o.core.Notification(o.now, vote)
 	want(t, "says", len(o.core.Ready().Notify), 0)
+	vote.From = 3
+	o.core.Notification(o.now, vote)
+	want(t, "says", len(o.core.Ready().Notify), 2)
 	want(t, "role", o.core.role, Looking)
 	o.persist()
 	want(t, "phase", o.core.phase, electing)
@@ -179,13 +183,14 @@ func TestTheLeadersEpochFilesAreOfMany(t *testing.T) {
 }
 
 // An ensemble, one member of which has a disk that stalls: writes go on. If it is
-// the leader's, another one leads after StallAfter, and goes on; and when the disk
-// is back its server follows.
+// the leader's, another one leads after StallAfter, sooner than an election that waits for
+// the vote of the former leader ends, and goes on; and when the disk is back its server
+// follows.
 func TestAnEnsembleGoesOnWithOneStalledDisk(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
 		cfg := Config{
 			Tick: 20 * ms, InitLimit: 10, SyncLimit: 5, Window: 4, SizeFactor: 0.33, StallAfter: 300 * ms,
-			FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms,
+			FinalizeWait: time.Second, MinNotify: 10 * ms, MaxNotify: 100 * ms,
 		}
 		x := newChaos(seed)
 		x.cluster, x.healing, x.proposals, x.syncs = newCluster(3, 0, cfg), true, 0, 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,7 +62,14 @@ const (
 	afterStall    = 4 * time.Second
 	wantedGap     = 100 * time.Millisecond
 	acceptedGap   = time.Second
-	slowDiskMB    = 2048 // of which the machine's disk holds what is used
+
+	// When a leader hands over, after the beginning of the stall, at the earliest and at the
+	// latest, and the gap that is accepted of ensembles of Pinfold alone.
+	handOverFrom = 29 * time.Second
+	handOverTo   = 33 * time.Second
+	handOverGap  = 100 * time.Millisecond
+
+	slowDiskMB = 2048 // of which the machine's disk holds what is used
 )
 
 // TestStalls makes the disk of one of three members finish nothing for a while, or few
@@ -158,12 +166,20 @@ func (r *rig) stall(s stall, disks map[*cluster.Member]*cluster.SlowDisk) {
 		machine: c.longestGap([]*visitor{&c.clock}, began, done, all),
 		lost:    lost, suspended: suspended, sessions: len(c.all()), elections: r.epoch() - epoch,
 	}
+	if s.handover {
+		from, to := began.Add(handOverFrom), began.Add(handOverTo)
+		v.handOverWrites, v.handOverReads = c.longestGap(c.writers, from, to, all), c.longestGap(c.readers, from, to, all)
+		v.handOverMachine = c.longestGap([]*visitor{&c.clock}, from, to, all)
+	}
 	r.t.Logf("RESULT %s %s: %s", cluster.FormatSpecs(r.specs), s.name, v)
 	at := func(list []*visitor) time.Duration { return c.worstGap(list, began, done).Round(time.Millisecond) }
 	r.t.Logf("the longest gap of writes began %v after the stall, that of reads %v; the stall lasted %v", at(c.writers), at(c.readers), ended.Sub(began).Round(time.Millisecond))
 	c.end()
 	if !r.specs[0].Kind.IsApache() {
 		v.judge(r.t, s)
+	}
+	if s.handover && !slices.ContainsFunc(r.specs, func(m cluster.Spec) bool { return m.Kind.IsApache() }) {
+		v.judgeHandOver(r.t)
 	}
 	r.whole()
 	for _, complaint := range r.e.Complaints() {
@@ -234,17 +250,22 @@ type verdict struct {
 	readsHere, readsElsewhere time.Duration // the same, at the stalled member and at the others
 	machine                   time.Duration // longest time that the test program itself had to wait for a processor
 	lost, suspended           int64         // sessions that ended; connections that were lost
-	sessions                  int
-	elections                 int64
+
+	// Of the seconds in which a leader hands over: the longest times that a session had no
+	// answer, and that the test program had to wait for a processor.
+	handOverWrites, handOverReads, handOverMachine time.Duration
+
+	sessions  int
+	elections int64
 }
 
 // String is the line of a report.
 func (v verdict) String() string {
 	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond / 10) }
 	return fmt.Sprintf("writes: longest gap %v (before the stall %v), median %v (%v); reads: longest gap %v at the stalled member, %v elsewhere (%v); processor %v; "+
-		"%d of %d sessions lost, %d connections lost, %d elections",
+		"at the hand-over: writes %v, reads %v, processor %v; %d of %d sessions lost, %d connections lost, %d elections",
 		ms(v.writes), ms(v.before), ms(v.median), ms(v.medianBefore), ms(v.readsHere), ms(v.readsElsewhere), ms(v.readsBefore), ms(v.machine),
-		v.lost, v.sessions, v.suspended, v.elections)
+		ms(v.handOverWrites), ms(v.handOverReads), ms(v.handOverMachine), v.lost, v.sessions, v.suspended, v.elections)
 }
 
 // judge fails the test if the stall was noticed where it must not be.
@@ -265,6 +286,18 @@ func (v verdict) judge(t *testing.T, s stall) {
 	}
 	if !s.handover && v.suspended > 0 {
 		t.Errorf("%d connections were lost", v.suspended)
+	}
+}
+
+// judgeHandOver fails the test if the members have waited for the vote of the leader that
+// hands over. Writes may in addition take as long as before the stall: they need the disks
+// of both other members.
+func (v verdict) judgeHandOver(t *testing.T) {
+	t.Helper()
+	accepted := handOverGap + v.handOverMachine
+	if v.handOverReads > accepted || v.handOverWrites > accepted+v.before {
+		t.Errorf("when the leader handed over, reads had no answer for %v and writes for %v, more than %v (writes: %v)",
+			v.handOverReads, v.handOverWrites, accepted, accepted+v.before)
 	}
 }
 

@@ -50,6 +50,12 @@
 // followers, and the others are not disturbed. The same can happen to Apache if the link
 // is broken for longer than its wait.
 //
+// A server whose disk stalls cannot vote, and its link is up (Withdraw). It endorses what
+// the others agree on: when a quorum without it votes for one candidate, it sends them the
+// same vote. To others this is the vote of a server that has adopted the best candidate
+// after all others had, so Apache's servers understand it. It changes no result, since it
+// comes after a quorum, and ends the wait of servers that have EarlyFinish.
+//
 // A follower may connect to its leader before the leader has ended its election: an Apache
 // server that sees its quorum now leads 200 ms later. So the follower should retry for that
 // long.

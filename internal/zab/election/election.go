@@ -138,6 +138,7 @@ type Election struct {
 	finalizing bool          // a quorum agrees, and the wait is on
 	finalizeAt time.Duration // when it ends
 	elected    bool          // an election ended, and Elected was not called since
+	endorses   bool          // while idle: see endorse
 
 	out []Message
 }
@@ -270,14 +271,17 @@ func (e *Election) broadcast() {
 
 // send sends the state and the vote to a server, in place of what was to be
 // sent to it and is not taken yet.
-func (e *Election) send(to int64) {
+func (e *Election) send(to int64) { e.sendVote(to, e.vote) }
+
+// sendVote is send with another vote.
+func (e *Election) sendVote(to int64, v Vote) {
 	m := Message{to, Notification{
 		From:          e.cfg.ID,
 		State:         e.state,
-		Leader:        e.vote.Leader,
-		Zxid:          e.vote.Zxid,
-		ElectionEpoch: e.vote.ElectionEpoch,
-		PeerEpoch:     e.vote.PeerEpoch,
+		Leader:        v.Leader,
+		Zxid:          v.Zxid,
+		ElectionEpoch: v.ElectionEpoch,
+		PeerEpoch:     v.PeerEpoch,
 		Version:       CurrentVersion,
 		Config:        e.cfg.ConfigText,
 		Seen:          e.cfg.Seen,
@@ -377,9 +381,11 @@ func (e *Election) Settle(state State, leader int64, peerEpoch int64) {
 
 // Withdraw says that this server has left its role and cannot vote yet. Until Look
 // or Settle it takes no part in elections and names no leader to others: servers
-// that look would join a reign that is over. It keeps the votes that come.
-func (e *Election) Withdraw() {
-	e.phase, e.state = idle, Looking
+// that look would join a reign that is over. It keeps the votes that come. If
+// endorses is set, it will not be able to vote for long, and endorses what a quorum
+// of the others votes for, so that they do not wait for it.
+func (e *Election) Withdraw(endorses bool) {
+	e.phase, e.state, e.endorses = idle, Looking, endorses
 	e.elected, e.finalizing = false, false
 	e.out = e.out[:0]
 	e.asked.Clear()

@@ -2,6 +2,7 @@ package election
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -372,4 +373,78 @@ func TestAnUnfitServerIsNotElected(t *testing.T) {
 	if v := e.Vote(); v != (Vote{1, myZxid, 1, 3}) {
 		t.Fatalf("its vote is %v", v)
 	}
+}
+
+// A server that cannot vote for long endorses a vote that a quorum of the others has
+// cast: to those that have cast it, and to no one before it is a quorum's.
+func TestAServerThatCannotVoteEndorses(t *testing.T) {
+	e := look(patient(quick))
+	e.Settle(Leading, 1, 1)
+	e.Withdraw(true)
+	e.Step(ms, says(2, Looking, 2, myZxid, 1, 7))
+	e.Step(ms, says(3, Looking, 3, myZxid, 1, 7))
+	e.Step(ms, says(9, Looking, 3, myZxid, 1, 7))   // no voter
+	e.Step(ms, says(2, Following, 3, myZxid, 1, 7)) // does not look
+	wantSent(t, e)
+	e.Step(ms, says(2, Looking, 3, myZxid, 1, 6)) // another election
+	wantSent(t, e)
+	e.Step(ms, says(2, Looking, 3, myZxid, 1, 7))
+	wantSent(t, e,
+		"->2 LOOKING 3 (epoch 1, zxid 0x100000005, election 7)",
+		"->3 LOOKING 3 (epoch 1, zxid 0x100000005, election 7)")
+	e.Step(ms, says(2, Looking, 1, myZxid+1, 1, 8))
+	e.Step(ms, says(3, Looking, 1, myZxid+1, 1, 8)) // for this server, which cannot lead
+	wantSent(t, e)
+	if e.State() != Looking || e.ElectionEpoch() != 7 {
+		t.Errorf("it is in %v", e)
+	}
+	// Its own vote is not of the election in which it has endorsed another.
+	e.Look(2*ms, myZxid, 1)
+	wantSent(t, e,
+		"->2 LOOKING 1 (epoch 1, zxid 0x100000005, election 8)",
+		"->3 LOOKING 1 (epoch 1, zxid 0x100000005, election 8)")
+
+	// An observer is not waited for.
+	o := look(patient(watcher))
+	o.Withdraw(true)
+	o.Step(ms, says(2, Looking, 2, myZxid, 1, 7))
+	o.Step(ms, says(3, Looking, 2, myZxid, 1, 7))
+	wantSent(t, o)
+}
+
+// With that, the others need no timer, and one exchange of messages more than if it
+// were unreachable.
+func TestAnEndorsedElectionNeedsNoTimer(t *testing.T) {
+	es := map[int64]*Election{}
+	for id := int64(1); id <= 3; id++ {
+		e := New(Config{ID: id, Electorate: Electorate{System: three}, EarlyFinish: true})
+		e.Look(0, 5, 1)
+		e.Messages()
+		if id == 3 {
+			e.Settle(Leading, 3, 1)
+			e.Withdraw(true)
+		} else {
+			e.Settle(Following, 3, 1)
+		}
+		es[id] = e
+	}
+	var flight []Message
+	for id := int64(1); id <= 2; id++ {
+		es[id].Look(ms, 5, 1)
+		flight = append(flight, slices.Clone(es[id].Messages())...)
+	}
+	for hops := 0; len(flight) > 0; hops++ {
+		if hops == 4 {
+			t.Fatalf("messages after %d hops: %v", hops, flight)
+		}
+		var next []Message
+		for _, m := range flight {
+			es[m.To].Step(ms, m.Notification)
+			next = append(next, slices.Clone(es[m.To].Messages())...)
+		}
+		flight = next
+	}
+	wantElected(t, es[1], Following, Vote{2, 5, 1, 2})
+	wantElected(t, es[2], Leading, Vote{2, 5, 1, 2})
+	wantLooking(t, es[3])
 }

@@ -602,7 +602,7 @@ func TestWithdrawnSaysNothing(t *testing.T) {
 		if settled {
 			e.Settle(Leading, 1, 2)
 		}
-		e.Withdraw()
+		e.Withdraw(false)
 		e.Step(0, says(2, Looking, 2, myZxid, 1, 2))
 		e.Step(0, says(9, Looking, 9, myZxid, 1, 2)) // no voter
 		e.Tick(time.Hour)

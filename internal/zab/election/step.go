@@ -46,8 +46,35 @@ func (e *Election) answer(to int64) {
 func (e *Election) keepEarlyVote(i int, n Notification) {
 	n.Config = nil
 	e.earlyVotes[i] = earlyVote{n: n, at: e.now, heard: true}
-	if e.phase == settled {
+	switch {
+	case e.phase == settled:
 		e.answer(n.From)
+	case e.endorses && e.me >= 0:
+		e.endorse(n.ballot().Vote)
+	}
+}
+
+// endorse sends the vote v, which a voter has just cast, to all voters that have cast
+// it, if they are a quorum without this server. For them it is this server's vote in
+// their election: it decides nothing, and they need not wait for another one.
+func (e *Election) endorse(v Vote) {
+	voters := e.cfg.System.Voters()
+	votes := func(i int) bool {
+		early := &e.earlyVotes[i]
+		return i != e.me && early.heard && early.n.ballot().Vote == v
+	}
+	backed := e.cfg.System.Quorum(func(id int64) bool {
+		i, _ := e.cfg.System.Index(id)
+		return votes(i)
+	})
+	if !backed || v.Leader == e.cfg.ID {
+		return
+	}
+	e.clock = max(e.clock, v.ElectionEpoch) // invariant 1
+	for i, id := range voters {
+		if votes(i) {
+			e.sendVote(id, v)
+		}
 	}
 }
 
