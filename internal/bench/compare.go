@@ -16,7 +16,7 @@ import (
 // Compare measures two systems on this machine in turn, a pair of visits at a
 // time, so that what disturbs the machine disturbs both; and takes medians.
 type Compare struct {
-	Systems  []System // one or two; the second is held against the first
+	Systems  []System // one or two; the second is compared with the first
 	Members  int      // of each system: 1 for a server alone, more for an ensemble
 	Pairs    int
 	Rows     []string // of Rows(); none for all

@@ -164,8 +164,7 @@ func (c *control) remove(p string) error {
 	return nil
 }
 
-// close ends the session. The measurement is over by then; an error tells
-// nobody anything.
+// close ends the session. The measurement is over by then, so errors do not matter.
 func (c *control) close() {
 	_ = c.call(bareFrame(wire.OpCloseSession, 0))
 	c.conn.Close()

@@ -175,7 +175,7 @@ func (d *drama) play(ctx context.Context) error {
 	return rest(ctx, d.Step)
 }
 
-// A role says who is killed, and what the event is called.
+// A role chooses the member that is killed, and names the event.
 type role struct {
 	mark string
 	who  func(ctx context.Context, e *ensemble) (member int, leads bool, err error)

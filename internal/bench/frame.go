@@ -15,7 +15,7 @@ const (
 )
 
 const (
-	frameXid    = 4  // where a request's xid stands: after the frame's length
+	frameXid    = 4  // offset of a request's xid: after the frame's length
 	requestHead = 12 // length, xid, type
 	replyHead   = 20 // length, xid, zxid, err
 	statBytes   = 68

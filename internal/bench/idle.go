@@ -10,8 +10,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A Settle brings a server's memory to rest before its RSS is read (a JVM's by
-// a collection). nil does nothing.
+// A Settle makes a server release unused memory before its RSS is read (a JVM by a
+// collection). nil does nothing.
 type Settle func(ctx context.Context) error
 
 // rss returns the resident memory of the servers together, after settle.

@@ -21,10 +21,10 @@ import (
 // What is measured is kept in a file after every point. A Paper that finds the
 // file goes on where that one was interrupted.
 type Paper struct {
-	Systems     []System // the first is what the others are held against
+	Systems     []System // the others are compared with the first
 	Sizes       []int    // servers of an ensemble, for the experiments that vary them
 	Runs        int      // of everything; a figure is the median of them
-	BarRuns     int      // of what bars are held against, if more; then Quick has them too
+	BarRuns     int      // of each point that has a Bar, if more; then Quick has these points too
 	Quick       bool     // fewer points, smaller trees
 	Barriers    []int    // of table 3, one after the other, unless Quick
 	Experiments []string // of Experiments(); none for all
@@ -187,7 +187,7 @@ func (p *Paper) resume() error {
 	return nil
 }
 
-// save writes the file anew, whole or not at all.
+// save replaces the file, whole or not at all.
 func (p *Paper) save() error {
 	b, err := json.MarshalIndent(p.found, "", " ")
 	if err != nil {
@@ -327,8 +327,8 @@ func (p *Paper) missing(s *stage, system System, run int) (list []point) {
 	return list
 }
 
-// runsOf is how often a point is measured. What this program alone can do is not
-// held against others, and takes long.
+// runsOf is how often a point is measured. Points that only
+// this program can reach have no target, and take long.
 func (p *Paper) runsOf(s *stage, q point) int {
 	if s.isBar(q) && !s.own {
 		return max(p.Runs, p.BarRuns)

@@ -33,7 +33,7 @@ func (v *Verdict) decide() {
 	v.Pass = v.Decided && v.pass(v.Base, v.Own)
 }
 
-// bars are held against medians.
+// bars returns the targets; each is compared with a median.
 func bars() []Bar {
 	reads := func(percent float64) map[string]float64 { return values{"reads_percent": percent} }
 	return []Bar{

@@ -39,8 +39,7 @@ func (p *Paper) stages() []stage {
 	return plan
 }
 
-// withBars adds to a plan those points of a stage that bars are held against and
-// that it does not have.
+// withBars adds to a plan the points of a stage that have a Bar, if they are missing.
 func withBars(plan []stage, s stage) []stage {
 	i := slices.IndexFunc(plan, func(have stage) bool { return have.experiment == s.experiment && have.members == s.members })
 	s.points = slices.DeleteFunc(slices.Clone(s.points), func(q point) bool {
@@ -57,7 +56,7 @@ func withBars(plan []stage, s stage) []stage {
 	return plan
 }
 
-// isBar reports whether a bar is held against a point of the stage.
+// isBar reports whether a point of the stage has a Bar.
 func (s *stage) isBar(q point) bool {
 	return slices.ContainsFunc(bars(), func(b Bar) bool {
 		return b.Experiment == s.experiment && b.Members == s.members && (b.Params == nil || maps.Equal(b.Params, q.params))

@@ -154,7 +154,7 @@ func createPoints(workers []int) (list []point) {
 			r, err := Create{Options: v.load(), Workers: n, Size: valueBytes}.Run(ctx)
 			got, err := valuesOf(r, err)
 			if err == nil {
-				got["rate"] = got["create_rate"] // the deletes are nobody's wait
+				got["rate"] = got["create_rate"] // no caller waits for the deletes
 			}
 			return got, err
 		}})

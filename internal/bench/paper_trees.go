@@ -60,12 +60,12 @@ func (v *paperVisit) again(ctx context.Context, i int, wiped bool) (float64, err
 // hugeTree is so many znodes that only this program is asked to hold them.
 const hugeTree = 10_000_000
 
-// hugeCreates are the creates behind the snapshot that a start reads: enough to
-// make it due.
+// hugeCreates is the number of creates that make a snapshot due, which the next start
+// reads.
 const hugeCreates = 2000
 
 // hugePoints measure on one server what very many znodes cost: its memory, its
-// start with a snapshot of them, and what snapshots of them cost those who write.
+// start with a snapshot of them, and what snapshots of them cost clients that write.
 // They need 20 GB of disk.
 func hugePoints() []point {
 	return []point{{values{"znodes": hugeTree}, func(ctx context.Context, v *paperVisit) (values, error) {
@@ -103,8 +103,8 @@ func (v *paperVisit) againWith(ctx context.Context, lines ...string) (float64, e
 	return v.again(ctx, 0, false)
 }
 
-// snapshotNow leaves the server with a snapshot of all that there is, and a short
-// log behind it.
+// snapshotNow leaves the server with a snapshot of the complete tree, and a short log
+// after it.
 func (v *paperVisit) snapshotNow(ctx context.Context) error {
 	if _, err := v.againWith(ctx, manySnapshots); err != nil {
 		return err
@@ -158,6 +158,6 @@ func (v *paperVisit) hugeWrites(ctx context.Context, got values) error {
 }
 
 // hugeSnapshot is how long writes are measured beside snapshots of very many
-// znodes: one rests more than it works until the log behind it has 4 GB, and then
-// makes haste.
+// znodes: one rests more than it works until the log after it has 4 GB, and then
+// it hurries.
 const hugeSnapshot = 30 * time.Second

@@ -157,7 +157,7 @@ func allowFiles(n int) int {
 	if limit.Cur >= want {
 		return n
 	}
-	// The hard limit is for those to raise who may.
+	// Only a privileged process can raise the hard limit.
 	err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: want, Max: max(limit.Max, want)})
 	if err == nil {
 		return n

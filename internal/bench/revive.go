@@ -55,7 +55,7 @@ func (v *revival) begin(s *session) {
 	v.wg.Go(func() { v.reconnect(s, request) })
 }
 
-// end lets go of the sessions that are down, and waits until nobody dials.
+// end drops the sessions that are down, and waits until no goroutine dials.
 func (v *revival) end() {
 	v.mu.Lock()
 	v.ended = true

@@ -86,7 +86,7 @@ func (v *visit) ensemble(ctx context.Context) error {
 func (v *visit) ensembleOptions(e *ensemble) Options { return v.timed(e.options(e.living())) }
 
 // createRow measures synchronous creates, and counts only those: each is
-// followed by a delete that nobody waits for.
+// followed by a delete whose reply is not awaited.
 func (v *visit) createRow(ctx context.Context, o Options, key string, workers int) error {
 	r, err := v.keep(Create{Options: o, Workers: workers, Size: valueBytes}.Run(ctx))
 	if err != nil {
@@ -134,8 +134,8 @@ func (v *visit) failover(ctx context.Context, e *ensemble) error {
 	return nil
 }
 
-// killLeader kills the leader, waits for another and a while longer, and brings
-// the member back. It returns when it was killed and when it was started.
+// killLeader kills the leader, waits for another and a while longer, and starts
+// the member again. It returns when it was killed and when it was started.
 func (v *visit) killLeader(ctx context.Context, e *ensemble, now func() int64) (from, to int64, err error) {
 	if err := rest(ctx, v.Settle); err != nil {
 		return 0, 0, err

@@ -42,7 +42,7 @@ const dialers = 64
 // drainTimeout bounds the wait for what is still under way at the end.
 const drainTimeout = 30 * time.Second
 
-// errConnect stands before the reason, which stop returns.
+// errConnect says that sessions could not be opened; stop returns the reason.
 var errConnect = errors.New("bench: not every session could be opened")
 
 // A run is one load: connections on loops, and the phases they go through.

@@ -108,8 +108,8 @@ func (s *session) granted(r wire.ConnectResponse) {
 	s.timeout = time.Duration(r.TimeoutMillis) * time.Millisecond
 }
 
-// disconnected forgets what was queued and under way, and returns how many
-// requests that were: nobody knows whether they were carried out.
+// disconnected drops the requests that were queued or under way, and returns their
+// number. Whether the server executed them is unknown.
 func (s *session) disconnected() (lost int) {
 	lost = s.flight.Len()
 	s.flight = fifo.Queue[request]{}
@@ -265,7 +265,7 @@ func (t *tally) lose(n int) {
 	}
 }
 
-// reset forgets what was counted, save for the total.
+// reset sets all counts to zero, except the total.
 func (t *tally) reset() {
 	total := t.total
 	*t = tally{}
