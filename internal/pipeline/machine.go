@@ -202,20 +202,37 @@ func (m *Machine) Next(t *Turn, now time.Duration) (wake Wakes, ok bool) {
 		t.Exit = true
 		return m.Wake(now), false
 	}
-	if s := m.pick(t, now); s != None {
-		m.begin(t, s)
-		return m.Wake(now), true
-	}
-	t.taken = 0
-	if w := t.Worker; w != Caller {
-		if t.Exit = m.closed[w.own()]; !t.Exit {
-			m.asleep[w] = true
-			if w == Orderer {
-				m.armed = m.Due()
-			}
+	s := t.Worker.own()
+	if s == None || !m.free(s, now) {
+		// The one nearest to the end of the pipeline: what is begun is finished before
+		// more is begun.
+		s = Apply
+		for s > None && !(m.free(s, now) && m.may(t, s)) {
+			s--
 		}
 	}
-	return m.Wake(now), false
+	if s == None {
+		m.rest(t)
+	} else {
+		m.begin(t, s)
+	}
+	return m.Wake(now), s != None
+}
+
+// rest tells that a worker has nothing to do.
+func (m *Machine) rest(t *Turn) {
+	t.taken = 0
+	w := t.Worker
+	if w == Caller {
+		return
+	}
+	if t.Exit = m.closed[w.own()]; t.Exit {
+		return
+	}
+	m.asleep[w] = true
+	if w == Orderer {
+		m.armed = m.Due()
+	}
 }
 
 // end releases the stage that a worker has run.
@@ -238,20 +255,8 @@ func (m *Machine) end(t *Turn) {
 	}
 }
 
-// pick returns the stage that a worker is to run next: its own if that has work,
-// else the one nearest to the end of the pipeline, so that what is begun is finished
-// before more is begun.
-func (m *Machine) pick(t *Turn, now time.Duration) Stage {
-	if own := t.Worker.own(); own != None && m.ready(own, now) && !m.owned[own] {
-		return own
-	}
-	for s := Apply; s > None; s-- {
-		if m.ready(s, now) && !m.owned[s] && m.may(t, s) {
-			return s
-		}
-	}
-	return None
-}
+// free reports whether a stage has work and no owner.
+func (m *Machine) free(s Stage, now time.Duration) bool { return m.ready(s, now) && !m.owned[s] }
 
 // may reports whether a worker may run a stage that is not its own: one that has
 // little to do, while the server is not being closed.
@@ -317,7 +322,7 @@ func (m *Machine) Wake(now time.Duration) (wake Wakes) {
 			continue
 		}
 		s := w.own()
-		due := m.ready(s, now) && !m.owned[s] || m.failed || m.closed[s]
+		due := m.free(s, now) || m.failed || m.closed[s]
 		if w == Orderer && !m.owned[Order] && m.Due() < m.armed {
 			due = true // its timer is to be set earlier
 		}

@@ -24,24 +24,26 @@ type request struct {
 
 // run handles one buffer of frames. Runs are pooled: an idle connection has none.
 type run struct {
+	c      *conn
 	submit []replica.Request
-	now    time.Duration
+	view   func(replica.View) // handleWithTree; bound once, so that View does not allocate
+	costly bool               // the last turn stopped because a piece of work was complete
+	turn
+}
 
-	// For the current call of handle, and for the rest of its turn.
-	c        *conn
+// turn is what a run does before it submits writes and sends replies.
+type turn struct {
+	now      time.Duration
 	in       []byte // the frames
 	done     int    // bytes of in that are handled
 	received int    // frames
 	reads    int    // answered
 	short    bool   // it stopped at a read without room for its reply
-	costly   bool   // it stopped because a piece of work was complete
 	long     bool   // it stopped at a read with a long reply
 	mustWait bool   // it stopped at a read that must wait for the session's writes
 	blocked  int    // it stopped at a request of this many bytes, for which there was no room
 	charge   int    // bytes of the small requests that it submitted
 	err      error
-
-	view func(replica.View) // handleWithTree; bound once, so that View does not allocate
 }
 
 func newRun() *run {
@@ -101,19 +103,30 @@ func (f *pendingFIFO) pop() {
 // process handles the complete frames at the front of b: it answers reads that need not
 // wait, queues the others after this session's writes, and submits writes. It returns
 // the number of bytes that it has handled.
+//
+// In each turn it handles frames until none is complete, there are enough replies to send,
+// or readRun reads were answered. Locks are acquired in the order tree, connection: so it
+// handles the frames before the first read without the tree, and the rest in one View.
 func (c *conn) process(b []byte) (n int, err error) {
 	r := c.s.runs.Get().(*run)
 	r.c = c
 	defer func() {
 		clear(r.submit)
-		r.submit = r.submit[:0]
-		r.c, r.in, r.err, r.costly = nil, nil, nil, false
+		*r = run{submit: r.submit[:0], view: r.view}
 		c.s.runs.Put(r)
 	}()
-	for n < len(b) && err == nil && !c.leaving {
-		var took int
-		took, err = r.turn(b[n:])
-		n += took
+	for n < len(b) && r.err == nil && !c.leaving {
+		r.turn = turn{in: b[n:], now: c.s.replica.Now()}
+		c.mu.Lock()
+		wantsTree := r.handle(replica.View{})
+		c.mu.Unlock()
+		switch {
+		case wantsTree && r.costly:
+			c.s.replica.ViewInTurn(r.view)
+		case wantsTree:
+			c.s.replica.View(r.view)
+		}
+		n += r.done
 		c.chargeTurn(r)
 		if len(r.submit) > 0 {
 			c.pauseReading()
@@ -128,7 +141,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 			c.flush(true)
 			continue
 		}
-		if took == 0 || c.stepped && c.full() {
+		if r.done == 0 || c.stepped && c.full() {
 			break
 		}
 		c.awaitDrain()
@@ -137,7 +150,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		}
 		c.s.awaitRoom(c)
 	}
-	return n, err
+	return n, r.err
 }
 
 // stopped reports whether a turn stopped at a request that cannot be handled yet.
@@ -157,27 +170,6 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 		c.leaving = !c.awaitFlight(r.blocked)
 	}
 	return 0
-}
-
-// turn handles frames until none is complete, there are enough replies to send, or
-// readRun reads were answered. Locks are acquired in the order tree, connection: so
-// turn handles the frames before the first read without the tree, and the rest in one
-// View.
-func (r *run) turn(b []byte) (n int, err error) {
-	c := r.c
-	r.in, r.done, r.received, r.reads, r.short, r.err = b, 0, 0, 0, false, nil
-	r.long, r.mustWait, r.blocked, r.charge = false, false, 0, 0
-	r.now = c.s.replica.Now()
-	c.mu.Lock()
-	wantsTree := r.handle(replica.View{})
-	c.mu.Unlock()
-	switch {
-	case wantsTree && r.costly:
-		c.s.replica.ViewInTurn(r.view)
-	case wantsTree:
-		c.s.replica.View(r.view)
-	}
-	return r.done, r.err
 }
 
 // handleWithTree is the part of a turn that has the tree.

@@ -192,3 +192,32 @@ func appendOutcome(b []byte, o *znode.Outcome) []byte {
 	}
 	return b
 }
+
+// Flush sends the output that the applier has produced for connections
+// (replica.Clients).
+func (s *Server) Flush() {
+	s.stats.writing.fold()
+	for i, c := range s.dirty {
+		s.dirty[i] = nil
+		c.dirty = false
+		c.releaseSettled()
+		c.flush(false)
+	}
+	s.dirty = s.dirty[:0]
+	if s.ahead.Load() > 0 {
+		s.catchUp()
+	}
+	if s.gate.waiting.Load() > 0 {
+		s.gate.Lock()
+		s.gate.Broadcast()
+		s.gate.Unlock()
+	}
+}
+
+// markDirty makes Flush send the output of c. Only the applier calls it.
+func (s *Server) markDirty(c *conn) {
+	if !c.dirty {
+		c.dirty = true
+		s.dirty = append(s.dirty, c)
+	}
+}

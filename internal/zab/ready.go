@@ -187,20 +187,3 @@ func (r *Ready) newWrite(seq uint64, kind WriteKind) *Write {
 	*w = Write{Seq: seq, Kind: kind, Entries: w.Entries[:0]}
 	return w
 }
-
-// Ready returns what is to be done since the last call. It and its slices are
-// valid until the next call of Ready; the data of entries and packets may be kept.
-func (c *Core) Ready() *Ready {
-	if c.role == Leading {
-		c.beginRound()
-	}
-	c.out.reset()
-	c.ready, c.out = c.out, c.ready
-	out := &c.out
-	out.Notify = append(out.Notify, c.election.Messages()...)
-	out.Durable = c.persistedZxid
-	c.ready.Commit, c.ready.Role, c.ready.Term = out.Commit, out.Role, out.Term
-	c.ready.Epoch, c.ready.Serving = out.Epoch, out.Serving
-	c.readies++
-	return out
-}
