@@ -195,7 +195,7 @@ func own() []Desc {
 		counter("bytes_sent_count", UnitBytes, ownServer, "Replies and events sent, including the lengths of frames"),
 		gauge("forwarded_request_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' requests that are not committed yet; a learner that forwards more than its share is answered -127"),
 		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in unfinished requests and in replies not taken; `connectionBufferBytes` bounds them"),
-		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet; `globalOutstandingBytes` bounds them"),
+		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet, 512 or more for each operation of a multi; `globalOutstandingBytes` bounds them"),
 		counter("slow_clients_closed_count", UnitCount, ownServer, "Connections closed because the client did not read its replies or events"),
 		counter("slow_fsync_count", UnitCount, ownReplica, "Fsyncs of the log that took longer than `fsync.warningthresholdms`"),
 		quantiles("tree_read_lock_time", ownReplica, "Times for which the tree's lock was held to read: nothing is applied meanwhile"),

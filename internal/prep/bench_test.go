@@ -3,6 +3,7 @@ package prep
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -104,4 +105,39 @@ func BenchmarkExpiry(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/sessions, "ns/session")
+}
+
+// BenchmarkMulti prepares, encodes and applies multis of 40,000 operations.
+func BenchmarkMulti(b *testing.B) {
+	const operations = 40_000
+	for _, kind := range []wire.OpCode{wire.OpCheck, wire.OpSetData} {
+		b.Run(kind.String(), func(b *testing.B) {
+			r := newRig(b, everything)
+			s := r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 1)}).Session
+			var body []byte
+			for range operations {
+				m := wire.MultiOp{Type: kind, Version: -1}
+				m.Path, m.ACL, m.TTL = "/", zk.OpenACLUnsafe(), -1
+				body = m.Append(body)
+			}
+			req := Request{Session: s, Op: wire.OpMulti, Owner: owner, Body: wire.AppendMultiEnd(body)}
+			r.settle()
+			var enc []byte
+			b.ReportAllocs()
+			var prepared, applied time.Duration
+			for b.Loop() {
+				t0 := time.Now()
+				tx := r.prepare(req)
+				t1 := time.Now()
+				enc = tx.Append(enc[:0])
+				r.tree.Apply(tx, &r.result)
+				applied += time.Since(t1)
+				prepared += t1.Sub(t0)
+				r.pending = nil
+				r.prep.Applied(r.zxid)
+			}
+			b.ReportMetric(float64(prepared.Nanoseconds())/float64(b.N)/operations, "prep-ns/op")
+			b.ReportMetric(float64(applied.Nanoseconds())/float64(b.N)/operations, "apply-ns/op")
+		})
+	}
 }

@@ -398,6 +398,7 @@ func (p *Preparer) forgetMulti() {
 // and then tx has none of them.
 func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) (code zk.Code, failed bool) {
 	tx.Op.Type = wire.OpMulti
+	tx.Multi = slices.Grow(tx.Multi, len(p.multi))
 	done, bytes := 0, p.overhead()+txn.MultiLen
 	for i := range p.multi {
 		var op txn.Op

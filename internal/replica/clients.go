@@ -66,5 +66,6 @@ type Request struct {
 	prep.Request
 	Origin   Origin        // nil: no client waits
 	Received time.Duration // when it was read, by Replica.Now
+	Weight   int           // of the request in the budget of the requests in flight; of Origin's concern
 	Refused  zk.Code       // not OK: the request is answered with it, and not carried out
 }

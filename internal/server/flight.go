@@ -1,16 +1,19 @@
 package server
 
 import (
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/socket"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 )
 
 // Requests in flight were read and are not answered yet: the pipeline holds their bytes,
-// on this server and on the leader. They are charged to a budget of the complete server
-// (globalOutstandingBytes). A connection may have as many bytes in flight as then remain
-// free, so the connection that has most is the first to wait. While it waits the server
-// does not read from it, and its client's socket fills up.
+// on this server and on the leader, and every later write waits for the work that they
+// are. Their weight is charged to a budget of the complete server (globalOutstandingBytes).
+// A connection may have as much in flight as then remains free, so the connection that has
+// most is the first to wait. While it waits the server does not read from it, and its
+// client's socket fills up.
 //
-// Requests of at most smallRequest bytes are charged, but do not wait individually: the
+// Requests of at most smallRequest are charged, but do not wait individually: the
 // server stops reading from a connection that has exceeded its share with them, and
 // globalOutstandingLimit bounds their number. A connection that has no more than the free
 // bytes of socket.Budget in flight never waits, so a client with small requests is served
@@ -19,18 +22,33 @@ import (
 // A session whose connection waits here does not count as silent: its client may have sent
 // bytes that are not read yet.
 
-// smallRequest is the largest request that is charged together with the others of its
-// turn.
+// opWeight is the weight of one operation of a multi, in bytes: about the memory that the
+// pipeline needs for it, and no less than the bytes that take as long to be written.
+const opWeight = 512
+
+// weigh returns the weight of a write: its bytes, or opWeight for each operation if that
+// is more. No multi weighs so much that it would never be admitted; so at most two of the
+// longest are in flight.
+func (s *Server) weigh(q *request) int {
+	n := len(q.body)
+	if q.Op != wire.OpMulti {
+		return n
+	}
+	return max(n, min(opWeight*wire.CountMulti(q.body), s.flight.Most()))
+}
+
+// smallRequest is the weight of the heaviest request that is charged together with the
+// others of its turn.
 const smallRequest = 4 << 10
 
 // flight is a connection's part of the requests in flight.
 type flight struct {
 	account socket.Account
 	granted int // owned by serve: charged for the request that waited
-	settled int // owned by the applier: bytes answered and not released yet
+	settled int // owned by the applier: weight answered and not released yet
 }
 
-// admit counts a request of n bytes. If there is no room it sets r.blocked and returns
+// admit counts a request of weight n. If there is no room it sets r.blocked and returns
 // false. REQUIRES: serve's goroutine.
 func (c *conn) admit(n int, r *run) bool {
 	switch {
@@ -45,7 +63,7 @@ func (c *conn) admit(n int, r *run) bool {
 	return true
 }
 
-// chargeTurn charges the bytes that a turn has submitted, and releases bytes that were
+// chargeTurn charges the weight that a turn has submitted, and releases weight that was
 // granted to a request and not used.
 func (c *conn) chargeTurn(r *run) {
 	if n := r.charge - c.flight.granted; n != 0 {
@@ -54,8 +72,8 @@ func (c *conn) chargeTurn(r *run) {
 	}
 }
 
-// awaitFlight waits until the connection may have n more bytes in flight, and charges
-// them for the next turn. False means that the connection has ended. REQUIRES: the
+// awaitFlight waits until the connection may have n more in flight, and charges
+// that for the next turn. False means that the connection has ended. REQUIRES: the
 // goroutine of serve, without c.mu.
 func (c *conn) awaitFlight(n int) bool {
 	if n == 0 && c.flight.account.Fits() {
@@ -72,17 +90,17 @@ func (c *conn) awaitFlight(n int) bool {
 	return ok
 }
 
-// settle records that a request of n bytes was answered. Only the applier calls it. The
-// bytes are released when the batch is applied.
-func (c *conn) settle(n int) {
-	if n > 0 {
-		c.s.large.done(n)
-		c.flight.settled += n
+// settle records that a request was answered. Only the applier calls it. The weight is
+// released when the batch is applied.
+func (c *conn) settle(req *replica.Request) {
+	if req.Weight > 0 {
+		c.s.large.done(len(req.Body))
+		c.flight.settled += req.Weight
 		c.s.markDirty(c)
 	}
 }
 
-// releaseSettled releases the settled bytes. Only the applier calls it.
+// releaseSettled releases the settled weight. Only the applier calls it.
 func (c *conn) releaseSettled() {
 	if n := c.flight.settled; n > 0 {
 		c.flight.settled = 0
@@ -90,8 +108,8 @@ func (c *conn) releaseSettled() {
 	}
 }
 
-// dropRequest releases a request of n bytes that will not be answered.
-func (c *conn) dropRequest(n int) {
-	c.s.large.done(n)
-	c.flight.account.Charge(-n)
+// dropRequest releases a request that will not be answered.
+func (c *conn) dropRequest(bytes, weight int) {
+	c.s.large.done(bytes)
+	c.flight.account.Charge(-weight)
 }

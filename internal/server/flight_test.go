@@ -96,3 +96,62 @@ func TestFlightOfLostConnections(t *testing.T) {
 		}
 	})
 }
+
+// The operations of multis that are in flight are bounded: they are the work that another
+// client's write waits for. However many short operations a client packs into its bytes,
+// all connections together have no more of them in the pipeline than the budget allows by
+// opWeight, and all of them are answered.
+func TestOperationsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 16 << 20
+		for operations, requests := range map[int]int{2000: 8, 20_000: 2} {
+			g := newGateFS(vfs.NewMem())
+			s := newRig(t, func(o *rigSetup) { o.fs = g; o.cfg.Requests.MaxOutstandingBytes = limit })
+			innocent := s.open()
+			innocent.create("/x", "", zk.Persistent)
+			var body []byte
+			for range operations {
+				m := wire.MultiOp{Type: wire.OpCheck, CreateRequest: wire.CreateRequest{Path: "/"}, Version: -1}
+				body = m.Append(body)
+			}
+			body = wire.AppendMultiEnd(body)
+			clients := []*wireClient{s.open(), s.open(), s.open()}
+			g.set(true, nil)
+			for _, c := range clients {
+				var b []byte
+				for i := range requests {
+					b = encode(b, int32(i), wire.OpMulti, body)
+				}
+				flood(c, b)
+			}
+			synctest.Wait()
+			most := max(limit/opWeight, 2*operations) + len(clients)*2*smallRequest/opWeight
+			n := s.rep.Outstanding()
+			if n*operations > most || n < 2 {
+				t.Errorf("%d multis of %d operations are in flight, more than %d operations", n, operations, most)
+			}
+			innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
+			synctest.Wait()
+			if s.rep.Outstanding() != n+1 {
+				t.Error("another client's write is not taken")
+			}
+			g.set(false, nil)
+			var group sync.WaitGroup
+			for _, c := range clients {
+				group.Go(func() {
+					for i := range requests {
+						if r, err := c.next(); err != nil || r.Err != zk.OK || int(r.Xid) != i {
+							t.Errorf("reply %d: %+v, %v", i, r.ReplyHeader, err)
+							return
+						}
+					}
+				})
+			}
+			group.Wait()
+			synctest.Wait()
+			if used := s.srv.flight.Used(); used != 0 {
+				t.Errorf("%d stay charged", used)
+			}
+		}
+	})
+}

@@ -18,8 +18,9 @@ import (
 // request is one frame: a header and its body.
 type request struct {
 	wire.RequestHeader
-	body []byte
-	ids  []zk.ID // the connection's identities at the time of reading
+	body   []byte
+	ids    []zk.ID // the connection's identities at the time of reading
+	weight int     // of a write that was submitted or is held
 }
 
 // run handles one buffer of frames. Runs are pooled: an idle connection has none.
@@ -41,8 +42,8 @@ type turn struct {
 	short    bool   // it stopped at a read without room for its reply
 	long     bool   // it stopped at a read with a long reply
 	mustWait bool   // it stopped at a read that must wait for the session's writes
-	blocked  int    // it stopped at a request of this many bytes, for which there was no room
-	charge   int    // bytes of the small requests that it submitted
+	blocked  int    // it stopped at a request of this weight, for which there was no room
+	charge   int    // weight of the small requests that it submitted
 	err      error
 }
 
@@ -326,18 +327,19 @@ func (c *conn) goesThroughLog(q *request) bool {
 	return q.Op.IsWrite() && wire.Readable(q.Op, q.body)
 }
 
-// submit submits a write. If there is no room for its bytes it sets r.blocked instead.
+// submit submits a write. If there is no room for it, submit sets r.blocked instead.
 // REQUIRES: c.mu.
 func (c *conn) submit(q *request, r *run) {
 	if q.Op == wire.OpCloseSession {
 		q.body = nil
 	}
-	if !c.admit(len(q.body), r) {
+	q.weight = c.s.weigh(q)
+	if !c.admit(q.weight, r) {
 		return
 	}
 	if !c.s.large.admit(len(q.body)) {
 		c.leaveLocked()
-		r.charge -= len(q.body)
+		r.charge -= q.weight
 		c.s.stats.LargeRejected.Add(1)
 		c.s.refused.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return
@@ -366,6 +368,7 @@ func (c *conn) appendRequest(reqs []replica.Request, q *request, received time.D
 		},
 		Origin:   c,
 		Received: received,
+		Weight:   q.weight,
 	}
 	if c.mu.upgrade {
 		reqs = append(reqs, c.upgradeLocked(&r))
@@ -400,7 +403,7 @@ func (c *conn) dropHeld() {
 	f := &c.mu.pending
 	for _, p := range f.All() {
 		if p.held {
-			c.dropRequest(len(p.body))
+			c.dropRequest(len(p.body), p.weight)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result, tree 
 		c.sessionCreated(req, tx)
 		return
 	}
-	c.settle(len(req.Body))
+	c.settle(req)
 	switch {
 	case req.Owner == session.NoOwner:
 		c.sessionExpired(tx)
@@ -101,7 +101,7 @@ func movedAway(tx *txn.Txn, r *znode.Result) bool {
 // Synced answers a sync (replica.Origin) with the path that the client sent, even null.
 func (c *conn) Synced(req *replica.Request, tree replica.View) {
 	now := c.s.replica.Now()
-	c.settle(len(req.Body))
+	c.settle(req)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -128,7 +128,7 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 // request is unknown (replica.Origin).
 func (c *conn) Dropped(req *replica.Request) {
 	if req.Op != wire.OpCreateSession {
-		c.dropRequest(len(req.Body))
+		c.dropRequest(len(req.Body), req.Weight)
 	}
 	c.kill("the server has left its role")
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -51,10 +52,31 @@ var (
 	ErrMultiMixed = errors.New("wire: multi mixes reads and writes")
 )
 
+// CountMulti returns the number of operations of a multi or multiRead: as many as
+// DecodeMulti returns, or a few more if the body cannot be decoded. It allocates nothing.
+func CountMulti(body []byte) (n int) {
+	for d := jute.NewDecoder(body); ; n++ {
+		var h MultiHeader
+		if h.Decode(&d); d.Err() != nil || h.Done {
+			return n
+		}
+		switch h.Type {
+		case OpCheck:
+			skipWrite(&d, OpDelete) // the same record
+		case OpGetData, OpGetChildren:
+			_ = d.String()
+			d.Bool()
+		default:
+			skipWrite(&d, h.Type)
+		}
+	}
+}
+
 // DecodeMulti appends the operations of a multi (op OpMulti) or multiRead
 // (OpMultiRead) to ops. Beyond the decoder's errors it sets ErrMultiOp for an
 // operation that has no place in that kind of multi.
 func DecodeMulti(d *jute.Decoder, op OpCode, ops []MultiOp) []MultiOp {
+	ops = slices.Grow(ops, CountMulti(d.Rest()))
 	for {
 		var h MultiHeader
 		h.Decode(d)

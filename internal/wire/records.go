@@ -30,10 +30,16 @@ func DecodeACL(d *jute.Decoder) []zk.ACL {
 // is there, whatever is in it. What is no such write is readable.
 func Readable(op OpCode, body []byte) bool {
 	d := jute.NewDecoder(body)
+	skipWrite(&d, op)
+	return d.Err() == nil
+}
+
+// skipWrite reads over the record of a single write.
+func skipWrite(d *jute.Decoder, op OpCode) {
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
 		_, _ = d.String(), d.Buffer()
-		skipACL(&d)
+		skipACL(d)
 		d.Int()
 		if op == OpCreateTTL {
 			d.Long()
@@ -46,13 +52,12 @@ func Readable(op OpCode, body []byte) bool {
 		d.Int()
 	case OpSetACL:
 		_ = d.String()
-		skipACL(&d)
+		skipACL(d)
 		d.Int()
 	case OpReconfig:
 		var r ReconfigRequest
-		r.Decode(&d)
+		r.Decode(d)
 	}
-	return d.Err() == nil
 }
 
 // skipACL reads over what DecodeACL reads.

@@ -26,11 +26,17 @@ func plain[R interface {
 // A pathOnly is the body of the requests that are a path and nothing else.
 type pathOnly struct{ Path string }
 
-func (r *pathOnly) Decode(d *jute.Decoder)       { r.Path = d.String() }
-func (r *pathOnly) Append(b []byte) []byte       { return jute.AppendString(b, r.Path) }
-func (r *nothing) Decode(*jute.Decoder)          {}
-func (r *nothing) Append(b []byte) []byte        { return b }
-func (r *multiBody) Decode(d *jute.Decoder)      { r.Ops = DecodeMulti(d, r.op, nil) }
+func (r *pathOnly) Decode(d *jute.Decoder) { r.Path = d.String() }
+func (r *pathOnly) Append(b []byte) []byte { return jute.AppendString(b, r.Path) }
+func (r *nothing) Decode(*jute.Decoder)    {}
+func (r *nothing) Append(b []byte) []byte  { return b }
+
+func (r *multiBody) Decode(d *jute.Decoder) {
+	n := CountMulti(d.Rest())
+	if r.Ops = DecodeMulti(d, r.op, nil); n < len(r.Ops) || n > len(r.Ops) && d.Err() == nil {
+		panic(fmt.Sprintf("CountMulti counts %d of %d operations", n, len(r.Ops)))
+	}
+}
 func (r *setWatchesBody) Decode(d *jute.Decoder) { r.SetWatches.Decode(d, r.op) }
 func (r *createBody) Decode(d *jute.Decoder)     { r.CreateRequest.Decode(d, r.op) }
 

@@ -75,6 +75,7 @@ func (t *Tree) Prepare(txs []txn.Txn, index func(*access.List)) {
 // after it as inconsistent.
 func (t *Tree) applyMulti(tx *txn.Txn, r *Result) {
 	failed := tx.Failed()
+	r.Multi = slices.Grow(r.Multi, len(tx.Multi))
 	for i := range tx.Multi {
 		op := &tx.Multi[i]
 		o := Outcome{Type: op.Type}
