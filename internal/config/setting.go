@@ -33,6 +33,29 @@ type setting struct {
 	note     string // one line for the operator
 }
 
+// without returns settings that have no effect; all of them have the same note. Each line of
+// the table has the scope, the effect, the kind of value and names, each with "=" and the
+// default if there is one. A default is harmless.
+func without(note, table string) (list []setting) {
+	scopes := map[string]scope{"file": inFile, "property": property, "bare": bare}
+	effects := map[string]effect{"accepted": accepted, "missing": missing, "refused": refused}
+	kinds := map[string]setter{"words": anyWords(), "whole": anyWhole(), "number": anyNumber(), "boolean": anyBoolean()}
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		for _, name := range f[3:] {
+			s := setting{scope: scopes[f[0]], effect: effects[f[1]], setter: kinds[f[2]], note: note}
+			if s.name, s.def, _ = strings.Cut(name, "="); s.effect != accepted {
+				s.harmless = s.def
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
 // fullName returns the name of the Java property, or the key of zoo.cfg.
 func (s *setting) fullName() string {
 	if s.scope == property {

@@ -2,12 +2,13 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 )
 
 func adminSettings() []setting {
-	admin := "HTTP administration is not supported yet"
+	const admin, exporter = "HTTP administration is not supported yet", "for the Prometheus exporter"
 	return []setting{
 		{name: "4lw.commands.whitelist", scope: property, def: "srvr",
 			setter: setter{set: whitelist},
@@ -29,20 +30,13 @@ func adminSettings() []setting {
 			setter: oneOf([]string{defaultProvider, nullProvider, prometheusProvider}, func(c *Config, s string) { c.Metrics.Provider = s }),
 			note:   "the metrics are those of `mntr`; the Prometheus exporter is not supported yet"},
 		{name: "metricsProvider.httpHost", scope: inFile, def: "0.0.0.0", effect: accepted,
-			setter: words(func(c *Config) *string { return &c.Metrics.Host }),
-			note:   "for the Prometheus exporter"},
+			setter: words(func(c *Config) *string { return &c.Metrics.Host }), note: exporter},
 		{name: "metricsProvider.httpPort", scope: inFile, def: "7000", effect: accepted,
-			setter: port(func(c *Config) *int { return &c.Metrics.Port }),
-			note:   "for the Prometheus exporter"},
-		{name: "metricsProvider.*", scope: inFile, effect: accepted,
-			setter: anyWords(),
-			note:   "for the Prometheus exporter"},
-		{name: "audit.enable", scope: property, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   "no audit log would be written"},
-		{name: "audit.impl.class", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   "for `audit.enable`"},
+			setter: port(func(c *Config) *int { return &c.Metrics.Port }), note: exporter},
+		{name: "metricsProvider.*", scope: inFile, effect: accepted, setter: anyWords(), note: exporter},
+		{name: "audit.enable", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
+			note: "no audit log would be written"},
+		{name: "audit.impl.class", scope: property, effect: accepted, setter: anyWords(), note: "for `audit.enable`"},
 	}
 }
 
@@ -53,46 +47,23 @@ func whitelist(c *Config, text string) error {
 }
 
 func tlsSettings() []setting {
-	return []setting{
-		{name: "secureClientPort", scope: inFile, effect: refused,
-			setter: anyWhole(),
-			note:   "TLS is not supported yet"},
-		{name: "secureClientPortAddress", scope: inFile, effect: refused,
-			setter: anyWords(),
-			note:   "TLS is not supported yet"},
-		{name: "client.portUnification", scope: property, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   "TLS is not supported yet"},
-		{name: "sslQuorum", scope: inFile, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   "TLS is not supported yet"},
-		{name: "portUnification", scope: inFile, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   "TLS is not supported yet"},
-		{name: "sslQuorumReloadCertFiles", scope: inFile, def: "false", effect: missing, harmless: "false",
-			setter: anyBoolean(),
-			note:   "TLS is not supported yet"},
-		{name: "client.certReload", scope: property, def: "false", effect: missing, harmless: "false",
-			setter: anyBoolean(),
-			note:   "TLS is not supported yet"},
-		{name: "ssl.*", scope: property, effect: missing, setter: anyWords(),
-			note: "TLS is not supported yet; the keys that enable it are refused"},
-		{name: "X509AuthenticationProvider.superUser", scope: property, effect: missing,
-			setter: anyWords(),
-			note:   "the scheme `x509` needs TLS"},
-		{name: "fips-mode", scope: property, effect: missing,
-			setter: anyBoolean(),
-			note:   "for TLS and SASL"},
-		{name: "com.sun.net.ssl.checkRevocation", scope: bare, effect: missing,
-			setter: anyWords(),
-			note:   "for TLS"},
-	}
+	return slices.Concat(
+		without("TLS is not supported yet", `
+			file     refused whole   secureClientPort
+			file     refused words   secureClientPortAddress
+			property refused boolean client.portUnification=false
+			file     refused boolean sslQuorum=false portUnification=false
+			file     missing boolean sslQuorumReloadCertFiles=false
+			property missing boolean client.certReload=false`),
+		without("TLS is not supported yet; the keys that enable it are refused", "property missing words ssl.*"),
+		without("the scheme `x509` needs TLS", "property missing words X509AuthenticationProvider.superUser"),
+		without("for TLS and SASL", "property missing boolean fips-mode"),
+		without("for TLS", "bare missing words com.sun.net.ssl.checkRevocation"),
+	)
 }
 
 func saslSettings() []setting {
-	note := "SASL between servers is not supported yet"
-	kerberos := "Kerberos is not supported yet"
-	return []setting{
+	return slices.Concat([]setting{
 		{name: "java.security.auth.login.config", scope: bare,
 			setter: setter{set: loginFile},
 			note: "file in the form of Java's JAAS. Its section `Server`, with DigestLoginModule and options " +
@@ -100,24 +71,12 @@ func saslSettings() []setting {
 		{name: "sasl.serverconfig", scope: property, def: "Server",
 			setter: filled(func(c *Config) *string { return &c.Auth.SASL.Section }),
 			note:   "name of that section"},
-		{name: "quorum.auth.enableSasl", scope: inFile, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   note},
-		{name: "quorum.auth.serverRequireSasl", scope: inFile, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   note},
-		{name: "quorum.auth.learnerRequireSasl", scope: inFile, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(),
-			note:   note},
-		{name: "quorum.auth.server.saslLoginContext", scope: inFile, effect: missing,
-			setter: anyWords(),
-			note:   note},
-		{name: "quorum.auth.learner.saslLoginContext", scope: inFile, effect: missing,
-			setter: anyWords(),
-			note:   note},
-		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, effect: missing,
-			setter: anyWords(),
-			note:   note},
+	}, without("SASL between servers is not supported yet", `
+			file refused boolean quorum.auth.enableSasl=false quorum.auth.serverRequireSasl=false
+			file refused boolean quorum.auth.learnerRequireSasl=false
+			file missing words   quorum.auth.server.saslLoginContext quorum.auth.learner.saslLoginContext
+			file missing words   quorum.auth.kerberos.servicePrincipal`,
+	), []setting{
 		{name: "superUser", scope: property, setter: setter{set: superUser},
 			note: "name of a user that is the superuser once logged in by SASL"},
 		{name: "superUser.*", scope: property, setter: setter{set: superUser},
@@ -131,13 +90,11 @@ func saslSettings() []setting {
 		{name: "allowSaslFailedClients", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.SASL.AllowFailed }),
 			note:   "a client whose login fails stays connected, without an identity, unless SASL is enforced"},
-		{name: "sasl.client*", scope: property, effect: accepted, setter: anyWords(), note: "read by Java clients"},
-		{name: "kerberos.*", scope: property, effect: missing, setter: anyWords(), note: kerberos},
-		{name: "security.auth_to_local", scope: property, effect: missing,
-			setter: anyWords(),
-			note:   kerberos},
-		{name: "kinit", scope: property, effect: missing, setter: anyWords(), note: kerberos},
-	}
+	},
+		without("read by Java clients", "property accepted words sasl.client*"),
+		without("Kerberos is not supported yet", `
+			property missing words kerberos.* security.auth_to_local kinit`),
+	)
 }
 
 // loginFile reads the name in the forms that Java accepts: as a file: URL, or with one
@@ -166,80 +123,43 @@ func superUser(c *Config, text string) error {
 const onlyTests = "only for tests of the Java server"
 
 func javaSettings() []setting {
-	none := "for Java's threads and buffers; this server has no counterpart"
-	whole := func(name, def string) setting {
-		return setting{name: name, scope: property, def: def, effect: accepted, setter: anyWhole(), note: none}
-	}
-	truth := func(name string) setting {
-		return setting{name: name, scope: property, def: "false", effect: accepted, setter: anyBoolean(), note: none}
-	}
-	client := func(name string) setting {
-		return setting{name: name, scope: property, effect: accepted, setter: anyWords(), note: "read by Java clients"}
-	}
-	return []setting{
-		{name: "serverCnxnFactory", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   none},
-		{name: "netty.*", scope: property, effect: accepted, setter: anyWords(), note: none},
-		whole("nio.numSelectorThreads", ""), whole("nio.numWorkerThreads", ""),
-		whole("nio.directBufferBytes", "65536"), whole("nio.shutdownTimeout", "5000"),
-		whole("commitProcessor.numWorkerThreads", ""), whole("commitProcessor.shutdownTimeout", "5000"),
-		whole("commitProcessor.maxReadBatchSize", "-1"), whole("commitProcessor.maxCommitBatchSize", "1"),
-		whole("intBufferStartingSizeBytes", "1024"),
-		whole("maxResponseCacheSize", "400"), whole("maxGetChildrenResponseCacheSize", "400"),
-		whole("leader.ackLoggingFrequency", "1000"), whole("leader.maxTimeToWaitForEpoch", "-1"),
-		truth("leader.closeSocketAsync"), truth("learner.asyncSending"), truth("learner.closeSocketAsync"),
-		truth("follower.skipLearnerRequestToNextProcessor"), truth("forward_learner_requests_to_commit_processor_disabled"),
-		{name: "quorum.cnxn.threads.size", scope: inFile, def: "20", effect: accepted,
-			setter: anyWhole(),
-			note:   none},
-		{name: "jvm.pause.monitor", scope: inFile, def: "false", effect: accepted,
-			setter: anyBoolean(),
-			note:   none},
-		{name: "jvm.pause.*", scope: inFile, effect: accepted, setter: anyWhole(), note: none},
-		{name: "watchManagerName", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   none},
-		whole("watcherCleanThreadsNum", "2"), whole("watcherCleanThreshold", "1000"), whole("watcherCleanIntervalInSeconds", "600"),
-		whole("maxInProcessingDeadWatchers", "-1"), whole("bitHashCacheSize", "10"),
-		truth("pathStats.enabled"),
-		{name: "pathStats.*", scope: property, effect: accepted, setter: anyNumber(), note: none},
-		truth("messageTracker.Enabled"), whole("messageTracker.BufferSize", "10"),
-		truth("jmx.log4j.disable"),
-		{name: "jmx.log4j.mbean", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   none},
-		{name: "controllerPort", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   onlyTests},
-		{name: "leader.nodelay", scope: bare, effect: accepted,
-			setter: anyWords(),
-			note:   "TCP_NODELAY is always on"},
-		{name: "follower.nodelay", scope: bare, effect: accepted,
-			setter: anyWords(),
-			note:   "TCP_NODELAY is always on"},
-		client("client.secure"), client("clientCnxnSocket"), client("disableAutoWatchReset"),
-		client("hostProvider.*"), client("request.timeout"), client("server.principal"),
-		client("server.realm"), client("shuffleDnsResponse"), client("requireKerberosConfig"),
-		{name: "log.*", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   "set by Apache's scripts for Java's logging"},
-		{name: "root.logger", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   "set by Apache's scripts for Java's logging"},
-		{name: "console.threshold", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   "set by Apache's scripts for Java's logging"},
-		{name: "tracelog.*", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   "set by Apache's scripts for Java's logging"},
-		{name: "auditlog.*", scope: property, effect: accepted,
-			setter: anyWords(),
-			note:   "set by Apache's scripts for Java's logging"},
-		{name: "testingonly.initialZxid", scope: property, effect: refused,
-			setter: anyWords(),
-			note:   onlyTests},
-		{name: "test.allowDiscontinuousProposals", scope: property, def: "false", effect: refused, harmless: "false",
-			setter: anyBoolean(), note: onlyTests},
-	}
+	return slices.Concat(
+		without("for Java's threads and buffers; this server has no counterpart", `
+			property accepted words   serverCnxnFactory netty.*
+			property accepted whole   nio.numSelectorThreads nio.numWorkerThreads nio.directBufferBytes=65536
+			property accepted whole   nio.shutdownTimeout=5000 commitProcessor.numWorkerThreads
+			property accepted whole   commitProcessor.shutdownTimeout=5000 commitProcessor.maxReadBatchSize=-1
+			property accepted whole   commitProcessor.maxCommitBatchSize=1 intBufferStartingSizeBytes=1024
+			property accepted whole   maxResponseCacheSize=400 maxGetChildrenResponseCacheSize=400
+			property accepted whole   leader.ackLoggingFrequency=1000 leader.maxTimeToWaitForEpoch=-1
+			property accepted boolean leader.closeSocketAsync=false learner.asyncSending=false
+			property accepted boolean learner.closeSocketAsync=false
+			property accepted boolean follower.skipLearnerRequestToNextProcessor=false
+			property accepted boolean forward_learner_requests_to_commit_processor_disabled=false
+			file     accepted whole   quorum.cnxn.threads.size=20
+			file     accepted boolean jvm.pause.monitor=false
+			file     accepted whole   jvm.pause.*
+			property accepted words   watchManagerName
+			property accepted whole   watcherCleanThreadsNum=2 watcherCleanThreshold=1000
+			property accepted whole   watcherCleanIntervalInSeconds=600 maxInProcessingDeadWatchers=-1
+			property accepted whole   bitHashCacheSize=10
+			property accepted boolean pathStats.enabled=false
+			property accepted number  pathStats.*
+			property accepted boolean messageTracker.Enabled=false
+			property accepted whole   messageTracker.BufferSize=10
+			property accepted boolean jmx.log4j.disable=false
+			property accepted words   jmx.log4j.mbean`),
+		without(onlyTests, "property accepted words controllerPort"),
+		without("TCP_NODELAY is always on", `
+			bare accepted words leader.nodelay follower.nodelay`),
+		without("read by Java clients", `
+			property accepted words client.secure clientCnxnSocket disableAutoWatchReset hostProvider.*
+			property accepted words request.timeout server.principal server.realm shuffleDnsResponse
+			property accepted words requireKerberosConfig`),
+		without("set by Apache's scripts for Java's logging", `
+			property accepted words log.* root.logger console.threshold tracelog.* auditlog.*`),
+		without(onlyTests, `
+			property refused words   testingonly.initialZxid
+			property refused boolean test.allowDiscontinuousProposals=false`),
+	)
 }

@@ -2,15 +2,15 @@ package config
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
 func quorumSettings() []setting {
-	return append(memberSettings(), append(linkSettings(), observerSettings()...)...)
+	return slices.Concat(memberSettings(), roleSettings(), linkSettings(), observerSettings())
 }
 
-// memberSettings are the members of the ensemble, and the settings on which they have
-// to agree.
+// memberSettings are the members of the ensemble, and how long they wait for each other.
 func memberSettings() []setting {
 	return []setting{
 		{name: "server.*", scope: inFile, setter: anyWords(),
@@ -45,6 +45,12 @@ func memberSettings() []setting {
 		{name: "connectToLearnerMasterLimit", scope: inFile, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Quorum.ConnectLimit }),
 			note:   "ticks for a learner to connect to its leader; 0 means `initLimit`"},
+	}
+}
+
+// roleSettings are the other settings on which the members have to agree.
+func roleSettings() []setting {
+	return []setting{
 		{name: "electionAlg", scope: inFile, def: "3",
 			setter: oneOf([]string{"3"}, func(*Config, string) {}),
 			note:   "only 3 is supported"},
