@@ -78,7 +78,7 @@ func (c *conn) setWatches(t replica.View, q *request) {
 		paths []string
 		renew func(replica.View, string, zk.Zxid)
 	}{
-		{r.Data, c.renewData}, {r.Exist, c.renewExist}, {r.Child, c.renewChild},
+		{r.Data, c.renewOf(watch.Data)}, {r.Exist, c.renewExist}, {r.Child, c.renewOf(watch.Child)},
 		{r.Persistent, c.renewAs(watch.Persistent)}, {r.PersistentRecursive, c.renewAs(watch.Recursive)},
 	} {
 		for _, path := range list.paths {
@@ -93,16 +93,24 @@ func (c *conn) setWatches(t replica.View, q *request) {
 	c.replyErrLocked(q.Xid, t.LastZxid(), zk.OK)
 }
 
-// renewData registers a watch of getData again, unless the znode has changed since.
-func (c *conn) renewData(t replica.View, path string, since zk.Zxid) {
-	id := t.Lookup(path)
-	switch {
-	case id == 0:
-		c.missed(zk.EventNodeDeleted, path, nil)
-	case t.Mode(id).Mzxid > since:
-		c.missed(zk.EventNodeDataChanged, path, t.ACL(id))
-	default:
-		t.AddWatch(c.id, path, watch.Data)
+// renewOf registers a watch of getData or getChildren again, unless the znode, or its
+// children, have changed since.
+func (c *conn) renewOf(k watch.Kind) func(replica.View, string, zk.Zxid) {
+	return func(t replica.View, path string, since zk.Zxid) {
+		id := t.Lookup(path)
+		if id == 0 {
+			c.missed(zk.EventNodeDeleted, path, nil)
+			return
+		}
+		changed, event := t.Mode(id).Mzxid, zk.EventNodeDataChanged
+		if k == watch.Child {
+			changed, event = t.Mode(id).Pzxid, zk.EventNodeChildrenChanged
+		}
+		if changed > since {
+			c.missed(event, path, t.ACL(id))
+		} else {
+			t.AddWatch(c.id, path, k)
+		}
 	}
 }
 
@@ -112,20 +120,6 @@ func (c *conn) renewExist(t replica.View, path string, _ zk.Zxid) {
 		c.missed(zk.EventNodeCreated, path, t.ACL(id))
 	} else {
 		t.AddWatch(c.id, path, watch.Data)
-	}
-}
-
-// renewChild registers a watch of getChildren again, unless the children have changed
-// since.
-func (c *conn) renewChild(t replica.View, path string, since zk.Zxid) {
-	id := t.Lookup(path)
-	switch {
-	case id == 0:
-		c.missed(zk.EventNodeDeleted, path, nil)
-	case t.Mode(id).Pzxid > since:
-		c.missed(zk.EventNodeChildrenChanged, path, t.ACL(id))
-	default:
-		t.AddWatch(c.id, path, watch.Child)
 	}
 }
 
