@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -105,14 +106,45 @@ func (f *benchFlags) run(ctx context.Context, c *cobra.Command, w benchWorkload)
 	if res == nil {
 		return err
 	}
-	err = errors.Join(err, res.Print(c.OutOrStdout()))
-	if f.json != "" {
-		err = errors.Join(err, res.WriteJSON(f.json))
-	}
+	err = errors.Join(err, f.print(c, res))
 	if n := res.ErrorCount(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("the server refused %d operations", n))
 	}
 	return err
+}
+
+// findings are the results of a workload.
+type findings interface {
+	Print(w io.Writer) error
+	WriteJSON(name string) error
+}
+
+// print prints findings, and writes them to the file of --json.
+func (f *benchFlags) print(c *cobra.Command, found findings) error {
+	err := found.Print(c.OutOrStdout())
+	if f.json != "" {
+		err = errors.Join(err, found.WriteJSON(f.json))
+	}
+	return err
+}
+
+// onSystems makes c start the servers that --system names, and call run. It sets systems,
+// and progress unless --quiet is given.
+func (f *benchFlags) onSystems(c *cobra.Command, systems *[]bench.System, progress *io.Writer, run func(ctx context.Context) error) {
+	var commands []string
+	c.Flags().StringArrayVar(&commands, "system", nil, "a system to measure; the second is compared with the first")
+	c.Args = cobra.NoArgs
+	c.RunE = func(c *cobra.Command, _ []string) (err error) {
+		ctx, stop := untilStopped(c.Context())
+		defer stop()
+		if *systems, err = parseSystems(commands); err != nil {
+			return err
+		}
+		if !f.quiet {
+			*progress = c.ErrOrStderr()
+		}
+		return run(ctx)
+	}
 }
 
 func benchMix(f *benchFlags) *cobra.Command {
@@ -202,7 +234,6 @@ cost on this machine, and how fast the generator is.`,
 
 func benchCompare(f *benchFlags) *cobra.Command {
 	var w bench.Compare
-	var systems []string
 	var page string
 	c := &cobra.Command{
 		Use:   "compare --system NAME=COMMAND [--system NAME=COMMAND]",
@@ -213,33 +244,18 @@ path of a zoo.cfg is appended to it. Rows: ` + strings.Join(bench.Rows(1), ", ")
 
 With --members 3 each system is an ensemble of three servers on this machine. Rows:
 ` + strings.Join(bench.Rows(3), ", ") + `.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := untilStopped(c.Context())
-			defer stop()
-			var err error
-			if w.Systems, err = parseSystems(systems); err != nil {
-				return err
-			}
-			w.Duration, w.Warmup = f.options.Duration, f.options.Warmup
-			if !f.quiet {
-				w.Progress = c.ErrOrStderr()
-			}
-			found, err := w.Run(ctx)
-			if found == nil {
-				return err
-			}
-			err = errors.Join(err, found.Print(c.OutOrStdout()))
-			if f.json != "" {
-				err = errors.Join(err, found.WriteJSON(f.json))
-			}
-			if page != "" && err == nil {
-				err = found.WriteMarkdown(page)
-			}
-			return err
-		},
 	}
-	c.Flags().StringArrayVar(&systems, "system", nil, "a system to measure; the second is compared with the first")
+	f.onSystems(c, &w.Systems, &w.Progress, func(ctx context.Context) error {
+		w.Duration, w.Warmup = f.options.Duration, f.options.Warmup
+		found, err := w.Run(ctx)
+		if found == nil {
+			return err
+		}
+		if err = errors.Join(err, f.print(c, found)); page != "" && err == nil {
+			err = found.WriteMarkdown(page)
+		}
+		return err
+	})
 	c.Flags().IntVar(&w.Pairs, "pairs", 5, "visits to each system")
 	c.Flags().StringSliceVar(&w.Rows, "rows", nil, "rows to measure (default all)")
 	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "directory for the servers' data during the run")
@@ -270,7 +286,6 @@ func parseSystems(flags []string) (list []bench.System, err error) {
 
 func benchFailover(f *benchFlags) *cobra.Command {
 	var w bench.Failover
-	var systems []string
 	var page, picture string
 	c := &cobra.Command{
 		Use:   "failover --system NAME=COMMAND [--system NAME=COMMAND]",
@@ -280,33 +295,18 @@ under full load, and kills members and starts them again as in figure 8 of the
 ZooKeeper paper: a follower, a different one, the leader, two followers (of five or
 more members), the leader. It records what was answered in each tenth of a second.
 COMMAND is as for compare.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := untilStopped(c.Context())
-			defer stop()
-			var err error
-			if w.Systems, err = parseSystems(systems); err != nil {
-				return err
-			}
-			w.Warmup = f.options.Warmup
-			if !f.quiet {
-				w.Progress = c.ErrOrStderr()
-			}
-			found, err := w.Run(ctx)
-			if err != nil {
-				return err
-			}
-			err = found.Print(c.OutOrStdout())
-			if f.json != "" {
-				err = errors.Join(err, found.WriteJSON(f.json))
-			}
-			if page != "" {
-				err = errors.Join(err, found.WriteMarkdown(page, picture), writePicture(filepath.Join(filepath.Dir(page), picture), found))
-			}
-			return err
-		},
 	}
-	c.Flags().StringArrayVar(&systems, "system", nil, "a system to record")
+	f.onSystems(c, &w.Systems, &w.Progress, func(ctx context.Context) error {
+		w.Warmup = f.options.Warmup
+		found, err := w.Run(ctx)
+		if err != nil {
+			return err
+		}
+		if err = f.print(c, found); page != "" {
+			err = errors.Join(err, found.WriteMarkdown(page, picture), writePicture(filepath.Join(filepath.Dir(page), picture), found))
+		}
+		return err
+	})
 	c.Flags().IntVar(&w.Members, "members", 5, "servers of each system")
 	c.Flags().IntVar(&w.Connections, "connections", 30, "number of sessions")
 	c.Flags().IntVar(&w.Outstanding, "outstanding", 100, "requests in flight on each")

@@ -17,9 +17,8 @@ import (
 // benchPaper is `pinfold bench paper`.
 func benchPaper(f *benchFlags) *cobra.Command {
 	var w bench.Paper
-	var systems []string
+	var systems, hosts []string
 	var against string
-	var hosts []string
 	c := &cobra.Command{
 		Use:   "paper [--against apache] [--quick]",
 		Short: "Repeat the evaluation of the ZooKeeper paper, and write a report",
@@ -43,10 +42,7 @@ plots, and the data as CSV and JSON; "--runs 0" only writes the report from exis
   pinfold bench paper --system "other=/opt/other/bin/server --config"
   pinfold bench paper --hosts zk1:2181,zk2:2181,zk3:2181 --sizes 3`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := untilStopped(c.Context())
-			defer stop()
-			var err error
+		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if w.Systems, err = paperSystems(against, systems, hosts); err != nil {
 				return err
 			}
@@ -54,20 +50,7 @@ plots, and the data as CSV and JSON; "--runs 0" only writes the report from exis
 			if w.Quick {
 				quicken(c, &w)
 			}
-			var found *bench.PaperData
-			if w.Runs == 0 {
-				found, err = bench.ReadPaper(w.Out)
-			} else {
-				found, err = w.Run(ctx)
-			}
-			if found == nil || errors.Is(err, context.Canceled) {
-				return err
-			}
-			err = errors.Join(err, report.Write(w.Out, found))
-			if err == nil {
-				fmt.Fprintf(c.OutOrStdout(), "the report is in %s\n", filepath.Join(w.Out, "report.html"))
-			}
-			return err
+			return runPaper(c, &w)
 		},
 	}
 	c.Flags().StringVar(&against, "against", "", `also measure "apache": Apache ZooKeeper as scripts/apache-server starts it`)
@@ -83,6 +66,24 @@ plots, and the data as CSV and JSON; "--runs 0" only writes the report from exis
 	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "directory for the servers' data during the run")
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the first server; the others' ports follow")
 	return c
+}
+
+// runPaper runs the experiments, and writes the report.
+func runPaper(c *cobra.Command, w *bench.Paper) error {
+	ctx, stop := untilStopped(c.Context())
+	defer stop()
+	run := func() (*bench.PaperData, error) { return w.Run(ctx) }
+	if w.Runs == 0 {
+		run = func() (*bench.PaperData, error) { return bench.ReadPaper(w.Out) }
+	}
+	found, err := run()
+	if found == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err = errors.Join(err, report.Write(w.Out, found)); err == nil {
+		fmt.Fprintf(c.OutOrStdout(), "the report is in %s\n", filepath.Join(w.Out, "report.html"))
+	}
+	return err
 }
 
 // quicken sets the values of --quick for flags that are not set.
