@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -152,6 +153,38 @@ func TestOperationsInFlight(t *testing.T) {
 			if used := s.srv.flight.Used(); used != 0 {
 				t.Errorf("%d stay charged", used)
 			}
+		}
+	})
+}
+
+// Requests that are handled after their connection has broken, because they were read
+// before, stay charged no longer than others: a write after a sync too.
+func TestFlightOfBrokenConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		other := s.open()
+		other.create("/x", "", zk.Persistent)
+		c := s.open()
+		g.set(true, nil)
+		b := encode(nil, 0, wire.OpSetData, setBody("/x", []byte("first")))
+		b = encode(b, 1, wire.OpMultiRead, wire.AppendMultiEnd(nil)) // waits until the write is answered
+		b = encode(b, 2, wire.OpSync, jute.AppendString(nil, "/x"))
+		b = encode(b, 3, wire.OpSetData, setBody("/x", []byte("last")))
+		flood(c, b)
+		synctest.Wait()
+		s.connOf(c).kill("the client has reconnected")
+		synctest.Wait()
+		g.set(false, nil)
+		synctest.Wait()
+		if used := s.srv.flight.Used(); used != 0 {
+			t.Errorf("%d bytes stay charged", used)
+		}
+		if n := s.rep.Outstanding(); n != 0 {
+			t.Errorf("%d requests are outstanding", n)
+		}
+		if data, _ := other.get("/x"); data != "last" {
+			t.Errorf("the data is %q: a write that was read is not done", data)
 		}
 	})
 }

@@ -348,7 +348,8 @@ func (c *conn) submit(q *request, r *run) {
 	if c.mu.local {
 		c.upgradeFor(q)
 	}
-	if c.mu.pending.syncs > 0 {
+	// On a closed connection nothing would submit or drop what is held.
+	if c.mu.pending.syncs > 0 && !c.mu.closed {
 		c.mu.pending.push(pendingRequest{request: *q, write: true, held: true, at: r.now})
 		return
 	}
