@@ -72,6 +72,8 @@ type Client struct {
 	MaxFrameBytes int // jute.maxbuffer: a longer request closes its connection
 	BufferBytes   int // connectionBufferBytes: of all connections' buffers; 0: no limit
 
+	LimitsFile string // limitsFile: limits of sessions and identities; "": none
+
 	// ExtraBytes is by how much a record on the disk may exceed MaxFrameBytes: a
 	// transaction is larger than the request that caused it.
 	ExtraBytes int

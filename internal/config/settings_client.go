@@ -45,6 +45,10 @@ func clientSettings() []setting {
 		{name: "largeRequestMaxBytes", scope: property, def: "104857600",
 			setter: count(1, func(c *Config) *int { return &c.Requests.LargeMaxBytes }),
 			note:   "bytes of all large requests in flight; a request that exceeds it closes its connection"},
+		{name: "limitsFile", scope: property,
+			setter: filled(func(c *Config) *string { return &c.Client.LimitsFile }),
+			note: "only in Pinfold. File with the limits of each session and each identity: requests and bytes per second, watches, " +
+				"ephemerals, connections. The server reads it again when it changes; see [limits](limits.md#limits-of-sessions-and-identities)"},
 		{name: "connectionBufferBytes", scope: property, def: "268435456",
 			setter: count(0, func(c *Config) *int { return &c.Client.BufferBytes }),
 			note: "only in Pinfold. Bytes of all client connections' buffers together: unfinished requests, replies " +

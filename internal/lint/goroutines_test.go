@@ -13,6 +13,7 @@ import (
 // stands in. Each has its row in docs/architecture.md, which says who owns what.
 var goroutines = map[string]string{
 	"internal/node Run":              "accept loop",
+	"internal/node follow":           "limits reader",
 	"cmd/pinfold runServer":          "generator",
 	"pinfold Start":                  "embedded server",
 	"internal/server serve":          "connection",

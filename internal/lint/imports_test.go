@@ -21,7 +21,7 @@ const importOrder = `
 	NONE < test/memconn;
 	NONE < config, sasl, metric, refusal;
 	zk < fourletter;
-	NONE < fifo;
+	NONE < fifo, ratelimit;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk < access;
@@ -39,7 +39,7 @@ const importOrder = `
 	# The driver, and the client side.
 	NONE < pipeline;
 	prep, storage, zab, metric, pipeline < replica;
-	replica, config, sasl, metric, socket, refusal, fifo < server;
+	replica, config, sasl, metric, socket, refusal, fifo, ratelimit < server;
 
 
 	# The client that people use.

@@ -13,7 +13,7 @@ import (
 // arguments. Equal calls give equal results, which the simulator and the tests
 // with models rely on. Directories below them are pure too.
 var purePackages = []string{
-	"internal/jute", "internal/wire", "internal/txn", "internal/znode", "internal/prep", "internal/pipeline", "internal/fifo",
+	"internal/jute", "internal/wire", "internal/txn", "internal/znode", "internal/prep", "internal/pipeline", "internal/fifo", "internal/ratelimit",
 	"internal/watch", "internal/session", "internal/auth", "internal/sasl", "internal/zab",
 }
 

@@ -60,6 +60,12 @@ func (d Desc) set(key string) Desc {
 	return d
 }
 
+// withLimits makes mntr print the metric if there is a file of limits.
+func (d Desc) withLimits() Desc {
+	d.WithLimits = true
+	return d
+}
+
 // absent names the component of Apache ZooKeeper that the metric is about.
 func (d Desc) absent(component string) Desc {
 	d.Absent = component
@@ -196,6 +202,11 @@ func own() []Desc {
 		gauge("forwarded_request_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' requests that are not committed yet; a learner that forwards more than its share is answered -127"),
 		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in unfinished requests and in replies not taken; `connectionBufferBytes` bounds them"),
 		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet, 512 or more for each operation of a multi; `globalOutstandingBytes` bounds them"),
+		quantiles("limit_wait_time", ownServer, "Waits of connections until the rates of `limitsFile` let them continue").withLimits(),
+		gauge("limit_waiting_connections", UnitCount, ownServer, "Connections that wait because of a rate of `limitsFile`").withLimits(),
+		counter("limit_requests_refused", UnitCount, ownServer, "Requests refused because of the watches or ephemerals of `limitsFile`").withLimits(),
+		counter("limit_connections_refused", UnitCount, ownServer, "Connections refused because of the connections of `limitsFile`").withLimits(),
+		gauge("limit_identities", UnitCount, ownServer, "Identities that `limitsFile` is applied to, and those that were until their buckets are full").withLimits(),
 		counter("slow_clients_closed_count", UnitCount, ownServer, "Connections closed because the client did not read its replies or events"),
 		counter("slow_fsync_count", UnitCount, ownReplica, "Fsyncs of the log that took longer than `fsync.warningthresholdms`"),
 		quantiles("tree_read_lock_time", ownReplica, "Times for which the tree's lock was held to read: nothing is applied meanwhile"),

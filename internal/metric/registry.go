@@ -51,8 +51,10 @@ type Desc struct {
 	// Decimal reports whether a gauge has a fraction.
 	Decimal bool
 	// Own reports whether Apache ZooKeeper does not have the metric. mntr does not print
-	// it.
+	// it, unless WithLimits is set.
 	Own bool
+	// WithLimits reports whether mntr prints an Own metric of a server with limitsFile.
+	WithLimits bool
 	// Absent names the component of Apache ZooKeeper that the metric is about, if this
 	// server has no such component. The value is then always 0. It is "" otherwise.
 	Absent string

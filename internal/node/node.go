@@ -6,6 +6,7 @@
 //
 //	node.go     a node: Open, Join, Run, Close
 //	login.go    the users of SASL, from the login file
+//	limits.go   the limits of sessions and identities, from their file
 //	memory.go   Memory: how much garbage may gather
 //	trim.go     returning memory to the system
 //
@@ -59,6 +60,7 @@ type Node struct {
 	links    *transport.Transport // nil: standalone, or not running
 	leave    func()               // ends the node's registration with Options.Memory
 	reserve  *vfs.Reserve         // nil: the caller chose the file system
+	limits   *limitsFile          // nil: there are no limits
 }
 
 // reservedFiles is how many file descriptors are reserved for the disk: for a new log
@@ -98,6 +100,10 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	limits, err := n.openLimits()
+	if err != nil {
+		return err
+	}
 	if n.listener == nil {
 		if n.listener, err = net.Listen("tcp", cfg.Client.Addr()); err != nil {
 			return fmt.Errorf("server: client port: %w", err)
@@ -110,7 +116,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Passwords: passwords, Logger: n.log})
+	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Passwords: passwords, Limits: limits, Logger: n.log})
 	o.Dir, o.Auth, o.Clients, o.Logger = n.dir, authority, n.server, n.log
 	if n.replica, n.report, err = replica.Start(o, time.Now().UnixMilli()); err != nil {
 		return err
@@ -137,6 +143,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if err := n.Join(ctx); err != nil {
 		return errors.Join(err, n.Close())
 	}
+	defer n.followLimits(ctx)()
 	served := make(chan error, 1)
 	go func() { served <- n.server.Serve(n.listener) }()
 	select {

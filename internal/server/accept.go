@@ -64,6 +64,21 @@ func (s *Server) accept(nc net.Conn) {
 // its own. If it refuses c, it returns the reason. Stop, which ends admission under the
 // same lock, waits for all admitted connections.
 func (s *Server) admit(c *conn, serve func()) (reason string) {
+	if c.limited == nil {
+		return s.enter(c, serve)
+	}
+	if !s.limits.join(c, true) {
+		s.stats.LimitConns.Add(1)
+		return "too many connections of this identity (limitsFile)"
+	}
+	if reason = s.enter(c, serve); reason != "" {
+		s.limits.leave(c)
+	}
+	return reason
+}
+
+// enter is admit without the limits of identities.
+func (s *Server) enter(c *conn, serve func()) (reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ip := c.remote.Addr()
@@ -97,6 +112,9 @@ func (s *Server) admit(c *conn, serve func()) (reason string) {
 // both within one View, so that no transaction is applied in between: its events would
 // reach the next connection with the same id.
 func (s *Server) dismiss(c *conn) {
+	if c.limited != nil {
+		s.limits.leave(c)
+	}
 	s.replica.View(func(replica.View) {
 		s.replica.Watches(func(t *watch.Tables) { t.Drop(c.id) })
 		s.mu.Lock()

@@ -68,6 +68,9 @@ func (t *text) connLine(c *conn, full bool) {
 		t.b = fmt.Appendf(t.b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(stats.lastZxid),
 			stats.lastAt.Milliseconds(), stats.last.Milliseconds(), max(stats.least, 0).Milliseconds(), average, stats.most.Milliseconds())
 	}
+	if full {
+		t.b = c.appendLimits(t.b)
+	}
 	c.mu.Unlock()
 	t.b = append(t.b, ")\n"...)
 }

@@ -27,7 +27,7 @@ func (t *text) mntr() {
 func (t *text) metrics(metrics []metric.Metric) {
 	for i := range metrics[0].Samples {
 		for _, m := range metrics {
-			if !m.Own {
+			if !m.Own || m.WithLimits && t.c.s.limits != nil {
 				t.sample(m.Desc, &m.Samples[i])
 			}
 		}

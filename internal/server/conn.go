@@ -38,6 +38,7 @@ type conn struct {
 	leaving bool           // input is ignored from now on
 	stepped bool           // there is no goroutine; see SteppedConn
 	flight  flight         // the connection's requests in flight
+	limited *limited       // nil if no limits are configured
 	// patience is until when a handshake is held, by Replica.Now; 0 if it was not
 	// held.
 	patience time.Duration
@@ -89,6 +90,9 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c.mu.L = &c.mu.Mutex
 	c.mu.ids = []zk.ID{auth.IPIdentity(remote.Addr())}
 	c.mu.stats.reset()
+	if s.limits != nil {
+		c.limited = new(limited)
+	}
 	c.account.Init(s.budget)
 	c.flight.account.Init(s.flight)
 	c.in.Init(c.sock, s.inputs, &c.account)
@@ -133,6 +137,7 @@ func (c *conn) serve() {
 			return
 		}
 		c.in.Release()
+		c.awaitTokens()
 	}
 }
 

@@ -73,6 +73,9 @@ func (c *conn) setWatches(t replica.View, q *request) {
 		c.replyErrLocked(q.Xid, t.LastZxid(), zk.ErrMarshalling)
 		return
 	}
+	if !c.mayRenew(&r) {
+		return
+	}
 	c.mu.begin = len(c.mu.out.Buf) // what was missed stays together while this pauses
 	for _, list := range []struct {
 		paths []string

@@ -35,6 +35,10 @@ func (c *conn) handshake(b []byte) (int, error) {
 	c.mu.Lock()
 	c.countReceivedLocked(1, n)
 	c.mu.Unlock()
+	c.spend(1, n)
+	if req.SessionID == 0 && !c.awaitTokens() { // a session that exists could expire meanwhile
+		return n, errEnd
+	}
 	return n, c.connect(&req)
 }
 
@@ -187,6 +191,7 @@ func (c *conn) Resumed(ok bool, id zk.SessionID, timeoutMillis int32) {
 func (c *conn) establish(id zk.SessionID, timeoutMillis int32, local bool) bool {
 	if id != 0 {
 		c.s.bind(id, c)
+		c.setSession(id)
 	}
 	c.mu.Lock()
 	waits := !c.mu.closed && c.mu.ready != nil

@@ -223,9 +223,11 @@ func (l *listing) send(r *run, frameBytes int) (sent bool) {
 			c.releaseLong(l.bytes)
 			return
 		}
-		l.appendLocked(t, id)
-		if l.path.Watch {
-			t.AddWatch(c.id, l.path.Path, watch.Child)
+		if l.path.Watch && c.watch(t, l.path.Path, watch.Child) != zk.OK {
+			c.releaseLong(l.bytes)
+			c.replyErrLocked(l.q.Xid, t.LastZxid(), zk.ErrQuotaExceeded)
+		} else {
+			l.appendLocked(t, id)
 		}
 		c.mu.stats.noteRequest(&l.q)
 		c.countReceivedLocked(1, frameBytes)

@@ -45,6 +45,8 @@ type turn struct {
 	blocked  int    // it stopped at a request of this weight, for which there was no room
 	charge   int    // weight of the small requests that it submitted
 	err      error
+
+	mostRequests, mostBytes int // that the turn handles before it ends; see allow
 }
 
 func newRun() *run {
@@ -64,6 +66,8 @@ type pendingFIFO struct {
 	bytes    int // of the bodies
 	expected int // bytes of the replies to the reads
 	largest  int // largest body of a write since the FIFO was empty
+
+	ephemerals int // that the writes since the FIFO was empty create, if they are limited
 }
 
 type pendingRequest struct {
@@ -116,8 +120,9 @@ func (c *conn) process(b []byte) (n int, err error) {
 		*r = run{submit: r.submit[:0], view: r.view}
 		c.s.runs.Put(r)
 	}()
-	for n < len(b) && r.err == nil && !c.leaving {
+	for n < len(b) && r.err == nil && !c.leaving && c.awaitTokens() {
 		r.turn = turn{in: b[n:], now: c.s.replica.Now()}
+		c.allow(r)
 		c.mu.Lock()
 		wantsTree := r.handle(replica.View{})
 		c.mu.Unlock()
@@ -129,6 +134,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		}
 		n += r.done
 		c.chargeTurn(r)
+		c.spend(r.received, r.done)
 		if len(r.submit) > 0 {
 			c.pauseReading()
 			c.s.replica.Bring(r.submit)
@@ -138,7 +144,10 @@ func (c *conn) process(b []byte) (n int, err error) {
 		}
 		c.flush(true)
 		if r.stopped() {
-			n += c.unblock(b[n:], r)
+			if long := c.unblock(b[n:], r); long > 0 {
+				c.spend(1, long)
+				n += long
+			}
 			c.flush(true)
 			continue
 		}
@@ -215,7 +224,8 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 		}
 		r.done += size
 		r.received++
-		if len(c.mu.out.Buf) > softOutBytes || r.reads >= readRun || c.mu.work >= znode.PieceUnits || c.mu.pending.full() || len(r.submit) >= c.s.submitRun {
+		if len(c.mu.out.Buf) > softOutBytes || r.reads >= readRun || c.mu.work >= znode.PieceUnits || c.mu.pending.full() || len(r.submit) >= c.s.submitRun ||
+			r.received >= r.mostRequests || r.done >= r.mostBytes {
 			break
 		}
 	}
@@ -246,15 +256,22 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	case c.mu.onlyReads && refusedReadOnly(q.Op):
 		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.goesThroughLog(&q):
+		early, ephemeral := c.checksEarly(&q), c.newEphemerals(&q)
 		switch {
-		case !c.checksEarly(&q):
+		case !early && ephemeral == 0:
 			c.submit(&q, r)
 		case tree.Tree == nil:
 			return false
-		case c.refusedEarly(tree, &q):
+		case early && c.refusedEarly(tree, &q), ephemeral > 0 && c.refuseEphemerals(tree, &q, ephemeral, r):
+			if r.mustWait {
+				return true
+			}
 			r.reads++
 		default:
 			c.submit(&q, r)
+			if r.blocked == 0 {
+				c.mu.pending.ephemerals += ephemeral
+			}
 		}
 	case tree.Tree == nil:
 		return false
@@ -464,6 +481,7 @@ func (c *conn) authenticate(q *request) {
 	case auth.Accepted:
 		c.mu.ids = ids
 		c.replyErrLocked(q.Xid, 0, zk.OK)
+		c.changeIdentity()
 	case auth.Refused:
 		c.s.stats.AuthFailed.Add(1)
 		c.s.refused.Warn("the authentication of a client failed", "client", c.remote, "scheme", refusal.Cut(p.Scheme))

@@ -125,7 +125,7 @@ func (c *conn) getData(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		return zk.OK // without a watch: the request is repeated
 	}
 	if r.Watch {
-		t.AddWatch(c.id, r.Path, watch.Data)
+		return c.watch(t, r.Path, watch.Data)
 	}
 	return zk.OK
 }
@@ -156,7 +156,9 @@ func (c *conn) exists(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		return code
 	}
 	if r.Watch {
-		t.AddWatch(c.id, r.Path, watch.Data)
+		if refused := c.watch(t, r.Path, watch.Data); refused != zk.OK {
+			return refused
+		}
 	}
 	if code != zk.OK {
 		return code
@@ -200,7 +202,7 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 		c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 	}
 	if r.Watch {
-		t.AddWatch(c.id, r.Path, watch.Child)
+		return c.watch(t, r.Path, watch.Child)
 	}
 	return zk.OK
 }
@@ -311,7 +313,9 @@ func (c *conn) addWatch(t replica.View, d *jute.Decoder) zk.Code {
 	if d.Err() != nil || !known {
 		return zk.ErrMarshalling
 	}
-	t.AddWatch(c.id, r.Path, kind)
+	if code := c.watch(t, r.Path, kind); code != zk.OK {
+		return code
+	}
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(zk.OK))
 	return zk.OK
 }

@@ -36,6 +36,7 @@ type rigSetup struct {
 	fs        vfs.FS
 	cfg       *config.Config
 	passwords session.Passwords
+	limits    string // the content of limitsFile; "": there is none
 }
 
 // rigTick is the tick of session expiry; sessions have 2 to 20 of them.
@@ -56,6 +57,9 @@ func newRig(t testing.TB, change ...func(*rigSetup)) *rig {
 	s := &rig{t: t, cfg: setup.cfg, fs: setup.fs}
 	s.srv, s.rep, s.dir = assemble(t, setup.cfg, setup.fs)
 	s.srv.passwords = setup.passwords
+	if setup.limits != "" {
+		s.srv.limits = newLimits(parseLimits(t, setup.limits), s.rep.Now)
+	}
 	t.Cleanup(s.stop)
 	return s
 }

@@ -44,6 +44,7 @@ func (c *conn) login(q *request) {
 			return
 		}
 		c.mu.ids = ids
+		defer c.changeIdentity()
 		c.s.log.Debug("a client has logged in by SASL", "client", c.remote, "user", refusal.Cut(user))
 	}
 	c.replyTokenLocked(q.Xid, answer, zk.OK)

@@ -12,6 +12,7 @@
 //	local.go      sessions that live on this server alone
 //	room.go       large replies wait for room in the budget of all buffers
 //	long.go       lists of children that are too long to be built under one lock
+//	limits.go     identities, their rates and counts; limited.go, a connection's part
 //	flight.go     large requests wait for room in the budget of what is in flight
 //	pipeline.go   a request: answered now, after the session's own writes, or submitted
 //	read.go       requests that read
@@ -46,6 +47,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/metric"
+	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -78,6 +80,9 @@ type Options struct {
 	Auth   *auth.Authority
 	SASL   *sasl.Server // the users that may log in; nil: none
 	Logger *slog.Logger
+	// Limits are those of sessions and identities; nil: there are none, and SetLimits
+	// must not be called.
+	Limits *ratelimit.File
 	// Passwords are those of the sessions; all servers of an ensemble have the same.
 	Passwords session.Passwords
 }
@@ -99,6 +104,7 @@ type Server struct {
 
 	ahead     atomic.Int32 // handshakes that wait for a zxid
 	throttle  throttle
+	limits    *limits  // nil if no limits are configured
 	enforced  []string // schemes of which a client must have authenticated by one
 	submitRun int      // writes that a connection submits before it checks for room
 	large     largeRequests
@@ -162,6 +168,9 @@ func New(o Options) *Server {
 	s.submitRun = maxPending
 	if limit := o.Config.Requests.MaxOutstanding; limit > 0 {
 		s.submitRun = min(limit, maxPending)
+	}
+	if o.Limits != nil {
+		s.limits = newLimits(o.Limits, func() time.Duration { return s.replica.Now() })
 	}
 	s.traceMask.Store(defaultTraceMask)
 	s.stats.started = time.Now()

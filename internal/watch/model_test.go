@@ -177,6 +177,18 @@ func (m model) counts() (all, watchers, paths, watches int) {
 	return len(data) + len(child), len(ws), len(ps), len(data)
 }
 
+// countOf returns the number of watches of w.
+func (m model) countOf(w ID) int {
+	own := model{}
+	for e := range m {
+		if e.w == w {
+			own[e] = true
+		}
+	}
+	all, _, _, _ := own.counts()
+	return all
+}
+
 // TestModel runs random operations against the model. There are enough
 // watchers on few paths that crowds come and go.
 func TestModel(t *testing.T) {
@@ -216,6 +228,9 @@ func TestModel(t *testing.T) {
 			}
 			all, ws, ps, n := m.counts()
 			gotWs, gotPs, gotN := w.Summary()
+			if got, want := w.Count(id), m.countOf(id); got != want {
+				t.Fatalf("seed=%d step %d: Count(%d) %d, want %d", seed, step, id, got, want)
+			}
 			if w.Len() != all || gotWs != ws || gotPs != ps || gotN != n {
 				t.Fatalf("seed=%d step %d: counts %d %d %d %d, want %d %d %d %d",
 					seed, step, w.Len(), gotWs, gotPs, gotN, all, ws, ps, n)

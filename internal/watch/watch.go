@@ -244,6 +244,16 @@ func (t *Tables) name(wi uint32, dst []ID) []ID {
 // Len returns the number of watches in both tables (watch_count in mntr).
 func (t *Tables) Len() int { return t.data.count + t.child.count }
 
+// Count returns the number of watches of w in both tables.
+func (t *Tables) Count(w ID) int {
+	wi, ok := t.byID[w]
+	if !ok {
+		return 0
+	}
+	lists := &t.watchers.at(wi).lists
+	return int(lists[0].count + lists[1].count)
+}
+
 // Summary counts the data table, as wchs shows it: watchers with a watch in it, watched
 // paths, and watches (pairs of watcher and path).
 func (t *Tables) Summary() (watchers, paths, watches int) {
