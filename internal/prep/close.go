@@ -93,7 +93,6 @@ func (p *Preparer) closeAll(session zk.SessionID, h *txn.Header) {
 		p.did(1)
 		ids = append(ids, id)
 	}
-	p.away(func() { slices.Sort(ids) }) // near each other in memory
 	counts := map[znode.ID]*children{}
 	last, in := znode.ID(0), (*children)(nil)
 	for _, id := range ids {

@@ -204,6 +204,11 @@ func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
 		}
 		return zk.ErrNoNode
 	}
+	return t.deleteNode(z, id, path, parentPath, r)
+}
+
+// deleteNode deletes id, the znode at path, below parentPath.
+func (t *Tree) deleteNode(z zk.Zxid, id ID, path, parentPath string, r *Result) zk.Code {
 	if !t.createdSince(z, id) {
 		return zk.ErrNotEmpty
 	}
@@ -316,10 +321,10 @@ func (t *Tree) applyCloseSession(h *txn.Header, op *txn.Op, r *Result) {
 
 // ephemeralsOf returns the paths of the session's ephemerals, sorted.
 func (t *Tree) ephemeralsOf(session zk.SessionID) []string {
-	if len(t.ephemerals[session]) == 0 {
+	if t.EphemeralsOf(session) == 0 {
 		return nil
 	}
-	paths := make([]string, 0, len(t.ephemerals[session]))
+	paths := make([]string, 0, t.EphemeralsOf(session))
 	t.Ephemerals(session, func(path string) { paths = append(paths, path) })
 	slices.Sort(paths)
 	return paths

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,10 +18,10 @@ func (t *Tree) check() error {
 		indexed += t.index.parts[i].used
 	}
 	for s, ids := range t.ephemerals {
-		if len(ids) == 0 {
-			return fmt.Errorf("session %v has an empty set of ephemerals", s)
+		if n := len(slices.Collect(ids.all())); n == 0 || n != ids.len() || n != len(ids.sorted()) {
+			return fmt.Errorf("session %v has a wrong set of ephemerals", s)
 		}
-		ephemerals += len(ids)
+		ephemerals += ids.len()
 	}
 	for id, e := range t.acls.byID {
 		if c.uses[id] != e.uses || e.uses == 0 {
@@ -130,7 +131,7 @@ func (c *checker) inSet(id ID, n *node) (ok bool) {
 	switch c.tree.opts.ownerKind(n.owner) {
 	case kindEphemeral:
 		for s, ids := range c.tree.ephemerals {
-			if _, in := ids[id]; in && int64(s) == n.owner {
+			if ids.words[id/wordBits]>>(id%wordBits)&1 == 1 && int64(s) == n.owner {
 				return true
 			}
 		}

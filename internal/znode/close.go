@@ -1,9 +1,6 @@
 package znode
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 )
@@ -26,13 +23,11 @@ type Close struct {
 // piece, otherwise nil: Apply is then called as usual. It needs no lock.
 // REQUIRES: the caller is the caller of Apply.
 func (t *Tree) BeginClose(tx *txn.Txn) *Close {
-	if tx.Header.Type != wire.OpCloseSession || deleteWork*len(t.ephemerals[tx.Session]) < PieceUnits {
+	if tx.Header.Type != wire.OpCloseSession || deleteWork*t.EphemeralsOf(tx.Session) < PieceUnits {
 		return nil
 	}
-	c := &Close{tree: t, h: &tx.Header, paths: tx.Paths}
-	c.ids = slices.AppendSeq(make([]ID, 0, len(t.ephemerals[tx.Session])), maps.Keys(t.ephemerals[tx.Session]))
-	slices.Sort(c.ids) // the same order whenever the tree's history is
-	return c
+	// The IDs are sorted, so that their order is the same whenever the tree's history is.
+	return &Close{tree: t, h: &tx.Header, paths: tx.Paths, ids: t.ephemerals[tx.Session].sorted()}
 }
 
 // Next applies one piece and fills r. The caller must fire r's events before it releases
@@ -47,8 +42,10 @@ func (c *Close) Next(r *Result) (done bool) {
 		case len(c.ids) > 0:
 			id := c.ids[0]
 			c.ids = c.ids[1:]
-			if _, left := c.tree.ephemerals[c.h.Session][id]; left {
-				c.tree.applyDelete(c.h.Zxid, c.tree.Path(id), r)
+			if c.tree.IsEphemeralOf(id, c.h.Session) {
+				path := c.tree.Path(id)
+				parentPath, _, _ := split(path)
+				c.tree.deleteNode(c.h.Zxid, id, path, parentPath, r)
 			}
 		default:
 			delete(c.tree.sessions, c.h.Session)

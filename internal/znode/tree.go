@@ -19,7 +19,6 @@ package znode
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"unsafe"
 
@@ -51,8 +50,8 @@ type Tree struct {
 	count    int   // znodes
 	size     int64 // bytes of all paths and data
 
-	sessions   map[zk.SessionID]int32           // timeout in milliseconds
-	ephemerals map[zk.SessionID]map[ID]struct{} // the znodes of each session that has any
+	sessions   map[zk.SessionID]int32  // timeout in milliseconds
+	ephemerals map[zk.SessionID]*idSet // the znodes of each session that has any
 	ephCount   int
 	containers map[ID]struct{}
 	ttls       map[ID]struct{}
@@ -78,7 +77,7 @@ func newEmpty(opts Options) *Tree {
 		opts: opts, index: newIndex(), acls: newACLCache(), kids: make([][]ID, 1),
 		nodes:      nodeTable{fresh: rootID},
 		sessions:   map[zk.SessionID]int32{},
-		ephemerals: map[zk.SessionID]map[ID]struct{}{},
+		ephemerals: map[zk.SessionID]*idSet{},
 		containers: map[ID]struct{}{}, ttls: map[ID]struct{}{}, quotas: map[string]struct{}{},
 	}
 	n := t.nodes.at(t.nodes.alloc())
@@ -265,25 +264,25 @@ func (t *Tree) ChildrenFrom(id ID, i int, f func(name string) bool) int {
 // Ephemerals calls f with the path of each ephemeral of session, in no
 // particular order.
 func (t *Tree) Ephemerals(session zk.SessionID, f func(path string)) {
-	for id := range t.ephemerals[session] {
+	for id := range t.ephemerals[session].all() {
 		f(t.Path(id))
 	}
 }
 
 // EphemeralsOf returns the number of ephemerals of session.
-func (t *Tree) EphemeralsOf(session zk.SessionID) int { return len(t.ephemerals[session]) }
+func (t *Tree) EphemeralsOf(session zk.SessionID) int { return t.ephemerals[session].len() }
 
 // IsEphemeralOf reports whether id, which may have been released, is an ephemeral of
 // session.
 func (t *Tree) IsEphemeralOf(id ID, session zk.SessionID) bool {
-	_, ok := t.ephemerals[session][id]
-	return ok
+	n := t.nodes.at(id)
+	return n.slot != freeSlot && n.owner == int64(session) && t.IsEphemeral(n.owner)
 }
 
 // EphemeralIDs iterates over the ephemerals of session, in no particular order. Transactions
 // may be applied between two steps; znodes that they create or delete may be missed.
 func (t *Tree) EphemeralIDs(session zk.SessionID) iter.Seq[ID] {
-	return maps.Keys(t.ephemerals[session])
+	return t.ephemerals[session].all()
 }
 
 // EphemeralSessions calls f with every session that has ephemerals.
@@ -481,9 +480,9 @@ func (t *Tree) indexKind(id ID, owner int64) {
 	case kindEphemeral:
 		s := zk.SessionID(owner)
 		if t.ephemerals[s] == nil {
-			t.ephemerals[s] = map[ID]struct{}{}
+			t.ephemerals[s] = newIDSet()
 		}
-		t.ephemerals[s][id] = struct{}{}
+		t.ephemerals[s].add(id)
 		t.ephCount++
 	case kindContainer:
 		t.containers[id] = struct{}{}
@@ -496,8 +495,8 @@ func (t *Tree) unindexKind(id ID, owner int64) {
 	switch t.opts.ownerKind(owner) {
 	case kindEphemeral:
 		s := zk.SessionID(owner)
-		delete(t.ephemerals[s], id)
-		if len(t.ephemerals[s]) == 0 {
+		set := t.ephemerals[s]
+		if set.remove(id); set.len() == 0 {
 			delete(t.ephemerals, s)
 		}
 		t.ephCount--
