@@ -58,7 +58,7 @@ func (a *applier) apply(t *Turn, s *step) {
 	a.count(s)
 	a.o.Clients.Flush()
 	a.recountQuotas()
-	a.snapshot(a.snap.applied(s.end-s.start, bytes))
+	a.snap.start(a.snap.applied(s.end-s.start, bytes))
 	a.finish(s)
 }
 

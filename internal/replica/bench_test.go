@@ -30,7 +30,7 @@ func BenchmarkRecover(b *testing.B) {
 					r := &Replica{log: slog.New(slog.DiscardHandler)}
 					r.o = Options{Dir: dir, Tree: testTree, MaxRecordBytes: 1 << 20, LastZxidBlock: true, Prefetch: prefetch}
 					var rep Report
-					tree, _, err := r.load(&rep)
+					tree, _, err := (&recovery{r, &rep}).load()
 					if err != nil || tree.Count() < znodes || rep.Replayed != znodes-upto {
 						b.Fatal(rep, err)
 					}

@@ -281,7 +281,7 @@ func TestSnapshotDecidedBeforeTheRoleIsLost(t *testing.T) {
 			t.Fatal("no snapshot is due after 1000 transactions")
 		}
 		m.rep.snap.cancel()
-		m.rep.snapshot(task)
+		m.rep.snap.start(task)
 		synctest.Wait()
 		after, err := m.dir.Snapshots()
 		if err != nil || len(after) != len(before) {

@@ -227,7 +227,7 @@ func wrongSnapshot(t *testing.T) *vfs.Mem {
 	synctest.Wait()
 	s := m.note.newSession()
 	snapshot := func() {
-		if err := m.rep.writeTree(m.rep.tree, (*storage.SnapshotWriter).Commit); err != nil {
+		if err := m.rep.snap.writeTree(m.rep.tree, (*storage.SnapshotWriter).Commit); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -375,7 +375,8 @@ func (g *group) damageDigest(id int64) {
 		o: Options{Dir: dir}, log: slog.New(slog.DiscardHandler), clock: wallClock{},
 	}
 	writer.o.Prep.DigestEnabled, writer.o.LastZxidBlock = true, true
-	if err := writer.writeTree(wrong.rep.tree, (*storage.SnapshotWriter).Commit); err != nil {
+	writer.snap.Replica = writer
+	if err := writer.snap.writeTree(wrong.rep.tree, (*storage.SnapshotWriter).Commit); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -394,7 +395,7 @@ func TestAWrongTreeIsNotHandedOn(t *testing.T) {
 		if err := m.rep.streamTree(io.Discard); !errors.Is(err, ErrDiverged) {
 			t.Error("the tree is sent:", err)
 		}
-		m.rep.snapshot(task)
+		m.rep.snap.start(task)
 		synctest.Wait()
 		if after, err := m.dir.Snapshots(); err != nil || len(after) != len(before) {
 			t.Errorf("%d snapshots became %d, %v", len(before), len(after), err)

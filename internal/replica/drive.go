@@ -39,9 +39,9 @@ func (g *goroutines) Start(r *Replica) {
 	r.wg.Go(g.orderer)
 	r.wg.Go(g.writer)
 	r.wg.Go(g.applier)
-	r.wg.Go(r.sweep)
+	r.wg.Go(sweeper{r}.sweep)
 	if r.o.PurgeInterval > 0 {
-		r.wg.Go(r.purge)
+		r.wg.Go(sweeper{r}.purge)
 	}
 }
 

@@ -175,8 +175,8 @@ func (l *logger) writeOther(j *job) error {
 // that zxid, nothing changes, and the core is told.
 func (l *logger) truncate(j *job) error {
 	w := &j.write
-	l.holdSnapshots()
-	defer l.releaseSnapshots()
+	l.snap.hold()
+	defer l.snap.release()
 	last := l.wal.LastZxid()
 	if err := l.wal.Close(); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (l *logger) truncate(j *job) error {
 	}
 	began := l.clock.Now()
 	var rep Report
-	tree, _, err := l.load(&rep)
+	tree, _, err := (&recovery{l.Replica, &rep}).load()
 	if err != nil {
 		return err
 	}
@@ -206,13 +206,13 @@ func (l *logger) truncate(j *job) error {
 
 // install makes the leader's tree that was received over w.Link the durable state.
 func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
-	l.holdSnapshots()
-	defer l.releaseSnapshots()
+	l.snap.hold()
+	defer l.snap.release()
 	check(tree != nil && tree.LastZxid() == w.Zxid, "there is no snapshot at %v of link %d", w.Zxid, w.Link)
 	if err := l.wal.Close(); err != nil {
 		return err
 	}
-	if err := l.writeTree(tree, (*storage.SnapshotWriter).Install); err != nil {
+	if err := l.snap.writeTree(tree, (*storage.SnapshotWriter).Install); err != nil {
 		return fmt.Errorf("the leader's snapshot: %w", err)
 	}
 	l.replaceTree(tree, w.Zxid)

@@ -47,7 +47,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	began := time.Now()
 	var rep Report
 	var err error
-	if r.tree, r.order.recent, err = r.load(&rep); err != nil {
+	if r.tree, r.order.recent, err = (&recovery{r, &rep}).load(); err != nil {
 		return rep, err
 	}
 	r.tree.FinishRecount()
@@ -60,7 +60,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	r.setConfig(r.tree, nowMillis)
 	r.disk.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 	if !rep.Diverged && (rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" || len(rep.Refused) > 0) {
-		if err := r.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {
+		if err := r.snap.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {
 			return rep, fmt.Errorf("replica: first snapshot: %w", err)
 		}
 	}
@@ -71,22 +71,28 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	return rep, nil
 }
 
+// A recovery reads the state from the disk: a snapshot, and the log after it.
+type recovery struct {
+	*Replica
+	rep *Report // what it has found
+}
+
 // load reads the newest snapshot that is complete and the log after it. A snapshot from
 // which the log leads to another tree than its digests name was made of a wrong tree:
 // then the ones before are tried. recent is the end of the log, for a server of an
 // ensemble.
-func (r *Replica) load(rep *Report) (tree *znode.Tree, recent []zab.Entry, err error) {
+func (r *recovery) load() (tree *znode.Tree, recent []zab.Entry, err error) {
 	began := time.Now()
-	loaded, older, err := r.newestSnapshot(rep)
+	loaded, older, err := r.newestSnapshot()
 	if err != nil {
 		return nil, nil, err
 	}
-	rep.LoadTook = time.Since(began)
-	if err := r.replay(&loaded, rep); err != nil {
+	r.rep.LoadTook = time.Since(began)
+	if err := r.replay(&loaded); err != nil {
 		return nil, nil, err
 	}
 	if loaded.diverged {
-		r.loadOlder(&loaded, older, rep)
+		r.loadOlder(&loaded, older)
 	}
 	if r.o.Ensemble != nil && !loaded.hasDigest && !loaded.agreed {
 		r.fuzzy.Store(true) // it may be a leader's, and the log end before what it is ahead by
@@ -96,25 +102,25 @@ func (r *Replica) load(rep *Report) (tree *znode.Tree, recent []zab.Entry, err e
 
 // loadOlder replaces l, whose tree is not what the log leads to, by one from an older
 // snapshot that is. If there is none, l stays.
-func (r *Replica) loadOlder(l *loadedSnapshot, older []storage.Snapshot, rep *Report) {
-	rep.Refused = append(rep.Refused, rep.Snapshot)
+func (r *recovery) loadOlder(l *loadedSnapshot, older []storage.Snapshot) {
+	r.rep.Refused = append(r.rep.Refused, r.rep.Snapshot)
 	for _, s := range older {
-		r.log.Warn("the snapshot was made of a wrong tree, trying the one before", "snapshot", rep.Refused[len(rep.Refused)-1], "before", s.Name)
+		r.log.Warn("the snapshot was made of a wrong tree, trying the one before", "snapshot", r.rep.Refused[len(r.rep.Refused)-1], "before", s.Name)
 		o, err := r.loadBesideLog(s)
 		if err == nil {
-			err = r.replay(&o, rep)
+			err = r.replay(&o)
 		}
 		switch {
 		case err != nil:
 			r.log.Warn("snapshot cannot be used", "snapshot", s.Name, "err", err)
 		case !o.diverged && o.tree.LastZxid() == l.tree.LastZxid():
-			rep.Snapshot = s.Name
+			r.rep.Snapshot = s.Name
 			*l = o
 			return
 		}
-		rep.Refused = append(rep.Refused, s.Name)
+		r.rep.Refused = append(r.rep.Refused, s.Name)
 	}
-	rep.Diverged = true
+	r.rep.Diverged = true
 }
 
 // recentEntries keeps the last entries of a log that is replayed.
@@ -149,7 +155,7 @@ func (e *recentEntries) entries() []zab.Entry {
 
 // newestSnapshot loads the newest snapshot that can be read, and returns those before
 // it; an empty tree if there is none and that is allowed.
-func (r *Replica) newestSnapshot(rep *Report) (l loadedSnapshot, older []storage.Snapshot, err error) {
+func (r *recovery) newestSnapshot() (l loadedSnapshot, older []storage.Snapshot, err error) {
 	candidates, err := r.o.Dir.Snapshots()
 	if err != nil {
 		return loadedSnapshot{}, nil, err
@@ -157,7 +163,7 @@ func (r *Replica) newestSnapshot(rep *Report) (l loadedSnapshot, older []storage
 	for i, s := range candidates {
 		l, err := r.loadBesideLog(s)
 		if err == nil {
-			rep.Snapshot = s.Name
+			r.rep.Snapshot = s.Name
 			if l.unlisted > 0 {
 				r.log.Warn("znodes with an unknown ACL are open to all clients until the log sets it", "snapshot", s.Name, "znodes", l.unlisted)
 			}
@@ -167,19 +173,19 @@ func (r *Replica) newestSnapshot(rep *Report) (l loadedSnapshot, older []storage
 			return loadedSnapshot{}, nil, err
 		}
 		r.log.Warn("snapshot cannot be used, trying the one before", "snapshot", s.Name, "err", err)
-		rep.Skipped = append(rep.Skipped, err.Error())
-		rep.Lost = max(rep.Lost, s.Zxid)
+		r.rep.Skipped = append(r.rep.Skipped, err.Error())
+		r.rep.Lost = max(r.rep.Lost, s.Zxid)
 	}
 	if len(candidates) > 0 {
-		return loadedSnapshot{}, nil, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), rep.Skipped[0])
+		return loadedSnapshot{}, nil, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), r.rep.Skipped[0])
 	}
-	l, err = r.emptyDatabase(rep)
+	l, err = r.emptyDatabase()
 	return l, nil, err
 }
 
 // loadBesideLog loads a snapshot, and opens the log after it. With Options.Prefetch two
 // goroutines read ahead: one reads the snapshot and checks its sum, one reads the log.
-func (r *Replica) loadBesideLog(s storage.Snapshot) (loadedSnapshot, error) {
+func (r *recovery) loadBesideLog(s storage.Snapshot) (loadedSnapshot, error) {
 	if !r.o.Prefetch {
 		l, err := loadSnapshot(r.o.Dir, s, r.o.Tree, r.o.MaxRecordBytes, false)
 		if err == nil {
@@ -208,7 +214,7 @@ type txnSource interface {
 	Close() error
 }
 
-func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
+func (r *recovery) emptyDatabase() (loadedSnapshot, error) {
 	hasLog, err := r.o.Dir.HasLog()
 	if err != nil {
 		return loadedSnapshot{}, err
@@ -224,10 +230,10 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 		if !marked && !r.o.DBAutoCreate {
 			return loadedSnapshot{}, fmt.Errorf("replica: %w", ErrNoDatabase)
 		}
-		rep.NewServer = true
+		r.rep.NewServer = true
 	}
 	l := loadedSnapshot{tree: znode.New(r.o.Tree), agreed: true}
-	if rep.NewServer && r.o.InitialCounter > 0 {
+	if r.rep.NewServer && r.o.InitialCounter > 0 {
 		if l, err = r.startAt(l.tree, zk.Zxid(r.o.InitialCounter)-1); err != nil {
 			return l, err
 		}
@@ -237,7 +243,7 @@ func (r *Replica) emptyDatabase(rep *Report) (loadedSnapshot, error) {
 }
 
 // startAt makes an empty tree one that has come to z.
-func (r *Replica) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
+func (r *recovery) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
 	walk, b := tree.Walk(), []byte(nil)
 	for done := false; !done; {
 		b, done = walk.Next(b, snapshotPiece)
@@ -251,10 +257,10 @@ func (r *Replica) startAt(tree *znode.Tree, z zk.Zxid) (loadedSnapshot, error) {
 
 // replay applies the log after the snapshot and cuts a torn tail. The log goes
 // on from the tree's last zxid.
-func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
+func (r *recovery) replay(l *loadedSnapshot) error {
 	lr := l.log
-	err := r.replayFrom(l, rep)
-	rep.Tail = lr.Tail()
+	err := r.replayFrom(l)
+	r.rep.Tail = lr.Tail()
 	if err = errors.Join(err, lr.Close()); err != nil {
 		return err
 	}
@@ -262,14 +268,14 @@ func (r *Replica) replay(l *loadedSnapshot, rep *Report) error {
 		r.log.Warn("zxids are missing between neighbouring entries of the log, as Apache leaves them where a request came to nothing",
 			"places", n, "file", gap.Name, "offset", gap.Offset, "before", gap.Before, "after", gap.After)
 	}
-	if rep.Tail.Torn {
+	if r.rep.Tail.Torn {
 		r.log.Warn("the log ends in a write that a crash interrupted; it is cut off, nothing in it is known to have been synced",
-			"file", rep.Tail.Name, "offset", rep.Tail.Bytes, "reason", rep.Tail.Reason)
+			"file", r.rep.Tail.Name, "offset", r.rep.Tail.Bytes, "reason", r.rep.Tail.Reason)
 	}
-	return r.o.Dir.CutTail(rep.Tail)
+	return r.o.Dir.CutTail(r.rep.Tail)
 }
 
-func (r *Replica) replayFrom(l *loadedSnapshot, rep *Report) error {
+func (r *recovery) replayFrom(l *loadedSnapshot) error {
 	progress := time.Now()
 	var result znode.Result
 	for {
@@ -285,12 +291,12 @@ func (r *Replica) replayFrom(l *loadedSnapshot, rep *Report) error {
 			return fmt.Errorf("replica: replay: %w", err)
 		}
 		l.tree.Apply(&tx, &result)
-		r.compareDigest(&tx, l, rep)
+		r.compareDigest(&tx, l)
 		l.recent.keep(r.window(), tx.Zxid, payload)
-		rep.Replayed++
-		if rep.Replayed%10000 == 0 && time.Since(progress) > 5*time.Second {
+		r.rep.Replayed++
+		if r.rep.Replayed%10000 == 0 && time.Since(progress) > 5*time.Second {
 			progress = time.Now()
-			r.log.Info("replaying the log", "transactions", rep.Replayed, "zxid", tx.Zxid)
+			r.log.Info("replaying the log", "transactions", r.rep.Replayed, "zxid", tx.Zxid)
 		}
 	}
 }
@@ -299,7 +305,7 @@ func (r *Replica) replayFrom(l *loadedSnapshot, rep *Report) error {
 // contain effects of later transactions; then the digest of its tree is unknown until
 // digestZxid. A snapshot without digestZxid may be ahead of every transaction before the
 // first one whose digest agrees.
-func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
+func (r *recovery) compareDigest(tx *txn.Txn, l *loadedSnapshot) {
 	want, known := tx.Digest, tx.HasDigest
 	if l.hasDigest && tx.Zxid <= l.digestZxid {
 		want, known = l.digest, tx.Zxid == l.digestZxid
@@ -310,14 +316,14 @@ func (r *Replica) compareDigest(tx *txn.Txn, l *loadedSnapshot, rep *Report) {
 		l.agreed, l.diverged = true, false
 	case l.hasDigest || l.agreed:
 		l.diverged = true
-		r.noteMismatch(tx, want, l.tree, rep)
+		r.noteMismatch(tx, want, l.tree)
 	}
 }
 
-func (r *Replica) noteMismatch(tx *txn.Txn, want uint64, tree *znode.Tree, rep *Report) {
-	if rep.Mismatch == 0 {
+func (r *recovery) noteMismatch(tx *txn.Txn, want uint64, tree *znode.Tree) {
+	if r.rep.Mismatch == 0 {
 		r.log.Error("the tree's digest is not the one that was logged", "zxid", tx.Zxid, "tree", tree.Digest(), "logged", want)
 	}
-	rep.Mismatch++
+	r.rep.Mismatch++
 	r.stats.DigestMismatches.Add(1)
 }

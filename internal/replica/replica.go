@@ -171,7 +171,7 @@ type Replica struct {
 	failed   chan struct{}
 	failure  error // set before failed is closed
 
-	snap snapshotPlan
+	snap snapshots
 }
 
 // Start recovers the state from the directory and starts the goroutines.
@@ -200,7 +200,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if o.Ensemble == nil {
 		r.pipe.machine.Alone()
 	}
-	r.snap.init(o)
+	r.snap.init(r)
 	report, err := r.recover(nowMillis)
 	if err != nil {
 		return nil, report, err
@@ -214,7 +214,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		return nil, report, err
 	}
 	r.driver.Start(r)
-	r.snapshot(snapshotDue)
+	r.snap.start(snapshotDue)
 	return r, report, nil
 }
 

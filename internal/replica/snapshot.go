@@ -15,10 +15,11 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// snapshotPlan decides when the next snapshot is due: by chance, after between
-// half and the whole of what is configured, so that the servers of an ensemble
+// snapshots writes fuzzy snapshots. It decides when the next one is due: by chance, after
+// between half and the whole of what is configured, so that the servers of an ensemble
 // do not all write one at the same time.
-type snapshotPlan struct {
+type snapshots struct {
+	*Replica
 	maxTxns  int
 	maxBytes int64 // 0 or less: never for its size
 	rand     *rand.Rand
@@ -35,7 +36,9 @@ type snapshotPlan struct {
 	}
 }
 
-func (p *snapshotPlan) init(o Options) {
+func (p *snapshots) init(r *Replica) {
+	o := &r.o
+	p.Replica = r
 	p.maxTxns, p.maxBytes = o.SnapCount, o.SnapBytes
 	p.rand = rand.New(rand.NewPCG(o.Seed, uint64(o.ServerID)))
 	p.draw()
@@ -43,7 +46,7 @@ func (p *snapshotPlan) init(o Options) {
 
 // draw resets the count, with new random limits between half and the whole of the
 // configured ones.
-func (p *snapshotPlan) draw() {
+func (p *snapshots) draw() {
 	p.mu.txns, p.mu.bytes = 0, 0
 	half := p.maxTxns / 2
 	p.mu.dueTxns = half + p.rand.IntN(half+1)
@@ -54,7 +57,7 @@ func (p *snapshotPlan) draw() {
 
 // applied counts, and returns the task that is to write a snapshot now, nil if none
 // is due.
-func (p *snapshotPlan) applied(txns, bytes int) *snapshotTask {
+func (p *snapshots) applied(txns, bytes int) *snapshotTask {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.txns += txns
@@ -66,18 +69,18 @@ func (p *snapshotPlan) applied(txns, bytes int) *snapshotTask {
 }
 
 // finished ends a task, and returns the next one if that is due at once.
-func (p *snapshotPlan) finished(t *snapshotTask) *snapshotTask {
+func (p *snapshots) finished(t *snapshotTask) *snapshotTask {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.task != t {
-		return nil // holdSnapshots has ended it
+		return nil // hold has ended it
 	}
 	p.mu.task = nil
 	return p.newTask()
 }
 
 // newTask makes a task if a snapshot is due. REQUIRES: p.mu, and that there is none.
-func (p *snapshotPlan) newTask() *snapshotTask {
+func (p *snapshots) newTask() *snapshotTask {
 	if p.mu.held || p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
 		return nil
 	}
@@ -88,30 +91,28 @@ func (p *snapshotPlan) newTask() *snapshotTask {
 
 // late reports whether so much was logged since the snapshot began that it must
 // be finished soon.
-func (p *snapshotPlan) late() bool {
+func (p *snapshots) late() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.maxBytes > 0 && p.mu.bytes > p.maxBytes
 }
 
-// holdSnapshots ends the snapshot that is being written, if any, and lets none begin:
+// hold ends the snapshot that is being written, if any, and lets none begin:
 // the log and the tree are about to be replaced. It waits for the piece that is being
 // written.
-func (r *Replica) holdSnapshots() {
-	p := &r.snap
+func (p *snapshots) hold() {
 	p.mu.Lock()
 	p.mu.held = true
 	t := p.mu.task
 	p.mu.task = nil
 	p.mu.Unlock()
 	if t != nil {
-		r.giveUp(t)
+		p.giveUp(t)
 	}
 }
 
-// releaseSnapshots ends holdSnapshots. The count is reset.
-func (r *Replica) releaseSnapshots() {
-	p := &r.snap
+// release ends hold. The count is reset.
+func (p *snapshots) release() {
 	p.mu.Lock()
 	p.mu.held = false
 	p.draw()
@@ -122,7 +123,7 @@ func (r *Replica) releaseSnapshots() {
 // and that none begins before allow. It is called before transactions are applied
 // that are not committed: in a snapshot that does not end with them they would
 // outlive a TRUNC that its name survives. The log has everything.
-func (p *snapshotPlan) cancel() {
+func (p *snapshots) cancel() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.cancels++
@@ -130,7 +131,7 @@ func (p *snapshotPlan) cancel() {
 }
 
 // allow ends cancel.
-func (p *snapshotPlan) allow() {
+func (p *snapshots) allow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.held = false
@@ -138,13 +139,13 @@ func (p *snapshotPlan) allow() {
 
 // canceled reports whether cancel was called since a task was made, which is before
 // its walk begins.
-func (p *snapshotPlan) canceled(t *snapshotTask) bool {
+func (p *snapshots) canceled(t *snapshotTask) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return t.cancels != p.mu.cancels
 }
 
-func (p *snapshotPlan) isHeld() bool {
+func (p *snapshots) isHeld() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.held
@@ -159,26 +160,26 @@ type snapshotTask struct {
 	ended bool
 }
 
-// snapshot has a task write its snapshot, and others that are due when it is done.
-func (r *Replica) snapshot(t *snapshotTask) {
+// start has a task write its snapshot, and others that are due when it is done.
+func (p *snapshots) start(t *snapshotTask) {
 	if t == nil {
 		return
 	}
-	r.driver.Spawn(func() (again bool) {
-		if pause, more := r.stepSnapshot(t); more {
+	p.driver.Spawn(func() (again bool) {
+		if pause, more := p.step(t); more {
 			if pause > 0 {
-				r.driver.Rest(pause)
+				p.driver.Rest(pause)
 			}
 			return true
 		}
-		t = r.snap.finished(t)
-		return t != nil && !r.Stopping()
+		t = p.finished(t)
+		return t != nil && !p.Stopping()
 	})
 }
 
-// stepSnapshot writes a piece, and says how long the task is to rest then. False
+// step writes a piece, and says how long the task is to rest then. False
 // means that the snapshot is written or given up.
-func (r *Replica) stepSnapshot(t *snapshotTask) (pause time.Duration, more bool) {
+func (p *snapshots) step(t *snapshotTask) (pause time.Duration, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -186,30 +187,30 @@ func (r *Replica) stepSnapshot(t *snapshotTask) (pause time.Duration, more bool)
 	}
 	var err error
 	if t.job == nil {
-		r.rollLog.Store(true)
-		t.job, err = r.beginSnapshot(r.tree)
+		p.rollLog.Store(true)
+		t.job, err = p.begin(p.tree)
 		more = true
 	} else {
 		pause, more, err = t.job.step(t)
 	}
 	switch {
 	case errors.Is(err, errStopping), errors.Is(err, errCanceled):
-		r.log.Info("snapshot given up; the log has everything", "err", err)
+		p.log.Info("snapshot given up; the log has everything", "err", err)
 	case err != nil:
-		r.stats.SnapshotErrors.Add(1)
-		r.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
+		p.stats.SnapshotErrors.Add(1)
+		p.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
 	}
 	t.ended = err != nil || !more
 	return pause, !t.ended
 }
 
 // giveUp ends a task whatever it has written. What is left of its file is removed.
-func (r *Replica) giveUp(t *snapshotTask) {
+func (p *snapshots) giveUp(t *snapshotTask) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended && t.job != nil {
 		if err := t.job.w.Abort(); err != nil {
-			r.log.Warn("a snapshot that was given up cannot be removed; the next start removes it", "err", err)
+			p.log.Warn("a snapshot that was given up cannot be removed; the next start removes it", "err", err)
 		}
 	}
 	t.ended = true
@@ -268,14 +269,14 @@ type snapshotJob struct {
 	digest uint64  // of the tree then
 }
 
-func (r *Replica) beginSnapshot(tree *znode.Tree) (*snapshotJob, error) {
-	j := &snapshotJob{r: r, tree: tree, began: r.clock.Now()}
-	j.pace = pace{r: r, zxid: r.LastApplied(), since: j.began}
-	since := r.lockRead()
+func (p *snapshots) begin(tree *znode.Tree) (*snapshotJob, error) {
+	j := &snapshotJob{r: p.Replica, tree: tree, began: p.clock.Now()}
+	j.pace = pace{r: p.Replica, zxid: p.LastApplied(), since: j.began}
+	since := p.lockRead()
 	j.walk = tree.Walk()
-	r.unlockRead(since)
+	p.unlockRead(since)
 	var err error
-	j.w, err = r.o.Dir.CreateSnapshot(j.walk.Zxid())
+	j.w, err = p.o.Dir.CreateSnapshot(j.walk.Zxid())
 	return j, err
 }
 
@@ -348,8 +349,8 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 }
 
 // writeTree writes a snapshot of a tree that does not change, without pauses.
-func (r *Replica) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWriter) error) error {
-	j, err := r.beginSnapshot(tree)
+func (p *snapshots) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWriter) error) error {
+	j, err := p.begin(tree)
 	if err != nil {
 		return err
 	}

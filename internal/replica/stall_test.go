@@ -102,7 +102,7 @@ func TestASnapshotIsNotAheadOfItsLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.rep.snapshot(m.rep.snap.applied(1000, 0))
+		m.rep.snap.start(m.rep.snap.applied(1000, 0))
 		pass(time.Second)
 		if now, err := m.dir.Snapshots(); err != nil || len(now) != len(files) || m.rep.LastLogged() > before {
 			t.Errorf("%d snapshots became %d while the log ends at %v, %v", len(files), len(now), m.rep.LastLogged(), err)

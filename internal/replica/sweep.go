@@ -7,9 +7,13 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/wire"
 )
 
+// A sweeper deletes what no client deletes: containers and znodes that have outlived their
+// time, and old files.
+type sweeper struct{ *Replica }
+
 // sweep deletes containers that have lost their children and znodes that have
 // outlived their time, at most SweepPerMinute of them (features page, section 6).
-func (r *Replica) sweep() {
+func (r sweeper) sweep() {
 	tick := time.NewTicker(max(r.o.SweepInterval, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -20,7 +24,7 @@ func (r *Replica) sweep() {
 		case <-r.failed:
 			return
 		}
-		if !r.sweepPaced(r.sweepable()) {
+		if !r.sweepPaced(r.due()) {
 			return
 		}
 	}
@@ -29,13 +33,14 @@ func (r *Replica) sweep() {
 // Sweep submits all deletions that are due, at once. The simulator calls it; a server
 // has a goroutine that paces them.
 func (r *Replica) Sweep() {
-	for _, path := range r.sweepable() {
-		r.Submit([]Request{r.sweepRequest(path)})
+	s := sweeper{r}
+	for _, path := range s.due() {
+		s.delete(path)
 	}
 }
 
-// sweepable lists what is due; only a leader or a standalone server finds any.
-func (r *Replica) sweepable() (due []string) {
+// due lists what is to be deleted; only a leader or a standalone server finds any.
+func (r sweeper) due() (due []string) {
 	if !r.serving.Load() || !r.decides.Load() {
 		return nil
 	}
@@ -46,20 +51,20 @@ func (r *Replica) sweepable() (due []string) {
 	return due
 }
 
-// sweepRequest is the server's own request to delete a container.
-func (r *Replica) sweepRequest(path string) Request {
-	return Request{
+// delete submits the server's own request to delete a container.
+func (r sweeper) delete(path string) {
+	r.Submit([]Request{{
 		Request:  prep.Request{Op: wire.OpDeleteContainer, Body: []byte(path)},
 		Received: r.Now(),
-	}
+	}})
 }
 
 // sweepPaced submits the deletions at an even pace; false means that the server
 // is stopping.
-func (r *Replica) sweepPaced(due []string) bool {
+func (r sweeper) sweepPaced(due []string) bool {
 	pause := time.Minute / time.Duration(max(r.o.SweepPerMinute, 1))
 	for _, path := range due {
-		r.Submit([]Request{r.sweepRequest(path)})
+		r.delete(path)
 		select {
 		case <-time.After(pause):
 		case <-r.stopping:
@@ -72,7 +77,7 @@ func (r *Replica) sweepPaced(due []string) bool {
 }
 
 // purge removes old snapshots and logs by the clock.
-func (r *Replica) purge() {
+func (r sweeper) purge() {
 	tick := time.NewTicker(r.o.PurgeInterval)
 	defer tick.Stop()
 	for {
