@@ -30,9 +30,8 @@ type member struct {
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
 	forwarded  forwarded      // of learners, not committed
-	syncs      []Request      // asked of the core, or of the leader, in this order
-	waits      []syncWait     // answered by the core or the leader; their zxid is not handed to Apply yet
-	undecided  []question     // of a leader, about sessions that are ending
+	syncs      syncs
+	undecided  questions // of a leader, about sessions that are ending
 
 	nextRefusal time.Duration // when the next refusal is logged
 	refusals    int           // refusals that were not logged since the last one
@@ -40,12 +39,6 @@ type member struct {
 	learning
 	modeTimes
 	locals
-}
-
-// syncWait is a sync that is answered when all transactions up to at are applied.
-type syncWait struct {
-	at  zk.Zxid
-	req Request
 }
 
 // loadEpochs reads what the Zab core needs to know of the disk.
@@ -226,7 +219,10 @@ func (o *orderer) do(rd *zab.Ready) bool {
 	}
 	o.commit = rd.Commit
 	o.applyCommitted()
-	o.answerSyncs(rd.Synced, rd.SyncedAt)
+	o.syncs.answered(rd.Synced, rd.SyncedAt)
+	if reqs := o.syncs.reached(o.released); len(reqs) > 0 {
+		o.toApply(step{synced: reqs})
+	}
 	for i := range rd.Writes {
 		if !o.startWrite(&rd.Writes[i]) {
 			return false
@@ -254,10 +250,10 @@ func (o *orderer) suspend() {
 			o.abandon(b)
 		}
 	}
-	o.dropSyncs()
+	o.dropRequests(o.syncs.take())
 	o.dropQuestions()
 	o.incoming, o.deliveries = nil, nil
-	o.forgetForwarded()
+	o.forwarded.forget()
 	o.gather(false)
 	o.stopLearning()
 	if o.Mode() == Idle {
@@ -278,21 +274,6 @@ func (o *orderer) abandon(b *batch) {
 		}
 		b.reqs[i].Origin = nil
 	}
-}
-
-// dropSyncs forgets the syncs that are not answered.
-func (o *orderer) dropSyncs() {
-	for _, w := range o.waits {
-		o.syncs = append(o.syncs, w.req)
-	}
-	o.waits = nil
-	for i := range o.syncs {
-		if by := o.syncs[i].Origin; by != nil {
-			by.Dropped(&o.syncs[i])
-			o.inProcess.Add(-1)
-		}
-	}
-	o.syncs = nil
 }
 
 // serve begins to serve when the core has said so and all transactions that were
@@ -433,13 +414,12 @@ func (o *orderer) applyCommitted() {
 		o.committed(s.end - s.start)
 		b.released = s.end
 		if s.end == len(b.txns) {
-			o.releaseForwarded(b)
+			o.forwarded.release(b)
 			o.proposed[0] = nil
 			o.proposed = o.proposed[1:]
 		}
 		o.toApply(s)
 	}
-	o.flushWaits()
 }
 
 // committed tells the machine that n transactions were committed: their clients will be
@@ -448,36 +428,6 @@ func (o *orderer) committed(n int) {
 	o.pipe.Lock()
 	defer o.pipe.Unlock()
 	o.pipe.machine.Committed(n, o.Now())
-}
-
-// answerSyncs has the n oldest syncs answered when all transactions up to at are applied.
-func (o *orderer) answerSyncs(n int, at zk.Zxid) {
-	for _, req := range o.syncs[:n] {
-		o.waits = append(o.waits, syncWait{at, req})
-	}
-	if o.syncs = o.syncs[n:]; len(o.syncs) == 0 {
-		o.syncs = nil
-	}
-	o.flushWaits()
-}
-
-// flushWaits hands over to the applier the syncs whose zxid it has reached.
-func (o *orderer) flushWaits() {
-	n := 0
-	for n < len(o.waits) && o.waits[n].at <= o.released {
-		n++
-	}
-	if n == 0 {
-		return
-	}
-	reqs := make([]Request, n)
-	for i := range reqs {
-		reqs[i] = o.waits[i].req
-	}
-	if o.waits = o.waits[n:]; len(o.waits) == 0 {
-		o.waits = nil
-	}
-	o.toApply(step{synced: reqs})
 }
 
 // logEvent logs an event of the core.

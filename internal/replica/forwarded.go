@@ -1,6 +1,9 @@
 package replica
 
-import "github.com/pinfold-zk/pinfold/internal/zab"
+import (
+	"github.com/pinfold-zk/pinfold/internal/metric"
+	"github.com/pinfold-zk/pinfold/internal/zab"
+)
 
 // forwarded counts, on a leader, the bytes of its learners' requests that are not
 // committed yet. A learner of ours forwards no more than its clients may have in flight
@@ -11,36 +14,34 @@ import "github.com/pinfold-zk/pinfold/internal/zab"
 //
 // Requests of at most smallForward bytes do not count, and are never refused.
 type forwarded struct {
-	bytes  int64
+	bytes  metric.Gauge
 	byLink map[zab.LinkID]int64
 }
 
 const smallForward = 4 << 10
 
-// admitForwarded counts a request of n bytes that came over a link. It reports false if
-// there is no room for it.
-func (o *orderer) admitForwarded(l zab.LinkID, n int) bool {
-	f, limit, more := &o.forwarded, o.o.ForwardedBytes, int64(n)
+// admit counts a request of n bytes that came over a link. It reports false if there is no
+// room for it within the limit; 0 is no limit.
+func (f *forwarded) admit(l zab.LinkID, n, limit int64) bool {
 	if n <= smallForward {
 		return true
 	}
-	held := f.byLink[l] + more
-	if limit > 0 && held > limit-f.bytes-more {
+	held := f.byLink[l] + n
+	if limit > 0 && held > limit-f.bytes.Load()-n {
 		return false
 	}
 	if f.byLink == nil {
 		f.byLink = map[zab.LinkID]int64{}
 	}
 	f.byLink[l] = held
-	f.bytes += more
-	o.stats.forwardedBytes.Store(f.bytes)
+	f.bytes.Store(f.bytes.Load() + n)
 	return true
 }
 
-// releaseForwarded counts the learners' requests of a batch out: it is committed.
-func (o *orderer) releaseForwarded(b *batch) {
-	f := &o.forwarded
-	if f.bytes == 0 {
+// release counts the learners' requests of a batch out: it is committed.
+func (f *forwarded) release(b *batch) {
+	held := f.bytes.Load()
+	if held == 0 {
 		return
 	}
 	for i := b.own; i < len(b.reqs); i++ {
@@ -48,16 +49,16 @@ func (o *orderer) releaseForwarded(b *batch) {
 		if n = min(n, f.byLink[l]); n <= smallForward {
 			continue
 		}
-		f.bytes -= n
+		held -= n
 		if f.byLink[l] -= n; f.byLink[l] == 0 {
 			delete(f.byLink, l)
 		}
 	}
-	o.stats.forwardedBytes.Store(f.bytes)
+	f.bytes.Store(held)
 }
 
-// forgetForwarded counts all of them out: the role is left.
-func (o *orderer) forgetForwarded() {
-	o.forwarded = forwarded{}
-	o.stats.forwardedBytes.Store(0)
+// forget counts all of them out: the role is left.
+func (f *forwarded) forget() {
+	f.byLink = nil
+	f.bytes.Store(0)
 }

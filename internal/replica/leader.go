@@ -3,6 +3,7 @@ package replica
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -83,7 +84,7 @@ func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 	case req.Op == wire.OpCreateSession && len(req.Body) < 4:
 		return fmt.Errorf("createSession without a timeout")
 	}
-	if !o.admitForwarded(l, len(req.Body)) {
+	if !o.forwarded.admit(l, int64(len(req.Body)), o.o.ForwardedBytes) {
 		req.Body, req.Refused = nil, zk.ErrThrottledOp
 	}
 	o.incoming = append(o.incoming, req)
@@ -131,32 +132,40 @@ func (o *orderer) ending(id zk.SessionID) bool {
 	return o.o.Ensemble != nil && o.tracker.Tracked(id)
 }
 
+// questions are those that are not answered yet.
+type questions []question
+
+// remove removes the questions about a session, or with id 0 all of them.
+func (qs *questions) remove(id zk.SessionID) (removed []question) {
+	*qs = slices.DeleteFunc(*qs, func(q question) bool {
+		about := id == 0 || q.id == id
+		if about {
+			removed = append(removed, q)
+		}
+		return about
+	})
+	return removed
+}
+
 // decide answers the questions about a session that has ended.
 func (o *orderer) decide(id zk.SessionID) {
-	left := o.undecided[:0]
-	for _, q := range o.undecided {
-		switch {
-		case q.id != id:
-			left = append(left, q)
-		case q.link != 0:
+	for _, q := range o.undecided.remove(id) {
+		if q.link != 0 {
 			o.answerValidate(q.link, id, false)
-		default:
+		} else {
 			q.origin.Resumed(false, id, 0)
 		}
 	}
-	clear(o.undecided[len(left):])
-	o.undecided = left
 }
 
 // dropQuestions drops the questions without an answer, because the role ends: the
 // clients and learners ask the next leader.
 func (o *orderer) dropQuestions() {
-	for _, q := range o.undecided {
+	for _, q := range o.undecided.remove(0) {
 		if q.link == 0 {
 			q.origin.Dropped(&Request{})
 		}
 	}
-	o.undecided = nil
 }
 
 // touch records the sessions whose clients a learner has heard.

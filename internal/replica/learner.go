@@ -73,7 +73,7 @@ func (o *orderer) forward(b *batch) {
 		ps = append(ps, zab.Packet{Type: zab.Request, Zxid: -1, Data: data, Auth: req.IDs})
 		req.Body = data[requestHead:]
 		if req.Op == wire.OpSync {
-			o.syncs = append(o.syncs, *req)
+			o.syncs.asked = append(o.syncs.asked, *req) // its body is in mem
 			continue
 		}
 		if o.waiting == nil {
@@ -147,12 +147,11 @@ func (o *orderer) expired(tx *txn.Txn) Request {
 func (o *orderer) fromLeader(d *zab.Delivery) {
 	switch d.Packet.Type {
 	case zab.Sync:
-		if len(o.syncs) == 0 {
+		if len(o.syncs.asked) == 0 {
 			o.net.CloseLink(d.Link, fmt.Errorf("replica: a SYNC without a request for it"))
 			return
 		}
-		o.waits = append(o.waits, syncWait{d.At, o.syncs[0]})
-		o.syncs = o.syncs[1:]
+		o.syncs.answered(1, d.At)
 	case zab.Revalidate:
 		if err := o.validated(d.Packet.Data); err != nil {
 			o.net.CloseLink(d.Link, err)

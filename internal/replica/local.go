@@ -145,26 +145,26 @@ func (o *orderer) askUpgrade(req *Request) bool {
 
 // noteUpgrade notes that a session will be global once z is applied. It reports whether
 // the session was local: then it keeps its connection.
-func (o *orderer) noteUpgrade(id zk.SessionID, z zk.Zxid) bool {
-	_, asked := o.upgrading[id]
+func (l *locals) noteUpgrade(id zk.SessionID, z zk.Zxid) bool {
+	_, asked := l.upgrading[id]
 	if asked {
-		o.upgrading[id] = z
+		l.upgrading[id] = z
 	}
 	return asked
 }
 
 // noteEnds notes the ends of sessions that are local as well: they are of sessions that
 // were to become global when the server lost its role.
-func (o *orderer) noteEnds(txns []txn.Txn) {
-	if o.local == nil || o.local.Len() == 0 {
+func (l *locals) noteEnds(txns []txn.Txn) {
+	if l.local == nil || l.local.Len() == 0 {
 		return
 	}
 	for i := range txns {
-		if tx := &txns[i]; tx.Header.Type == wire.OpCloseSession && o.local.Tracked(tx.Session) {
-			if o.ended == nil {
-				o.ended = map[zk.SessionID]zk.Zxid{}
+		if tx := &txns[i]; tx.Header.Type == wire.OpCloseSession && l.local.Tracked(tx.Session) {
+			if l.ended == nil {
+				l.ended = map[zk.SessionID]zk.Zxid{}
 			}
-			o.ended[tx.Session] = tx.Zxid
+			l.ended[tx.Session] = tx.Zxid
 		}
 	}
 }
@@ -172,16 +172,16 @@ func (o *orderer) noteEnds(txns []txn.Txn) {
 // replaceEnds corrects ended, because the tree is replaced by the one at z. A leader's
 // snapshot does not say whether a session that it lacks has ended or has never been made
 // global: the session is over, for its ephemerals may be deleted.
-func (o *orderer) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
-	maps.DeleteFunc(o.ended, func(_ zk.SessionID, at zk.Zxid) bool { return at > z })
-	if kind != zab.WriteInstall || len(o.upgrading) == 0 {
+func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
+	maps.DeleteFunc(l.ended, func(_ zk.SessionID, at zk.Zxid) bool { return at > z })
+	if kind != zab.WriteInstall || len(l.upgrading) == 0 {
 		return
 	}
-	if o.ended == nil {
-		o.ended = map[zk.SessionID]zk.Zxid{}
+	if l.ended == nil {
+		l.ended = map[zk.SessionID]zk.Zxid{}
 	}
-	for id := range o.upgrading {
-		o.ended[id] = z
+	for id := range l.upgrading {
+		l.ended[id] = z
 	}
 }
 

@@ -170,7 +170,7 @@ func (o *orderer) proposeAlone(b *batch) {
 	var synced []Request
 	if slices.ContainsFunc(b.reqs, func(q Request) bool { return q.Op == wire.OpSync }) {
 		o.takeSyncs(b)
-		synced, o.syncs = o.syncs, nil
+		synced = o.syncs.take()
 	}
 	if len(b.reqs) == 0 {
 		o.pool.put(b)
@@ -415,8 +415,7 @@ func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
 	var asked []zab.LinkID
 	for i := range b.reqs {
 		if b.reqs[i].Op == wire.OpSync {
-			o.syncs = append(o.syncs, b.reqs[i])
-			o.syncs[len(o.syncs)-1].Body = append([]byte(nil), b.reqs[i].Body...)
+			o.syncs.ask(b.reqs[i])
 			asked = append(asked, 0)
 			continue
 		}

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -27,8 +26,6 @@ type Stats struct {
 	Created, Deleted, Changed, Children metric.Summary[int64]
 
 	MemberStats
-
-	forwardedBytes atomic.Int64 // of a leader, see forwarded
 
 	startup Report
 	digests digestHistory
@@ -68,7 +65,7 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"snapshot_error_count":          &s.SnapshotErrors,
 		"slow_fsync_count":              &s.SlowFsyncs,
 		"throttled_ops":                 &s.Throttled,
-		"forwarded_request_bytes":       metric.Func(s.forwardedBytes.Load),
+		"forwarded_request_bytes":       &r.order.forwarded.bytes,
 		"fsynctime":                     &s.Fsync,
 		"snapshottime":                  &s.Snapshot,
 		"sync_processor_batch_size":     &s.Synced,
