@@ -17,7 +17,15 @@ type Close struct {
 	h     *txn.Header
 	paths []string
 	ids   []ID // what is left of the session, if it is much
+
+	run     [closeRun]struct{ path, parent string } // of the next of ids
+	hashes  [closeRun]uint64
+	fetched uint32 // what peek has read; its value does not matter
 }
+
+// closeRun is how many entries of the index are loaded into the processor's caches before
+// the first of them is removed: the reads do not wait for each other.
+const closeRun = 64
 
 // BeginClose returns the Close of tx if tx is a closeSession that takes more than one
 // piece, otherwise nil: Apply is then called as usual. It needs no lock.
@@ -34,19 +42,14 @@ func (t *Tree) BeginClose(tx *txn.Txn) *Close {
 // the tree's lock. done means that the session is removed.
 func (c *Close) Next(r *Result) (done bool) {
 	r.reset(wire.OpCloseSession)
-	for work := 0; work < PieceUnits; work += deleteWork {
+	for work := 0; work < PieceUnits; {
 		switch {
 		case len(c.paths) > 0:
 			c.tree.applyDelete(c.h.Zxid, c.paths[0], r)
 			c.paths = c.paths[1:]
+			work += deleteWork
 		case len(c.ids) > 0:
-			id := c.ids[0]
-			c.ids = c.ids[1:]
-			if c.tree.IsEphemeralOf(id, c.h.Session) {
-				path := c.tree.Path(id)
-				parentPath, _, _ := split(path)
-				c.tree.deleteNode(c.h.Zxid, id, path, parentPath, r)
-			}
+			work += deleteWork * c.deleteRun(r)
 		default:
 			delete(c.tree.sessions, c.h.Session)
 			c.tree.lastZxid = max(c.tree.lastZxid, c.h.Zxid)
@@ -54,6 +57,29 @@ func (c *Close) Next(r *Result) (done bool) {
 		}
 	}
 	return false
+}
+
+// deleteRun deletes the next closeRun ephemerals, and returns their number.
+func (c *Close) deleteRun(r *Result) (n int) {
+	t, ids := c.tree, c.ids[:min(closeRun, len(c.ids))]
+	c.ids = c.ids[len(ids):]
+	for i, id := range ids {
+		if t.IsEphemeralOf(id, c.h.Session) {
+			next := &c.run[i]
+			next.path = t.Path(id)
+			next.parent, _, _ = split(next.path)
+			c.hashes[i] = t.index.hash(next.path)
+		}
+	}
+	for _, hash := range c.hashes[:len(ids)] {
+		c.fetched += t.index.peek(hash)
+	}
+	for i, id := range ids {
+		if t.IsEphemeralOf(id, c.h.Session) {
+			t.deleteNode(c.h.Zxid, id, c.run[i].path, c.run[i].parent, r)
+		}
+	}
+	return len(ids)
 }
 
 // WorkOf estimates the work of applying tx, whose encoding has encoded bytes.
