@@ -49,7 +49,7 @@ func clientSettings() []setting {
 			setter: filled(func(c *Config) *string { return &c.Client.LimitsFile }),
 			note: "only in Pinfold. File with the limits of each session and each identity: requests and bytes per second, watches, " +
 				"ephemerals, connections. The server reads it again when it changes; see [limits](limits.md#limits-of-sessions-and-identities)"},
-		{name: "connectionBufferBytes", scope: property, def: "268435456",
+		{name: "connectionBufferBytes", scope: property, def: "201326592",
 			setter: count(0, func(c *Config) *int { return &c.Client.BufferBytes }),
 			note: "only in Pinfold. Bytes of all client connections' buffers together: unfinished requests, replies " +
 				"that the client does not read; the connections that hold most wait first, and are closed after 10 s. A reply " +

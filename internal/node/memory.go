@@ -17,20 +17,31 @@ import (
 // pointers, so a collection is cheap however large the tree is.
 const garbageBytes = 48 << 20
 
+// spareBytes is how much memory the process may keep beyond its live heap, in addition to
+// an eighth of that: garbage, and memory that became free and was not returned to the
+// system yet. While it would keep more, Go returns free memory before it takes more from
+// the system. Below leastLimit bytes in all there is no limit.
+const (
+	spareBytes = 96 << 20
+	leastLimit = 256 << 20
+)
+
 // leastGCPercent prevents the collector from running all the time if most of the heap
 // is not the tree.
 const leastGCPercent = 10
 
 // Memory tunes the memory of the process for the nodes that it runs: it sets the goal
-// of the garbage collector after each collection, and returns memory to the system
+// of the garbage collector and the limit of memory after each collection, and returns memory to the system
 // while the process is idle. Both affect the complete process, so a program has one
 // Memory; or none, if its nodes are not its main work. A nil Memory does nothing. Any
 // goroutine may call its methods.
 type Memory struct {
 	mu      sync.Mutex
 	closed  bool
-	before  int // the collector's goal in percent, which Close restores
-	percent int // the goal that was set last, in percent
+	before  int   // the collector's goal in percent, which Close restores
+	limited int64 // the limit of memory, which Close restores
+	percent int   // the goal that was set last, in percent
+	limit   int64 // the limit that was set last
 	live    []metrics.Sample
 	next    int
 	spare   map[int]func() // ReleaseSpare of the running replicas
@@ -51,6 +62,7 @@ func TuneMemory() *Memory {
 		live:  []metrics.Sample{{Name: "/gc/heap/live:bytes"}},
 		use:   heapSamples(),
 	}
+	m.limited = debug.SetMemoryLimit(-1)
 	m.before = m.adjust()
 	m.arm()
 	m.mu.Lock() // the timer may fire before it is stored in its field
@@ -72,6 +84,7 @@ func (m *Memory) Close() {
 	m.closed = true
 	m.trimmed.Stop()
 	debug.SetGCPercent(m.before)
+	debug.SetMemoryLimit(m.limited)
 }
 
 // join registers a replica: until leave is called, release is called before memory is
@@ -109,17 +122,25 @@ func (m *Memory) arm() {
 	})
 }
 
-// adjust sets the collector's goal according to the live heap. If it has changed the
+// adjust sets the collector's goal and the limit of memory according to the live heap. If it has changed the
 // goal, it returns the previous one.
 func (m *Memory) adjust() (before int) {
 	metrics.Read(m.live)
-	percent := goal(m.live[0].Value.Uint64())
+	live := m.live[0].Value.Uint64()
+	if limit := limit(live); limit-m.limit > m.limit/32 || m.limit-limit > m.limit/32 {
+		m.limit = limit
+		debug.SetMemoryLimit(limit)
+	}
+	percent := goal(live)
 	if diff := percent - m.percent; diff > m.percent/8 || -diff > m.percent/8 {
 		m.percent = percent
 		return debug.SetGCPercent(percent)
 	}
 	return m.percent
 }
+
+// limit returns the limit of memory for so many live bytes.
+func limit(live uint64) int64 { return max(int64(live+live/8)+spareBytes, leastLimit) }
 
 // goal returns the collector's goal, in percent of the live bytes.
 func goal(live uint64) int {

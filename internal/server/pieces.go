@@ -61,11 +61,12 @@ func (c *conn) putAside() (reply []byte) {
 		return reply
 	}
 	c.mu.apart = true
-	reply = append([]byte(nil), out.Buf[c.mu.begin:]...)
-	if out.Buf = out.Buf[:c.mu.begin]; c.mu.begin == 0 {
-		out.Buf = nil // it may be large, and is not charged
+	if c.mu.begin == 0 { // with its room: a copy would be made again as it grows
+		reply, out.Buf = out.Buf, nil
+		return reply
 	}
-	c.mu.begin = 0
+	reply = append([]byte(nil), out.Buf[c.mu.begin:]...)
+	out.Buf, c.mu.begin = out.Buf[:c.mu.begin], 0
 	return reply
 }
 

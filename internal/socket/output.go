@@ -78,6 +78,7 @@ type Output struct {
 	streams  []stream // to send before Buf
 	before   int      // bytes in the streams' before
 	inFlight int      // bytes that the writer holds and the connection has not accepted yet
+	lent     int      // bytes of the buffer that the writer holds, until all of it is accepted
 	writing  bool     // there is a writer
 	stopped  bool
 	idle     sync.Cond // signalled when writing becomes false after Stop
@@ -101,12 +102,16 @@ func (o *Output) Init(lock *sync.Mutex, owner Owner, group *sync.WaitGroup, pool
 func (o *Output) Charge(a *Account) { o.account = a }
 
 // settle adjusts the charge to the pending output; pending reports whether a writer has
-// to wait for the peer.
+// to wait for the peer. The buffer of a writer that waits counts completely until all of
+// it is sent, because it is in memory as long.
 func (o *Output) settle(pending bool) {
 	if o.account == nil {
 		return
 	}
 	n := o.Unsent()
+	if pending {
+		n += o.lent - o.inFlight
+	}
 	if n <= freeBytes && !pending {
 		n = 0
 	}
@@ -150,7 +155,7 @@ func (o *Output) Stream(write func(w io.Writer) error) {
 // continues until the connection is closed.
 func (o *Output) Stop() {
 	o.stopped = true
-	o.Buf, o.streams, o.before, o.inFlight = nil, nil, 0, 0
+	o.Buf, o.streams, o.before, o.inFlight, o.lent = nil, nil, 0, 0, 0
 	o.settle(false)
 }
 
@@ -195,9 +200,17 @@ func (o *Output) Flush(wait bool) {
 			o.finish(buf, n)
 			o.lock.Lock()
 		} else {
-			o.pool.put(buf)
+			o.recycle(buf)
 		}
 		o.endWriting()
+	}
+}
+
+// recycle returns a buffer that the writer has sent to the pool.
+func (o *Output) recycle(buf []byte) {
+	o.pool.put(buf)
+	if o.lent = 0; o.charged > 0 {
+		o.settle(false)
 	}
 }
 
@@ -206,6 +219,7 @@ func (o *Output) detach() []byte {
 	buf := o.Buf
 	o.Buf = nil
 	o.inFlight += len(buf)
+	o.lent = cap(buf)
 	o.settle(false)
 	o.owner.Sending(len(buf))
 	return buf
@@ -289,6 +303,7 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 			s.before = nil
 			o.before -= len(buf)
 			o.inFlight += len(buf)
+			o.lent = cap(buf)
 			o.settle(true)
 			o.owner.Sending(len(buf))
 			return buf, nil
@@ -321,7 +336,9 @@ func (o *Output) writePieces(buf []byte, sent int) error {
 		o.sent(n, nil)
 		o.lock.Unlock()
 	}
-	o.pool.put(buf)
+	o.lock.Lock()
+	o.recycle(buf)
+	o.lock.Unlock()
 	return nil
 }
 

@@ -321,6 +321,30 @@ func TestS2FlusherWhileThePeerIsSlow(t *testing.T) {
 	})
 }
 
+// S2: a buffer of which a part is sent is in memory completely, and stays charged as such.
+func TestS2PartlySentBufferIsCharged(t *testing.T) {
+	eachKind(t, func(t *testing.T, e *end, peer net.Conn) {
+		message := randomBytes(8, 16<<20)
+		e.write(message, false)
+		if _, err := io.ReadFull(peer, message[:len(message)/4]); err != nil {
+			t.Fatal(err)
+		}
+		e.await(func() bool { return e.mu.sent >= len(message)/4 })
+		e.mu.Lock()
+		if held := e.account.Held(); e.mu.out.Writing() && held < len(message) {
+			t.Errorf("%d bytes are charged for a buffer of %d", held, len(message))
+		}
+		e.mu.Unlock()
+		if _, err := io.ReadFull(peer, message[len(message)/4:]); err != nil {
+			t.Fatal(err)
+		}
+		e.await(func() bool { return !e.mu.out.Writing() })
+		if held := e.account.Held(); held > 0 {
+			t.Errorf("%d bytes are charged when all is sent", held)
+		}
+	})
+}
+
 // A write that fails ends the output and its flusher.
 func TestWriteFails(t *testing.T) {
 	eachKind(t, func(t *testing.T, e *end, peer net.Conn) {
