@@ -377,6 +377,7 @@ func (o *orderer) batchOf(w *zab.Write) (*batch, error) {
 	}
 	b := o.pool.get()
 	b.entries = append(b.entries, w.Entries...)
+	b.txns, b.reqs = slices.Grow(b.txns, len(b.entries)), slices.Grow(b.reqs, len(b.entries))
 	for i := range b.entries {
 		tx, err := txn.Decode(b.entries[i].Data)
 		if err != nil {

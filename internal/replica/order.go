@@ -156,6 +156,7 @@ func (o *orderer) lone() bool {
 func (o *orderer) toLog(j job) {
 	if j.b != nil {
 		j.b.owed.Store(2)
+		j.txns = len(j.b.txns)
 	}
 	o.turn.jobs = append(o.turn.jobs, j)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -16,12 +17,13 @@ import (
 // stage, and the queues between them. Its lock is held for a few instructions.
 type pipe struct {
 	sync.Mutex
-	room    sync.Cond // packets were taken, or the replica has failed
+	room    sync.Cond // packets were taken, the backlog has shrunk, or the replica has failed
 	pool    *batchPool
 	machine *pipeline.Machine
 
 	mail                     // for Order
-	packetBytes int          // of the packets in mail
+	packetBytes int          // memory of the packets in mail
+	backlog     int          // transactions in jobs that are not written, and in steps that are not applied
 	unjoined    bool         // events wait: Join was not called yet
 	spare       []zab.Packet // memory for the next packets
 	jobs        []job        // for Log
@@ -43,6 +45,7 @@ type mail struct {
 // batch goes on to be applied.
 type job struct {
 	b     *batch // of WriteEntries
+	txns  int    // in b
 	write zab.Write
 	term  uint64      // of the role that wants it
 	tree  *znode.Tree // of WriteInstall
@@ -72,11 +75,36 @@ type resume struct {
 
 type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 
-// maxPacketBytes bounds the packets that wait for Order (P6): a link whose packets do
-// not fit is not read from until they do. What waits for the disk is bounded by the
-// Zab core, which gives its role up (zab.Config, StallBytes), and on a standalone
-// server by what clients may have outstanding.
-const maxPacketBytes = 32 << 20
+// maxPacketBytes bounds the memory of the packets that wait for Order (P6): a link whose
+// packets do not fit is not read from until they do. The bytes that wait for the disk are
+// bounded by the Zab core, which gives its role up (zab.Config, StallBytes), and on a
+// standalone server by what clients may have outstanding.
+//
+// maxBacklog bounds the number of transactions on a learner: while Log or Apply has more,
+// links are not read from. A small transaction takes several times as much memory as its
+// bytes, and a learner that was paused gets them faster than it can write and apply them.
+// Transactions that wait for their commit do not count, since commits come over the link.
+// A leader keeps reading: the backlog there is what clients have outstanding, and
+// acknowledgements must arrive while its disk is stalled.
+const (
+	maxPacketBytes = 32 << 20
+	maxBacklog     = 1 << 17
+)
+
+// packetBytes is the memory of a packet that waits.
+func packetBytes(p *zab.Packet) int {
+	n := int(unsafe.Sizeof(*p)) + len(p.Data)
+	for _, id := range p.Auth {
+		n += int(unsafe.Sizeof(id)) + len(id.Scheme) + len(id.ID)
+	}
+	return n
+}
+
+// crowded reports whether packets of links have to wait. REQUIRES: the lock.
+func (r *Replica) crowded() bool {
+	p := &r.pipe
+	return p.packetBytes > maxPacketBytes || p.backlog > maxBacklog && !r.decides.Load()
+}
 
 func (p *pipe) init(pool *batchPool, group func(int) int) {
 	p.pool = pool
@@ -87,6 +115,7 @@ func (p *pipe) init(pool *batchPool, group func(int) int) {
 // put queues the output of a stage for the other stages.
 // REQUIRES: the lock.
 func (p *pipe) put(t *Turn) {
+	p.shrink(t)
 	if t.Stage == pipeline.Order {
 		p.recycle(&t.mail)
 		p.machine.Deadline(t.deadline)
@@ -100,6 +129,9 @@ func (p *pipe) put(t *Turn) {
 	}
 	if n := len(t.jobs); n > 0 {
 		p.jobs = append(p.jobs, t.jobs...)
+		for i := range t.jobs {
+			p.backlog += t.jobs[i].txns
+		}
 		p.machine.Logging(n, t.lone)
 		clear(t.jobs)
 		t.jobs = t.jobs[:0]
@@ -108,6 +140,7 @@ func (p *pipe) put(t *Turn) {
 		p.steps = append(p.steps, t.steps...)
 		for i := range t.steps {
 			p.machine.Applying(t.steps[i].end - t.steps[i].start)
+			p.backlog += t.steps[i].end - t.steps[i].start
 		}
 		clear(t.steps)
 		t.steps = t.steps[:0]
@@ -116,6 +149,25 @@ func (p *pipe) put(t *Turn) {
 		p.tell(t.events[i])
 	}
 	t.events = t.events[:0]
+}
+
+// shrink takes what a stage has done out of the backlog.
+// REQUIRES: the lock.
+func (p *pipe) shrink(t *Turn) {
+	full := p.backlog > maxBacklog
+	switch {
+	case t.Stage == pipeline.Log && !t.Overdue:
+		for i := range t.group {
+			p.backlog -= t.group[i].txns
+		}
+	case t.Stage == pipeline.Apply:
+		for i := range t.due {
+			p.backlog -= t.due[i].end - t.due[i].start
+		}
+	}
+	if full && p.backlog <= maxBacklog {
+		p.room.Broadcast()
+	}
 }
 
 // take moves the queued input of a stage to its turn.
@@ -230,19 +282,19 @@ func (r *Replica) putCall(f call) {
 	})
 }
 
-// putPackets queues packets of a link. It blocks while too many wait, unless the
-// replica fails meanwhile; Order, which takes them, waits for no disk.
+// putPackets queues packets of a link. It blocks while too many wait, or too much is to be
+// written and applied, unless the replica fails meanwhile.
 func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet) {
 	p := &r.pipe
 	p.Lock()
 	defer p.Unlock()
-	for p.packetBytes > maxPacketBytes && !r.hasFailed() {
+	for r.crowded() && !r.hasFailed() {
 		p.room.Wait()
 	}
 	first := len(p.packets)
 	p.packets = append(p.packets, ps...)
 	for i := range ps {
-		p.packetBytes += len(ps[i].Data)
+		p.packetBytes += packetBytes(&ps[i])
 	}
 	p.events = append(p.events, event{kind: packetsCame, link: l, first: first, last: len(p.packets)})
 	p.machine.Arrived(len(ps))
