@@ -25,7 +25,8 @@ type link struct {
 	peer   int64  // the server to which the link was dialled
 	remote string // the other end's address; owned by the reader
 
-	place place
+	place   place
+	backlog socket.Account // of the queued packets, without their data; with mu
 
 	in input        // owned by the reader
 	ps []zab.Packet // owned by the reader
@@ -47,6 +48,7 @@ func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
 	l := &link{t: t, id: t.mu.lastLink}
 	l.mu.out.Init(&l.mu.Mutex, l, &t.wg, t.outputs)
+	l.backlog.Init(t.backlog.followers) // until places.go knows better
 	t.mu.links[l.id] = l
 	return l
 }
@@ -179,7 +181,7 @@ func (l *link) failLocked(reason error) {
 	}
 	l.mu.err = reason
 	l.mu.out.Stop()
-	l.mu.queue = packetQueue{}
+	l.dropQueueLocked()
 	if l.mu.cancel != nil {
 		l.mu.cancel()
 	}

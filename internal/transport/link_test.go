@@ -605,6 +605,54 @@ func TestSlowLearnersShareWhatIsSent(t *testing.T) {
 	})
 }
 
+// Packets without data that links queue are bounded for all links together. The links that
+// have queued most end first; a link that has queued little stays.
+func TestQueuedPacketsOfAllLinksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		const limit, learners = 32 << 20, 12
+		n := m.start(t, 1, 3, func(o *Options) { o.MaxQueueBytes = limit })
+		for i := range learners {
+			m.connect(t, quorumAddr(1)).Write(AppendPacket(nil, info(zab.ObserverInfo, int64(100+i))))
+			synctest.Wait()
+		}
+		m.connect(t, quorumAddr(1)).Write(AppendPacket(nil, info(zab.FollowerInfo, 2)))
+		synctest.Wait()
+		links := slices.Sorted(slices.Values(n.came()))
+		follower := links[learners]
+		n.Send(follower, []zab.Packet{{Type: zab.Proposal, Data: make([]byte, 2*queueAfter)}})
+		before := heapBytes()
+		commits := make([]zab.Packet, 1000)
+		for i := range commits {
+			commits[i] = zab.Packet{Type: zab.Commit, Zxid: zk.Zxid(i)}
+		}
+		ended := 0
+		for round := range 400 {
+			for _, l := range links[:learners] {
+				n.Send(l, commits)
+			}
+			if round%100 == 0 {
+				n.Send(follower, commits)
+			}
+			synctest.Wait()
+			if used := n.backlog.others.Used(); used > limit/8 {
+				t.Fatalf("%d bytes are queued, the limit is %d", used, limit/8)
+			}
+		}
+		for _, l := range links[:learners] {
+			if errors.Is(n.whyEnded(l), ErrSlow) {
+				ended++
+			}
+		}
+		if n.whyEnded(follower) != nil || ended < learners/2 {
+			t.Errorf("%d of %d slow observers have ended; the follower with %v", ended, learners, n.whyEnded(follower))
+		}
+		if grown := heapBytes() - before; grown > limit/8+learners*64<<10+(learners+1)*4*queueAfter {
+			t.Errorf("%d bytes are held, the limit is %d", grown, limit/8)
+		}
+	})
+}
+
 // heapBytes is what is in use.
 func heapBytes() int {
 	runtime.GC()

@@ -118,11 +118,12 @@ func (l *link) takePlace(first *zab.Packet) error {
 			at, most = place{kind: ofMember, member: id}, maxPerMember-1
 		}
 	}
-	if first.Type == zab.ObserverInfo {
-		l.mu.Lock()
-		l.mu.observer = true
-		l.mu.Unlock()
+	l.mu.Lock()
+	l.mu.observer = first.Type == zab.ObserverInfo
+	if l.mu.observer || at.kind != ofMember {
+		l.backlog.Init(t.backlog.others) // nothing is queued yet
 	}
+	l.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l.place.evicted {

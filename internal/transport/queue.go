@@ -12,10 +12,40 @@ import (
 // core and with the queues of other links, so a transaction that is pending for many
 // learners is in memory once.
 type packetQueue struct {
-	list     []queued
-	head     int  // list[:head] is sent
-	bytes    int  // of the packets in list[head:]
-	draining bool // drain is in the output; everything is queued after it
+	pages    [][]queued // a list that grows without a copy of what it has
+	head     int        // pages[0][:head] is sent
+	bytes    int        // of the packets that are not sent
+	draining bool       // drain is in the output; everything is queued after it
+}
+
+// pageLen is the number of places in a page of a packetQueue.
+const pageLen = 512
+
+// push appends to the queue.
+func (q *packetQueue) push(e queued) {
+	last := len(q.pages) - 1
+	if last < 0 || len(q.pages[last]) == pageLen {
+		q.pages = append(q.pages, make([]queued, 0, pageLen))
+		last++
+	}
+	q.pages[last] = append(q.pages[last], e)
+}
+
+// front returns the oldest entry, nil if the queue is empty.
+func (q *packetQueue) front() *queued {
+	if len(q.pages) == 0 || q.head == len(q.pages[0]) {
+		return nil
+	}
+	return &q.pages[0][q.head]
+}
+
+// pop removes the oldest entry.
+func (q *packetQueue) pop() {
+	q.pages[0][q.head] = queued{}
+	if q.head++; q.head == pageLen {
+		q.pages[0], q.head = nil, 0
+		q.pages = q.pages[1:]
+	}
 }
 
 // queued is a packet, or a stream.
@@ -24,15 +54,30 @@ type queued struct {
 	stream func(w io.Writer) error
 }
 
-// queuedBytes is the memory of a queued packet in addition to its data.
-const queuedBytes = 128
+// queuedBytes is the memory of a queued packet in addition to its data. The links share
+// the data, but not this: two budgets, Transport.backlog, bound it for the links of
+// followers and for all other links. The link that holds most is the first that does not
+// fit.
+const queuedBytes = 80
+
+// Shares of Options.MaxQueueBytes that the queued packets of all links may take, without
+// their data. A follower that was paused has to be able to catch up, whatever observers do.
+const (
+	followersShare = 3. / 4
+	othersShare    = 1. / 8
+)
 
 // queueLocked appends packets to the queue. If the queue is too long it ends the link.
 // REQUIRES: l.mu.
 func (l *link) queueLocked(ps []zab.Packet) {
 	q := &l.mu.queue
+	if !l.backlog.Grow(len(ps) * queuedBytes) {
+		l.failLocked(fmt.Errorf("%w: %d packets and more are pending, and the budget of all links is used up",
+			ErrSlow, l.backlog.Held()/queuedBytes))
+		return
+	}
 	for i := range ps {
-		q.list = append(q.list, queued{packet: ps[i]})
+		q.push(queued{packet: ps[i]})
 		q.bytes += queuedBytes + packetSize(ps[i])
 	}
 	if pending := q.bytes + l.mu.out.Unsent(); pending > l.maxQueueLocked() {
@@ -56,7 +101,7 @@ func (l *link) queueStream(f func(w io.Writer) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.err == nil {
-		l.mu.queue.list = append(l.mu.queue.list, queued{stream: f})
+		l.mu.queue.push(queued{stream: f})
 		l.drainLocked()
 	}
 }
@@ -103,8 +148,7 @@ func (l *link) takeQueued(ps []zab.Packet) (taken []zab.Packet, stream func(w io
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q, size := &l.mu.queue, 0
-	for q.head < len(q.list) && size < pieceBytes && stream == nil {
-		next := &q.list[q.head]
+	for next := q.front(); next != nil && size < pieceBytes && stream == nil; next = q.front() {
 		if next.stream != nil {
 			if len(ps) > 0 {
 				break
@@ -116,17 +160,18 @@ func (l *link) takeQueued(ps []zab.Packet) (taken []zab.Packet, stream func(w io
 			size += n
 			q.bytes -= queuedBytes + n
 		}
-		*next = queued{}
-		q.head++
+		q.pop()
 	}
-	switch {
-	case len(ps) == 0 && stream == nil:
+	l.backlog.Charge(-len(ps) * queuedBytes)
+	if len(ps) == 0 && stream == nil {
 		*q = packetQueue{}
 		return ps, nil, true
-	case 2*q.head > len(q.list):
-		n := copy(q.list, q.list[q.head:])
-		clear(q.list[n:])
-		q.list, q.head = q.list[:n], 0
 	}
 	return ps, stream, false
+}
+
+// dropQueueLocked drops what is queued. REQUIRES: l.mu.
+func (l *link) dropQueueLocked() {
+	l.mu.queue = packetQueue{}
+	l.backlog.Charge(-l.backlog.Held())
 }

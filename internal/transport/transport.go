@@ -162,7 +162,8 @@ type Options struct {
 	// MaxQueueBytes bounds the bytes that are sent on a link and not read by the
 	// peer; a link that exceeds it is closed with ErrSlow. An observer's link has half
 	// of it. Links share the data of queued packets, so this also bounds what all links
-	// hold, except for 1 MiB each. 256 MiB.
+	// hold, except for 1 MiB each, and for the queued packets without their data: these
+	// are bounded by budgets of all links, parts of it. 128 MiB.
 	MaxQueueBytes int
 
 	Handler Handler
@@ -183,6 +184,7 @@ type Transport struct {
 	refused *refusal.Log
 	hello   []byte // this server's first message on the election port
 	outputs *socket.OutputPool
+	backlog struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
 
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
@@ -220,6 +222,8 @@ func New(o Options) (*Transport, error) {
 	t.hello = hello
 	t.refused = refusal.New(t.log)
 	t.outputs = socket.NewOutputPool(pooledOutputs, pooledBytes)
+	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
+	t.backlog.others = socket.NewBudget(int(othersShare * float64(o.MaxQueueBytes)))
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.links = map[zab.LinkID]*link{}
 	t.mu.peers, t.mu.known = map[int64]*peer{}, o.Peers
@@ -241,7 +245,7 @@ func (o *Options) setDefaults() {
 		o.MaxPacketBytes = 2 << 20
 	}
 	if o.MaxQueueBytes <= 0 {
-		o.MaxQueueBytes = 256 << 20
+		o.MaxQueueBytes = 128 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
