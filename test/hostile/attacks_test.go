@@ -121,6 +121,8 @@ func peerAttacks() []attack {
 		{name: "partial-packets", what: "900 KB of an unfinished packet on 500 connections to quorum ports", ensemble: true, run: partialPackets},
 		{name: "every-packet", what: "every packet with extreme values, first and after discovery", ensemble: true, run: everyPacket},
 		{name: "every-vote", what: "notifications with extreme values in every server's name", ensemble: true, run: everyVote, after: restartAll},
+		{name: "lagging-follower", what: "writes that fail, while a follower is paused again and again and observers read nothing", ensemble: true, restarts: true, least: 14 * time.Second, run: laggingFollower,
+			before: "1,426 MB"},
 		{name: "election-hellos", what: "2,000 connections to election ports that say nothing, a part, or an unknown id", ensemble: true, run: electionHellos},
 	}
 }

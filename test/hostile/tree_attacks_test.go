@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/test/ensemble/client"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -275,6 +276,28 @@ func failingWrites(x *scene) {
 			x.wait(time.Millisecond)
 		}
 	})
+}
+
+// laggingFollower pauses a follower beside writes that fail, again and again, so that it
+// has much to catch up with, and lets observers that read nothing queue the same.
+func laggingFollower(x *scene) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failingWrites(x)
+	}()
+	for i := range 8 {
+		x.learner(x.leader.Quorum, zab.ObserverInfo, int64(200+i)) // nil if it is refused
+	}
+	for x.lasts() {
+		if x.follower.Pause() != nil {
+			break // it has ended, which finish tells
+		}
+		x.wait(2 * time.Second)
+		_ = x.follower.Resume() // as above
+		x.wait(2 * time.Second)
+	}
+	<-ended
 }
 
 // largeMultis sends multis with as many operations as a frame holds.
