@@ -15,8 +15,8 @@ import (
 
 // pipelined sends the same request b.N times, depth at a time, over loopback, and
 // reads the replies.
-func pipelined(b *testing.B, depth int, op wire.OpCode, body []byte) {
-	s := newRig(b, realDisk(b))
+func pipelined(b *testing.B, depth int, op wire.OpCode, body []byte, change ...func(*rigSetup)) {
+	s := newRig(b, append(change, realDisk(b))...)
 	c := s.openWith(dial(b, s.listen()))
 	c.mustCall(wire.OpCreate, createBody("/x", make([]byte, 1024), zk.Persistent))
 	var batch []byte
@@ -145,4 +145,17 @@ func roundTrip(nc net.Conn, in *bufio.Reader, batch []byte, n int) error {
 		return err
 	}
 	return discardFrames(in, n)
+}
+
+// What the limits cost when they are on and nothing waits.
+func BenchmarkGetDataUnpipelinedLimited(b *testing.B) {
+	pipelined(b, 1, wire.OpGetData, readBody("/x", false), generousLimits)
+}
+
+func BenchmarkGetDataLimited(b *testing.B) {
+	pipelined(b, 100, wire.OpGetData, readBody("/x", false), generousLimits)
+}
+
+func generousLimits(o *rigSetup) {
+	o.limits = "session requests=1000000000 bytes=2000000000\nidentity requests=1000000000 bytes=2000000000"
 }

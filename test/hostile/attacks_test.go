@@ -16,6 +16,7 @@ type attack struct {
 	offline  bool // there are no innocent clients: servers are stopped
 	restarts bool // it ends members, which costs roles
 
+	limits string        // content of limitsFile
 	secret bool          // the servers make passwords of sessions of a secret
 	least  time.Duration // what it needs, however small the scale is
 
@@ -100,6 +101,8 @@ func clientAttacks() []attack {
 		{name: "deep", what: "4,000 znodes below each other, counted, watched, deleted", run: deep},
 		{name: "failing-writes", what: "10 clients send writes that fail as fast as they can", run: failingWrites},
 		{name: "large-multis", what: "90 multis of 40,000 operations", run: largeMultis},
+		{name: "limited-identity", what: "20 connections of an identity with limits send sets of 1 MB, long multis, counts, watches and ephemerals as fast as they can",
+			run: beGreedy, limits: greedyLimits(), least: 4 * time.Second},
 		{name: "every-request", what: "every request with extreme values, whole and cut off", run: everyRequest},
 	}
 }

@@ -212,6 +212,7 @@ func combine(parts []attack) attack {
 		all.ensemble = all.ensemble || parts[i].ensemble
 		all.open = cmp.Or(all.open, parts[i].open)
 		all.secret = all.secret || parts[i].secret
+		all.limits += parts[i].limits
 		all.least = max(all.least, parts[i].least)
 	}
 	all.name = strings.Join(names, "+")

@@ -104,6 +104,11 @@ func (x *scene) start() {
 		x.must(os.WriteFile(name, []byte("a secret of this ensemble's own"), 0o600))
 		lines = append(slices.Clone(lines), "sessionSecretFile="+name)
 	}
+	if x.attack.limits != "" {
+		name := filepath.Join(dir, "limits")
+		x.must(os.WriteFile(name, []byte(x.attack.limits), 0o600))
+		lines = append(slices.Clone(lines), "limitsFile="+name)
+	}
 	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: lines})
 	x.must(err)
 	x.t.Cleanup(func() {
