@@ -12,10 +12,9 @@ import (
 
 // member is what Order keeps on a server of an ensemble.
 type member struct {
-	core       *zab.Core // nil on a standalone server, and before Join
-	recovered  zab.State // what core begins with
-	recent     []zab.Entry
-	nextExpiry time.Duration
+	core      *zab.Core // nil on a standalone server, and before Join
+	recovered zab.State // what core begins with
+	recent    []zab.Entry
 
 	role   zab.Role
 	term   uint64
@@ -31,14 +30,12 @@ type member struct {
 	incoming   []Request      // of learners, to be proposed
 	forwarded  forwarded      // of learners, not committed
 	syncs      syncs
-	undecided  questions // of a leader, about sessions that are ending
 
 	nextRefusal time.Duration // when the next refusal is logged
 	refusals    int           // refusals that were not logged since the last one
 
 	learning
 	modeTimes
-	locals
 }
 
 // loadEpochs reads what the Zab core needs to know of the disk.

@@ -3,7 +3,6 @@ package replica
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
@@ -88,94 +87,5 @@ func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 		req.Body, req.Refused = nil, zk.ErrThrottledOp
 	}
 	o.incoming = append(o.incoming, req)
-	return nil
-}
-
-// validate answers whether a session is alive, and makes the learner its owner.
-func (o *orderer) validate(l zab.LinkID, data []byte) error {
-	if len(data) < 12 {
-		return fmt.Errorf("%d bytes are no session and timeout", len(data))
-	}
-	id, timeout := zk.SessionID(binary.BigEndian.Uint64(data)), int32(binary.BigEndian.Uint32(data[8:]))
-	ok := o.revive(id, ownerOf(l), timeout)
-	if !ok && o.ending(id) {
-		o.undecided = append(o.undecided, question{link: l, resume: resume{id: id}})
-		return nil
-	}
-	if own, here := o.owners[id]; ok && here {
-		own.Leave("the session has moved to another server")
-		delete(o.owners, id)
-	}
-	o.answerValidate(l, id, ok)
-	return nil
-}
-
-func (o *orderer) answerValidate(l zab.LinkID, id zk.SessionID, alive bool) {
-	data := append(binary.BigEndian.AppendUint64(nil, uint64(id)), 0)
-	if alive {
-		data[8] = 1
-	}
-	o.net.Send(l, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
-}
-
-// question is about a session whose end is proposed and not yet committed. A leader that
-// a partition has cut off must not tell a client that its session is over: with another
-// leader the session and its ephemerals may still exist.
-type question struct {
-	link zab.LinkID // of the learner that asks; 0: a client of this server, by resume
-	resume
-}
-
-// ending reports whether the end of a session is submitted and not committed yet. On a
-// standalone server it is false: there every submitted end takes effect.
-func (o *orderer) ending(id zk.SessionID) bool {
-	return o.o.Ensemble != nil && o.tracker.Tracked(id)
-}
-
-// questions are those that are not answered yet.
-type questions []question
-
-// remove removes the questions about a session, or with id 0 all of them.
-func (qs *questions) remove(id zk.SessionID) (removed []question) {
-	*qs = slices.DeleteFunc(*qs, func(q question) bool {
-		about := id == 0 || q.id == id
-		if about {
-			removed = append(removed, q)
-		}
-		return about
-	})
-	return removed
-}
-
-// decide answers the questions about a session that has ended.
-func (o *orderer) decide(id zk.SessionID) {
-	for _, q := range o.undecided.remove(id) {
-		if q.link != 0 {
-			o.answerValidate(q.link, id, false)
-		} else {
-			q.origin.Resumed(false, id, 0)
-		}
-	}
-}
-
-// dropQuestions drops the questions without an answer, because the role ends: the
-// clients and learners ask the next leader.
-func (o *orderer) dropQuestions() {
-	for _, q := range o.undecided.remove(0) {
-		if q.link == 0 {
-			q.origin.Dropped(&Request{})
-		}
-	}
-}
-
-// touch records the sessions whose clients a learner has heard.
-func (o *orderer) touch(data []byte) error {
-	now := o.Millis(o.Now())
-	for ; len(data) >= 12; data = data[12:] {
-		o.tracker.Touch(zk.SessionID(binary.BigEndian.Uint64(data)), int32(binary.BigEndian.Uint32(data[8:])), now)
-	}
-	if len(data) > 0 {
-		return fmt.Errorf("%d bytes too many", len(data))
-	}
 	return nil
 }

@@ -32,9 +32,9 @@ type locals struct {
 const readOnlyAfter = 2 * time.Second
 
 // newID gives a session its id.
-func (o *orderer) newID() zk.SessionID {
+func (s *sessions) newID() zk.SessionID {
 	for {
-		if id := o.tracker.NextID(); o.local == nil || !o.local.Tracked(id) {
+		if id := s.tracker.NextID(); s.local == nil || !s.local.Tracked(id) {
 			return id
 		}
 	}
@@ -100,30 +100,30 @@ func (r *Replica) EndLocal(id zk.SessionID) {
 	r.putCall(func(*session.Tracker, func(zk.SessionID) (int64, bool)) { r.order.endLocal(id) })
 }
 
-func (o *orderer) endLocal(id zk.SessionID) {
-	if o.local == nil || !o.local.Tracked(id) {
+func (s *sessions) endLocal(id zk.SessionID) {
+	if s.local == nil || !s.local.Tracked(id) {
 		return
 	}
-	o.local.Remove(id)
-	delete(o.owners, id)
-	o.stats.LocalSessions.Store(int64(o.local.Len()))
+	s.local.Remove(id)
+	delete(s.owners, id)
+	s.stats.LocalSessions.Store(int64(s.local.Len()))
 }
 
 // expireLocals ends the local sessions that are due.
-func (o *orderer) expireLocals() {
-	if o.local == nil || o.Mode() == Idle {
+func (s *sessions) expireLocals() {
+	if s.local == nil || s.Mode() == Idle {
 		return
 	}
-	for _, id := range o.local.Due(o.Millis(o.Now()), o.heard) {
-		if o.tracker.Tracked(id) && o.role == zab.Leading {
+	for _, id := range s.local.Due(s.Millis(s.Now()), s.heard) {
+		if s.tracker.Tracked(id) && s.serving.Load() && s.decides.Load() {
 			continue // it is global as well by now
 		}
-		o.log.Info("local session expired", "session", id)
-		o.stats.Expired.Add(1)
-		if by := o.owners[id].Origin; by != nil {
+		s.log.Info("local session expired", "session", id)
+		s.stats.Expired.Add(1)
+		if by := s.owners[id].Origin; by != nil {
 			by.Leave("the session has expired")
 		}
-		o.endLocal(id)
+		s.endLocal(id)
 	}
 }
 
@@ -131,15 +131,15 @@ func (o *orderer) expireLocals() {
 // its client has left may have asked for that already: a second createSession would make
 // the session again if it has ended in between. If such a connection asks now, it is
 // refused: the present connection would not know that the session is global.
-func (o *orderer) askUpgrade(req *Request) bool {
+func (s *sessions) askUpgrade(req *Request) bool {
 	id := req.Session
-	if _, asked := o.upgrading[id]; asked || !o.local.Tracked(id) || o.owners[id].Origin != req.Origin {
+	if _, asked := s.upgrading[id]; asked || !s.local.Tracked(id) || s.owners[id].Origin != req.Origin {
 		return false
 	}
-	if o.upgrading == nil {
-		o.upgrading = map[zk.SessionID]zk.Zxid{}
+	if s.upgrading == nil {
+		s.upgrading = map[zk.SessionID]zk.Zxid{}
 	}
-	o.upgrading[id] = 0
+	s.upgrading[id] = 0
 	return true
 }
 
@@ -186,48 +186,48 @@ func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
 }
 
 // forgetUpgraded drops the local sessions that have become global.
-func (o *orderer) forgetUpgraded() {
-	if len(o.upgrading) == 0 || !o.serving.Load() {
+func (s *sessions) forgetUpgraded() {
+	if len(s.upgrading) == 0 || !s.serving.Load() {
 		return
 	}
-	applied := zk.Zxid(o.applied.Load())
-	for id, z := range o.upgrading {
+	applied := zk.Zxid(s.applied.Load())
+	for id, z := range s.upgrading {
 		if z != 0 && z <= applied {
-			o.local.Remove(id)
-			delete(o.upgrading, id)
-			delete(o.ended, id)
+			s.local.Remove(id)
+			delete(s.upgrading, id)
+			delete(s.ended, id)
 		}
 	}
-	o.stats.LocalSessions.Store(int64(o.local.Len()))
+	s.stats.LocalSessions.Store(int64(s.local.Len()))
 }
 
 // startLocals prepares for the local sessions of a mode that begins: those that
 // have become global meanwhile are dropped, whether they have ended or not, the others are
 // given their whole time. What a server that only reads has applied may be cut off, so that
 // it drops none.
-func (o *orderer) startLocals(readOnly bool) {
-	ended := o.ended
+func (s *sessions) startLocals(readOnly bool) {
+	ended := s.ended
 	if !readOnly {
-		o.upgrading, o.ended = nil, nil
+		s.upgrading, s.ended = nil, nil
 	}
 	switch {
-	case !readOnly && !o.o.LocalSessions:
-		o.local = nil
-		o.stats.LocalSessions.Store(0)
+	case !readOnly && !s.o.LocalSessions:
+		s.local = nil
+		s.stats.LocalSessions.Store(0)
 		return
-	case o.local == nil:
-		o.local = session.NewTracker(session.Config{TickMillis: int32(o.o.Tick.Milliseconds())})
+	case s.local == nil:
+		s.local = session.NewTracker(session.Config{TickMillis: int32(s.o.Tick.Milliseconds())})
 	}
-	now := o.Millis(o.Now())
-	for _, s := range o.local.Timeouts() {
-		if _, over := ended[s.ID]; !readOnly && (over || o.tree.HasSession(s.ID)) {
-			o.local.Remove(s.ID)
+	now := s.Millis(s.Now())
+	for _, l := range s.local.Timeouts() {
+		if _, over := ended[l.ID]; !readOnly && (over || s.tree.HasSession(l.ID)) {
+			s.local.Remove(l.ID)
 		} else {
-			o.local.Touch(s.ID, s.Millis, now)
+			s.local.Touch(l.ID, l.Millis, now)
 		}
 	}
-	o.stats.LocalSessions.Store(int64(o.local.Len()))
-	o.tracker.SetLocals(o.local, o.o.ServerID)
+	s.stats.LocalSessions.Store(int64(s.local.Len()))
+	s.tracker.SetLocals(s.local, s.o.ServerID)
 }
 
 // planReadOnly notes when a server that begins an election is to be ReadOnly.
@@ -269,10 +269,10 @@ func (o *orderer) beginReadOnly() {
 // well be alive, for an end that this server has applied may be cut off. Only those that
 // this server has given its clients since it only reads are over. A session that the tree
 // has goes on here, to read, as on Apache's read-only server.
-func (o *orderer) leaveUnknown(s resume) bool {
-	if o.tracker.Tracked(s.id) || o.tracker.Assigned(s.id) {
+func (s *sessions) leaveUnknown(q resume) bool {
+	if s.tracker.Tracked(q.id) || s.tracker.Assigned(q.id) {
 		return false
 	}
-	s.origin.Leave("this server does not know the session, and has no quorum to ask")
+	q.origin.Leave("this server does not know the session, and has no quorum to ask")
 	return true
 }

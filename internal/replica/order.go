@@ -1,13 +1,11 @@
 package replica
 
 import (
-	"encoding/binary"
 	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/prep"
-	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -24,26 +22,11 @@ type orderer struct {
 	*Replica
 	turn *Turn // the present one, which collects what is to be logged and applied
 
-	prep      *prep.Preparer
-	tracker   *session.Tracker
-	nextZxid  zk.Zxid
-	owners    map[zk.SessionID]owner
-	postponed bool // the last expiry was late, and did not take place
-	closing   []closingSession
-	locked    time.Duration // since when, the present hold of the tree's lock
+	prep     *prep.Preparer
+	nextZxid zk.Zxid
+	locked   time.Duration // since when, the present hold of the tree's lock
+	sessions
 	member
-}
-
-// owner is the connection through which a session's requests come.
-type owner struct {
-	Origin
-	timeoutMillis int32
-}
-
-// closingSession is a session whose closeSession transaction is on its way.
-type closingSession struct {
-	zxid zk.Zxid
-	id   zk.SessionID
 }
 
 // start prepares for the first turn: last is where the tree is.
@@ -58,15 +41,6 @@ func (o *orderer) start(last zk.Zxid, rep *Report) error {
 	o.setMode(Standalone)
 	o.decides.Store(true)
 	return nil
-}
-
-// newTracker begins to track the sessions that the tree has.
-func (o *orderer) newTracker() {
-	o.tracker = session.NewTracker(session.Config{
-		TickMillis: int32(o.o.Tick.Milliseconds()), Standalone: o.o.Ensemble == nil,
-		FirstID: session.InitialID(o.o.ServerID, o.clock.UnixMilli()),
-	})
-	o.tree.Sessions(func(id zk.SessionID, timeout int32) { o.tracker.Add(id, timeout, o.Millis(o.Now())) })
 }
 
 // step is a turn of Order: it takes in what has happened, does what is due by the
@@ -101,22 +75,6 @@ func (o *orderer) step(t *Turn) {
 		}
 	}
 	t.deadline, t.forwards, t.lone = o.deadline(), o.forwards(), o.lone()
-}
-
-// expireAtTick ends the sessions that are due, once in a tick. If this server was not able
-// to do so in time, for a turn was long or the machine stood still, it waits for one more
-// tick: it may not have heard of sessions that are alive, since a leader asks its learners
-// for them by its pings.
-func (o *orderer) expireAtTick() {
-	now := o.Now()
-	late := now - o.nextExpiry
-	if late < 0 {
-		return
-	}
-	o.nextExpiry = now + o.untilTick()
-	if o.postponed = late > o.o.Tick/2 && !o.postponed; !o.postponed {
-		o.expire()
-	}
 }
 
 // deadline is when step has something to do by the clock, at the latest.
@@ -257,50 +215,6 @@ func (o *orderer) throttled(req *Request) bool {
 		o.Now()-req.Received > o.o.ThrottledOpWait
 }
 
-// beginSession gives a createSession, which is to be transaction z, its session.
-// That of a learner's client has its id from there, one that is upgraded its own.
-func (o *orderer) beginSession(req *Request, z zk.Zxid) {
-	timeout := int32(binary.BigEndian.Uint32(req.Body))
-	if req.Session == 0 {
-		req.Session = o.newID()
-	} else {
-		o.noteUpgrade(req.Session, z)
-	}
-	o.tracker.Add(req.Session, timeout, o.Millis(o.Now()))
-	o.tracker.SetOwner(req.Session, req.Owner)
-	if req.Origin != nil {
-		o.owners[req.Session] = owner{req.Origin, timeout}
-	}
-}
-
-// endSession takes note that transaction z ends the session of a request. A session may be
-// ended over a connection that it has moved away from.
-func (o *orderer) endSession(req *Request, z zk.Zxid) {
-	o.closing = append(o.closing, closingSession{z, req.Session})
-	switch own, ok := o.owners[req.Session]; {
-	case !ok:
-	case req.Origin == nil: // of another server
-		req.Origin, req.Owner = own.Origin, session.NoOwner
-	case own.Origin != nil && req.Origin != own.Origin:
-		own.Origin.Leave("its session is ended over a connection that it has left")
-	}
-}
-
-// forgetClosed drops the sessions whose end has been applied.
-func (o *orderer) forgetClosed() {
-	applied, n := zk.Zxid(o.applied.Load()), 0
-	for ; n < len(o.closing) && o.closing[n].zxid <= applied; n++ {
-		o.tracker.Remove(o.closing[n].id)
-		delete(o.owners, o.closing[n].id)
-		o.decide(o.closing[n].id)
-	}
-	o.closing = o.closing[n:]
-	if len(o.closing) == 0 {
-		o.closing = nil
-	}
-	o.forgetUpgraded()
-}
-
 // resume gives a session another connection, or on a learner asks the leader
 // whether it may have one.
 func (o *orderer) resume(s resume) {
@@ -323,55 +237,6 @@ func (o *orderer) resume(s resume) {
 		return
 	}
 	s.origin.Resumed(ok, s.id, s.timeoutMillis)
-}
-
-// revive makes by the owner of a session that is alive, and counts as a sign of
-// life. It reports false if the session is over.
-func (o *orderer) revive(id zk.SessionID, by session.Owner, timeoutMillis int32) bool {
-	return o.tracker.SetOwner(id, by) == zk.OK && o.tracker.Touch(id, timeoutMillis, o.Millis(o.Now()))
-}
-
-// heard is when the session's client was last heard of, by its connection.
-func (o *orderer) heard(id zk.SessionID) (int64, bool) {
-	if own, ok := o.owners[id]; ok {
-		return o.Millis(own.LastHeard()), true
-	}
-	return 0, false
-}
-
-// expire submits the end of every session that is due, on a server that decides about
-// sessions: a leader, or a standalone server.
-func (o *orderer) expire() {
-	o.expireLocals()
-	if !o.serving.Load() || o.role == zab.Following || o.role == zab.Observing {
-		return
-	}
-	due := o.tracker.Due(o.Millis(o.Now()), o.heard)
-	if len(due) == 0 {
-		return
-	}
-	reqs := make([]Request, len(due))
-	for i, id := range due {
-		o.log.Info("session expired", "session", id)
-		reqs[i] = o.closeRequest(id)
-	}
-	o.stats.Expired.Add(int64(len(due)))
-	o.Submit(reqs)
-}
-
-// closeRequest is the server's own request to end a session.
-func (o *orderer) closeRequest(id zk.SessionID) Request {
-	return Request{
-		Request:  prep.Request{Session: id, Op: wire.OpCloseSession, Owner: session.NoOwner},
-		Origin:   o.owners[id].Origin,
-		Received: o.Now(),
-	}
-}
-
-// untilTick is the time to the next multiple of the tick, by the sessions' clock.
-func (o *orderer) untilTick() time.Duration {
-	now := time.Duration(o.zero)*time.Millisecond + o.Now()
-	return o.o.Tick - now%o.o.Tick
 }
 
 // propose makes transactions of the learners' requests and of the batch of this

@@ -15,7 +15,9 @@
 //	drive.go     the goroutines of the stages
 //	hold.go      the lock of the tree, and for how long it is held
 //	clients.go   what the replica calls on its server's connections
-//	order.go     Order: requests are prepared, forwarded or refused; sessions
+//	order.go     Order: requests are prepared, forwarded or refused
+//	sessions.go  Order: sessions, their owners and their ends
+//	syncs.go     Order: syncs that are not answered
 //	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
 //	leader.go    Order: what a leader does for its learners
 //	forwarded.go Order: how many bytes of their requests a leader holds
@@ -185,7 +187,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
 	r.holds.New = func() any { return new(hold) }
-	r.order = orderer{Replica: r, owners: map[zk.SessionID]owner{}}
+	r.order = orderer{Replica: r, sessions: sessions{Replica: r, owners: map[zk.SessionID]owner{}}}
 	r.disk, r.tip = logger{Replica: r}, applier{Replica: r}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
