@@ -8,6 +8,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // batch is a run of requests on its way through the stages. Order makes it; from
@@ -21,14 +22,26 @@ type batch struct {
 	enc    []byte // the transactions' encodings, one after the other
 	ends   []int  // where in enc each ends
 	own    int    // requests that were submitted to this server
-	lent   bool   // others keep enc
+	lent   bool   // a link keeps what lies in enc
 
 	// A learner's batch is made of what the leader sent; then enc is empty.
 	entries  []zab.Entry
 	released int // transactions that were handed to Apply; owned by Order
 
-	owed atomic.Int32 // stages, Log and Apply, that are not done with it
+	owed atomic.Int32 // stages that are not done with it, see owners
 }
+
+// owners is the number of stages that have to be done with a batch: Log and Apply, and in
+// an ensemble also Order (lending).
+func owners(ensemble bool) int32 {
+	if ensemble {
+		return 3
+	}
+	return 2
+}
+
+// last is the zxid of the last transaction.
+func (b *batch) last() zk.Zxid { return b.txns[len(b.txns)-1].Zxid }
 
 func (b *batch) reset() {
 	clear(b.reqs)
@@ -55,13 +68,14 @@ func (b *batch) memory() int {
 type batchPool struct {
 	mu    sync.Mutex
 	free  []*batch
-	bytes int // of the buffers in free
+	bytes int  // of the buffers in free
+	scrub bool // Options.Scrub
 }
 
 // The pool holds batches with at most pooledBytes of buffers, and none with more than
 // maxPooledBytes.
 const (
-	pooledBytes    = 16 << 20
+	pooledBytes    = 32 << 20
 	maxPooledBytes = 4 << 20
 )
 
@@ -89,6 +103,10 @@ func (p *batchPool) done(b *batch) {
 // put takes a batch to which nothing refers any more.
 func (p *batchPool) put(b *batch) {
 	b.reset()
+	if p.scrub {
+		scrub(b.bodies[:cap(b.bodies)])
+		scrub(b.enc[:cap(b.enc)])
+	}
 	size := b.memory()
 	if cap(b.bodies) > maxPooledBytes || cap(b.enc) > maxPooledBytes {
 		return
@@ -101,6 +119,12 @@ func (p *batchPool) put(b *batch) {
 	}
 }
 
+func scrub(b []byte) {
+	for i := range b {
+		b[i] = 0xdb
+	}
+}
+
 // clear drops all batches.
 func (p *batchPool) clear() {
 	p.mu.Lock()
@@ -108,7 +132,7 @@ func (p *batchPool) clear() {
 	p.free, p.bytes = nil, 0
 }
 
-// ReleaseSpare releases the buffers that are kept for the next requests, up to 16 MiB
+// ReleaseSpare releases the buffers that are kept for the next requests, up to 32 MiB
 // with small ones. A server that is idle calls it. Any goroutine may call it at any time;
 // buffers in use stay.
 func (r *Replica) ReleaseSpare() { r.pool.clear() }

@@ -68,4 +68,7 @@ type Request struct {
 	Received time.Duration // when it was read, by Replica.Now
 	Weight   int           // of the request in the budget of the requests in flight; of Origin's concern
 	Refused  zk.Code       // not OK: the request is answered with it, and not carried out
+	Size     int           // of Body, which a request that was forwarded to the leader lacks
+
+	packet []byte // its REQUEST, with room for the head; Body is its end
 }

@@ -19,7 +19,7 @@ func pipeOnly() *Replica {
 func TestP6PacketsWithoutDataCount(t *testing.T) {
 	r := pipeOnly()
 	commits := make([]zab.Packet, maxPacketBytes/50)
-	r.putPackets(1, commits)
+	r.putPackets(1, commits, nil)
 	if !r.crowded() {
 		t.Errorf("%d packets that wait count as %d bytes", len(commits), r.pipe.packetBytes)
 	}
@@ -43,7 +43,7 @@ func TestP6BacklogIsBounded(t *testing.T) {
 				r.pipe.put(order)
 				read := false
 				go func() {
-					r.putPackets(1, make([]zab.Packet, 1))
+					r.putPackets(1, make([]zab.Packet, 1), nil)
 					read = true
 				}()
 				synctest.Wait()

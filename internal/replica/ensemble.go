@@ -35,6 +35,7 @@ type member struct {
 	refusals    int           // refusals that were not logged since the last one
 
 	learning
+	lending
 	modeTimes
 }
 
@@ -121,6 +122,7 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 		delete(o.progress, e.link)
 		o.core.LinkDown(now, e.link, e.err)
 	case packetsCame:
+		o.lend(e, packets[e.first:e.last])
 		o.core.Step(now, e.link, packets[e.first:e.last])
 	case noteCame:
 		o.core.Notification(now, o.ballots.remove(e.peer))
@@ -191,7 +193,7 @@ func (o *orderer) do(rd *zab.Ready) bool {
 	}
 	for i := range rd.Sends {
 		if s := &rd.Sends[i]; s.Kind == zab.SendPackets {
-			o.net.Send(s.Link, s.Packets)
+			o.sendPackets(s.Link, s.Packets)
 		} else {
 			o.stream(s)
 		}
@@ -251,6 +253,7 @@ func (o *orderer) suspend() {
 	o.dropQuestions()
 	o.incoming, o.deliveries = nil, nil
 	o.forwarded.forget()
+	o.lending = lending{} // the garbage collector frees it
 	o.gather(false)
 	o.stopLearning()
 	if o.Mode() == Idle {
@@ -349,6 +352,7 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 		}
 		j.write.Entries = nil
 		o.proposed = append(o.proposed, j.b)
+		o.keep(j.b)
 	case zab.WriteTruncate, zab.WriteInstall:
 		o.resetSeqs = append(o.resetSeqs, w.Seq)
 		o.replaceEnds(w.Kind, w.Zxid)

@@ -41,11 +41,11 @@ type tap struct {
 	sent func(*zab.Packet)
 }
 
-func (t tap) Send(l zab.LinkID, ps []zab.Packet) {
+func (t tap) Send(l zab.LinkID, ps []zab.Packet) bool {
 	for i := range ps {
 		t.sent(&ps[i])
 	}
-	t.Port.Send(l, ps)
+	return t.Port.Send(l, ps)
 }
 
 // groupTick is the tick of a group's members.

@@ -48,7 +48,7 @@ func boot(fsys vfs.FS, change func(*Options)) (*machine, Report, error) {
 		Dir: dir, Tree: testTree, Auth: authority, Clients: m.note, ServerID: 1, Tick: time.Second,
 		Prep:      prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true},
 		SnapCount: 40, LastZxidBlock: true, DBAutoCreate: true, MaxRecordBytes: 1 << 20,
-		SweepInterval: time.Hour, SweepPerMinute: 1000, Prefetch: true,
+		SweepInterval: time.Hour, SweepPerMinute: 1000, Prefetch: true, Scrub: true,
 	}
 	if change != nil {
 		change(&o)

@@ -87,5 +87,6 @@ func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 		req.Body, req.Refused = nil, zk.ErrThrottledOp
 	}
 	o.incoming = append(o.incoming, req)
+	o.received++
 	return nil
 }

@@ -1,13 +1,13 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
-	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -21,6 +21,7 @@ type learning struct {
 	// waiting holds the requests that were forwarded, by session, in order. Their
 	// transactions come back in that order.
 	waiting   map[zk.SessionID][]Request
+	requests  []zab.Packet            // memory of forward
 	asked     map[zk.SessionID]resume // sessions about which the leader was asked
 	lastPing  time.Duration
 	progress  map[zab.LinkID]uint64 // of links on which a snapshot goes
@@ -49,40 +50,40 @@ func (o *orderer) stopLearning() {
 	o.asked = nil
 }
 
-// forward sends the requests of a batch to the leader.
+// forward sends the requests of a batch to the leader. Those that wait for their
+// transactions keep no body, except syncs.
 func (o *orderer) forward(b *batch) {
-	size := 0
-	for i := range b.reqs {
-		size += requestHead + len(b.reqs[i].Body)
-	}
-	// One allocation holds the data of all packets, and so the bodies of the waiting
-	// requests; the batch goes back to the pool.
-	mem := rawio.Uncleared(size)
-	ps := make([]zab.Packet, 0, len(b.reqs))
+	ps := o.requests[:0]
 	for i := range b.reqs {
 		req := &b.reqs[i]
 		if req.Op == wire.OpCreateSession && req.Session == 0 {
 			req.Session = o.newID()
 		}
-		at := len(mem)
-		mem = binary.BigEndian.AppendUint64(mem, uint64(req.Session))
-		mem = binary.BigEndian.AppendUint32(mem, uint32(req.Xid))
-		mem = binary.BigEndian.AppendUint32(mem, uint32(req.Op))
-		mem = append(mem, req.Body...)
-		data := mem[at:len(mem):len(mem)]
-		ps = append(ps, zab.Packet{Type: zab.Request, Zxid: -1, Data: data, Auth: req.IDs})
-		req.Body = data[requestHead:]
+		binary.BigEndian.PutUint64(req.packet, uint64(req.Session))
+		binary.BigEndian.PutUint32(req.packet[8:], uint32(req.Xid))
+		binary.BigEndian.PutUint32(req.packet[12:], uint32(req.Op))
+		ps = append(ps, zab.Packet{Type: zab.Request, Zxid: -1, Data: req.packet, Auth: req.IDs})
 		if req.Op == wire.OpSync {
-			o.syncs.asked = append(o.syncs.asked, *req) // its body is in mem
+			o.syncs.asked = append(o.syncs.asked, req.without(bytes.Clone(req.Body)))
 			continue
 		}
 		if o.waiting == nil {
 			o.waiting = map[zk.SessionID][]Request{}
 		}
-		o.waiting[req.Session] = append(o.waiting[req.Session], *req)
+		o.waiting[req.Session] = append(o.waiting[req.Session], req.without(nil))
 	}
-	o.net.Send(o.leaderLink, ps)
+	if o.net.Send(o.leaderLink, ps) {
+		b.bodies = nil
+	}
 	o.pool.put(b)
+	clear(ps)
+	o.requests = ps[:0]
+}
+
+// without returns the request with another body, and without its packet.
+func (q Request) without(body []byte) Request {
+	q.Body, q.packet = body, nil
+	return q
 }
 
 // match returns the request of a transaction, if this server has forwarded it.

@@ -15,8 +15,9 @@ import (
 type Network interface {
 	// Dial connects to a server's quorum port; LinkUp or LinkDown follows.
 	Dial(peer int64) zab.LinkID
-	// Send queues packets on a link, after everything that was queued before.
-	Send(l zab.LinkID, ps []zab.Packet)
+	// Send sends packets on a link, after everything that was sent before. If it returns
+	// true it keeps their data, which must never change.
+	Send(l zab.LinkID, ps []zab.Packet) (keeps bool)
 	// Stream has f write to the link, at this place, in a goroutine of the
 	// link's. Its error ends the link.
 	Stream(l zab.LinkID, f func(w io.Writer) error)
@@ -51,6 +52,7 @@ type event struct {
 	link        zab.LinkID
 	peer        int64
 	first, last int // of the packets
+	mem         Lease
 	at          zab.Location
 	seq         uint64
 	zxid        zk.Zxid
@@ -86,13 +88,16 @@ func (r *Replica) LinkDown(l zab.LinkID, err error) {
 	r.putEvent(event{kind: linkDown, link: l, err: err})
 }
 
-// Packets takes packets from a link, in order. It copies ps and keeps what they
-// hold. It blocks while too many wait, so that the sender is slowed. It may run stages
+// Lease is a reference to memory that is used again when it is released.
+type Lease = interface{ Release() }
+
+// Packets takes packets from a link, in order. It copies ps and keeps what they hold
+// until it releases mem, which may be nil; it need not release it. It blocks while too many wait, so that the sender is slowed. It may run stages
 // of the pipeline; for a disk it waits 2 ms at most.
 //
 // REQUIRES: the caller holds no lock.
-func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet) {
-	r.putPackets(l, ps)
+func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet, mem Lease) {
+	r.putPackets(l, ps, mem)
 	r.driver.Bring()
 }
 

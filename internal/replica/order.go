@@ -74,6 +74,7 @@ func (o *orderer) step(t *Turn) {
 			o.drive()
 		}
 	}
+	o.reclaim()
 	t.deadline, t.forwards, t.lone = o.deadline(), o.forwards(), o.lone()
 }
 
@@ -113,7 +114,7 @@ func (o *orderer) lone() bool {
 // toLog queues a job for the next stage.
 func (o *orderer) toLog(j job) {
 	if j.b != nil {
-		j.b.owed.Store(2)
+		j.b.owed.Store(owners(o.o.Ensemble != nil))
 		j.txns = len(j.b.txns)
 	}
 	o.turn.jobs = append(o.turn.jobs, j)
@@ -256,7 +257,6 @@ func (o *orderer) propose(b *batch) {
 		}
 		o.nextZxid = z
 		o.prepare(b)
-		b.lent = true
 		if err := o.core.Propose(o.entriesOf(b)); err != nil {
 			o.fail(err)
 			return
@@ -301,6 +301,7 @@ func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
 		}
 		taken++
 	}
+	o.taken += uint64(taken)
 	rest := copy(o.incoming, o.incoming[taken:])
 	clear(o.incoming[rest:])
 	o.incoming = o.incoming[:rest]

@@ -253,10 +253,12 @@ func (p *pipe) submit(reqs []Request) {
 	}
 	b := p.batch
 	for i := range reqs {
-		at := len(b.bodies)
-		b.bodies = append(b.bodies, reqs[i].Body...)
+		at := len(b.bodies) // room for the head of a REQUEST, then the body
+		b.bodies = append(append(b.bodies, make([]byte, requestHead)...), reqs[i].Body...)
 		b.reqs = append(b.reqs, reqs[i])
-		b.reqs[len(b.reqs)-1].Body = b.bodies[at:len(b.bodies):len(b.bodies)]
+		req := &b.reqs[len(b.reqs)-1]
+		req.packet = b.bodies[at:len(b.bodies):len(b.bodies)]
+		req.Body, req.Size = req.packet[requestHead:], len(reqs[i].Body)
 	}
 	b.own += len(reqs)
 	p.machine.Submitted(len(reqs))
@@ -284,7 +286,7 @@ func (r *Replica) putCall(f call) {
 
 // putPackets queues packets of a link. It blocks while too many wait, or too much is to be
 // written and applied, unless the replica fails meanwhile.
-func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet) {
+func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet, mem Lease) {
 	p := &r.pipe
 	p.Lock()
 	defer p.Unlock()
@@ -296,7 +298,7 @@ func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet) {
 	for i := range ps {
 		p.packetBytes += packetBytes(&ps[i])
 	}
-	p.events = append(p.events, event{kind: packetsCame, link: l, first: first, last: len(p.packets)})
+	p.events = append(p.events, event{kind: packetsCame, link: l, first: first, last: len(p.packets), mem: mem})
 	p.machine.Arrived(len(ps))
 }
 

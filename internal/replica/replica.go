@@ -118,6 +118,9 @@ type Options struct {
 	PieceDone func(work int)
 	// Saw is shown what the Zab core wants, before it is done; nil: not called.
 	Saw func(*zab.Ready)
+	// Scrub overwrites the memory of requests and transactions before it is used again, so
+	// that a test fails if someone still reads it. Tests set it.
+	Scrub bool
 }
 
 // Replica is the state of one server and what changes it. Make one with Open.
@@ -180,7 +183,7 @@ type Replica struct {
 // nowMillis is the server's wall clock. The report says what was recovered.
 func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r := &Replica{
-		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: new(batchPool),
+		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: &batchPool{scrub: o.Scrub},
 		stopping: make(chan struct{}), failed: make(chan struct{}), started: time.Now(),
 	}
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {

@@ -94,7 +94,7 @@ func (c *conn) awaitFlight(n int) bool {
 // released when the batch is applied.
 func (c *conn) settle(req *replica.Request) {
 	if req.Weight > 0 {
-		c.s.large.done(len(req.Body))
+		c.s.large.done(req.Size)
 		c.flight.settled += req.Weight
 		c.s.markDirty(c)
 	}

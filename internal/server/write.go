@@ -128,7 +128,7 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 // request is unknown (replica.Origin).
 func (c *conn) Dropped(req *replica.Request) {
 	if req.Op != wire.OpCreateSession {
-		c.dropRequest(len(req.Body), req.Weight)
+		c.dropRequest(req.Size, req.Weight)
 	}
 	c.kill("the server has left its role")
 }

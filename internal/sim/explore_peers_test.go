@@ -143,7 +143,7 @@ func (ps *peers) send(from int64, l zab.LinkID, packets []zab.Packet) {
 		to = ps.links[l][1]
 	}
 	packets = slices.Clone(packets)
-	ps.post(from, to, func(p *peer) { p.core.Step(ps.s.now, l, packets) }, func() { ps.s.rep.Packets(l, packets) })
+	ps.post(from, to, func(p *peer) { p.core.Step(ps.s.now, l, packets) }, func() { ps.s.rep.Packets(l, packets, nil) })
 }
 
 func (ps *peers) notify(from, to int64, payload []byte) {

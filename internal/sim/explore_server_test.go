@@ -513,10 +513,11 @@ func (n *exploredNet) Dial(peer int64) zab.LinkID {
 	return n.s.peers.connect(n.s.id, peer)
 }
 
-func (n *exploredNet) Send(l zab.LinkID, ps []zab.Packet) {
+func (n *exploredNet) Send(l zab.LinkID, ps []zab.Packet) (keeps bool) {
 	n.s.x.pause()
 	n.s.peers.send(n.s.id, l, ps)
 	n.s.peers.pump()
+	return true
 }
 
 func (n *exploredNet) Stream(zab.LinkID, func(io.Writer) error) { panic("a snapshot is sent") }

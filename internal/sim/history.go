@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"slices"
 	"sort"
 	"time"
@@ -18,7 +19,7 @@ type entry struct {
 	data []byte
 }
 
-func entryOf(e zab.Entry) entry { return entry{e.Zxid, hashBytes(e.Data), e.Data} }
+func entryOf(e zab.Entry) entry { return entry{e.Zxid, hashBytes(e.Data), bytes.Clone(e.Data)} }
 
 // history is the sequence of committed transactions, as the first member that
 // delivers each of them tells. The model carries out the requests that they came

@@ -139,10 +139,10 @@ func (n *network) delay() time.Duration {
 }
 
 // Send puts packets on a link.
-func (mn memberNet) Send(l zab.LinkID, ps []zab.Packet) {
+func (mn memberNet) Send(l zab.LinkID, ps []zab.Packet) (keeps bool) {
 	e := mn.m.s.net.ends[l]
 	if e == nil || e.closed {
-		return
+		return false
 	}
 	var b []byte
 	for i := range ps {
@@ -159,6 +159,7 @@ func (mn memberNet) Send(l zab.LinkID, ps []zab.Packet) {
 		}
 	}
 	e.put(sending{packets: b})
+	return false
 }
 
 // Stream has f write to the link, in turns.
@@ -304,7 +305,7 @@ func (e *end) read(c chunk) error {
 		if string(src.b) != snapshotEnd {
 			return fmt.Errorf("sim: a snapshot is followed by %q", src.b)
 		}
-		r.Packets(e.id, []zab.Packet{e.snap})
+		r.Packets(e.id, []zab.Packet{e.snap}, nil)
 		return nil
 	}
 	var ps []zab.Packet
@@ -327,9 +328,20 @@ func (e *end) read(c chunk) error {
 		ps = append(ps, p)
 	}
 	if len(ps) > 0 {
-		r.Packets(e.id, ps)
+		r.Packets(e.id, ps, memory(c.b))
 	}
 	return nil
+}
+
+// memory is what packets lie in. It is overwritten when it is released, so that a check
+// fails if someone reads it afterwards.
+type memory []byte
+
+// Release overwrites the memory (replica.Lease).
+func (m memory) Release() {
+	for i := range m {
+		m[i] = 0xdb
+	}
 }
 
 // snapshotEnd is what follows the body of a snapshot.

@@ -22,7 +22,8 @@ type counter struct {
 }
 
 func (c *counter) LinkUp(l zab.LinkID, _ string, _ bool) { c.up <- l }
-func (c *counter) Packets(_ zab.LinkID, ps []zab.Packet) {
+func (c *counter) Packets(_ zab.LinkID, ps []zab.Packet, mem Lease) {
+	defer mem.Release()
 	for range (c.packets+len(ps))/c.run - c.packets/c.run {
 		<-c.window
 	}

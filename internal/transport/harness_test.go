@@ -223,7 +223,7 @@ func (r *recorder) LinkUp(l zab.LinkID, remote string, dialed bool) {
 	}
 }
 
-func (r *recorder) Packets(l zab.LinkID, ps []zab.Packet) {
+func (r *recorder) Packets(l zab.LinkID, ps []zab.Packet, _ Lease) {
 	r.guard.Lock()
 	for _, p := range ps {
 		r.packets[l] = append(r.packets[l], p)

@@ -3,6 +3,8 @@ package transport
 import (
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -14,14 +16,55 @@ const (
 	firstChunkBytes = 4 << 10
 )
 
-// input reads packets into chunks. It fills each chunk to its end before it allocates
-// another, and writes no byte twice: packets alias the chunks as long as they live.
+// chunk is a buffer that packets alias. It is used again when all references to it are
+// released; otherwise the garbage collector frees it.
+type chunk struct {
+	buf  []byte
+	refs atomic.Int32
+}
+
+// chunks keeps chunks of chunkBytes for reuse.
+var chunks sync.Pool
+
+// newChunk returns a chunk of at least size bytes with one reference.
+func newChunk(size int) *chunk {
+	var c *chunk
+	if size == chunkBytes {
+		c, _ = chunks.Get().(*chunk)
+	}
+	if c == nil {
+		buf := rawio.Uncleared(size)
+		c = &chunk{buf: buf[:cap(buf)]}
+	}
+	c.refs.Store(1)
+	return c
+}
+
+// Release gives back a reference (Lease).
+func (c *chunk) Release() {
+	switch n := c.refs.Add(-1); {
+	case n < 0:
+		panic("transport: a buffer was released twice")
+	case n == 0 && len(c.buf) == chunkBytes:
+		chunks.Put(c)
+	}
+}
+
+// lend adds a reference, for a handler.
+func (c *chunk) lend() Lease {
+	c.refs.Add(1)
+	return c
+}
+
+// input reads packets into chunks. It fills each chunk to its end before it takes
+// another, and writes no byte twice while packets alias the chunk.
 type input struct {
 	src io.Reader
 
-	buf  []byte // the chunk
-	r, w int    // buf[r:w] is read but not decoded
-	need int    // a lower bound of the length of the packet at r
+	chunk *chunk
+	buf   []byte // the chunk's
+	r, w  int    // buf[r:w] is read but not decoded
+	need  int    // a lower bound of the length of the packet at r
 }
 
 // fill reads once. It allocates a buffer of more than a chunk only for a packet that
@@ -40,14 +83,29 @@ func (in *input) fill() error {
 
 // renew continues in a new buffer, with the bytes that are not decoded.
 func (in *input) renew() {
-	rest := in.buf[in.r:in.w]
 	size := chunkBytes
 	if in.buf == nil {
 		size = firstChunkBytes
 	}
-	buf := rawio.Uncleared(max(size, 2*len(rest)))
-	in.buf = buf[:cap(buf)]
+	in.moveTo(newChunk(max(size, 2*(in.w-in.r))), in.buf[in.r:in.w])
+}
+
+// moveTo continues in another chunk, which begins with rest, and releases the present one.
+func (in *input) moveTo(c *chunk, rest []byte) {
+	old := in.chunk
+	in.chunk, in.buf = c, c.buf
 	in.r, in.w = 0, copy(in.buf, rest)
+	if old != nil {
+		old.Release()
+	}
+}
+
+// close releases the chunk. Nothing is read afterwards.
+func (in *input) close() {
+	if in.chunk != nil {
+		in.chunk.Release()
+	}
+	in.chunk, in.buf, in.r, in.w = nil, nil, 0, 0
 }
 
 // packets appends the complete packets in the buffer to ps. It stops after a SNAP,
@@ -104,8 +162,8 @@ func (s *stream) end() error {
 	}
 	s.Discard(len(signature))
 	rest := s.Buffered()
-	s.in.buf = make([]byte, max(chunkBytes, 2*len(rest)))
-	s.in.r, s.in.w, s.in.need = 0, copy(s.in.buf, rest), 0
+	s.in.moveTo(newChunk(max(chunkBytes, 2*len(rest))), rest)
+	s.in.need = 0
 	return nil
 }
 

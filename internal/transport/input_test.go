@@ -42,6 +42,7 @@ func readAll(t *testing.T, in *input, limit int) (all []zab.Packet) {
 			}
 			return all
 		}
+		in.chunk.lend() // for ever: the packets are compared at the end
 		var err error
 		if all, err = in.packets(all, limit); err != nil {
 			t.Fatal(err)
@@ -206,6 +207,7 @@ func TestSnapshotWithinPackets(t *testing.T) {
 			if err := s.end(); err != nil {
 				t.Fatal(err)
 			}
+			in.chunk.lend()
 			rest, err := in.packets(nil, testLimit)
 			if err != nil {
 				t.Fatal(err)
@@ -224,6 +226,7 @@ func readUntilSnap(t *testing.T, in *input) (ps []zab.Packet) {
 		if err := in.fill(); err != nil {
 			t.Fatal(err)
 		}
+		in.chunk.lend() // for ever: the packets are compared at the end
 		var err error
 		if ps, err = in.packets(ps, testLimit); err != nil {
 			t.Fatal(err)
@@ -262,5 +265,54 @@ func TestFillGrows(t *testing.T) {
 	}
 	if b, err := s.Fill(len(all) + 1); err != io.ErrUnexpectedEOF || !bytes.Equal(b, all) {
 		t.Errorf("past the end: %d bytes, %v", len(b), err)
+	}
+}
+
+// A chunk is used again when the input has left it and every handler has released it, and
+// not before.
+func TestChunkIsReleased(t *testing.T) {
+	var all []byte
+	for range 3 * chunkBytes / 1000 {
+		all = AppendPacket(all, proposal(1, make([]byte, 1000)))
+	}
+	in := newInput(&pieces{rest: all, cut: func(n int) int { return n }})
+	type held struct {
+		c  *chunk
+		ps []zab.Packet
+	}
+	var lent []held
+	for in.fill() == nil {
+		ps, err := in.packets(nil, testLimit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ps) > 0 {
+			in.chunk.lend()
+			lent = append(lent, held{in.chunk, ps})
+		}
+	}
+	in.close()
+	refs := map[*chunk]int32{}
+	for _, h := range lent {
+		refs[h.c]++
+	}
+	if len(refs) < 3 {
+		t.Fatalf("%d chunks", len(refs))
+	}
+	for c, n := range refs {
+		if got := c.refs.Load(); got != n {
+			t.Errorf("a chunk has %d references, was lent %d times", got, n)
+		}
+		for range n {
+			c.Release()
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a chunk can be released twice")
+				}
+			}()
+			c.Release()
+		}()
 	}
 }

@@ -124,7 +124,7 @@ func (l *link) handOver() error {
 			}
 			continue // more packets may follow
 		}
-		l.t.h.Packets(l.id, ps)
+		l.t.h.Packets(l.id, ps, l.in.chunk.lend())
 		clear(ps) // do not keep what the handler has dropped
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (l *link) handOverSnapshot(snap zab.Packet) error {
 		return fmt.Errorf("%w: a SNAP from a learner", ErrPacket)
 	}
 	if before := l.ps[:len(l.ps)-1]; len(before) > 0 {
-		l.t.h.Packets(l.id, before)
+		l.t.h.Packets(l.id, before, l.in.chunk.lend())
 	}
 	s := l.in.beginStream()
 	if err := l.t.h.Snapshot(l.id, snap.Zxid, s); err != nil {
@@ -149,7 +149,7 @@ func (l *link) handOverSnapshot(snap zab.Packet) error {
 		return err
 	}
 	l.ps = append(l.ps[:0], snap)
-	l.t.h.Packets(l.id, l.ps)
+	l.t.h.Packets(l.id, l.ps, nil)
 	clear(l.ps)
 	return nil
 }
@@ -199,6 +199,7 @@ func (l *link) end() {
 	}
 	reason := l.mu.err
 	l.mu.Unlock()
+	l.in.close()
 	l.t.forget(l)
 	if stranger := errors.Is(reason, ErrPacket) || errors.Is(reason, ErrSilent) || errors.Is(reason, ErrCrowded); stranger {
 		l.t.logRefused("quorum port", l.remote, reason)

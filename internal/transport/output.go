@@ -14,16 +14,19 @@ const (
 	pooledBytes   = 4 << 20   // the largest of them
 )
 
-// queueAfter is how many bytes a link's output holds before packets are queued.
-const queueAfter = 1 << 20
+// queueAfter is how many bytes a link's output holds before packets are queued. It is more
+// than what a full load of pipelined writes has under way: the memory of queued packets
+// cannot be used again.
+const queueAfter = 4 << 20
 
-// send appends packets to the output and flushes it. If the peer is slow it queues them.
-func (l *link) send(ps []zab.Packet) {
+// send appends packets to the output and flushes it. If the peer is slow it queues them,
+// and returns true.
+func (l *link) send(ps []zab.Packet) (queued bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := &l.mu.out
 	if l.mu.err != nil {
-		return
+		return false
 	}
 	left := 0
 	for i := range ps {
@@ -32,6 +35,7 @@ func (l *link) send(ps []zab.Packet) {
 	for i := range ps {
 		if l.mu.queue.draining || out.Unsent() > queueAfter {
 			l.queueLocked(ps[i:])
+			queued = true
 			break
 		}
 		size := packetSize(ps[i])
@@ -45,11 +49,12 @@ func (l *link) send(ps []zab.Packet) {
 			// A long run goes through one buffer that stays in the processor's
 			// cache, not through a buffer of its own size.
 			if out.Flush(false); l.mu.err != nil {
-				return
+				return false
 			}
 		}
 	}
 	out.Flush(false)
+	return queued
 }
 
 // roomLocked returns by how much to grow the output if it has no room for a packet of

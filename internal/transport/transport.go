@@ -85,10 +85,11 @@ type Handler interface {
 	LinkUp(l zab.LinkID, remote string, dialed bool)
 
 	// Packets hands over received packets in order: all complete packets of one
-	// read. The transport reuses ps after the call. Data and Auth never change;
-	// they alias a buffer of about 256 KiB, which lives as long as anything in it:
-	// copy small things that are kept for long.
-	Packets(l zab.LinkID, ps []zab.Packet)
+	// read. The transport reuses ps after the call. Data and Auth alias a buffer of about
+	// 256 KiB, which does not change until the handler has released mem; nil means
+	// that it never changes. A handler that does not release mem leaves the buffer
+	// to the garbage collector: copy small things that are kept for long.
+	Packets(l zab.LinkID, ps []zab.Packet, mem Lease)
 
 	// LinkDown is the last call for a link, exactly one for each LinkUp. err is the
 	// reason, never nil. A failed dial causes this call alone. No function given to
@@ -115,6 +116,11 @@ type Handler interface {
 	// cause it.
 	PeerDown(id int64)
 }
+
+// Lease is a reference to memory that is used again when it is released: once, by the
+// owner of the reference, from any goroutine. It is an alias, so that a handler need not
+// import this package.
+type Lease = interface{ Release() }
 
 // SnapshotSource is the stream of a snapshot, with the methods of
 // storage.SnapshotReader. It is an alias, so that a handler need not import this
@@ -402,10 +408,14 @@ func (t *Transport) Dial(peer int64) zab.LinkID {
 // accepts at once. It never blocks. It copies ps and, while the peer is slow, keeps the
 // data of the packets, which must not change. For a link that has ended it does
 // nothing. The caller must respect the peer's jute.maxbuffer.
-func (t *Transport) Send(id zab.LinkID, ps []zab.Packet) {
+//
+// If it returns true, the peer is slow, and packets are queued: their data must never
+// change. Otherwise the data is the caller's again.
+func (t *Transport) Send(id zab.LinkID, ps []zab.Packet) (keeps bool) {
 	if l := t.link(id); l != nil {
-		l.send(ps)
+		return l.send(ps)
 	}
+	return false
 }
 
 // Stream appends f to the output of a link: what was sent before is written first, what

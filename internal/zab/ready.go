@@ -133,7 +133,7 @@ type Ready struct {
 }
 
 // spareSlots bounds how large a slice within a Ready is kept for the next one.
-const spareSlots = 1 << 10
+const spareSlots = 1 << 12
 
 // reset empties r, but keeps its memory.
 func (r *Ready) reset() {

@@ -114,7 +114,8 @@ type State struct {
 	Members                     Memberships // as the last WriteMembers said; zero if there was none
 }
 
-// Entry is a transaction. Data is kept, and must not be changed.
+// Entry is a transaction. Data is kept, and must not be changed before Core.Kept has
+// reached Zxid.
 type Entry struct {
 	Zxid zk.Zxid
 	Data []byte
@@ -385,7 +386,8 @@ func (c *Core) Alive(now time.Duration, l LinkID) {
 	}
 }
 
-// Step takes packets from a link, in order. What they hold is kept.
+// Step takes packets from a link, in order. The transactions in them are kept (Kept); the
+// data of others is kept until the next Ready but one, and by what it delivers.
 func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
 	c.at(now)
 	if i := c.waitingIndex(l); i >= 0 {
@@ -447,6 +449,13 @@ func (c *Core) Applied(z zk.Zxid) {
 	c.trimWindow()
 	c.sendAwaited()
 }
+
+// Kept is up to where the core keeps no transaction any more: the data of these is only
+// in the present Ready, if at all.
+func (c *Core) Kept() zk.Zxid { return min(c.window.base, c.committed) }
+
+// Last is the last transaction that was proposed here, or came from the leader.
+func (c *Core) Last() zk.Zxid { return c.last }
 
 // trimWindow drops what the window need not keep: learners that lack it are sent
 // the log or a snapshot, so it must be in both.

@@ -60,6 +60,7 @@ type end struct {
 // item is what arrives at an end: packets, or a stream, which is read when its turn
 // comes.
 type item struct {
+	mem     transport.Lease // what the packets lie in
 	packets []zab.Packet
 	stream  func(w io.Writer) error
 	snap    zab.Packet // the SNAP before the stream, if it is a snapshot
@@ -245,7 +246,7 @@ func (e *end) serve(dialed bool) {
 		if err == nil && it.stream != nil {
 			err = e.read(&it)
 		} else if err == nil {
-			e.port.handler.Packets(e.id, it.packets)
+			e.port.handler.Packets(e.id, it.packets, it.mem)
 		}
 		if err != nil {
 			e.shut(err)
@@ -281,7 +282,7 @@ func (e *end) read(it *item) error {
 		if err := e.port.handler.Snapshot(e.id, it.snap.Zxid, &source{b.Bytes()}); err != nil {
 			return err
 		}
-		e.port.handler.Packets(e.id, []zab.Packet{it.snap})
+		e.port.handler.Packets(e.id, []zab.Packet{it.snap}, nil)
 		return nil
 	}
 	var ps []zab.Packet
@@ -292,7 +293,7 @@ func (e *end) read(it *item) error {
 		}
 		ps, rest = append(ps, p), rest[n:]
 	}
-	e.port.handler.Packets(e.id, ps)
+	e.port.handler.Packets(e.id, ps, nil)
 	return nil
 }
 
@@ -335,17 +336,41 @@ func (e *end) shut(reason error) {
 }
 
 // Send puts packets on a link (replica.Network).
-func (p *Port) Send(l zab.LinkID, ps []zab.Packet) {
+func (p *Port) Send(l zab.LinkID, ps []zab.Packet) (keeps bool) {
 	e := p.end(l)
 	if e == nil || len(ps) == 0 {
-		return
+		return false
 	}
+	mem := new(memory)
 	ps = slices.Clone(ps)
+	for i := range ps {
+		ps[i].Data = mem.clone(ps[i].Data)
+	}
 	if last := len(ps) - 1; ps[last].Type == zab.Snap {
 		e.snap, ps = ps[last], ps[:last] // it is handed over after its body
 	}
 	if len(ps) > 0 {
-		e.far.arrive(item{packets: ps})
+		e.far.arrive(item{packets: ps, mem: mem})
+	}
+	return false
+}
+
+// memory is what the packets of an item lie in. It is overwritten when it is released, so
+// that a test fails if someone reads it afterwards.
+type memory struct{ parts [][]byte }
+
+func (m *memory) clone(b []byte) []byte {
+	b = bytes.Clone(b)
+	m.parts = append(m.parts, b)
+	return b
+}
+
+// Release overwrites the memory (replica.Lease).
+func (m *memory) Release() {
+	for _, b := range m.parts {
+		for i := range b {
+			b[i] = 0xdb
+		}
 	}
 }
 

@@ -1,0 +1,60 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/test/memnet"
+)
+
+// After many writes a server holds the memory of those alone that the core keeps for
+// learners: the window. That nobody reads what was released, all tests of groups and the
+// simulator show, for it is overwritten.
+func TestMemoryIsReleased(t *testing.T) {
+	inGroup(t, 3, 1, nil, func(g *group) {
+		for _, id := range g.ids {
+			g.write(g.up[id], g.session(g.up[id], 100_000), 200)
+		}
+		pass(groupTick)
+		for _, m := range g.up {
+			o, window := &m.rep.order, m.rep.window()
+			batches, leases := o.batches.Len(), o.leases.Len()
+			most, mostLeases := 0, window
+			if m.rep.Mode() == Leader {
+				most, mostLeases = window, 0
+			}
+			if batches > most || leases > mostLeases {
+				t.Errorf("server %d, %v: %d batches and %d buffers are held, want at most %d and %d",
+					g.id(m), m.rep.Mode(), batches, leases, most, mostLeases)
+			}
+		}
+	})
+}
+
+// What a link keeps is not used again.
+func TestQueuedMemoryIsKept(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		leader := g.leader()
+		s := g.session(leader, 100_000)
+		g.write(leader, s, 10)
+		net := leader.rep.order.net.(*memnet.Port)
+		leader.rep.order.net = keeping{net}
+		g.write(leader, s, 200)
+		pass(groupTick)
+		leader.rep.order.net = net
+		for _, b := range leader.rep.order.batches.All() {
+			if !b.lent {
+				t.Errorf("the batch to %v is not marked as kept", b.last())
+			}
+		}
+		g.agree()
+	})
+}
+
+// keeping is a network whose links keep what they are sent.
+type keeping struct{ *memnet.Port }
+
+func (k keeping) Send(l zab.LinkID, ps []zab.Packet) bool {
+	k.Port.Send(l, ps)
+	return true
+}
