@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -112,9 +113,13 @@ func explain(err error) string {
 	if errors.Is(err, zk.ErrBadArguments) && opErr != nil && opErr.Reason != nil {
 		return opErr.Reason.Error() // what is wrong with the path
 	}
-	text, advice := codeWords(code, path)
-	if text == "" {
+	words, known := codeWords[code]
+	if !known {
 		return err.Error()
+	}
+	text, advice := words.text, words.advice
+	if strings.HasSuffix(text, " ") {
+		text += path
 	}
 	if opErr != nil && opErr.Reason != nil && (code == zk.ErrUnimplemented || code == zk.ErrNoNode) {
 		advice = opErr.Reason.Error() // the release that it needs
@@ -157,51 +162,29 @@ func maybeDone(err error) string {
 	return ""
 }
 
-// codeWords is what an error code means to the user, and what can be done.
-func codeWords(code zk.Code, path string) (text, advice string) {
-	switch code {
-	case zk.ErrNoNode:
-		return "Node does not exist: " + path, ""
-	case zk.ErrNodeExists:
-		return "Node already exists: " + path, ""
-	case zk.ErrNotEmpty:
-		return "Node not empty: " + path, "deleteall deletes a node and all below it"
-	case zk.ErrNoChildrenForEphemerals:
-		return "Ephemerals cannot have children: " + path, ""
-	case zk.ErrNoAuth:
-		return "Insufficient permission : " + path, "getAcl prints the permissions, whoami your identities; addauth adds one"
-	case zk.ErrAuthFailed:
-		return "Authentication is not valid : " + path, "the server has refused the credentials and ended the session: connect begins a new session"
-	case zk.ErrInvalidACL:
-		return "Acl is not valid : " + path, "an ACL is scheme:id:perms, as in digest:user:hash:cdrwa; auth needs addauth first"
-	case zk.ErrBadVersion:
-		return "version No is not valid : " + path, "the node has changed since: get -s shows its version"
-	case zk.ErrSessionExpired:
-		return "Session has expired", "its ephemeral nodes and watches are gone; the next command begins a new session"
-	case zk.ErrConnectionLoss:
-		return "Connection to the server was lost", ""
-	case zk.ErrBadArguments:
-		return "Arguments are not valid : " + path, ""
-	case zk.ErrNotReadOnly:
-		return "Not a read-only call: " + path, "the server has lost its quorum and only serves reads"
-	case zk.ErrNoWatcher:
-		return "No such watcher for " + path, "watches of other sessions are not yours to remove"
-	case zk.ErrQuotaExceeded:
-		return "Quota has exceeded : " + path, "listquota shows limits and use"
-	case zk.ErrUnimplemented:
-		return "The server does not know this operation", "it is older, or is not set up for it: TTL nodes need extendedTypesEnabled"
-	case zk.ErrReconfigDisabled:
-		return "Reconfig is disabled", "reconfigEnabled=true in the servers' zoo.cfg allows it"
-	case zk.ErrNewConfigNoQuorum:
-		return "No quorum of new config is connected and up-to-date with the leader of last commmitted config - try invoking reconfiguration after new servers are connected and synced", ""
-	case zk.ErrReconfigInProgress:
-		return "Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)", "try again later"
-	case zk.ErrThrottledOp:
-		return "The server is overloaded and refused the operation", "try again later"
-	case zk.ErrEphemeralOnLocalSession:
-		return "A local session cannot have ephemeral nodes: " + path, "the server has localSessionsEnabled without upgrading"
-	}
-	return "", ""
+// codeWords has, for an error code, what it means to the user, and what can be done. A
+// text that ends with a blank is followed by the path.
+var codeWords = map[zk.Code]struct{ text, advice string }{
+	zk.ErrNoNode:                  {"Node does not exist: ", ""},
+	zk.ErrNodeExists:              {"Node already exists: ", ""},
+	zk.ErrNotEmpty:                {"Node not empty: ", "deleteall deletes a node and all below it"},
+	zk.ErrNoChildrenForEphemerals: {"Ephemerals cannot have children: ", ""},
+	zk.ErrNoAuth:                  {"Insufficient permission : ", "getAcl prints the permissions, whoami your identities; addauth adds one"},
+	zk.ErrAuthFailed:              {"Authentication is not valid : ", "the server has refused the credentials and ended the session: connect begins a new session"},
+	zk.ErrInvalidACL:              {"Acl is not valid : ", "an ACL is scheme:id:perms, as in digest:user:hash:cdrwa; auth needs addauth first"},
+	zk.ErrBadVersion:              {"version No is not valid : ", "the node has changed since: get -s shows its version"},
+	zk.ErrSessionExpired:          {"Session has expired", "its ephemeral nodes and watches are gone; the next command begins a new session"},
+	zk.ErrConnectionLoss:          {"Connection to the server was lost", ""},
+	zk.ErrBadArguments:            {"Arguments are not valid : ", ""},
+	zk.ErrNotReadOnly:             {"Not a read-only call: ", "the server has lost its quorum and only serves reads"},
+	zk.ErrNoWatcher:               {"No such watcher for ", "watches of other sessions are not yours to remove"},
+	zk.ErrQuotaExceeded:           {"Quota has exceeded : ", "listquota shows limits and use"},
+	zk.ErrUnimplemented:           {"The server does not know this operation", "it is older, or is not set up for it: TTL nodes need extendedTypesEnabled"},
+	zk.ErrReconfigDisabled:        {"Reconfig is disabled", "reconfigEnabled=true in the servers' zoo.cfg allows it"},
+	zk.ErrNewConfigNoQuorum:       {"No quorum of new config is connected and up-to-date with the leader of last commmitted config - try invoking reconfiguration after new servers are connected and synced", ""},
+	zk.ErrReconfigInProgress:      {"Another reconfiguration is in progress -- concurrent reconfigs not supported (yet)", "try again later"},
+	zk.ErrThrottledOp:             {"The server is overloaded and refused the operation", "try again later"},
+	zk.ErrEphemeralOnLocalSession: {"A local session cannot have ephemeral nodes: ", "the server has localSessionsEnabled without upgrading"},
 }
 
 // count is a number with its noun: "1 argument", "2 arguments".

@@ -173,7 +173,7 @@ func TestExplain(t *testing.T) {
 			continue
 		}
 		got := explain(&client.Error{Op: "get", Path: "/a", Err: code})
-		text, _ := codeWords(code, "/a")
+		text := codeWords[code].text
 		if text != "" && !strings.HasPrefix(got, text) || got == "" {
 			t.Errorf("%v: %q", code, got)
 		}

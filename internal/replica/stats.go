@@ -34,9 +34,6 @@ type Stats struct {
 // Stats returns the counters.
 func (r *Replica) Stats() *Stats { return &r.stats }
 
-// Startup returns what recovery has found.
-func (s *Stats) Startup() *Report { return &s.startup }
-
 // told counts the watchers that were notified of an event of type ev.
 func (s *Stats) told(ev zk.EventType, watchers int) {
 	switch ev {

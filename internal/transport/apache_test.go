@@ -406,7 +406,8 @@ func TestApacheFollower(t *testing.T) {
 			data := jute.AppendInt(jute.AppendLong(nil, 7), 0)
 			data = jute.AppendLong(jute.AppendLong(data, int64(z)), 1)
 			data = jute.AppendInt(jute.AppendInt(data, -1), int32(zk.ErrNoNode))
-			b = AppendCommitted(b[:0], z, data)
+			b = AppendPacket(b[:0], proposal(z, data))
+			b = AppendPacket(b, zab.Packet{Type: zab.Commit, Zxid: z})
 			if _, err := w.Write(b); err != nil {
 				return err
 			}

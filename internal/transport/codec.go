@@ -49,13 +49,6 @@ func packetSize(p zab.Packet) int {
 	return n
 }
 
-// AppendCommitted appends what a leader sends to a learner for a transaction that is
-// already committed: its PROPOSAL and its COMMIT.
-func AppendCommitted(b []byte, z zk.Zxid, data []byte) []byte {
-	b = AppendPacket(b, zab.Packet{Type: zab.Proposal, Zxid: z, Data: data})
-	return AppendPacket(b, zab.Packet{Type: zab.Commit, Zxid: z})
-}
-
 // DecodePacket reads the packet at the front of b, which has n bytes. If n is more than
 // len(b), the packet is not complete: p is zero, and the caller needs at least n bytes
 // to continue. Data and Auth alias b.

@@ -92,14 +92,6 @@ func TestNullIdentity(t *testing.T) {
 	}
 }
 
-func TestAppendCommitted(t *testing.T) {
-	got := AppendCommitted(nil, 0x100000002, []byte("txn"))
-	want := AppendPacket(AppendPacket(nil, proposal(0x100000002, []byte("txn"))), zab.Packet{Type: zab.Commit, Zxid: 0x100000002})
-	if !bytes.Equal(got, want) {
-		t.Errorf("%x, want %x", got, want)
-	}
-}
-
 // Garbage is refused by the first bytes that show it.
 func TestDecodeRefuses(t *testing.T) {
 	for _, tt := range []struct{ name, bytes string }{

@@ -46,11 +46,8 @@ type MultiOp struct {
 	Version int32
 }
 
-// Errors of DecodeMulti. The server answers both with ErrMarshalling.
-var (
-	ErrMultiOp    = errors.New("wire: operation not allowed in a multi")
-	ErrMultiMixed = errors.New("wire: multi mixes reads and writes")
-)
+// ErrMultiOp is an error of DecodeMulti. The server answers it with ErrMarshalling.
+var ErrMultiOp = errors.New("wire: operation not allowed in a multi")
 
 // CountMulti returns the number of operations of a multi or multiRead: as many as
 // DecodeMulti returns, or a few more if the body cannot be decoded. It allocates nothing.
