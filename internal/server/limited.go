@@ -24,8 +24,9 @@ import (
 // as silent, and the client gets replies to pings that the server has not read, so that it
 // does not give the connection up.
 //
-// A request for a watch or an ephemeral znode that would exceed a limit is answered -125
-// (quota exceeded), and has no effect.
+// A request for a watch or an ephemeral znode that would exceed a limit is answered -1
+// (system error), and has no effect: every client knows the code and none tries again. With
+// -125 (quota exceeded) older versions of kazoo stop to read.
 type limited struct {
 	as   atomic.Pointer[identity] // set under limits.mu; nil before admit
 	left bool                     // guarded by limits.mu: it is no member any more
@@ -108,7 +109,7 @@ func (c *conn) waitForTokens() (open bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.limited
-	between := max(time.Duration(c.mu.timeout)*time.Millisecond/3, minPingRest)
+	between := max(time.Duration(c.mu.timeout)*time.Millisecond/pingParts, minPingRest)
 	ping := c.s.replica.Now() + between
 	for !c.mu.closed && !c.limitsChanged() {
 		now := c.s.replica.Now()
@@ -130,8 +131,13 @@ func (c *conn) waitForTokens() (open bool) {
 	return !c.mu.closed
 }
 
-// minPingRest is the shortest time between two replies to pings that were not read.
-const minPingRest = 100 * time.Millisecond
+// While a connection waits for tokens, its client gets pingParts replies to pings in its
+// session's timeout, but at most one in minPingRest. kazoo gives a connection up if it hears
+// nothing for a third of the timeout, less up to 400 ms, and its last ping is not answered.
+const (
+	pingParts   = 8
+	minPingRest = 100 * time.Millisecond
+)
 
 func (c *conn) endPause() {
 	c.mu.Lock()
@@ -184,7 +190,8 @@ func (c *conn) watch(t replica.View, path string, k watch.Kind) zk.Code {
 func (c *conn) refuseRequest() zk.Code {
 	c.s.stats.LimitRefused.Add(1)
 	c.limited.refused.Add(1)
-	return zk.ErrQuotaExceeded
+	c.s.refused.Warn("a request was refused: too many watches or ephemerals (limitsFile)", "client", c.remote)
+	return zk.ErrSystem
 }
 
 // mayWatch reports whether the connection may register a watch. One that it has may be

@@ -175,7 +175,9 @@ func TestLimitedClientHearsFromTheServer(t *testing.T) {
 		if want := time.Duration(2*len(big)/100_000-1) * time.Second; !about(took, want) {
 			t.Errorf("it took %v, want about %v", took, want)
 		}
-		if silent > rigTick*11/10 {
+		// kazoo gives the connection up when a ping is not answered for a third of the
+		// timeout, less up to 400 ms by chance.
+		if silent > rigTick-400*time.Millisecond {
 			t.Errorf("the client heard nothing for %v, its timeout is %v", silent, 3*rigTick)
 		}
 		if !s.knows(c.resp.SessionID) {
@@ -244,7 +246,7 @@ func TestWatchesOfASession(t *testing.T) {
 			wire.OpGetData: readBody("/b", true), wire.OpGetChildren: readBody("/b", true), wire.OpExists: readBody("/none2", true),
 			wire.OpAddWatch: addWatchBody("/b", zk.AddWatchPersistentRecursive),
 		} {
-			if r := c.call(op, body); r.Err != zk.ErrQuotaExceeded || len(r.body) > 0 {
+			if r := c.call(op, body); r.Err != zk.ErrSystem || len(r.body) > 0 {
 				t.Errorf("%v: %v with %d bytes", op, r.Err, len(r.body))
 			}
 		}
@@ -252,7 +254,7 @@ func TestWatchesOfASession(t *testing.T) {
 		c.mustCall(wire.OpGetData, readBody("/a", true)) // again
 		admin.set("/a", nil)
 		c.mustCall(wire.OpGetData, readBody("/d", true))
-		if r := c.read(wire.OpGetData, "/c", true); r.Err != zk.ErrQuotaExceeded {
+		if r := c.read(wire.OpGetData, "/c", true); r.Err != zk.ErrSystem {
 			t.Errorf("after an event: %v", r.Err)
 		}
 		if got := c.takeEvents(); !slices.Equal(got, []string{"NodeDataChanged /a"}) {
@@ -281,17 +283,17 @@ func TestWatchesOfAnIdentity(t *testing.T) {
 				t.Error("a watch is refused")
 			}
 		}
-		if watch(e, "/a") != zk.ErrQuotaExceeded || watch(other, "/a") != zk.OK {
+		if watch(e, "/a") != zk.ErrSystem || watch(other, "/a") != zk.OK {
 			t.Error("a fifth watch")
 		}
 		pass(recountRest)
 		admin.set("/a", nil) // leaves room for two
-		if x, y, z := watch(e, "/a"), watch(e, "/b"), watch(e, "/c"); x != zk.OK || y != zk.OK || z != zk.ErrQuotaExceeded {
+		if x, y, z := watch(e, "/a"), watch(e, "/b"), watch(e, "/c"); x != zk.OK || y != zk.OK || z != zk.ErrSystem {
 			t.Errorf("after two watches have fired: %v, %v, %v", x, y, z)
 		}
 		d.nc.Close()
 		pass(recountRest)
-		if watch(e, "/c") != zk.ErrNoNode || watch(e, "/d") != zk.ErrQuotaExceeded {
+		if watch(e, "/c") != zk.ErrNoNode || watch(e, "/d") != zk.ErrSystem {
 			t.Error("after a connection has ended")
 		}
 	})
@@ -335,18 +337,18 @@ func TestEphemeralsOfASession(t *testing.T) {
 			b = encode(b, i, wire.OpCreate, createBody(fmt.Sprintf("/%d", i), nil, mode))
 		}
 		flood(c, b)
-		want := []zk.Code{zk.OK, zk.OK, zk.OK, zk.OK, zk.ErrQuotaExceeded, zk.ErrQuotaExceeded, zk.ErrQuotaExceeded, zk.ErrQuotaExceeded}
+		want := []zk.Code{zk.OK, zk.OK, zk.OK, zk.OK, zk.ErrSystem, zk.ErrSystem, zk.ErrSystem, zk.ErrSystem}
 		for i, code := range want {
 			if r, err := c.next(); err != nil || int(r.Xid) != i || r.Err != code {
 				t.Errorf("reply %d: %+v, %v, want %v", i, r.ReplyHeader, err, code)
 			}
 		}
 		c.mustCall(wire.OpDelete, deleteBody("/0"))
-		if r := c.call(wire.OpMulti, multiOfModes("/m", zk.Ephemeral, zk.EphemeralSequential)); r.Err != zk.ErrQuotaExceeded {
+		if r := c.call(wire.OpMulti, multiOfModes("/m", zk.Ephemeral, zk.EphemeralSequential)); r.Err != zk.ErrSystem {
 			t.Errorf("multi: %v", r.Err)
 		}
 		c.mustCall(wire.OpMulti, multiOfModes("/m", zk.Ephemeral, zk.Persistent))
-		if r := c.call(wire.OpCreate, createBody("/n", nil, zk.EphemeralSequential)); r.Err != zk.ErrQuotaExceeded {
+		if r := c.call(wire.OpCreate, createBody("/n", nil, zk.EphemeralSequential)); r.Err != zk.ErrSystem {
 			t.Errorf("create: %v", r.Err)
 		}
 		c.create("/n", "", zk.Persistent)
@@ -377,7 +379,7 @@ func TestEphemeralsOfAnIdentity(t *testing.T) {
 		pass(recountRest)
 		d.create("/c", "", zk.Ephemeral)
 		refused := func(c *wireClient) bool {
-			return c.call(wire.OpCreate, createBody("/d", nil, zk.Ephemeral)).Err == zk.ErrQuotaExceeded
+			return c.call(wire.OpCreate, createBody("/d", nil, zk.Ephemeral)).Err == zk.ErrSystem
 		}
 		if !refused(d) || !refused(again) {
 			t.Error("a fourth ephemeral")

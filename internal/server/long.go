@@ -225,7 +225,7 @@ func (l *listing) send(r *run, frameBytes int) (sent bool) {
 		}
 		if l.path.Watch && c.watch(t, l.path.Path, watch.Child) != zk.OK {
 			c.releaseLong(l.bytes)
-			c.replyErrLocked(l.q.Xid, t.LastZxid(), zk.ErrQuotaExceeded)
+			c.replyErrLocked(l.q.Xid, t.LastZxid(), zk.ErrSystem)
 		} else {
 			l.appendLocked(t, id)
 		}
