@@ -201,12 +201,17 @@ func (e *Election) arrange(before *quorum.System) {
 func (e *Election) Look(now time.Duration, last zk.Zxid, currentEpoch int64) {
 	e.now = now
 	e.phase, e.state = looking, Looking
-	e.elected, e.finalizing = false, false
+	e.elected = false
+	e.own = e.candidacy(last, currentEpoch)
+	e.begin()
+}
+
+// begin begins an election with this server's own vote, in the next election epoch.
+func (e *Election) begin() {
 	if e.clock >= lastElectionEpoch {
 		e.clock = 0
 	}
 	e.clock++
-	e.own = e.candidacy(last, currentEpoch)
 	clear(e.received)
 	clear(e.settledOn)
 	e.asked.Clear()
@@ -304,10 +309,25 @@ func (e *Election) Tick(now time.Duration) {
 		e.finish(e.vote)
 		return
 	}
-	if now >= e.resendAt {
+	if now < e.resendAt {
+		return
+	}
+	if e.disputed() {
+		e.begin()
+	} else {
 		e.interval = min(2*e.interval, e.cfg.MaxNotify)
 		e.broadcast()
 	}
+}
+
+// disputed reports whether a quorum votes, and has not agreed although this server has sent
+// its vote several times since it changed. Votes are exchanged at once, so they differ for
+// good: some servers know that a vote is on false grounds (see eligible), and others do not,
+// because its candidate has gone. No server votes on such grounds in the next election epoch,
+// unless it is told them again.
+func (e *Election) disputed() bool {
+	return e.casts() && e.interval >= min(4*e.cfg.MinNotify, e.cfg.MaxNotify) && !e.finalizing &&
+		e.agreed(e.received, func(b *ballot) bool { return b.state == Looking && b.Leader != NoCandidate })
 }
 
 // Deadline returns when Tick must be called next. It returns false if that is

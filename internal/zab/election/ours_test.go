@@ -448,3 +448,36 @@ func TestAnEndorsedElectionNeedsNoTimer(t *testing.T) {
 	wantElected(t, es[2], Leading, Vote{2, 5, 1, 2})
 	wantLooking(t, es[3])
 }
+
+// Votes on false grounds whose candidate has gone may part the servers: those that know what
+// the candidate has said do not adopt them. When the votes have been exchanged, the election
+// starts again, without them.
+func TestADisputedElectionStartsAgain(t *testing.T) {
+	e := look(patient(voters(quorum.Majority(1, 2, 3, 4, 5))))
+	ghost := func(from int64) Notification { return says(from, Looking, 5, myZxid+9, 9, 1) }
+	fours := func(from, election int64) Notification { return says(from, Looking, 4, myZxid, 1, election) }
+	e.Step(0, ghost(2))
+	e.Step(0, fours(3, 1))
+	e.Step(0, fours(4, 1))
+	now := time.Duration(0)
+	for e.ElectionEpoch() == 1 && now < 2*time.Second {
+		at, ok := e.Deadline()
+		if !ok {
+			t.Fatal("the election has ended")
+		}
+		e.Messages()
+		now = at
+		e.Tick(now)
+		e.Step(now, fours(4, 1)) // it is sent again
+	}
+	const own = "LOOKING 1 (epoch 1, zxid 0x100000005, election 2)"
+	wantSent(t, e, "->2 "+own, "->3 "+own, "->4 "+own, "->5 "+own)
+	for id := int64(2); id <= 4; id++ {
+		e.Step(now, fours(id, 2))
+	}
+	at, _ := e.Deadline()
+	e.Tick(at)
+	if r, ok := e.Elected(); !ok || r.Leader != 4 {
+		t.Errorf("elected %+v, %v", r, ok)
+	}
+}
