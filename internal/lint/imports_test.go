@@ -34,7 +34,7 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < zab; fifo < zab; zab, socket, refusal < transport < test/memnet;
+	zk, jute, zab/quorum < zab/election < test/stranger; zab/election < zab; fifo < zab; zab, socket, refusal < transport < test/memnet;
 
 	# The driver, and the client side.
 	NONE < pipeline;
@@ -60,7 +60,7 @@ const importOrder = `
 	# What is run.
 	vfs, fourletter < trial;
 	node, broadcast, trial, bench/report, cli < cmd/pinfold;
-	server, transport, node/options, test/faultfs < sim;
+	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents;

@@ -35,6 +35,7 @@ import (
 //	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
 //	Divergence     the next transaction with a digest reveals a corrupted tree, and no client is served from it
+//	Stranger       what is no member, and says what it likes, takes no role from members that all serve, and uses up no epochs
 //	Protocol       no member refuses a peer, or leaves its role, because of what another member has sent
 type checker struct {
 	s         *Sim
@@ -207,7 +208,9 @@ func (c *checker) event(m *member, e *zab.Event) {
 		}
 	case zab.EventRefused:
 		cover.Refused++
-		c.protocol(m, e)
+		if !c.s.stranger.caused(m, e) {
+			c.protocol(m, e)
+		}
 	case zab.EventLeft:
 		c.protocol(m, e)
 		switch {

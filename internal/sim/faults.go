@@ -296,6 +296,7 @@ func (s *Sim) heal() {
 	s.profile.slowPacket = 0 // late ones can end a leadership again and again, and with it the wait for sessions
 	s.say("sim", "all is healed")
 	s.faulting = false
+	s.stranger.stop()
 	for a := range s.net.blocked {
 		for b := range s.net.blocked[a] {
 			s.net.block(a, b, false)

@@ -157,6 +157,7 @@ func (mn memberNet) Send(l zab.LinkID, ps []zab.Packet) (keeps bool) {
 		if mn.m.s.trace.on {
 			mn.m.s.say(mn.m.who, "sends on %d: %v", l, ps[i])
 		}
+		mn.m.s.stranger.hearPacket(mn.m, ps[i])
 	}
 	e.put(sending{packets: b})
 	return false
@@ -288,6 +289,10 @@ func (e *end) take() {
 // read hands a chunk to the member.
 func (e *end) read(c chunk) error {
 	r := e.m.rep
+	if e.m == e.net.s.stranger.m {
+		e.net.s.stranger.receive(e, c)
+		return nil
+	}
 	if c.snap {
 		e.snapshot = append(e.snapshot, c.b...)
 		if !c.last {
@@ -386,11 +391,18 @@ func (e *end) down(reason error) {
 	}
 	e.closed = true
 	e.drop()
-	e.m.s.disturbed(e.m.s.now)
-	e.m.s.say(e.m.who, "link %d is down: %v", e.id, reason)
-	e.m.after(e.m.s.between(0, time.Millisecond), func() {
-		e.m.rep.LinkDown(e.id, reason)
-	})
+	s := e.m.s
+	s.say(e.m.who, "link %d is down: %v", e.id, reason)
+	if e.m == s.stranger.m {
+		s.stranger.closed(e)
+	} else {
+		if !s.stranger.isPeer[e.id] {
+			s.disturbed(s.now)
+		}
+		e.m.after(s.between(0, time.Millisecond), func() {
+			e.m.rep.LinkDown(e.id, reason)
+		})
+	}
 	if e.peer != nil && !e.ended {
 		e.transmit(chunk{end: errLink})
 	}
@@ -518,6 +530,7 @@ func (mn memberNet) Notify(peer int64, payload []byte) {
 		return
 	}
 	n.notes[m.id][peer] = note{payload, m.life}
+	m.s.stranger.hearNote(m.id, payload)
 	to := m.s.members[peer]
 	if m.s.chance(m.s.profile.noteLoss) && m.s.faulting {
 		return

@@ -49,6 +49,7 @@ type profile struct {
 	localSessions, upgrading bool          // sessions are local, and become global with their first ephemeral
 	readOnly                 bool          // members without a quorum serve clients that only read
 	readOnlyAfter            time.Duration // how long they look for a leader before
+	stranger                 strangerKind
 
 	think    time.Duration // of a client between requests, at most
 	pipeline int           // requests that a client has on their way, at most
@@ -127,4 +128,21 @@ func (p *profile) drawVariants(r *rand.Rand) {
 		p.readOnly = true
 		p.readOnlyAfter = [...]time.Duration{time.Millisecond, 300 * time.Millisecond}[r.IntN(2)] // at least a tick
 	}
+	if r.IntN(6) == 0 {
+		p.drawStranger(r)
+	}
+}
+
+// drawStranger has a stranger act, among faults or in an ensemble where nothing fails by
+// itself: no link, disk or clock is so slow that a server would be given up.
+func (p *profile) drawStranger(r *rand.Rand) {
+	p.stranger = amongFaults
+	if r.IntN(3) > 0 {
+		return
+	}
+	p.stranger = amongHealthy
+	p.faultEvery, p.lastCounter, p.drift = 0, 0, 0
+	p.slowDisk, p.slowPacket, p.noteLoss = 0, 0, 0
+	p.tick, p.syncLimit = 200*time.Millisecond, 5
+	p.netDelay, p.diskDelay = min(p.netDelay, 2*time.Millisecond), min(p.diskDelay, 3*time.Millisecond)
 }

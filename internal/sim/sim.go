@@ -9,6 +9,7 @@
 //	network.go   links between members: first in, first out; election messages: not
 //	faults.go    what goes wrong
 //	damage.go    disks whose bits flip
+//	stranger.go  a process on the members' ports that is none of them
 //	diverge.go   trees that go wrong in memory
 //	client.go    clients: connections, sessions
 //	request.go   clients: what they ask
@@ -108,6 +109,7 @@ type Sim struct {
 
 	members   []*member // by id, from 1; [0] is nil
 	net       network
+	stranger  *intruder
 	clients   []*client
 	check     checker
 	history   *history
@@ -128,6 +130,7 @@ func newSim(o Options) *Sim {
 	s.history = newHistory(s)
 	s.check.init(s)
 	s.net.init(s)
+	s.stranger = newIntruder(s)
 	return s
 }
 
@@ -249,6 +252,7 @@ func (s *Sim) run() {
 	s.faulting = true
 	s.scheduleFault()
 	s.scheduleDivergence()
+	s.stranger.begin()
 	s.scheduleUpkeep()
 	s.runUntil(p.length, nil)
 	s.heal()

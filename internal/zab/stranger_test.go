@@ -1,14 +1,11 @@
 package zab
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/zab/election"
-	"github.com/pinfold-zk/pinfold/zk"
+	drawn "github.com/pinfold-zk/pinfold/test/stranger"
 )
 
 // stranger is somebody who reaches both ports of every server, is none of them, and
@@ -32,7 +29,7 @@ func (x *stranger) attack() {
 	}
 	switch n := len(x.own); {
 	case x.rng.IntN(3) == 0:
-		s.core.Notification(x.now, x.notification(s.core))
+		s.core.Notification(x.now, drawn.DrawNotification(x.rng, x.target(s.core)))
 	case n == 0 || x.rng.IntN(6) == 0:
 		l := strangeLink{s, x.newLinkID()}
 		x.own = append(x.own, l)
@@ -59,46 +56,17 @@ func (x *stranger) stop() {
 	x.own = nil
 }
 
-func (x *stranger) id() int64 {
-	if x.rng.IntN(8) == 0 {
-		return []int64{0, -1, math.MinInt64, math.MaxInt64, 77}[x.rng.IntN(5)]
+// target is what the stranger knows of a server.
+func (x *stranger) target(c *Core) *drawn.Target {
+	return &drawn.Target{
+		Servers: len(x.servers) - 1, AcceptedEpoch: c.acceptedEpoch, CurrentEpoch: c.currentEpoch, Epoch: c.epoch, EpochLead: maxEpochLead,
+		Last: c.last, Committed: c.committed, ElectionEpoch: c.election.ElectionEpoch(),
 	}
-	return int64(1 + x.rng.IntN(len(x.servers)-1))
-}
-
-func (x *stranger) epoch(c *Core) uint32 {
-	near := []uint32{c.acceptedEpoch, c.acceptedEpoch + 1, c.acceptedEpoch + 2, c.currentEpoch, c.epoch, c.acceptedEpoch + maxEpochLead}
-	far := []uint32{0, maxEpoch - 1, maxEpoch, 1 << 31, 1<<32 - 1, 1 << 20}
-	return append(near, far...)[x.rng.IntN(len(near)+len(far))]
-}
-
-func (x *stranger) zxid(c *Core) zk.Zxid {
-	z := []zk.Zxid{c.last, c.committed, c.last + 1, zk.MakeZxid(c.epoch, 0), 0, -1, math.MaxInt64, math.MinInt64, zk.MakeZxid(x.epoch(c), uint32(x.rng.IntN(3)))}
-	return z[x.rng.IntN(len(z))]
 }
 
 func (x *stranger) packet(c *Core) Packet {
-	switch x.rng.IntN(8) {
-	case 0, 1, 2:
-		p := infoOf(x.id(), x.epoch(c))
-		if x.rng.IntN(4) == 0 {
-			p.Type = ObserverInfo
-		}
-		return p
-	case 3, 4:
-		return Packet{Type: AckEpoch, Zxid: x.zxid(c), Data: binary.BigEndian.AppendUint32(nil, []uint32{c.currentEpoch, x.epoch(c), math.MaxUint32}[x.rng.IntN(3)])}
-	case 5, 6:
-		return Packet{Type: Ack, Zxid: x.zxid(c)}
-	}
-	return Packet{Type: PacketType(x.rng.IntN(21)), Zxid: x.zxid(c), Data: make([]byte, x.rng.IntN(24))}
-}
-
-func (x *stranger) notification(c *Core) election.Notification {
-	rounds := []int64{c.election.ElectionEpoch(), c.election.ElectionEpoch() + 1, 0, -1, 1 << 62, 1<<62 - 1, math.MaxInt64, math.MinInt64}
-	return election.Notification{
-		From: x.id(), State: election.State(x.rng.IntN(4)), Leader: x.id(), Zxid: x.zxid(c), Version: int32(x.rng.IntN(3)),
-		ElectionEpoch: rounds[x.rng.IntN(len(rounds))], PeerEpoch: []int64{int64(x.epoch(c)), int64(c.currentEpoch), math.MaxInt64, math.MinInt64}[x.rng.IntN(4)],
-	}
+	p := drawn.DrawPacket(x.rng, x.target(c))
+	return Packet{Type: PacketType(p.Type), Zxid: p.Zxid, Data: p.Data}
 }
 
 func newStranger(seed uint64) *stranger {
