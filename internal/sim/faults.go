@@ -134,27 +134,8 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 			return false
 		}
 		s.divide(k, l)
-	case crashInWrite, diskFull, diskError, diskShort:
-		if !m.up {
-			return false
-		}
-		kind := map[faultKind]faultfs.Kind{
-			crashInWrite: faultfs.Crash, diskFull: faultfs.NoSpace, diskError: faultfs.IO, diskShort: faultfs.ShortWrite,
-		}[k]
-		m.fault.Arm(1+s.rng.IntN(40), kind)
-	case diskSlow:
-		m.slow = s.now + s.between(100*time.Millisecond, 2*time.Second)
-	case killInWrite:
-		if !m.up {
-			return false
-		}
-		m.kill = true
-		m.fault.Arm(1+s.rng.IntN(40), faultfs.Kill)
-	case diskStall, leaderStall:
-		m.stall = s.profile.length // then all is healed
-		if s.chance(0.7) {
-			m.stall = min(m.stall, s.now+s.between(500*time.Millisecond, 5*time.Second))
-		}
+	case crashInWrite, killInWrite, diskFull, diskError, diskShort, diskSlow, diskStall, leaderStall:
+		return s.harmDisk(k, m)
 	case lagging, leaderLags:
 		m.lag = s.now + s.between(100*time.Millisecond, 2*time.Second)
 	case bitFlip:
@@ -189,6 +170,29 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 		s.divide(k, m)
 	}
 	return true
+}
+
+// harmDisk makes a fault of a member's disk happen.
+func (s *Sim) harmDisk(k faultKind, m *member) bool {
+	switch k {
+	case diskSlow:
+		m.slow = s.now + s.between(100*time.Millisecond, 2*time.Second)
+		return true
+	case diskStall, leaderStall:
+		m.stall = s.profile.length // then all is healed
+		if s.chance(0.7) {
+			m.stall = min(m.stall, s.now+s.between(500*time.Millisecond, 5*time.Second))
+		}
+		return true
+	}
+	if m.up {
+		m.kill = m.kill || k == killInWrite
+		m.fault.Arm(1+s.rng.IntN(40), map[faultKind]faultfs.Kind{
+			crashInWrite: faultfs.Crash, killInWrite: faultfs.Kill,
+			diskFull: faultfs.NoSpace, diskError: faultfs.IO, diskShort: faultfs.ShortWrite,
+		}[k])
+	}
+	return m.up
 }
 
 // crash ends a member's process and has it started again later.

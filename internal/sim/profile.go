@@ -89,6 +89,12 @@ func drawProfile(r *rand.Rand) profile {
 		think: pick(2*ms, 20*ms, 100*ms, 600*ms), pipeline: pickInt(1, 4),
 		moves: [...]float64{0, 0.01, 0.1}[r.IntN(3)], away: pick(ms, 50*ms),
 	}
+	p.drawRest(r)
+	return p
+}
+
+// drawRest draws the settings that few runs have, and what depends on other settings.
+func (p *profile) drawRest(r *rand.Rand) {
 	if p.promptDisk = r.IntN(2) == 0; p.promptDisk {
 		p.preallocBytes = 128 << 10
 	} else {
@@ -98,7 +104,7 @@ func drawProfile(r *rand.Rand) profile {
 		p.lastCounter = uint32(10 + r.IntN(50))
 	}
 	p.electorate = drawElectorate(r, p.voters)
-	p.stallAfter = pick(500*ms, 2000*ms, 30*time.Second)
+	p.stallAfter = [...]time.Duration{500 * time.Millisecond, 2 * time.Second, 30 * time.Second}[r.IntN(3)]
 	p.drift = [...]float64{0, 0, 0.001, 0.05}[r.IntN(4)]
 	if r.IntN(5) == 0 {
 		p.quota = quota{count: int64(2 + r.IntN(4)), bytes: int64(10 + r.IntN(40))}
@@ -115,7 +121,6 @@ func drawProfile(r *rand.Rand) profile {
 	for i := range p.faults {
 		p.faults[i] = faultWeights[i] * [...]float64{0, 1, 1, 4}[r.IntN(4)]
 	}
-	return p
 }
 
 // drawVariants draws what a run has beside drawProfile's settings. r is a source of

@@ -128,20 +128,25 @@ func (g *generator) body(c *modelClient, op wire.OpCode, batched bool) []byte {
 	case wire.OpSetWatches, wire.OpSetWatches2:
 		return g.setWatches(c, op)
 	case wire.OpAuth:
-		a := wire.AuthPacket{Type: int32(g.r.IntN(2)), Scheme: "digest", Auth: []byte(pick(g, g.users))}
-		switch g.r.IntN(12) {
-		case 0:
-			a.Auth = []byte(superPassword)
-		case 1:
-			a.Auth = []byte(pick(g, []string{"", "u", "a:b:c", ":", ":x", "super:wrong"}))
-		case 2:
-			a.Scheme = "ip"
-		}
-		return a.Append(nil)
+		return g.authPacket()
 	case wire.OpSASL:
 		return jute.AppendBuffer(nil, []byte("token"))
 	}
 	return nil
+}
+
+// authPacket returns an addauth, most often of a known user.
+func (g *generator) authPacket() []byte {
+	a := wire.AuthPacket{Type: int32(g.r.IntN(2)), Scheme: "digest", Auth: []byte(pick(g, g.users))}
+	switch g.r.IntN(12) {
+	case 0:
+		a.Auth = []byte(superPassword)
+	case 1:
+		a.Auth = []byte(pick(g, []string{"", "u", "a:b:c", ":", ":x", "super:wrong"}))
+	case 2:
+		a.Scheme = "ip"
+	}
+	return a.Append(nil)
 }
 
 // watchable reports whether the client may watch path in this way. Over
