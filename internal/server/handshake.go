@@ -35,8 +35,7 @@ func (c *conn) handshake(b []byte) (int, error) {
 	c.mu.Lock()
 	c.countReceivedLocked(1, n)
 	c.mu.Unlock()
-	c.spend(1, n)
-	if req.SessionID == 0 && !c.awaitTokens() { // a session that exists could expire meanwhile
+	if !c.spendHandshake(n, req.SessionID == 0) {
 		return n, errEnd
 	}
 	return n, c.connect(&req)

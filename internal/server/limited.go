@@ -82,6 +82,28 @@ func (c *conn) spend(requests, bytes int) {
 	c.limited.until = max(it.mu.meter.Take(int64(requests), int64(bytes), now), c.limited.meter.Take(int64(requests), int64(bytes), now))
 }
 
+// spendHandshake takes the tokens for a handshake of the identity, and makes a new session
+// wait for them, but no longer than clients wait for an answer. (A session that exists could
+// expire meanwhile.) False means that the connection has ended. REQUIRES: serve's goroutine,
+// without c.mu.
+func (c *conn) spendHandshake(bytes int, isNew bool) (open bool) {
+	if c.limited == nil {
+		return true
+	}
+	now := c.s.replica.Now()
+	it := c.limited.as.Load()
+	it.mu.Lock()
+	c.adoptLocked(it, now)
+	until := it.mu.meter.Take(1, int64(bytes), now)
+	it.mu.Unlock()
+	if isNew {
+		c.limited.until = min(until, now+holdAtMost)
+		open = c.awaitTokens()
+	}
+	c.limited.until = until
+	return open || !isNew
+}
+
 // awaitTokens waits until the connection may handle requests again. False means that the
 // connection has ended. REQUIRES: serve's goroutine, without c.mu.
 func (c *conn) awaitTokens() bool {

@@ -186,6 +186,32 @@ func TestLimitedClientHearsFromTheServer(t *testing.T) {
 	})
 }
 
+// A handshake is answered in time even if the identity owes many tokens: at once if it
+// resumes a session, otherwise after half a second. What follows waits.
+func TestHandshakeOfALimitedIdentity(t *testing.T) {
+	withLimits(t, "identity bytes=100000", func(t *testing.T, s *rig) {
+		s.open().create("/x", "", zk.Persistent)
+		c := s.openFrom(1, 10)
+		c.mustCall(wire.OpSetData, setBody("/x", big)) // 9 s
+		began := time.Now()
+		d := s.openFrom(1, 10)
+		if took := time.Since(began); took != holdAtMost {
+			t.Errorf("a new session took %v", took)
+		}
+		again := newWireClient(t, s.pipeFrom(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 9, 1}), 40001)))
+		if err := again.resume(c); err != nil || time.Since(began) > holdAtMost {
+			t.Errorf("to resume a session took %v: %v", time.Since(began), err)
+		}
+		for _, c := range []*wireClient{d, again} {
+			flood(c, encode(nil, 0, wire.OpExists, readBody("/x", false)))
+			c.answered(1)
+			if took := time.Since(began); !about(took, 9240*time.Millisecond) {
+				t.Errorf("a request was answered after %v", took)
+			}
+		}
+	})
+}
+
 // A connection that waits for tokens ends at once when the client is gone or the server
 // stops, and the session of the client then expires.
 func TestWaitingConnectionEnds(t *testing.T) {
