@@ -71,6 +71,7 @@ type Client struct {
 
 	MaxFrameBytes int // jute.maxbuffer: a longer request closes its connection
 	BufferBytes   int // connectionBufferBytes: of all connections' buffers; 0: no limit
+	WatchBytes    int // watchBytes: of all watches; 0: no limit
 
 	LimitsFile string // limitsFile: limits of sessions and identities; "": none
 

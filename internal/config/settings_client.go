@@ -54,6 +54,11 @@ func clientSettings() []setting {
 			note: "only in Pinfold. Bytes of all client connections' buffers together: unfinished requests, replies " +
 				"that the client does not read; the connections that hold most wait first, and are closed after 10 s. A reply " +
 				"of more than a third of it closes its connection. At least 8 × `jute.maxbuffer`; 0 means no limit"},
+		{name: "watchBytes", scope: property, def: "402653184",
+			setter: count(0, func(c *Config) *int { return &c.Client.WatchBytes }),
+			note: "only in Pinfold. Bytes that all watches of the server take: the path and 160 bytes each, less if several clients watch a path. " +
+				"A client may hold as much as then remains free, 64 KiB always; a request for more is answered -1, and a connection " +
+				"that restores more is closed. 0 means no limit"},
 	}
 }
 

@@ -115,6 +115,7 @@ func presentState() []Desc {
 		gauge("uptime", UnitMilliseconds, ownServer, "Time since the start"),
 		gauge("znode_count", UnitCount, ownReplica, "Znodes; the root counts twice, as in Apache ZooKeeper"),
 		gauge("watch_count", UnitCount, ownReplica, "Watches of all kinds"),
+		gauge("watch_memory_bytes", UnitBytes, ownReplica, "Bytes that all watches take; `watchBytes` bounds them"),
 		gauge("ephemerals_count", UnitCount, ownReplica, "Ephemeral znodes"),
 		gauge("approximate_data_size", UnitBytes, ownReplica, "Lengths of all paths and data"),
 		gauge("global_sessions", UnitCount, ownReplica, "Sessions that the whole ensemble knows"),

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"io"
 	"time"
 
@@ -115,6 +116,7 @@ func (r *Replica) Notification(from int64, payload []byte) {
 	if !r.dynamic() || len(n.Config) > maxConfigBytes {
 		n.Config = nil // nothing reads it
 	}
+	n.Config = bytes.Clone(n.Config) // the payload may be much longer
 	if r.ballots.put(n) {
 		r.putEvent(event{kind: noteCame, peer: from})
 	}

@@ -289,10 +289,11 @@ type View struct {
 }
 
 // AddWatch registers a watch. No change falls between what the View shows and the watch.
-func (v View) AddWatch(w watch.ID, path string, k watch.Kind) {
+// It reports false if there is no room for the watch.
+func (v View) AddWatch(w watch.ID, path string, k watch.Kind) bool {
 	v.r.watchMu.Lock()
-	v.r.watches.Add(w, path, k)
-	v.r.watchMu.Unlock()
+	defer v.r.watchMu.Unlock()
+	return v.r.watches.Add(w, path, k)
 }
 
 // Watches calls f with the watch tables, under their lock, a leaf: f must not wait and

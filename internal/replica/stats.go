@@ -75,6 +75,7 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"tree_write_lock_time":          &s.WriteHolds,
 		"outstanding_requests":          metric.Func(func() int64 { return int64(r.Outstanding()) }),
 		"watch_count":                   metric.Func(r.countWatches),
+		"watch_memory_bytes":            metric.Func(r.sumWatches),
 	} {
 		reg.Bind(name, source)
 	}
@@ -91,6 +92,11 @@ func (s *Stats) logged() int64 {
 
 func (r *Replica) countWatches() (n int64) {
 	r.Watches(func(w *watch.Tables) { n = int64(w.Len()) })
+	return n
+}
+
+func (r *Replica) sumWatches() (n int64) {
+	r.Watches(func(w *watch.Tables) { n = int64(w.Bytes()) })
 	return n
 }
 

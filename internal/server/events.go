@@ -73,7 +73,7 @@ func (c *conn) setWatches(t replica.View, q *request) {
 		c.replyErrLocked(q.Xid, t.LastZxid(), zk.ErrMarshalling)
 		return
 	}
-	if !c.mayRenew(&r) {
+	if !c.mayRenew(&r) || !c.watchesFit(&r) {
 		return
 	}
 	c.mu.begin = len(c.mu.out.Buf) // what was missed stays together while this pauses

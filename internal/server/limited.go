@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -198,14 +199,31 @@ func (c *conn) changeIdentity() {
 	c.leaveLocked()
 }
 
-// watch registers a watch, unless the session or its identity has too many. REQUIRES: c.mu
-// and the tree's lock.
+// watch registers a watch, unless the session or its identity has too many, or all watches
+// take too much memory. REQUIRES: c.mu and the tree's lock.
 func (c *conn) watch(t replica.View, path string, k watch.Kind) zk.Code {
 	if c.limited != nil && !c.mayWatch(path, k) {
 		return c.refuseRequest()
 	}
-	t.AddWatch(c.id, path, k)
+	if !t.AddWatch(c.id, path, k) {
+		c.s.stats.LimitRefused.Add(1)
+		c.s.refused.Warn("a watch was refused: all watches take too much memory (watchBytes)", "client", c.remote)
+		return zk.ErrSystem
+	}
 	return zk.OK
+}
+
+// watchesFit reports whether there is room for the watches that the client restores. If
+// not, it ends the connection, as mayRenew does. REQUIRES: c.mu.
+func (c *conn) watchesFit(r *wire.SetWatches) (fit bool) {
+	paths := slices.Concat(r.Data, r.Exist, r.Child, r.Persistent, r.Persistent, r.PersistentRecursive)
+	c.s.replica.Watches(func(t *watch.Tables) { fit = t.Fits(c.id, paths) })
+	if !fit {
+		c.s.stats.LimitRefused.Add(1)
+		c.s.refused.Warn("connection closed: there is no room for the watches that the client restores (watchBytes)", "client", c.remote)
+		c.closeLocked()
+	}
+	return fit
 }
 
 // refuseRequest counts a request that a limit refuses, and returns its code.

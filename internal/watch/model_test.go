@@ -17,10 +17,12 @@ func unsafeString(b []byte) string { return unsafe.String(&b[0], len(b)) }
 func (t *Tables) check(tb testing.TB) {
 	tb.Helper()
 	recursives, live := 0, map[uint32]bool{}
+	bytes, held := 0, map[uint32]int{}
 	for _, b := range []*table{&t.data, &t.child} {
 		entries, watchers := 0, 0
 		for name, p := range b.byPath {
 			rec := b.paths.at(p)
+			bytes += pathBytes + len(name)
 			if rec.name != name || rec.count == 0 {
 				tb.Fatalf("path %q: record %q with %d watchers", name, rec.name, rec.count)
 			}
@@ -36,6 +38,8 @@ func (t *Tables) check(tb testing.TB) {
 					b.entries.at(entry.nextOnPath).prevOnPath != e || isRecursive && !front {
 					tb.Fatalf("path %q: bad entry %+v", name, *entry)
 				}
+				bytes += entryBytes
+				held[entry.watcher] += cost(name)
 				front = isRecursive
 				if isRecursive {
 					recursives++
@@ -80,6 +84,14 @@ func (t *Tables) check(tb testing.TB) {
 			tb.Fatalf("table %d: %d crowds, %d entries and %d paths in use",
 				b.which, len(b.crowds), b.entries.inUse(), b.paths.inUse())
 		}
+	}
+	for id, wi := range t.byID {
+		if w := t.watchers.at(wi); w.bytes != held[wi] {
+			tb.Fatalf("watcher %d: %d bytes, counted %d", id, w.bytes, held[wi])
+		}
+	}
+	if bytes != t.bytes {
+		tb.Fatalf("%d bytes, counted %d", t.bytes, bytes)
 	}
 	if recursives != t.recursive || len(live) != len(t.byID) || t.watchers.inUse() != len(t.byID) {
 		tb.Fatalf("%d recursive watches, counted %d; %d watchers of %d in use",

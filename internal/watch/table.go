@@ -90,6 +90,7 @@ func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
 			b.byPath = make(map[string]uint32)
 		}
 		b.byPath[name] = p
+		t.bytes += pathBytes + len(name)
 	} else if e := b.find(wi, p); e != 0 {
 		return b.widen(e, k)
 	}
@@ -143,6 +144,8 @@ func (b *table) link(t *Tables, wi, p uint32, k kinds) {
 	entry := b.entries.at(e)
 	entry.path, entry.watcher, entry.kinds = p, wi, k
 	b.count++
+	t.bytes += entryBytes
+	t.watchers.at(wi).bytes += cost(b.paths.at(p).name)
 	b.putOnPath(e)
 
 	list := &t.watchers.at(wi).lists[b.which]
@@ -223,6 +226,8 @@ func (b *table) unlink(t *Tables, e uint32) {
 	p, wi := entry.path, entry.watcher
 	b.removeFromPath(e)
 	rec := b.paths.at(p)
+	t.bytes -= entryBytes
+	t.watchers.at(wi).bytes -= cost(rec.name)
 	if crowd, ok := b.crowds[p]; ok {
 		if rec.count <= crowdOver {
 			delete(b.crowds, p)
@@ -231,6 +236,7 @@ func (b *table) unlink(t *Tables, e uint32) {
 		}
 	}
 	if rec.count == 0 {
+		t.bytes -= pathBytes + len(rec.name)
 		b.forgetPath(p)
 	}
 	b.removeFromWatcher(t, e)

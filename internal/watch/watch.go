@@ -25,7 +25,8 @@
 //     there is any recursive watch.
 //  6. A watch takes 28 bytes, about 50 on a path with many watchers. A watcher
 //     takes 50 to 70, a path 50 to 75 in each table, its characters once.
-//  7. The order of results depends only on the order of calls.
+//  7. The watches take no more than Limit, except for 64 KiB of each watcher.
+//  8. The order of results depends only on the order of calls.
 //
 // This package does not know znodes, sessions or ACLs. The tables have no lock: the
 // caller makes sure that only one call runs at a time.
@@ -56,10 +57,13 @@ const (
 
 // Tables holds the watches of one server. The zero value is empty and ready.
 type Tables struct {
+	Limit int // of Bytes; 0: none
+
 	data, child table
 	byID        map[ID]uint32
 	watchers    slab[watcher]
 	recursive   int    // number of watches in data that include recursive
+	bytes       int    // see Bytes
 	round       uint64 // number of the latest Trigger that named a watcher
 }
 
@@ -68,6 +72,7 @@ type watcher struct {
 	round uint64 // the last Trigger that named it
 	id    ID
 	lists [2]watchList // by table.which
+	bytes int          // what its watches would take if it were the only watcher
 }
 
 // watchList is a ring of one watcher's watches in one table.
@@ -76,9 +81,51 @@ type watchList struct {
 	count uint32
 }
 
+// About what a watch takes, and a path in one table with its first watch, in bytes beside
+// the characters.
+const (
+	entryBytes = 64
+	pathBytes  = 96
+)
+
+// cost is what a watch on path takes if no other watcher watches the path.
+func cost(path string) int { return entryBytes + pathBytes + len(path) }
+
+// freeBytes is what every watcher may hold, however much the others hold.
+const freeBytes = 64 << 10
+
+// Bytes returns about how much memory the watches take.
+func (t *Tables) Bytes() int { return t.bytes }
+
+// Fits reports whether there is room for watches of w on these paths. A watcher may hold
+// as much as then remains free of Limit, so the watcher that holds most is refused first,
+// and one that holds little never is.
+func (t *Tables) Fits(w ID, paths []string) bool {
+	more := 0
+	for _, p := range paths {
+		more += cost(p)
+	}
+	return t.fits(w, more)
+}
+
+func (t *Tables) fits(w ID, more int) bool {
+	if t.Limit == 0 {
+		return true
+	}
+	held := more
+	if wi, ok := t.byID[w]; ok {
+		held += t.watchers.at(wi).bytes
+	}
+	return held <= freeBytes || held <= t.Limit-t.bytes-more
+}
+
 // Add registers a watch of kind k. Registering it again changes nothing. Add copies
-// path if it has to keep it, so path may alias a buffer that is reused.
-func (t *Tables) Add(w ID, path string, k Kind) {
+// path if it has to keep it, so path may alias a buffer that is reused. It reports false
+// if there is no room: see Fits.
+func (t *Tables) Add(w ID, path string, k Kind) bool {
+	if !t.fits(w, cost(path)) && !t.Contains(w, path, zk.WatcherAny) {
+		return false
+	}
 	wi, ok := t.byID[w]
 	if !ok {
 		if t.byID == nil {
@@ -102,6 +149,7 @@ func (t *Tables) Add(w ID, path string, k Kind) {
 			t.recursive++
 		}
 	}
+	return true
 }
 
 // Contains reports whether w has a watch on path that checkWatches of type typ finds.

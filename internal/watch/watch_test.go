@@ -265,3 +265,48 @@ func TestReports(t *testing.T) {
 		break
 	}
 }
+
+// Invariant 7. The watcher that holds most is refused first; what it drops is free again.
+func TestLimit(t *testing.T) {
+	w := Tables{Limit: 4 << 20}
+	fill := func(id ID) (n int) {
+		for w.Add(id, fmt.Sprint("/some/long/path/of/a/watcher/", id, "/", n), Data) {
+			n++
+		}
+		return n
+	}
+	first := fill(1)
+	if got := w.Bytes(); got < w.Limit/2-1000 || got > w.Limit/2 {
+		t.Errorf("the first watcher holds %d bytes of %d", got, w.Limit)
+	}
+	second := fill(2)
+	if second < first/3 || second > first*2/3 {
+		t.Errorf("the watchers got %d and %d watches", first, second)
+	}
+	for id := ID(3); id < 40; id++ {
+		if n := fill(id); n < freeBytes/250 {
+			t.Fatalf("watcher %d got %d watches", id, n)
+		}
+	}
+	if got := w.Bytes(); got > w.Limit+40*freeBytes {
+		t.Errorf("%d bytes are held, the limit is %d", got, w.Limit)
+	}
+	if !w.Add(1, "/some/long/path/of/a/watcher/1/0", Persistent) {
+		t.Error("a watch that is there cannot be registered again")
+	}
+	if w.Fits(3, []string{string(make([]byte, freeBytes))}) {
+		t.Error("a long path fits")
+	}
+	w.check(t)
+	w.Drop(1)
+	if n := fill(3); n < 1000 {
+		t.Errorf("%d watches fit when others are gone", n)
+	}
+	w.check(t)
+	for id := range ID(40) {
+		w.Drop(id)
+	}
+	if w.Bytes() != 0 {
+		t.Errorf("%d bytes are left", w.Bytes())
+	}
+}
