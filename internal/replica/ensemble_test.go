@@ -32,6 +32,7 @@ type group struct {
 	change func(id int64, o *Options)
 	// corrupted are the machines whose trees were made wrong, see corrupt.
 	corrupted map[int64]bool
+	keeps     bool                            // links of machines that start from now on keep what they are sent
 	sent      func(from int64, p *zab.Packet) // if not nil, sees the packets of who starts from now on
 }
 
@@ -110,6 +111,9 @@ func (g *group) start(id int64) *machine {
 	var n Network = g.net.Attach(id, m.rep)
 	if sent := g.sent; sent != nil {
 		n = tap{n.(*memnet.Port), func(p *zab.Packet) { sent(id, p) }}
+	}
+	if g.keeps {
+		n = keeping{n.(*memnet.Port)}
 	}
 	m.rep.Join(n)
 	g.net.Meet(id)

@@ -3,8 +3,10 @@ package replica
 import (
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/test/memnet"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // After many writes a server holds the memory of those alone that the core keeps for
@@ -17,8 +19,9 @@ func TestMemoryIsReleased(t *testing.T) {
 		}
 		pass(groupTick)
 		for _, m := range g.up {
-			o, window := &m.rep.order, m.rep.window()
-			batches, leases := o.batches.Len(), o.leases.Len()
+			var batches, leases int
+			m.inOrder(func(o *orderer) { batches, leases = o.batches.Len(), o.leases.Len() })
+			window := m.rep.window()
 			most, mostLeases := 0, window
 			if m.rep.Mode() == Leader {
 				most, mostLeases = window, 0
@@ -34,21 +37,29 @@ func TestMemoryIsReleased(t *testing.T) {
 // What a link keeps is not used again.
 func TestQueuedMemoryIsKept(t *testing.T) {
 	inGroup(t, 3, 0, nil, func(g *group) {
+		g.keeps = true
+		g.restart()
 		leader := g.leader()
-		s := g.session(leader, 100_000)
-		g.write(leader, s, 10)
-		net := leader.rep.order.net.(*memnet.Port)
-		leader.rep.order.net = keeping{net}
-		g.write(leader, s, 200)
+		g.write(leader, g.session(leader, 100_000), 200)
 		pass(groupTick)
-		leader.rep.order.net = net
-		for _, b := range leader.rep.order.batches.All() {
-			if !b.lent {
-				t.Errorf("the batch to %v is not marked as kept", b.last())
+		leader.inOrder(func(o *orderer) {
+			if o.batches.Len() == 0 {
+				t.Error("no batch is held")
 			}
-		}
+			for _, b := range o.batches.All() {
+				if !b.lent {
+					t.Errorf("the batch to %v is not marked as kept", b.last())
+				}
+			}
+		})
 		g.agree()
 	})
+}
+
+// inOrder calls f in a turn of Order.
+func (m *machine) inOrder(f func(o *orderer)) {
+	m.rep.putCall(func(*session.Tracker, func(zk.SessionID) (int64, bool)) { f(&m.rep.order) })
+	pass(0)
 }
 
 // keeping is a network whose links keep what they are sent.
