@@ -22,6 +22,7 @@ type logger struct {
 	unflushed int           // transactions that are appended and not durable
 	began     time.Duration // when their flush began
 	slow      int           // quick flushes to come before a Caller waits for one again
+	events    int64         // watchers that were notified before the last write
 }
 
 // A flush that took longer than quickFlush is slow. slowAfter quick ones have to follow it
@@ -30,6 +31,10 @@ const (
 	quickFlush = 2 * time.Millisecond
 	slowAfter  = 16
 )
+
+// manyEvents is how many watchers the transactions since the last write have to notify for
+// the next write to spare the runtime: it will probably notify as many.
+const manyEvents = 16
 
 // write is a turn of Log: one write and one fsync for all jobs that it was given. A
 // failure of the disk ends the server (protocol page, section 17.1: 3701, 4882).
@@ -43,6 +48,9 @@ func (l *logger) write(t *Turn) {
 	l.turn = t
 	var err error
 	if !t.Resumed {
+		events := l.stats.events.Load()
+		l.wal.Spare(events-l.events >= manyEvents)
+		l.events = events
 		err = l.append(t.group)
 	}
 	if err == nil {

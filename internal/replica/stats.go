@@ -2,6 +2,7 @@ package replica
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -29,6 +30,7 @@ type Stats struct {
 
 	startup Report
 	digests digestHistory
+	events  atomic.Int64 // of the last four: watchers that were notified
 }
 
 // Stats returns the counters.
@@ -36,6 +38,7 @@ func (r *Replica) Stats() *Stats { return &r.stats }
 
 // told counts the watchers that were notified of an event of type ev.
 func (s *Stats) told(ev zk.EventType, watchers int) {
+	s.events.Add(int64(watchers))
 	switch ev {
 	case zk.EventNodeCreated:
 		s.Created.Add(int64(watchers))
