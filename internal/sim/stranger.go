@@ -72,7 +72,7 @@ const keptMessages = 64
 
 // maxStrangeEpoch is more than all claims in a run may raise an epoch to, by
 // zab.maxEpochLead an election.
-const maxStrangeEpoch = 1 << 24
+const maxStrangeEpoch = 1 << 19
 
 func newIntruder(s *Sim) *intruder {
 	return &intruder{
