@@ -24,6 +24,8 @@ type batch struct {
 	own    int    // requests that were submitted to this server
 	lent   bool   // a link keeps what lies in enc
 
+	trimmed zk.Zxid // of the last transaction, after trim
+
 	// A learner's batch is made of what the leader sent; then enc is empty.
 	entries  []zab.Entry
 	released int // transactions that were handed to Apply; owned by Order
@@ -41,7 +43,28 @@ func owners(ensemble bool) int32 {
 }
 
 // last is the zxid of the last transaction.
-func (b *batch) last() zk.Zxid { return b.txns[len(b.txns)-1].Zxid }
+func (b *batch) last() zk.Zxid {
+	if len(b.txns) == 0 {
+		return b.trimmed
+	}
+	return b.txns[len(b.txns)-1].Zxid
+}
+
+// keptBodies is the capacity of bodies that a batch keeps beyond trim.
+const keptBodies = 256 << 10
+
+// trim releases all but the encodings, which the Zab core keeps for longer than Log and
+// Apply: the operations of a multi take many times as much as its encoding.
+func (b *batch) trim() {
+	b.trimmed = b.last()
+	clear(b.reqs)
+	clear(b.txns)
+	clear(b.entries)
+	b.reqs, b.txns, b.entries, b.bodies = b.reqs[:0], b.txns[:0], b.entries[:0], b.bodies[:0]
+	if cap(b.bodies) > keptBodies {
+		b.bodies = nil
+	}
+}
 
 func (b *batch) reset() {
 	clear(b.reqs)
@@ -52,7 +75,7 @@ func (b *batch) reset() {
 	}
 	b.reqs, b.bodies, b.txns = b.reqs[:0], b.bodies[:0], b.txns[:0]
 	b.enc, b.ends, b.entries = b.enc[:0], b.ends[:0], b.entries[:0]
-	b.own, b.lent, b.released = 0, false, 0
+	b.own, b.lent, b.released, b.trimmed = 0, false, 0, 0
 }
 
 // memory is the number of bytes that the batch keeps when it is empty.

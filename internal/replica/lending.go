@@ -83,7 +83,9 @@ func (o *orderer) reclaim() {
 		o.leases.At(o.tagged).zxid = last
 	}
 	for ; o.finished < o.batches.Len() && (*o.batches.At(o.finished)).owed.Load() == 1; o.finished++ {
-		o.upto = (*o.batches.At(o.finished)).last()
+		b := *o.batches.At(o.finished)
+		o.upto = b.last()
+		b.trim()
 	}
 	if o.finished == o.batches.Len() {
 		o.upto = last
