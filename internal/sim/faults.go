@@ -158,17 +158,23 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 	case cutClient:
 		return len(s.clients) > 0 && s.clients[s.rng.IntN(len(s.clients))].cut()
 	case cutLink:
-		if len(s.net.list) == 0 {
-			return false
-		}
-		e := s.net.list[s.rng.IntN(len(s.net.list))]
-		if e.peer == nil {
-			return false
-		}
-		e.reset()
+		return s.cutLink()
 	default:
 		s.divide(k, m)
 	}
+	return true
+}
+
+// cutLink loses a link between two members.
+func (s *Sim) cutLink() bool {
+	if len(s.net.list) == 0 {
+		return false
+	}
+	e := s.net.list[s.rng.IntN(len(s.net.list))]
+	if e.peer == nil {
+		return false
+	}
+	e.reset()
 	return true
 }
 
