@@ -39,7 +39,7 @@ type link struct {
 		cancel   context.CancelFunc
 		out      socket.Output
 		queue    packetQueue
-		observer bool // the learner has sent OBSERVERINFO
+		observer bool // the learner has sent OBSERVERINFO, or is no member
 	}
 }
 

@@ -579,7 +579,7 @@ func TestSlowLearnersShareWhatIsSent(t *testing.T) {
 		}
 		synctest.Wait()
 		// One copy, and what the writer of each link has in hand.
-		if grown := heapBytes() - before; grown > packets*size+4*(learners+1)*(queueAfter+size) {
+		if grown := heapBytes() - before; grown > packets*size+3*(learners+1)*size+2*queueAfter {
 			t.Errorf("%d bytes are held for %d learners, %d were sent", grown, learners, packets*size)
 		}
 		for _, nc := range conns[:3] {

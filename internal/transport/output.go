@@ -19,6 +19,15 @@ const (
 // cannot be used again.
 const queueAfter = 4 << 20
 
+// queueAfterLocked is queueAfter, or a part of it for an observer: these bytes are not
+// shared, and there may be very many observers. REQUIRES: l.mu.
+func (l *link) queueAfterLocked() int {
+	if l.mu.observer {
+		return queueAfter / 16
+	}
+	return queueAfter
+}
+
 // send appends packets to the output and flushes it. If the peer is slow it queues them,
 // and returns true.
 func (l *link) send(ps []zab.Packet) (queued bool) {
@@ -33,7 +42,7 @@ func (l *link) send(ps []zab.Packet) (queued bool) {
 		left += packetSize(ps[i])
 	}
 	for i := range ps {
-		if l.mu.queue.draining || out.Unsent() > queueAfter {
+		if l.mu.queue.draining || out.Unsent() > l.queueAfterLocked() {
 			l.queueLocked(ps[i:])
 			queued = true
 			break

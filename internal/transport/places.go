@@ -119,8 +119,7 @@ func (l *link) takePlace(first *zab.Packet) error {
 		}
 	}
 	l.mu.Lock()
-	l.mu.observer = first.Type == zab.ObserverInfo
-	if l.mu.observer || at.kind != ofMember {
+	if l.mu.observer = first.Type == zab.ObserverInfo || at.kind != ofMember; l.mu.observer {
 		l.backlog.Init(t.backlog.others) // nothing is queued yet
 	}
 	l.mu.Unlock()
