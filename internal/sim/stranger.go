@@ -312,9 +312,14 @@ func (x *intruder) hearPacket(from *member, p zab.Packet) {
 }
 
 // caused reports whether the intruder is why a member has refused a peer: the link is the
-// intruder's, or the id is one that the intruder holds, and it answers pings.
+// intruder's; the id is one that the intruder holds, and it answers pings; or the member was
+// elected by false votes and has begun, by the intruder's word, an epoch that others have
+// been in. It gets no quorum for that.
 func (x *intruder) caused(m *member, e *zab.Event) bool {
 	if x.isPeer[e.Link] {
+		return true
+	}
+	if x.kind == amongFaults && strings.Contains(e.Reason, "its history is of epoch") {
 		return true
 	}
 	spoke, ok := x.claims[claim{m.id, e.Peer}]
