@@ -132,6 +132,7 @@ func (r *race) try(ctx context.Context, a target) {
 	case r.won <- nc:
 	case <-ctx.Done(): // another address was faster, or the time is over
 		nc.Close() // an error changes nothing: nothing was sent
+		r.lose(fmt.Errorf("connect %v: %w", a, ctx.Err()))
 	}
 }
 

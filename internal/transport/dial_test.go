@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"net"
 	"slices"
@@ -323,4 +324,33 @@ func TestListenOnAllIPs(t *testing.T) {
 	if got := strings.Join(addresses, " "); got != ":2888 :3888" {
 		t.Errorf("listening on %s", got)
 	}
+}
+
+// A connection that is made at the moment when it is given up is closed; the attempt has
+// failed, with a reason.
+func TestDialSucceedsTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		m.start(t, 1, 2)
+		n := m.start(t, 2, 2, func(o *Options) {
+			o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				<-ctx.Done()
+				return m.dial(context.Background(), address)
+			}
+		})
+		var links []zab.LinkID
+		for range 50 { // which of the two comes first is decided at random
+			links = append(links, n.Dial(1))
+		}
+		synctest.Wait()
+		for _, l := range links {
+			n.CloseLink(l, errors.New("another leader is elected"))
+		}
+		synctest.Wait()
+		for _, l := range links {
+			if n.whyEnded(l) == nil {
+				t.Errorf("link %d has not ended", l)
+			}
+		}
+	})
 }
