@@ -455,3 +455,41 @@ func TestCrowdedElectionPort(t *testing.T) {
 		}
 	})
 }
+
+// A stranger that claims to be a member and then says nothing takes the place of that
+// member's link for a moment only: the member makes its link again, although it has
+// nothing to send, and hears and is heard.
+func TestSilentImpostor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		smaller, larger := m.start(t, 1, 2), m.start(t, 2, 2)
+		larger.Notify(1, []byte("I lead"))
+		synctest.Wait()
+		smaller.heard(2)
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			impostor := m.connect(t, electionAddr(1))
+			say(t, impostor, helloV1Of(2))
+			gone := make(chan struct{})
+			go func() { // it reads what it is sent
+				_, _ = io.Copy(io.Discard, impostor)
+				close(gone)
+			}()
+			synctest.Wait()
+			smaller.Notify(2, []byte("who leads?"))
+			time.Sleep(youngLink)
+			synctest.Wait()
+			select {
+			case <-gone:
+			default:
+				t.Error("the impostor's link is open")
+			}
+			if got := larger.heard(1); !slices.Contains(got, "who leads?") {
+				t.Errorf("the member heard %q", got)
+			}
+			if got := smaller.heard(2); !slices.Equal(got, []string{"I lead"}) {
+				t.Errorf("the other heard %q", got)
+			}
+		}
+	})
+}

@@ -240,12 +240,19 @@ func (p *peer) dropLink() {
 	p.link = nil
 }
 
-// linkLost handles a link whose reader has ended.
+// linkLost handles a link whose reader has ended. The link to a member is made again, even
+// if there is nothing to send: the member may have lost it to a connection that only claims
+// to be this server, and would not hear of this server as long as that one is silent.
 func (p *peer) linkLost() {
 	p.t.log.Info("the connection to a server for elections is lost; it is made again", "peer", p.id, "remote", p.link.remote, "err", p.link.err)
+	p.wanted = p.wanted || !p.stranger
+	p.notYet = p.lastTry.Add(peerPause) // in case links never last
+	if lasted := time.Since(p.link.since); p.wanted && lasted < youngLink {
+		p.notYet = time.Now().Add(youngLink - lasted) // unless there is a new frame, or the peer is back
+		p.attempts++
+	}
 	p.dropLink()
 	p.renewing = false
-	p.notYet = p.lastTry.Add(peerPause) // in case links never last
 	p.t.h.PeerDown(p.id)
 }
 
