@@ -18,7 +18,7 @@ const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < test/memconn;
+	NONE < test/memconn, test/choices;
 	NONE < config, sasl, metric, refusal;
 	zk < fourletter;
 	NONE < fifo, ratelimit;

@@ -45,6 +45,8 @@ type Options struct {
 	Listener net.Listener
 	// Listen opens the ports for the other servers; nil: the operating system's.
 	Listen func(address string) (net.Listener, error)
+	// Dial connects to the other servers; nil: by the operating system.
+	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Memory *Memory // nil: the memory of the process is not tuned
 }
 
@@ -168,7 +170,7 @@ func (n *Node) Join(ctx context.Context) error {
 		return nil
 	}
 	o := options.Transport(cfg)
-	o.Handler, o.Logger, o.Listen = n.replica, n.log, n.o.Listen
+	o.Handler, o.Logger, o.Listen, o.Dial = n.replica, n.log, n.o.Listen, n.o.Dial
 	t, err := transport.New(o)
 	if err != nil {
 		return err

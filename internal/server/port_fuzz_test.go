@@ -15,6 +15,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/test/choices"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -48,11 +49,11 @@ type port struct {
 // runPort interprets an input as the acts of several clients of one server, and checks
 // what they and an innocent client are told, and what they leave behind.
 func runPort(t *testing.T, input []byte) {
-	script := &portScript{rest: input[:min(len(input), portMaxInput)]}
-	snapshots := of(script, 1<<30, 10, 1<<30, 50)
+	source := &portScript{choices.New(input[:min(len(input), portMaxInput)])}
+	snapshots := of(source, 1<<30, 10, 1<<30, 50)
 	synctest.Test(t, func(t *testing.T) {
 		disk := newGateFS(vfs.NewMem())
-		p := &port{disk: disk, script: script, rig: newRig(t, func(o *rigSetup) {
+		p := &port{disk: disk, script: source, rig: newRig(t, func(o *rigSetup) {
 			o.fs = disk
 			o.cfg.Client.MaxFrameBytes, o.cfg.Client.BufferBytes, o.cfg.Requests.MaxOutstandingBytes = portMaxFrame, 1, 1
 			o.cfg.Client.SessionlessTimeout = 5 * time.Second
@@ -80,7 +81,7 @@ func (p *port) note(format string, args ...any) {
 func (p *port) run() error {
 	p.innocent = newInnocent(p.open())
 	for range portMaxSteps {
-		if p.script.done() {
+		if p.script.Done() {
 			break
 		}
 		if err := p.step(); err != nil {
@@ -102,23 +103,23 @@ func (p *port) run() error {
 // step does one thing.
 func (p *port) step() error {
 	s := p.script
-	kind, slot := s.n(32), s.n(len(p.strangers))
+	kind, slot := s.N(32), s.N(len(p.strangers))
 	switch {
 	case kind < 16:
 		p.request(slot, 1)
 	case kind < 19:
-		p.request(slot, 2+s.n(20))
+		p.request(slot, 2+s.N(20))
 	case kind < 21:
 		p.half(slot)
 	case kind < 23:
 		p.raw(slot)
 	case kind < 25:
 		x := p.at(slot)
-		on := s.n(2) == 1
+		on := s.N(2) == 1
 		p.note("%d reads: %v", slot, on)
 		x.setReading(on)
 	case kind < 27:
-		half := s.rarely()
+		half := s.Rarely()
 		p.note("%d closes, one direction only: %v", slot, half)
 		p.at(slot).close(half)
 		if !half {
@@ -126,12 +127,12 @@ func (p *port) step() error {
 		}
 	case kind == 27:
 		p.word(slot)
-	case kind == 28 && s.rarely():
+	case kind == 28 && s.Rarely():
 		p.crowd(slot)
 	case kind == 28:
 		p.dismiss(slot)
 		p.greet(slot)
-	case kind == 30 && s.n(2) == 0:
+	case kind == 30 && s.N(2) == 0:
 		p.stall(!p.stalled)
 	case kind == 29:
 		return p.pass(of(s, time.Millisecond, 100*time.Millisecond, time.Second, 3*time.Second, 11*time.Second, 21*time.Second))
@@ -139,7 +140,7 @@ func (p *port) step() error {
 		p.note("the innocent client acts")
 		return p.innocent.act(s, p.stalled)
 	}
-	if s.n(4) > 0 {
+	if s.N(4) > 0 {
 		synctest.Wait()
 	}
 	return nil
@@ -170,9 +171,9 @@ func (p *port) connect(slot int, req wire.ConnectRequest) {
 // greet connects with a handshake of any form.
 func (p *port) greet(slot int) {
 	s := p.script
-	req := wire.ConnectRequest{TimeoutMillis: of(s, 4000, s.int()), Password: make([]byte, wire.PasswordLen), HasReadOnly: !s.rarely()}
-	req.ReadOnly = s.rarely()
-	if who := s.n(8); who < len(p.strangers) { // resumes the session of another, or of its own past
+	req := wire.ConnectRequest{TimeoutMillis: of(s, 4000, s.Int()), Password: make([]byte, wire.PasswordLen), HasReadOnly: !s.Rarely()}
+	req.ReadOnly = s.Rarely()
+	if who := s.N(8); who < len(p.strangers) { // resumes the session of another, or of its own past
 		var known []wire.ConnectResponse
 		for _, x := range append(p.past, p.strangers[:]...) {
 			if x == nil {
@@ -183,24 +184,24 @@ func (p *port) greet(slot int) {
 			}
 		}
 		if len(known) > 0 {
-			k := known[s.n(len(known))]
+			k := known[s.N(len(known))]
 			req.SessionID, req.Password = k.SessionID, k.Password
 		}
 	} else if who == 7 {
-		req.SessionID = of(s, p.innocent.resp.SessionID, 1, -1, zk.SessionID(s.long()))
+		req.SessionID = of(s, p.innocent.resp.SessionID, 1, -1, zk.SessionID(s.Long()))
 	}
-	if s.rarely() {
+	if s.Rarely() {
 		req.Password = of(s, nil, []byte{}, make([]byte, 1000), []byte("wrong password!!"))
 	}
-	if s.rarely() {
-		req.LastZxidSeen = zk.Zxid(s.long())
+	if s.Rarely() {
+		req.LastZxidSeen = zk.Zxid(s.Long())
 	}
-	if s.rarely() {
-		req.ProtocolVersion = s.int()
+	if s.Rarely() {
+		req.ProtocolVersion = s.Int()
 	}
 	b := frame(req.Append(nil))
-	if s.rarely() {
-		b = b[:s.n(len(b))]
+	if s.Rarely() {
+		b = b[:s.N(len(b))]
 	}
 	p.note("%d connects: %+v", slot, req)
 	p.strangers[slot] = newPortStranger(p.pipe())
@@ -213,7 +214,7 @@ func (p *port) request(slot, n int) {
 	b := x.tail
 	x.tail = nil
 	for range n {
-		if p.script.done() && n > 1 {
+		if p.script.Done() && n > 1 {
 			break
 		}
 		x.xid++
@@ -229,7 +230,7 @@ func (p *port) half(slot int) {
 	x := p.at(slot)
 	x.xid++
 	f := append(x.tail, p.script.request(x.xid)...)
-	at := min(p.script.n(256), len(f))
+	at := min(p.script.N(256), len(f))
 	p.note("%d sends %d of %d bytes: %.60x", slot, at, len(f), f)
 	x.send(f[:at])
 	x.tail = f[at:]
@@ -238,10 +239,9 @@ func (p *port) half(slot int) {
 // raw sends bytes of the script as they are.
 func (p *port) raw(slot int) {
 	x, s := p.at(slot), p.script
-	n := min(s.n(64), len(s.rest))
-	p.note("%d sends %x", slot, s.rest[:n])
-	x.send(s.rest[:n:n])
-	s.rest = s.rest[n:]
+	b := s.Bytes(s.N(64))
+	p.note("%d sends %x", slot, b)
+	x.send(b)
 }
 
 // crowd creates children with long names, so that the list of them is a long reply.
@@ -275,7 +275,7 @@ func (p *port) word(slot int) {
 	p.note("%d asks %q", slot, w)
 	p.strangers[slot] = newPortStranger(p.pipe())
 	p.strangers[slot].send([]byte(w))
-	if p.script.n(2) == 1 {
+	if p.script.N(2) == 1 {
 		p.strangers[slot].setReading(false)
 	}
 }

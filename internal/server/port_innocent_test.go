@@ -125,8 +125,8 @@ func (in *innocent) judge(want *innocentReply, got *reply) error {
 // act sends some requests that the script chooses, and checks what comes back. While
 // the disk is stalled it only reads.
 func (in *innocent) act(s *portScript, onlyReads bool) error {
-	for range 1 + s.n(6) {
-		name, kind := of(s, "a", "b", "c"), s.n(8)
+	for range 1 + s.N(6) {
+		name, kind := of(s, "a", "b", "c"), s.N(8)
 		if onlyReads {
 			kind = 4 + kind%2*2
 		}
@@ -136,7 +136,7 @@ func (in *innocent) act(s *portScript, onlyReads bool) error {
 		case 2, 3:
 			in.set(path, name)
 		case 4:
-			in.get(path, name, s.n(2) == 1)
+			in.get(path, name, s.N(2) == 1)
 		case 5:
 			in.delete(path, name)
 		case 6:

@@ -7,43 +7,20 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/choices"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// portScript is the input of FuzzClientPort as a source of choices. After its end every
-// choice is the first one.
-type portScript struct{ rest []byte }
-
-func (s *portScript) done() bool { return len(s.rest) == 0 }
-
-// n returns a number below most, which is at most 256.
-func (s *portScript) n(most int) int {
-	if len(s.rest) == 0 {
-		return 0
-	}
-	b := s.rest[0]
-	s.rest = s.rest[1:]
-	return int(b) % most
-}
-
-// rarely is true for 1 of the 16 values of its byte.
-func (s *portScript) rarely() bool { return s.n(16) == 15 }
+// portScript is the input of FuzzClientPort as a source of choices.
+type portScript struct{ *choices.Input }
 
 // of returns one of the values.
-func of[T any](s *portScript, values ...T) T { return values[s.n(len(values))] }
-
-func (s *portScript) int() int32 {
-	return of[int32](s, 0, -1, 1, 2, -2, -4, -8, 3, math.MaxInt32, math.MinInt32, 1<<20, 1<<30, 100, 7, -11, 1<<16)
-}
-
-func (s *portScript) long() int64 {
-	return of[int64](s, -1, 0, 1, 2, 5, 1000, math.MaxInt64, math.MinInt64, 1<<32, 1<<40, 1<<62, -2)
-}
+func of[T any](s *portScript, values ...T) T { return choices.Of(s.Input, values...) }
 
 // path returns a path: most often a good one that others use too.
 func (s *portScript) path() string {
 	good := []string{"/a", "/a/b", "/a/b/c", "/a/d", "/e", "/"}
-	if !s.rarely() {
+	if !s.Rarely() {
 		return of(s, good...)
 	}
 	return of(s, "", "a", "/a/", "//a", "/a/../b", "/\x00", "/\xff", innocentRoot, innocentRoot+"/a", "/zookeeper", "/zookeeper/quota",
@@ -52,7 +29,7 @@ func (s *portScript) path() string {
 }
 
 func (s *portScript) paths() (list []string) {
-	for range s.n(5) {
+	for range s.N(5) {
 		list = append(list, s.path())
 	}
 	return list
@@ -60,7 +37,7 @@ func (s *portScript) paths() (list []string) {
 
 // data returns data of lengths on both sides of the limits of buffers.
 func (s *portScript) data() []byte {
-	if s.rarely() {
+	if s.Rarely() {
 		return nil
 	}
 	n := of(s, 1, 0, 10, 100, 1000, 10, 100, smallRequest+1, 20<<10, portMaxFrame-200)
@@ -68,7 +45,7 @@ func (s *portScript) data() []byte {
 }
 
 func (s *portScript) acl() []zk.ACL {
-	if !s.rarely() {
+	if !s.Rarely() {
 		return zk.OpenACLUnsafe()
 	}
 	return of[[]zk.ACL](s, nil, []zk.ACL{},
@@ -96,18 +73,18 @@ var portLastOps = []wire.OpCode{
 // request returns the frame of a request. Most requests are well-formed.
 func (s *portScript) request(next int32) []byte {
 	op, xid := of(s, portOps...), next
-	switch s.n(64) {
+	switch s.N(64) {
 	case 63:
 		op = of(s, portLastOps...)
 	case 62, 61:
-		xid = s.int()
+		xid = s.Int()
 	}
 	body := s.body(op)
-	if s.rarely() && s.n(2) == 0 {
+	if s.Rarely() && s.N(2) == 0 {
 		body = s.spoil(body)
 	}
 	frame := encode(nil, xid, op, body)
-	if s.rarely() && s.rarely() {
+	if s.Rarely() && s.Rarely() {
 		binary.BigEndian.PutUint32(frame, uint32(of(s, -1, 0, 7, 8, portMaxFrame, portMaxFrame+1, math.MaxInt32, math.MinInt32)))
 	}
 	return frame
@@ -115,13 +92,13 @@ func (s *portScript) request(next int32) []byte {
 
 // spoil makes a body wrong: too short, too long, or with another number in it.
 func (s *portScript) spoil(body []byte) []byte {
-	switch at := s.n(64); {
+	switch at := s.N(64); {
 	case at >= len(body):
 		return append(body, make([]byte, at)...)
-	case s.n(2) == 0:
+	case s.N(2) == 0:
 		return body[:at]
 	default:
-		return append(jute.AppendInt(body[:at:at], s.int()), body[min(at+4, len(body)):]...)
+		return append(jute.AppendInt(body[:at:at], s.Int()), body[min(at+4, len(body)):]...)
 	}
 }
 
@@ -141,23 +118,23 @@ func (s *portScript) body(op wire.OpCode) []byte {
 		r := wire.SetACLRequest{Path: s.path(), ACL: s.acl(), Version: s.version()}
 		return r.Append(nil)
 	case wire.OpExists, wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
-		return readBody(s.path(), s.n(2) == 1)
+		return readBody(s.path(), s.N(2) == 1)
 	case wire.OpMulti, wire.OpMultiRead:
 		return s.multi(op)
 	case wire.OpSetWatches, wire.OpSetWatches2:
-		r := wire.SetWatches{RelativeZxid: zk.Zxid(s.long()), Data: s.paths(), Exist: s.paths(), Child: s.paths(), Persistent: s.paths(), PersistentRecursive: s.paths()}
+		r := wire.SetWatches{RelativeZxid: zk.Zxid(s.Long()), Data: s.paths(), Exist: s.paths(), Child: s.paths(), Persistent: s.paths(), PersistentRecursive: s.paths()}
 		return r.Append(nil, op)
 	case wire.OpAddWatch, wire.OpRemoveWatches, wire.OpCheckWatches:
 		r := wire.PathInt{Path: s.path(), Value: of[int32](s, 0, 1, 2, 3, 4, 5, 6, -1, math.MaxInt32)}
 		return r.Append(nil)
 	case wire.OpAuth:
-		r := wire.AuthPacket{Type: s.int(), Scheme: of(s, "digest", "digest", "ip", "world", "auth", "x509", "super", ""), Auth: []byte(of(s, "a:b", "", ":", "a"))}
+		r := wire.AuthPacket{Type: s.Int(), Scheme: of(s, "digest", "digest", "ip", "world", "auth", "x509", "super", ""), Auth: []byte(of(s, "a:b", "", ":", "a"))}
 		return r.Append(nil)
 	case wire.OpReconfig:
-		r := wire.ReconfigRequest{JoiningServers: of(s, "", "server.9=10.0.0.9:1:2"), LeavingServers: of(s, "", "1"), CurConfigID: s.long()}
+		r := wire.ReconfigRequest{JoiningServers: of(s, "", "server.9=10.0.0.9:1:2"), LeavingServers: of(s, "", "1"), CurConfigID: s.Long()}
 		return r.Append(nil)
 	case wire.OpCreateSession:
-		return jute.AppendInt(nil, s.int())
+		return jute.AppendInt(nil, s.Int())
 	case wire.OpSASL:
 		return jute.AppendBuffer(nil, s.data())
 	case wire.OpPing, wire.OpWhoAmI, wire.OpCloseSession:
@@ -166,11 +143,11 @@ func (s *portScript) body(op wire.OpCode) []byte {
 	return jute.AppendString(nil, s.path())
 }
 
-func (s *portScript) version() int32 { return of(s, -1, -1, -1, 0, 1, s.int()) }
+func (s *portScript) version() int32 { return of(s, -1, -1, -1, 0, 1, s.Int()) }
 
 func (s *portScript) create() wire.CreateRequest {
 	flags := of(s, 0, 0, 1, 2, 3, 4, 5, 6, 7, -1, math.MaxInt32)
-	return wire.CreateRequest{Path: s.path(), Data: s.data(), ACL: s.acl(), Flags: zk.CreateMode(flags), TTL: s.long()}
+	return wire.CreateRequest{Path: s.path(), Data: s.data(), ACL: s.acl(), Flags: zk.CreateMode(flags), TTL: s.Long()}
 }
 
 func (s *portScript) multi(op wire.OpCode) (b []byte) {
@@ -178,15 +155,15 @@ func (s *portScript) multi(op wire.OpCode) (b []byte) {
 	if op == wire.OpMultiRead {
 		ops = []wire.OpCode{wire.OpGetData, wire.OpGetChildren, wire.OpGetData, wire.OpGetChildren, wire.OpSetData}
 	}
-	for range s.n(6) {
+	for range s.N(6) {
 		m := wire.MultiOp{Type: of(s, ops[:len(ops)-1]...), Version: s.version()}
-		if s.rarely() {
+		if s.Rarely() {
 			m.Type = of(s, ops[len(ops)-1], wire.OpPing, wire.OpError, wire.OpMulti)
 		}
 		m.CreateRequest = s.create()
 		b = m.Append(b)
 	}
-	if s.rarely() {
+	if s.Rarely() {
 		return b // without its end
 	}
 	return wire.AppendMultiEnd(b)
