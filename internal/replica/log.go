@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -21,16 +22,13 @@ type logger struct {
 
 	unflushed int           // transactions that are appended and not durable
 	began     time.Duration // when their flush began
-	slow      int           // quick flushes to come before a Caller waits for one again
+	slow      int           // quick flushes to come before the disk counts as prompt again
 	events    int64         // watchers that were notified before the last write
 }
 
-// A flush that took longer than quickFlush is slow. slowAfter quick ones have to follow it
-// before the disk counts as prompt.
-const (
-	quickFlush = 2 * time.Millisecond
-	slowAfter  = 16
-)
+// slowAfter quick flushes have to follow one that took longer than rawio.Quick before the
+// disk counts as prompt.
+const slowAfter = 16
 
 // manyEvents is how many watchers the transactions since the last write have to notify for
 // the next write to spare the runtime: it will probably notify as many.
@@ -60,7 +58,7 @@ func (l *logger) write(t *Turn) {
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
 		return
 	}
-	if t.prompt = l.slow == 0 && l.wal.Prompt() && !l.rollLog.Load(); t.Overdue {
+	if t.prompt = l.prompt() && !l.rollLog.Load(); t.Overdue {
 		return
 	}
 	if l.o.Ensemble != nil {
@@ -117,6 +115,10 @@ func (l *logger) append(group []job) error {
 	return nil
 }
 
+// prompt reports whether to wait for the next flush without releasing the processor: it is
+// small, and the recent ones were quick.
+func (l *logger) prompt() bool { return l.slow == 0 && l.wal.Prompt() }
+
 // flush makes the appended transactions durable. A bounded turn does not wait for a slow
 // disk: the write is then overdue and goes on, and flush waits for it in the turn that is
 // Resumed.
@@ -127,11 +129,12 @@ func (l *logger) flush() (overdue bool, err error) {
 	if !l.turn.Resumed {
 		l.began = l.clock.Now()
 	}
-	done := true
-	if l.turn.Bounded {
+	done := false
+	if l.turn.Bounded || !l.turn.Resumed && l.prompt() {
 		done, err = l.wal.FlushSoon()
-	} else {
-		err = l.wal.Flush()
+	}
+	if !done && !l.turn.Bounded && err == nil {
+		done, err = true, l.wal.Flush()
 	}
 	if done && err == nil {
 		l.flushed()
@@ -147,7 +150,7 @@ func (l *logger) flushed() {
 			"find out which program removes files there", "file", name)
 	}
 	took := l.clock.Now() - l.began
-	if took > quickFlush {
+	if took > rawio.Quick {
 		l.slow = slowAfter
 	} else if l.slow > 0 {
 		l.slow--

@@ -117,12 +117,11 @@ type Log struct {
 	start int     // where in buf the entry starts that Begin has started
 	begun bool
 
-	inFlight    []byte // the data of the write that is in progress; nil if none is
-	threaded    bool   // the last write was made by the file's own thread (vfs.Committer)
-	spare       bool   // see Spare
-	unchecked   int    // writes since the file's name was last checked
-	quickToCome int    // quick writes that must follow a slow one before Prompt
-	mark        [syncedBytes]byte
+	inFlight  []byte // the data of the write that is in progress; nil if none is
+	threaded  bool   // the last write was made by the file's own thread (vfs.Committer)
+	spare     bool   // see Spare
+	unchecked int    // writes since the file's name was last checked
+	mark      [syncedBytes]byte
 }
 
 // errLogClosed is the error of a log after Close.
@@ -269,23 +268,22 @@ func (l *Log) Flush() error {
 	return err
 }
 
-// FlushSoon is Flush for an owner that must not wait for a slow disk. If done is false,
-// the write is still in progress; the owner must call Flush next, which waits for it.
-// With LogOptions.Alone it is Flush, unless Spare was called.
+// FlushSoon is Flush for an owner that must not wait for a slow disk, or that expects the
+// disk to be quick: it waits at most 2 ms, without releasing the processor (vfs.Committer).
+// If done is false, the write is still in progress; the owner must call Flush next, which
+// waits for it. With LogOptions.Alone it is Flush, unless Spare was called.
 //
 // REQUIRES: Prompt.
 func (l *Log) FlushSoon() (done bool, err error) { return l.flush(true) }
 
-// The bounds of Prompt.
-const (
-	promptBytes = 32 << 10 // a larger write is worth waking another goroutine
-	promptAfter = 16       // quick writes that must follow a slow one
-)
+// promptBytes is the largest write that is worth waiting for without releasing the
+// processor.
+const promptBytes = 32 << 10
 
-// Prompt reports whether FlushSoon may be used for the next promptBytes: the recent
-// writes were quick, and the next one needs no other operation of the file system.
+// Prompt reports whether FlushSoon may be used for what is buffered and for more, up to
+// promptBytes in all: the write needs no other operation of the file system.
 func (l *Log) Prompt() bool {
-	if !l.threaded && !l.o.Alone || l.quickToCome > 0 || l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
+	if !l.threaded && !l.o.Alone || l.unchecked >= linkedEvery || l.file == nil || l.err != nil || l.BufferedBytes() > promptBytes {
 		return false
 	}
 	end := l.pos + promptBytes
@@ -408,20 +406,10 @@ func (l *Log) markFor(z zk.Zxid) []byte {
 // awaitWrite waits for the write that beginWrite started.
 func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	c := l.file.(vfs.Committer)
-	if bounded || l.quickToCome == 0 && len(l.inFlight) <= promptBytes { // otherwise the processor has other work meanwhile
-		if done, err = c.Await(true); !done && err == nil && bounded {
-			l.quickToCome = promptAfter
+	for !done && err == nil {
+		if done, err = c.Await(bounded); bounded && !done && err == nil {
 			return false, nil
 		}
-	}
-	for !done && err == nil {
-		done, err = c.Await(false)
-	}
-	switch {
-	case !c.Quick():
-		l.quickToCome = promptAfter
-	case l.quickToCome > 0:
-		l.quickToCome--
 	}
 	data := l.inFlight
 	l.inFlight = nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
@@ -16,8 +15,6 @@ type directFile struct {
 	osFile
 	buffered bool          // O_DIRECT was cleared after a refused write
 	thread   *rawio.Thread // nil until Commit
-	began    time.Time     // start of the last Commit
-	quick    bool          // the last Commit took at most rawio.Quick
 }
 
 // createDirect opens the file with O_DIRECT, or without it if the file system does not
@@ -57,7 +54,6 @@ func (f *directFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 			return false
 		}
 	}
-	f.began = time.Now()
 	f.thread.Begin(f.Fd(), p, off, marked.Fd(), mark)
 	return true
 }
@@ -65,15 +61,11 @@ func (f *directFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 // Await implements Committer.
 func (f *directFile) Await(bounded bool) (done bool, err error) {
 	done, err = f.thread.Await(bounded)
-	f.quick = done && time.Since(f.began) < rawio.Quick
 	if err != nil {
 		err = &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
 	}
 	return done, err
 }
-
-// Quick implements Committer.
-func (f *directFile) Quick() bool { return f.quick }
 
 // Close implements File.
 func (f *directFile) Close() error {

@@ -147,9 +147,6 @@ func (f reservedFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 	return ok && c.Commit(p, off, note, mark)
 }
 
-// Quick implements Committer.
-func (f reservedFile) Quick() bool { return f.File.(Committer).Quick() }
-
 // Await implements Committer.
 func (f reservedFile) Await(bounded bool) (done bool, err error) {
 	return f.File.(Committer).Await(bounded)

@@ -112,6 +112,4 @@ type Committer interface {
 	// disk needs, 2 ms, without releasing the processor, and may return with done
 	// false.
 	Await(bounded bool) (done bool, err error)
-	// Quick reports whether the last completed Commit took no longer than that.
-	Quick() bool
 }

@@ -237,7 +237,6 @@ type faultFile struct {
 	name  string
 
 	commit func() error // the write that Commit has started; Await does it
-	late   bool         // a bounded Await has returned before the write was done
 }
 
 // Commit implements vfs.Committer, if the FS has Prompt.
@@ -245,7 +244,6 @@ func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte) bool
 	if f.fs.Prompt == nil {
 		return false
 	}
-	f.late = false
 	f.commit = func() error {
 		_, err := f.WriteAt(p, off)
 		if err == nil {
@@ -259,13 +257,9 @@ func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte) bool
 	return true
 }
 
-// Quick implements vfs.Committer.
-func (f *faultFile) Quick() bool { return !f.late }
-
 // Await implements vfs.Committer.
 func (f *faultFile) Await(bounded bool) (done bool, err error) {
 	if bounded && !f.fs.Prompt() {
-		f.late = true
 		return false, nil
 	}
 	err, f.commit = f.commit(), nil
