@@ -51,9 +51,12 @@ type Clients interface {
 	// client of whichever server sent it. Stage Apply, under the tree's write lock; tx is
 	// valid during the call only.
 	Carried(tx *txn.Txn)
-	// Flush sends what Applied, Synced and Fired have queued. Stage Apply, after a batch,
-	// no lock.
+	// Flush sends what Applied, Synced and Fired have queued; Outstanding may have fallen.
+	// Stage Apply, after a batch, no lock.
 	Flush()
+	// Released reports that Outstanding has fallen, and no Flush follows. Stage Order or
+	// Apply, no lock.
+	Released()
 	// Suspend ends all connections: the server has left its role. Stage Order, no lock.
 	Suspend()
 	// Admit reports that the mode is not Idle any more. Stage Order, no lock; for a

@@ -88,6 +88,7 @@ func (a *applier) drop(s *step, from int) {
 		}
 	}
 	a.count(s)
+	a.o.Clients.Released()
 	a.finish(s)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -405,6 +406,49 @@ func TestSessionIsUpgradedOnce(t *testing.T) {
 			if n := m.rep.Outstanding(); n != 0 {
 				t.Errorf("%v: %d requests are outstanding", mode, n)
 			}
+		}
+	})
+}
+
+// Requests leave Outstanding without being applied, too: those for local sessions, and
+// what is dropped with the role. Connections that wait for that are told.
+func TestReleasedWithoutFlush(t *testing.T) {
+	found := map[uint8]*int{}
+	machines := map[uint8]*machine{}
+	inGroup(t, 3, 0, func(id int64, o *Options) {
+		n := new(int)
+		found[o.ServerID], o.LocalSessions = n, true
+		o.Clients.(*notes).released = func() {
+			if m := machines[uint8(id)]; m != nil {
+				*n = m.rep.Outstanding()
+			}
+		}
+	}, func(g *group) {
+		for id, m := range g.up {
+			machines[uint8(id)] = m
+		}
+		m := g.in(Follower)[0]
+		seen := found[uint8(g.id(m))]
+		for what, begin := range map[string]func(){
+			"local sessions": func() { m.rep.Submit(m.sessions(3)) },
+			"a lost role": func() {
+				s := g.session(m, 100_000)
+				g.part(g.id(m))
+				op, body := create("/a", nil, zk.Persistent)
+				m.submit(s, op, body)
+				m.submit(s, wire.OpSync, jute.AppendString(nil, "/"))
+				g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+				m.submit(s, op, body)
+			},
+		} {
+			*seen = -1
+			begin()
+			pass(time.Second)
+			if n := m.rep.Outstanding(); n != 0 || *seen != 0 {
+				t.Errorf("%s: %d requests are outstanding, the last that waiters were told is %d", what, n, *seen)
+			}
+			g.heal(g.id(m))
+			g.await()
 		}
 	})
 }

@@ -90,6 +90,7 @@ type notes struct {
 	dropped, synced int
 	resumed         []bool
 	heard           time.Duration
+	released        func() // set before the start; nil is allowed
 }
 
 type note struct {
@@ -137,6 +138,12 @@ func (n *notes) Dropped(*Request) {
 }
 
 func (n *notes) Suspend() {}
+
+func (n *notes) Released() {
+	if f := n.released; f != nil {
+		f()
+	}
+}
 
 func (n *notes) Carried(*txn.Txn) {}
 

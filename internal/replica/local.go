@@ -57,7 +57,7 @@ func (o *orderer) beginLocals(b *batch) {
 			if o.askUpgrade(req) {
 				rest = append(rest, *req)
 			} else {
-				o.inProcess.Add(-1)
+				o.release(1)
 			}
 			continue
 		}
@@ -66,7 +66,7 @@ func (o *orderer) beginLocals(b *batch) {
 		o.local.SetOwner(id, req.Owner)
 		o.owners[id] = owner{req.Origin, timeout}
 		req.Origin.ResumedLocal(id, timeout)
-		o.inProcess.Add(-1)
+		o.release(1)
 	}
 	clear(b.reqs[len(rest):])
 	b.reqs, b.own = rest, len(rest)

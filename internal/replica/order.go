@@ -150,7 +150,7 @@ func (o *orderer) dropRequests(reqs []Request) {
 			by.Dropped(&reqs[i])
 		}
 	}
-	o.inProcess.Add(int64(-len(reqs)))
+	o.release(len(reqs))
 }
 
 // prepare makes the transactions of a batch: each request gets the next zxid.

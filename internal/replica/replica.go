@@ -308,6 +308,12 @@ func (r *Replica) Watches(f func(*watch.Tables)) {
 // and Bring must wait while it is above the limit of the server.
 func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
 
+// release takes n requests that are not applied out of Outstanding.
+func (r *Replica) release(n int) {
+	r.inProcess.Add(int64(-n))
+	r.o.Clients.Released()
+}
+
 // LastApplied is the zxid of the last transaction in the tree.
 func (r *Replica) LastApplied() zk.Zxid { return zk.Zxid(r.applied.Load()) }
 

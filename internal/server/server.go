@@ -218,9 +218,7 @@ func (s *Server) Stop() {
 		c.kill("server shutdown")
 	}
 	s.lingering.Close()
-	s.gate.Lock()
-	s.gate.Broadcast() // a replica that has failed makes no more room
-	s.gate.Unlock()
+	s.Released() // a replica that has failed makes no more room
 	s.wg.Wait()
 }
 

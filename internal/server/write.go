@@ -147,9 +147,6 @@ func (s *Server) Suspend() {
 	for _, c := range conns {
 		c.kill("the server has left its role")
 	}
-	s.gate.Lock()
-	s.gate.Broadcast()
-	s.gate.Unlock()
 }
 
 // appendResult appends the body of a reply to the operation op.
@@ -208,10 +205,15 @@ func (s *Server) Flush() {
 		s.catchUp()
 	}
 	if s.gate.waiting.Load() > 0 {
-		s.gate.Lock()
-		s.gate.Broadcast()
-		s.gate.Unlock()
+		s.Released()
 	}
+}
+
+// Released wakes the connections that wait in awaitRoom (replica.Clients).
+func (s *Server) Released() {
+	s.gate.Lock()
+	s.gate.Broadcast()
+	s.gate.Unlock()
 }
 
 // markDirty makes Flush send the output of c. Only the applier calls it.
