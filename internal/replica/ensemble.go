@@ -104,6 +104,7 @@ func (o *orderer) stepCore(m *mail) bool {
 	for i := range m.events {
 		if m.events[i].kind == linkDown {
 			o.incomingTrees.remove(m.events[i].link) // its link is closed
+			o.dropForwarded(m.events[i].link)
 		}
 	}
 	return ok
@@ -215,6 +216,9 @@ func (o *orderer) do(rd *zab.Ready) bool {
 	}
 	for i := range rd.Deliver {
 		o.deliver(&rd.Deliver[i])
+	}
+	for _, c := range rd.Close {
+		o.dropForwarded(c.Link)
 	}
 	o.commit = rd.Commit
 	o.applyCommitted()
@@ -416,7 +420,7 @@ func (o *orderer) applyCommitted() {
 		o.committed(s.end - s.start)
 		b.released = s.end
 		if s.end == len(b.txns) {
-			o.forwarded.release(b)
+			o.forwarded.release(b.reqs[b.own:])
 			o.proposed[0] = nil
 			o.proposed = o.proposed[1:]
 		}

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"slices"
+
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
@@ -38,14 +40,14 @@ func (f *forwarded) admit(l zab.LinkID, n, limit int64) bool {
 	return true
 }
 
-// release counts the learners' requests of a batch out: it is committed.
-func (f *forwarded) release(b *batch) {
+// release counts requests out: they are committed, or dropped.
+func (f *forwarded) release(reqs []Request) {
 	held := f.bytes.Load()
 	if held == 0 {
 		return
 	}
-	for i := b.own; i < len(b.reqs); i++ {
-		l, n := linkOf(b.reqs[i].Owner), int64(len(b.reqs[i].Body))
+	for i := range reqs {
+		l, n := linkOf(reqs[i].Owner), int64(len(reqs[i].Body))
 		if n = min(n, f.byLink[l]); n <= smallForward {
 			continue
 		}
@@ -61,4 +63,18 @@ func (f *forwarded) release(b *batch) {
 func (f *forwarded) forget() {
 	f.byLink = nil
 	f.bytes.Store(0)
+}
+
+// dropForwarded drops what came over a link that is lost and is not proposed. Its learner
+// takes it for lost: it may serve a session as local again that one of these requests would
+// make global.
+func (o *orderer) dropForwarded(l zab.LinkID) {
+	o.deliveries = slices.DeleteFunc(o.deliveries, func(d zab.Delivery) bool { return d.Link == l })
+	o.incoming = slices.DeleteFunc(o.incoming, func(req Request) bool {
+		lost := linkOf(req.Owner) == l
+		if lost {
+			o.forwarded.release([]Request{req})
+		}
+		return lost
+	})
 }

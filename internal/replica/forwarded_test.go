@@ -1,7 +1,10 @@
 package replica
 
 import (
+	"encoding/binary"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -63,11 +66,45 @@ func TestForwardedBytes(t *testing.T) {
 	if len(refused.txns) == 0 {
 		t.Error("no request was refused")
 	}
-	o.forwarded.release(b)
+	o.forwarded.release(b.reqs[b.own:])
 	if f := &o.forwarded; f.bytes.Load() != 0 || len(f.byLink) != 0 {
 		t.Errorf("%d bytes stay counted, %v", f.bytes.Load(), f.byLink)
 	}
 	if !forward(1, body) {
 		t.Error("what is committed makes no room")
 	}
+}
+
+// What a learner has forwarded over a link that is lost, and is not proposed, is dropped. A
+// createSession that makes a local session global would otherwise be proposed when the
+// learner has taken it for lost, and serves the session as local again.
+func TestRequestsOfALostLinkAreDropped(t *testing.T) {
+	var link zab.LinkID // the last over which a leader was sent a request
+	inGroup(t, 3, 0, func(_ int64, o *Options) {
+		o.Saw = func(rd *zab.Ready) {
+			for i := range rd.Deliver {
+				if rd.Deliver[i].Packet.Type == zab.Request {
+					link = rd.Deliver[i].Link
+				}
+			}
+		}
+	}, func(g *group) {
+		leader := g.leader()
+		g.session(g.in(Follower)[0], 100_000)
+		id := zk.SessionID(77)
+		op, body := createSession(100_000)
+		data := binary.BigEndian.AppendUint64(nil, uint64(id))
+		data = binary.BigEndian.AppendUint32(data, 0)
+		data = append(binary.BigEndian.AppendUint32(data, uint32(op)), body...)
+		held := make(chan struct{})
+		leader.rep.DumpSessions(func(SessionDump) { <-held })
+		synctest.Wait()
+		leader.rep.Packets(link, []zab.Packet{{Type: zab.Request, Zxid: -1, Data: data}}, nil)
+		leader.rep.LinkDown(link, errors.New("the test"))
+		close(held)
+		pass(time.Second)
+		if leader.knows(id) {
+			t.Error("a request of a lost link was proposed")
+		}
+	})
 }
