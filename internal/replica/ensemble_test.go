@@ -453,18 +453,38 @@ func TestReleasedWithoutFlush(t *testing.T) {
 	})
 }
 
+// inVain has a follower forward requests that its leader never proposes, and parts it
+// from the others: it serves nobody then.
+func (g *group) inVain(m *machine, submit func()) {
+	held := make(chan struct{})
+	g.leader().rep.DumpSessions(func(SessionDump) { <-held })
+	synctest.Wait()
+	submit()
+	synctest.Wait()
+	g.part(g.id(m))
+	synctest.Wait()
+	close(held)
+	g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+}
+
 // A session that was to become global when the server lost its leader is local as
-// before, if nobody has heard of it.
+// before, if nobody has heard of it, also where the leader sends a snapshot.
 func TestUpgradeThatIsLost(t *testing.T) {
-	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+	for _, snapshot := range []bool{false, true} {
+		t.Run(fmt.Sprintf("snapshot %v", snapshot), func(t *testing.T) { upgradeIsLost(t, snapshot) })
+	}
+}
+
+func upgradeIsLost(t *testing.T, snapshot bool) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, snapshot }, func(g *group) {
 		m := g.in(Follower)[0]
 		s := g.session(m, 100_000)
-		g.part(g.id(m))
 		op, timeout := createSession(100_000)
 		ephemeral, body := create("/e", nil, zk.Ephemeral)
-		m.submit(s, op, timeout)
-		m.submit(s, ephemeral, body)
-		g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+		g.inVain(m, func() {
+			m.submit(s, op, timeout)
+			m.submit(s, ephemeral, body)
+		})
 		g.heal(g.id(m))
 		g.await()
 		m.rep.Resume(s, session.Owner(2), 100_000, m.note)
@@ -488,6 +508,35 @@ func TestUpgradeThatIsLost(t *testing.T) {
 			t.Errorf("resumed: %v", m.note.resumed)
 		}
 	})
+}
+
+// A snapshot does not say whether a session that it lacks was made global and has ended.
+// If that is possible the session is over: its client has closed it, or enough time has
+// passed for it to have expired.
+func TestUpgradeThatASnapshotLeavesOpen(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, true }, func(g *group) {
+			m := g.in(Follower)[0]
+			s := g.session(m, 100_000)
+			op, timeout := createSession(100_000)
+			g.inVain(m, func() {
+				m.submit(s, op, timeout)
+				if closed {
+					m.submit(s, wire.OpCloseSession, nil)
+				}
+			})
+			if !closed {
+				pass(50 * time.Second)
+			}
+			g.heal(g.id(m))
+			g.await()
+			m.rep.Resume(s, session.Owner(2), 100_000, m.note)
+			pass(time.Second)
+			if n := m.rep.Stats().LocalSessions.Load(); n != 0 || !slices.Equal(m.note.resumed, []bool{false}) {
+				t.Errorf("closed %v: %d sessions are local, resumed: %v", closed, n, m.note.resumed)
+			}
+		})
+	}
 }
 
 // A session that a server has made global in its own tree alone, by what it has logged when

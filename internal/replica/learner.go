@@ -36,6 +36,7 @@ func (o *orderer) stopLearning() {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
+		o.noteCloses(o.waiting[id])
 		o.dropRequests(o.waiting[id])
 	}
 	o.waiting = nil

@@ -21,12 +21,24 @@ import (
 // a client that comes back to its server finds its session.
 type locals struct {
 	local *session.Tracker // nil: there are none
-	// upgrading holds the sessions that are to become global, with the transaction that
-	// does it; 0 while that is not known. It is kept until the next role serves: what is
-	// applied meanwhile may be cut off.
-	upgrading map[zk.SessionID]zk.Zxid
+	// upgrading holds the sessions that are to become global. It is kept until the next role
+	// serves: what is applied meanwhile may be cut off.
+	upgrading map[zk.SessionID]*upgrade
 	ended     map[zk.SessionID]zk.Zxid // sessions that were made global and have ended, until local drops them
 }
+
+// upgrade is a local session that is to become global.
+type upgrade struct {
+	zxid    zk.Zxid       // of the transaction that does it; 0 while that is not known
+	asked   time.Duration // when it was asked for
+	timeout time.Duration // of the session
+	closes  bool          // its client has asked for its end, too, which may have taken effect
+}
+
+// mayHaveEnded reports whether the session may have been made global and have ended, so far
+// as this server knows: its client has closed it, or it may have expired. The clocks of this
+// server and of a leader that began to wait later are trusted to half of the timeout.
+func (u *upgrade) mayHaveEnded(now time.Duration) bool { return u.closes || now-u.asked >= u.timeout/2 }
 
 // readOnlyAfter is the default of Options.ReadOnlyAfter, as in Apache.
 const readOnlyAfter = 2 * time.Second
@@ -137,20 +149,31 @@ func (s *sessions) askUpgrade(req *Request) bool {
 		return false
 	}
 	if s.upgrading == nil {
-		s.upgrading = map[zk.SessionID]zk.Zxid{}
+		s.upgrading = map[zk.SessionID]*upgrade{}
 	}
-	s.upgrading[id] = 0
+	timeout := time.Duration(binary.BigEndian.Uint32(req.Body)) * time.Millisecond
+	s.upgrading[id] = &upgrade{asked: s.Now(), timeout: timeout}
 	return true
 }
 
 // noteUpgrade notes that a session will be global once z is applied. It reports whether
 // the session was local: then it keeps its connection.
 func (l *locals) noteUpgrade(id zk.SessionID, z zk.Zxid) bool {
-	_, asked := l.upgrading[id]
+	u, asked := l.upgrading[id]
 	if asked {
-		l.upgrading[id] = z
+		u.zxid = z
 	}
 	return asked
+}
+
+// noteCloses notes which of the requests that are not answered would end a session that is
+// to become global.
+func (l *locals) noteCloses(reqs []Request) {
+	for i := range reqs {
+		if u := l.upgrading[reqs[i].Session]; u != nil && reqs[i].Op == wire.OpCloseSession {
+			u.closes = true
+		}
+	}
 }
 
 // noteEnds notes the ends of sessions that are local as well: they are of sessions that
@@ -171,8 +194,8 @@ func (l *locals) noteEnds(txns []txn.Txn) {
 
 // replaceEnds corrects ended, because the tree is replaced by the one at z. A leader's
 // snapshot does not say whether a session that it lacks has ended or has never been made
-// global: the session is over, for its ephemerals may be deleted.
-func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
+// global: if it may have ended by now it is over, for its ephemerals may be deleted.
+func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid, now time.Duration) {
 	maps.DeleteFunc(l.ended, func(_ zk.SessionID, at zk.Zxid) bool { return at > z })
 	if kind != zab.WriteInstall || len(l.upgrading) == 0 {
 		return
@@ -180,8 +203,10 @@ func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
 	if l.ended == nil {
 		l.ended = map[zk.SessionID]zk.Zxid{}
 	}
-	for id := range l.upgrading {
-		l.ended[id] = z
+	for id, u := range l.upgrading {
+		if u.mayHaveEnded(now) {
+			l.ended[id] = z
+		}
 	}
 }
 
@@ -191,8 +216,8 @@ func (s *sessions) forgetUpgraded() {
 		return
 	}
 	applied := zk.Zxid(s.applied.Load())
-	for id, z := range s.upgrading {
-		if z != 0 && z <= applied {
+	for id, u := range s.upgrading {
+		if u.zxid != 0 && u.zxid <= applied {
 			s.local.Remove(id)
 			delete(s.upgrading, id)
 			delete(s.ended, id)

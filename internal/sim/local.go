@@ -25,7 +25,7 @@ type localHome struct {
 	// ephemeral. That leader knows the session before this is committed, and so does a member
 	// that only reads, if it has logged the creation: it shows its whole log.
 	proposed bool
-	asked    time.Duration // when the client has last asked for an ephemeral
+	asked    time.Duration // when the client has first asked for an ephemeral
 }
 
 // proposed notes a transaction that makes a client's local session one of the ensemble.
@@ -72,8 +72,8 @@ func (c *client) settle(k *clientConn) {
 
 // judgeLocalDenied checks that a local session is over whose client is told so by the
 // server that knows it: the server has not heard of the client for the session's timeout. Or
-// it has been sent a snapshot since the session was to become one of the ensemble: that does
-// not say whether it was made so and has ended.
+// it has been sent a snapshot when the session was to become one of the ensemble: that does
+// not say whether it was made so, and has expired after half of its timeout at the earliest.
 func (c *client) judgeLocalDenied() {
 	h, s := &c.home, c.s
 	if h.m == nil {
@@ -82,7 +82,7 @@ func (c *client) judgeLocalDenied() {
 	s.cover.LocalsOver++
 	k := c.conn
 	silent := float64(k.began-h.heard) * (1 + s.profile.drift)
-	unsure := h.asked > 0 && k.m.installed >= h.asked
+	unsure := h.asked > 0 && float64(k.m.installed-h.asked)*(1+s.profile.drift) >= float64(h.timeout)/2
 	if !unsure && h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
 		s.fail("LocalSession", "%s is told by member %d that its local session %v is over, which the member heard of %v ago; its timeout is %v",
 			c.who, k.m.id, c.session, k.began-h.heard, h.timeout)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -48,7 +49,7 @@ func (c *client) ask(q *ask) {
 	}
 	q.ids, q.session, q.onReader = c.ids, c.session, k.reads
 	if slices.ContainsFunc(q.ops, func(op wire.MultiOp) bool { return op.Flags.IsEphemeral() }) {
-		c.home.asked = c.s.now
+		c.home.asked = cmp.Or(c.home.asked, c.s.now)
 	}
 	if q.onReader {
 		q.access = nil
