@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,6 +25,7 @@ type peers struct {
 	list  []*peer
 	links [][2]int64 // the numbers of the server that dialled and of the server that it dialled
 	queue []func()   // messages between peers
+	lost  zab.LinkID // carries nothing any more
 }
 
 // peer is one of them.
@@ -78,6 +80,28 @@ func (ps *peers) start(s *explored) {
 		p.do()
 	}
 	ps.pump()
+}
+
+// leader returns the peer that leads.
+func (ps *peers) leader() *peer {
+	i := slices.IndexFunc(ps.list, func(p *peer) bool { return p.prep != nil })
+	return ps.list[i]
+}
+
+// loseLeader ends the explored server's link to its leader. The leader goes on with the
+// other peer, and takes the server back.
+func (ps *peers) loseLeader() {
+	l := zab.LinkID(len(ps.links) - 1)
+	for ps.links[l][0] != ps.s.id {
+		l--
+	}
+	ps.lost = l
+	err := errors.New("the link is lost")
+	leader := ps.find(ps.links[l][1])
+	leader.core.LinkDown(ps.s.now, l, err)
+	leader.do()
+	ps.pump()
+	ps.s.rep.LinkDown(l, err)
 }
 
 // deliver is the goroutine of the explored server that reads the links of a peer.
@@ -141,6 +165,9 @@ func (ps *peers) send(from int64, l zab.LinkID, packets []zab.Packet) {
 	to := ps.links[l][0]
 	if to == from {
 		to = ps.links[l][1]
+	}
+	if l == ps.lost {
+		return
 	}
 	packets = slices.Clone(packets)
 	ps.post(from, to, func(p *peer) { p.core.Step(ps.s.now, l, packets) }, func() { ps.s.rep.Packets(l, packets, nil) })

@@ -19,6 +19,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/transport"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -31,6 +32,8 @@ type serverKind struct {
 	role   zab.Role // Looking: a standalone server
 	prompt bool     // the disk can be waited for with a bound; each such wait may be too long
 	stuck  bool     // the disk finishes no write
+	snaps  bool     // a snapshot is written after one or two transactions
+	loses  bool     // a follower loses its link to the leader at some moment
 }
 
 // action is something that a client's connection does.
@@ -68,6 +71,10 @@ func handOverCases() []handOvers {
 		{"follower, three writes", serverKind{role: zab.Following}, [][]action{pipelined, writer}, 1},
 		{"follower, prompt disk", serverKind{role: zab.Following, prompt: true}, [][]action{writer, synced}, 1},
 		{"follower, disk stalls", serverKind{role: zab.Following, stuck: true}, [][]action{writer, ahead}, 2},
+		{"standalone, snapshots", serverKind{snaps: true}, [][]action{pipelined, writer}, 2},
+		{"follower, snapshots", serverKind{role: zab.Following, snaps: true}, [][]action{writer, writer}, 1},
+		{"follower, leader lost", serverKind{role: zab.Following, loses: true}, [][]action{pipelined, reader}, 1},
+		{"follower, leader lost, snapshots", serverKind{role: zab.Following, loses: true, snaps: true}, [][]action{pipelined, writer}, 1},
 	}
 }
 
@@ -136,6 +143,9 @@ func newExplored(x *explorer, k *handOvers) *explored {
 	o.Dir, o.Auth, o.Clients = dir, authority, pausingClients{s.srv, x}
 	o.Clock, o.Driver, o.Prefetch, o.PurgeInterval = s, s.drv, false, 0
 	o.Saw = func(*zab.Ready) { x.pause() }
+	if k.kind.snaps {
+		o.SnapCount = 2
+	}
 	s.rep, _, err = replica.Start(o, s.UnixMilli())
 	must(err)
 	s.srv.Attach(s.rep)
@@ -223,6 +233,9 @@ func (s *explored) begin() {
 			}
 		}
 	}
+	if s.k.kind.loses {
+		s.x.add("loss of the leader", s.peers.loseLeader)
+	}
 }
 
 // live lets something happen. It reports false if nothing can.
@@ -255,8 +268,13 @@ func (s *explored) poll() {
 
 // finished checks a schedule after which nothing can go on.
 func (s *explored) finished() error {
+	if s.k.kind.loses {
+		if err := s.rejoined(); err != nil {
+			return err
+		}
+	}
 	for _, c := range s.clients {
-		if len(c.pending) > 0 || !c.done {
+		if len(c.pending) > 0 && !c.closed || !c.done {
 			return fmt.Errorf("nothing can go on, and %d requests of client %d are not answered", len(c.pending), c.n)
 		}
 		if err := c.judge(); err != nil {
@@ -271,6 +289,66 @@ func (s *explored) finished() error {
 	}
 	if got, want := s.rep.LastApplied(), s.base+zk.Zxid(s.made); got != want {
 		return fmt.Errorf("P3: the last transaction is %v, must be %v", got, want)
+	}
+	if s.k.kind.snaps {
+		return s.restarted()
+	}
+	return nil
+}
+
+// rejoined checks a follower that has lost its leader: it serves again, and has what the
+// leader has. The writes of clients that were not told of them are known from there.
+func (s *explored) rejoined() error {
+	log := s.peers.leader().log
+	if !s.rep.Serving() || s.rep.LastApplied() != log[len(log)-1].Zxid {
+		return fmt.Errorf("nothing can go on, and the server, which is at %v, serves: %v; the leader is at %v",
+			s.rep.LastApplied(), s.rep.Serving(), log[len(log)-1].Zxid)
+	}
+	for _, e := range log {
+		tx, err := txn.Decode(e.Data)
+		must(err)
+		if tx.Header.Type != wire.OpSetData {
+			continue
+		}
+		if told, ok := s.writes[e.Zxid]; ok && told != string(tx.Data) {
+			return fmt.Errorf("P3: %v is answered as %q, and is %q", e.Zxid, told, tx.Data)
+		}
+		s.writes[e.Zxid] = string(tx.Data)
+	}
+	s.made = int(log[len(log)-1].Zxid - s.base)
+	return nil
+}
+
+// restarted checks that a snapshot was written, and that the disk leads to the tree.
+func (s *explored) restarted() error {
+	for _, h := range s.x.hands {
+		if h.name == taskName && !h.done {
+			return errors.New("nothing can go on, and a snapshot is not written")
+		}
+	}
+	clone := s.disk.CrashClone(rand.New(syncedOnly{}))
+	dir, err := storage.Open(clone, storage.Options{DataDir: "/data"})
+	must(err)
+	found, err := dir.Snapshots()
+	must(err)
+	if len(found) == 0 {
+		return errors.New("no snapshot was written")
+	}
+	o, err := options.Replica(exploredConfig(s.id, false))
+	must(err)
+	o.Dir, o.Clients, o.Clock, o.Driver, o.PurgeInterval = dir, s.srv, s, &workers{x: &explorer{}}, 0
+	if o.Auth, err = auth.New(auth.Config{}); err != nil {
+		return err
+	}
+	again, _, err := replica.Start(o, s.UnixMilli())
+	if err != nil {
+		return fmt.Errorf("a restart fails: %w", err)
+	}
+	var before, after uint64
+	s.rep.View(func(v replica.View) { before = v.Digest() })
+	again.View(func(v replica.View) { after = v.Digest() })
+	if again.LastApplied() != s.rep.LastApplied() || before != after {
+		return fmt.Errorf("the tree is at %v with digest %d, the disk leads to %v with digest %d", s.rep.LastApplied(), before, again.LastApplied(), after)
 	}
 	return nil
 }
@@ -354,6 +432,9 @@ func (c *exploredClient) run() {
 		if i > 0 {
 			x.pause()
 		}
+		if c.closed {
+			break
+		}
 		if a.ahead {
 			c.connect(c.s.base + 1)
 			x.await(func() bool { return c.joined || c.closed }, false)
@@ -366,7 +447,7 @@ func (c *exploredClient) run() {
 			c.sc.Feed(b)
 		}
 		if a.wait {
-			x.await(func() bool { return len(c.pending) == 0 }, false)
+			x.await(func() bool { return len(c.pending) == 0 || c.closed }, false)
 		}
 	}
 	c.done = true
@@ -427,7 +508,9 @@ func (c *exploredClient) poll() {
 	}
 	if c.sc.Closed() && !c.closed {
 		c.closed = true
-		panic(fmt.Sprintf("the connection of client %d is closed", c.n))
+		if !c.s.k.kind.loses {
+			panic(fmt.Sprintf("the connection of client %d is closed", c.n))
+		}
 	}
 }
 
@@ -501,6 +584,9 @@ func (c *exploredClient) judgeWatch(told []exploredTold, z zk.Zxid) error {
 		case t.z >= z:
 			return fmt.Errorf("P4: %v is shown before the event of %v", t.z, z)
 		}
+	}
+	if c.closed {
+		return nil
 	}
 	return fmt.Errorf("P4: no event of %v", z)
 }

@@ -254,9 +254,12 @@ func (d *workers) Wake(w pipeline.Worker) { d.woken[w] = true }
 // Bring implements replica.Driver.
 func (d *workers) Bring() { d.work(new(replica.Turn)) }
 
-// Spawn implements replica.Driver. What is beside the stages is not explored.
+// taskName is the name of the hands of tasks, which run beside the stages.
+const taskName = "task"
+
+// Spawn implements replica.Driver.
 func (d *workers) Spawn(task func() bool) {
-	d.x.add("task", func() {
+	d.x.add(taskName, func() {
 		for task() {
 			d.x.pause()
 		}
@@ -264,7 +267,7 @@ func (d *workers) Spawn(task func() bool) {
 }
 
 // Rest implements replica.Driver.
-func (d *workers) Rest(time.Duration) {}
+func (d *workers) Rest(time.Duration) { d.x.await(nil, true) }
 
 // handOvers is a case of TestHandOvers: a kind of server, and what its clients do.
 type handOvers struct {
