@@ -70,6 +70,7 @@ func (f *forwarded) forget() {
 // make global.
 func (o *orderer) dropForwarded(l zab.LinkID) {
 	o.deliveries = slices.DeleteFunc(o.deliveries, func(d zab.Delivery) bool { return d.Link == l })
+	o.forgetUntaken()
 	o.incoming = slices.DeleteFunc(o.incoming, func(req Request) bool {
 		lost := linkOf(req.Owner) == l
 		if lost {

@@ -22,7 +22,7 @@ type lending struct {
 	finished int     // batches that Log and Apply are done with, the oldest
 	upto     zk.Zxid // the last transaction of these
 
-	received, taken uint64 // learners' requests; those that batches were made of
+	received uint64 // learners' requests
 }
 
 // lent is a buffer of a link.
@@ -68,6 +68,10 @@ func (o *orderer) sendPackets(l zab.LinkID, ps []zab.Packet) {
 	}
 }
 
+// forgetUntaken leaves the buffers of the requests that wait to the garbage collector: some
+// of these requests are dropped.
+func (o *orderer) forgetUntaken() { o.leases.Cut(o.tagged) }
+
 // reclaim puts back, at the end of a turn, what is not in use any more.
 func (o *orderer) reclaim() {
 	if o.core == nil || !o.serving.Load() {
@@ -78,8 +82,8 @@ func (o *orderer) reclaim() {
 		o.came[i] = nil
 	}
 	o.came = o.came[:0]
-	last := o.core.Last()
-	for ; o.tagged < o.leases.Len() && o.leases.At(o.tagged).received <= o.taken; o.tagged++ {
+	last, taken := o.core.Last(), o.received-uint64(len(o.incoming))
+	for ; o.tagged < o.leases.Len() && o.leases.At(o.tagged).received <= taken; o.tagged++ {
 		o.leases.At(o.tagged).zxid = last
 	}
 	for ; o.finished < o.batches.Len() && (*o.batches.At(o.finished)).owed.Load() == 1; o.finished++ {

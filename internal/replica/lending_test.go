@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/test/memnet"
@@ -55,6 +56,34 @@ func TestQueuedMemoryIsKept(t *testing.T) {
 		g.agree()
 	})
 }
+
+// Requests that are dropped as their link is lost, and become no transaction, hold up no
+// buffer that comes after them; theirs are left to the garbage collector, for requests before
+// them may still wait.
+func TestDroppedRequestsHoldNoMemory(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		leader, follower := g.leader(), g.in(Follower)[0]
+		s := g.session(follower, 100_000)
+		const lost = zab.LinkID(1 << 40)
+		leader.inOrder(func(o *orderer) {
+			o.incoming = append(o.incoming, Request{Request: prep.Request{Owner: ownerOf(lost)}})
+			o.received++
+			o.leases.Push(lent{mem: neverReleased{t}, received: o.received})
+			o.dropForwarded(lost)
+		})
+		g.write(follower, s, 10)
+		pass(groupTick)
+		leader.inOrder(func(o *orderer) {
+			if n := o.leases.Len(); n > 0 {
+				t.Errorf("%d buffers are held", n)
+			}
+		})
+	})
+}
+
+type neverReleased struct{ t *testing.T }
+
+func (n neverReleased) Release() { n.t.Error("the buffer is released") }
 
 // inOrder calls f in a turn of Order.
 func (m *machine) inOrder(f func(o *orderer)) {

@@ -301,7 +301,6 @@ func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
 		}
 		taken++
 	}
-	o.taken += uint64(taken)
 	rest := copy(o.incoming, o.incoming[taken:])
 	clear(o.incoming[rest:])
 	o.incoming = o.incoming[:rest]
