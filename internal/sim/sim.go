@@ -290,8 +290,9 @@ func (s *Sim) mustConverge() {
 }
 
 // readmit handles voters that have accepted a later epoch than the one that serves: they
-// cannot follow before the next election (docs/zab.md, Strangers). It restarts the leader, as
-// the operator would, and reports whether members converge then.
+// cannot follow before an election in which they take part (docs/zab.md, Strangers). It stops
+// the leader, as the operator would, starts it again when the others have elected one or
+// cannot, and reports whether members converge then.
 func (s *Sim) readmit() bool {
 	l := s.leader()
 	if l == nil || !slices.ContainsFunc(s.members[1:], func(m *member) bool {
@@ -300,7 +301,9 @@ func (s *Sim) readmit() bool {
 		return false
 	}
 	s.cover.LockedOut++
-	s.crash(l, false)
+	l.stop(false)
+	s.runUntil(s.now+progressLimit, func() bool { return s.leader() != nil })
+	l.start()
 	return s.runUntil(s.now+progressLimit, s.converged)
 }
 
