@@ -17,10 +17,10 @@ import (
 // pointers, so a collection is cheap however large the tree is.
 const garbageBytes = 48 << 20
 
-// spareBytes is how much memory the process may keep beyond its live heap, in addition to
-// an eighth of that: garbage, and memory that became free and was not returned to the
-// system yet. While it would keep more, Go returns free memory before it takes more from
-// the system. Below leastLimit bytes in all there is no limit.
+// spareBytes is how much memory the process may keep beyond its live heap and what is no
+// heap, in addition to an eighth of the live heap: garbage, and memory that became free and
+// was not returned to the system yet. While it would keep more, Go returns free memory
+// before it takes more from the system. Below leastLimit bytes in all there is no limit.
 const (
 	spareBytes = 96 << 20
 	leastLimit = 256 << 20
@@ -31,8 +31,8 @@ const (
 const leastGCPercent = 10
 
 // Memory tunes the memory of the process for the nodes that it runs: it sets the goal
-// of the garbage collector and the limit of memory after each collection, and returns memory to the system
-// while the process is idle. Both affect the complete process, so a program has one
+// of the garbage collector and the limit of memory after each collection, and returns memory
+// to the system while the process is idle. Both affect the complete process, so a program has one
 // Memory; or none, if its nodes are not its main work. A nil Memory does nothing. Any
 // goroutine may call its methods.
 type Memory struct {
@@ -59,7 +59,7 @@ func TuneMemory() *Memory {
 	}
 	m := &Memory{
 		spare: map[int]func(){},
-		live:  []metrics.Sample{{Name: "/gc/heap/live:bytes"}},
+		live:  limitSamples(),
 		use:   heapSamples(),
 	}
 	m.limited = debug.SetMemoryLimit(-1)
@@ -122,12 +122,11 @@ func (m *Memory) arm() {
 	})
 }
 
-// adjust sets the collector's goal and the limit of memory according to the live heap. If it has changed the
-// goal, it returns the previous one.
+// adjust sets the collector's goal and the limit of memory according to the live heap and
+// what is no heap. If it has changed the goal, it returns the previous one.
 func (m *Memory) adjust() (before int) {
-	metrics.Read(m.live)
-	live := m.live[0].Value.Uint64()
-	if limit := limit(live); limit-m.limit > m.limit/32 || m.limit-limit > m.limit/32 {
+	live, other := readLive(m.live)
+	if limit := limit(live, other); limit-m.limit > m.limit/32 || m.limit-limit > m.limit/32 {
 		m.limit = limit
 		debug.SetMemoryLimit(limit)
 	}
@@ -139,8 +138,32 @@ func (m *Memory) adjust() (before int) {
 	return m.percent
 }
 
-// limit returns the limit of memory for so many live bytes.
-func limit(live uint64) int64 { return max(int64(live+live/8)+spareBytes, leastLimit) }
+// limitSamples are the metrics of the runtime that readLive reads.
+func limitSamples() []metrics.Sample {
+	return []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+	}
+}
+
+// readLive returns the bytes of the live heap, and those that the runtime's limit counts
+// and no collection frees: above all the goroutines' stacks, of which each connection has
+// one.
+func readLive(samples []metrics.Sample) (live, other uint64) {
+	metrics.Read(samples)
+	other = samples[1].Value.Uint64()
+	for _, s := range samples[2:] {
+		other -= min(other, s.Value.Uint64())
+	}
+	return samples[0].Value.Uint64(), other
+}
+
+// limit returns the limit of memory for so many live bytes, and other ones. Were it less
+// than what cannot be freed, the collector would run all the time.
+func limit(live, other uint64) int64 {
+	return max(int64(live+live/8+other)+spareBytes, leastLimit)
+}
 
 // goal returns the collector's goal, in percent of the live bytes.
 func goal(live uint64) int {

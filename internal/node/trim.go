@@ -12,7 +12,6 @@ import (
 // The process is idle when it has allocated less than quietBytes in trimEvery, twice in
 // a row. Returning memory costs a collection, so it is done only if the spare memory is
 // at least trimBytes, and at least one trimPart-th of the live heap.
-// must be trimBytes at least, and one part in trimPart of the live heap.
 const (
 	trimEvery  = 500 * time.Millisecond
 	quietBytes = 512 << 10
