@@ -481,3 +481,32 @@ func TestADisputedElectionStartsAgain(t *testing.T) {
 		t.Errorf("elected %+v, %v", r, ok)
 	}
 }
+
+// Servers of which none may be elected, for want of weight or because they abstain, do not
+// answer each other's votes: there is nothing better to propose, and each answer would
+// cause another.
+func TestServersWithoutCandidateAreQuiet(t *testing.T) {
+	weightless, err := quorum.Weighted(map[int64]int64{1: 0, 2: 0}, map[int64]int64{1: 1, 2: 1, 3: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	abstains := func(c *Config) { c.Abstains, c.Changes = true, true }
+	for _, tt := range []struct {
+		name  string
+		e     *Election
+		other Notification
+	}{
+		{"weightless", patient(voters(weightless)), says(2, Looking, 2, myZxid+1, 1, 1)},
+		{"abstaining", patient(abstains), says(2, Looking, NoCandidate, myZxid+1, 1, 1)},
+	} {
+		look(tt.e)
+		for range 3 {
+			tt.e.Step(ms, tt.other)
+		}
+		if got := tt.e.Messages(); len(got) != 0 {
+			t.Errorf("%s: answered by %v", tt.name, got)
+		}
+		tt.e.Step(2*ms, says(3, Looking, 3, 7, 0, 1))
+		wantVote(t, tt.e, 3, 7, 0, 1)
+	}
+}

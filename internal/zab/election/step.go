@@ -125,8 +125,14 @@ func (e *Election) stepVote(i int, b ballot) {
 	}
 	e.received[i] = b // first: what a candidate says of itself counts
 	switch {
-	case later, !e.eligible(e.vote):
+	case later:
 		e.propose(e.best())
+	case !e.eligible(e.vote):
+		best := e.best()
+		best.ElectionEpoch = e.clock
+		if best != e.vote { // otherwise no server has a candidate yet
+			e.propose(best)
+		}
 	case e.beats(b.Vote, e.vote):
 		e.propose(b.Vote)
 	case e.beats(e.vote, b.Vote):
