@@ -45,6 +45,9 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 	case p.Type == FollowerInfo && !c.dynamic() && !c.system.Voter(id):
 		return fmt.Errorf("server %d wants to follow, but has no vote in the configuration", id)
 	case accepted > max(c.acceptedEpoch, c.epoch)+maxEpochLead:
+		if p.Type == FollowerInfo && c.leader.stage == gatherInfo && c.system.Voter(id) {
+			c.leader.refusedEpoch = max(c.leader.refusedEpoch, accepted)
+		}
 		return fmt.Errorf("server %d says that it has accepted epoch %d, far from %d, which is accepted here: is it of another ensemble, or its acceptedEpoch damaged?", id, accepted, c.acceptedEpoch)
 	}
 	l.id, l.observer = id, p.Type == ObserverInfo
@@ -53,6 +56,17 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 		c.inform(l)
 	}
 	return nil
+}
+
+// approachEpoch makes this server, whose discovery has failed, accept a later epoch, if it has
+// refused voters for one far from its own: by maxEpochLead at most, and not beyond theirs.
+// If a quorum has accepted such epochs in discoveries that failed while this server was away,
+// it can lead after some elections, instead of refusing them in every election. To accept an epoch
+// is a promise that is always safe. Impossible epochs do not count.
+func (c *Core) approachEpoch(refused uint32) {
+	if refused > c.acceptedEpoch && refused < maxEpoch {
+		c.writeAcceptedEpoch(min(refused, c.acceptedEpoch+maxEpochLead))
+	}
 }
 
 // inform sends LEADERINFO. A leader in office begins no other epoch, whatever a

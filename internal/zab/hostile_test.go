@@ -3,6 +3,7 @@ package zab
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -60,6 +61,38 @@ func TestAnEpochFarFromOursIsRefused(t *testing.T) {
 		o.step(o.accept(), infoOf(2, 4+maxEpochLead))
 		want(t, "epoch", o.core.epoch, 4+maxEpochLead+1)
 	}
+}
+
+// If a quorum has accepted epochs far from this server's, in discoveries that failed while
+// it was away, it comes nearer to theirs with each election, and leads at last. Epochs
+// that cannot be, observers and strangers bring it no nearer.
+func TestAQuorumFarAwayIsReachedStepByStep(t *testing.T) {
+	const theirs = 4 + 5*maxEpochLead/2
+	o := newSolo(t, testConfig(3), history(4, 3))
+	// fails has it lead in vain, and look again.
+	fails := func(infos ...Packet) {
+		t.Helper()
+		o.elect(1)
+		for _, info := range infos {
+			o.step(o.accept(), info)
+		}
+		want(t, "epoch", o.core.epoch, 0)
+		o.tick(time.Duration(o.core.cfg.InitLimit+1) * o.core.cfg.Tick)
+		o.persist()
+		o.tick(o.core.cfg.Tick)
+		want(t, "role", o.core.role, Looking)
+	}
+	observer := infoOf(2, theirs)
+	observer.Type = ObserverInfo
+	fails(infoOf(2, maxEpoch), infoOf(9, theirs), observer)
+	want(t, "accepted", o.core.acceptedEpoch, 4)
+	fails(infoOf(2, theirs))
+	want(t, "accepted", o.core.acceptedEpoch, 4+maxEpochLead)
+	fails(infoOf(2, theirs))
+	want(t, "accepted", o.core.acceptedEpoch, 4+2*maxEpochLead)
+	o.elect(1)
+	o.step(o.accept(), infoOf(2, theirs))
+	want(t, "epoch", o.core.epoch, theirs+1)
 }
 
 // A leader in office begins no other epoch for a learner that says it has accepted a

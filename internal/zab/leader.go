@@ -18,10 +18,11 @@ type leaderState struct {
 	learners []*learner         // of links, as they came
 	holders  map[int64]*learner // by the server id that the learner holds
 
-	stage    stage
-	hopeless error      // why there can be no epoch
-	epochSeq uint64     // of the write of its own epoch file: from then on it is one of the stage's quorum
-	accepted quorum.Set // followers that have accepted the epoch, and whose history counts
+	stage        stage
+	hopeless     error      // why there can be no epoch
+	refusedEpoch uint32     // the latest for which a voter was refused before the epoch began, see approachEpoch
+	epochSeq     uint64     // of the write of its own epoch file: from then on it is one of the stage's quorum
+	accepted     quorum.Set // followers that have accepted the epoch, and whose history counts
 
 	zxid        zk.Zxid           // last proposed
 	outstanding fifo.Queue[Entry] // not committed, of one epoch without a gap

@@ -61,6 +61,9 @@ func (c *Core) leave(reason error) {
 	c.countMisses()
 	c.window.add(c.leader.outstanding.All()...)
 	c.window.add(c.learner.pending.All()...)
+	if c.leader.stage == gatherInfo {
+		c.approachEpoch(c.leader.refusedEpoch)
+	}
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.committed = c.last
 	c.epoch = 0
