@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -166,6 +167,9 @@ func (c *Client) handle(l *link, b []byte) error {
 		e.Decode(&d)
 		if d.Err() != nil {
 			return fmt.Errorf("event: %w", d.Err())
+		}
+		if e.Type != zk.EventNone && !strings.HasPrefix(e.Path, "/") {
+			return fmt.Errorf("event: %v of the path %.64q, which is not absolute", e.Type, e.Path)
 		}
 		c.event(zk.Event{Type: e.Type, State: e.State, Path: e.Path, Zxid: head.Zxid})
 		return nil

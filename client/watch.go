@@ -159,7 +159,8 @@ func (t *watchTable) register(w *Watch, code zk.Code) bool {
 	return true
 }
 
-// event fires the watches that e is for; c.mu is held.
+// event fires the watches that e is for; c.mu is held. The path of a znode's event is
+// absolute.
 func (c *Client) event(e zk.Event) {
 	path := e.Path
 	e.Path = strings.Clone(c.inner(path))
