@@ -197,7 +197,7 @@ func (x *peersStranger) notification() []byte {
 		binary.BigEndian.PutUint32(b, uint32(x.in.Int()))
 	}
 	frame := binary.BigEndian.AppendUint32(nil, uint32(len(b)))
-	if x.in.Rarely() && x.in.Rarely() {
+	if x.in.N(256) == 255 {
 		binary.BigEndian.PutUint32(frame, uint32(choices.Of[int32](x.in, -1, 0, transport.MaxNotificationBytes, transport.MaxNotificationBytes+1, math.MaxInt32)))
 	}
 	return append(frame, b...)
@@ -225,7 +225,7 @@ func (x *peersStranger) packet() []byte {
 		p.Data = slices.Clone(x.in.Bytes(x.in.N(64)))
 	}
 	b := transport.AppendPacket(nil, p)
-	if x.in.Rarely() && x.in.Rarely() {
+	if x.in.N(256) == 255 {
 		binary.BigEndian.PutUint32(b[choices.Of(x.in, 0, 12, 4):], uint32(x.in.Int()))
 	}
 	return b

@@ -145,7 +145,7 @@ func parseName(word string) (string, error) {
 			return "", errors.New("the superuser is super: without a name")
 		}
 	default:
-		return "", fmt.Errorf("%q: an identity begins with ip:, digest:, sasl: or super:", word)
+		return "", fmt.Errorf("%q: an identity begins with ip, digest, sasl or super, and a colon", word)
 	}
 	return nameOf(scheme, id), nil
 }

@@ -84,7 +84,7 @@ func (s *portScript) request(next int32) []byte {
 		body = s.spoil(body)
 	}
 	frame := encode(nil, xid, op, body)
-	if s.Rarely() && s.Rarely() {
+	if s.N(256) == 255 {
 		binary.BigEndian.PutUint32(frame, uint32(of(s, -1, 0, 7, 8, portMaxFrame, portMaxFrame+1, math.MaxInt32, math.MinInt32)))
 	}
 	return frame
