@@ -1,8 +1,10 @@
 package replica
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -26,60 +28,62 @@ func TestP6PacketsWithoutDataCount(t *testing.T) {
 }
 
 // P6: a learner reads no more from its leader while it has very many transactions to
-// write or to apply. A leader goes on reading.
+// apply. A leader goes on reading.
 func TestP6BacklogIsBounded(t *testing.T) {
-	for name, stage := range map[string]pipeline.Stage{"log": pipeline.Log, "apply": pipeline.Apply} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := pipeOnly()
-				order, done := &Turn{}, &Turn{}
-				order.Stage, done.Stage = pipeline.Order, stage
-				switch stage {
-				case pipeline.Log:
-					order.jobs, done.group = []job{{txns: maxBacklog + 1}}, []job{{txns: 2}}
-				default:
-					order.steps, done.due = []step{{end: maxBacklog + 1}}, []step{{end: 2}}
-				}
-				r.pipe.put(order)
-				read := false
-				go func() {
-					r.putPackets(1, make([]zab.Packet, 1), nil)
-					read = true
-				}()
-				synctest.Wait()
-				if read {
-					t.Error("packets are taken")
-				}
-				r.decides.Store(true)
-				if r.crowded() {
-					t.Error("a leader reads no acknowledgements")
-				}
-				r.decides.Store(false)
-				r.pipe.Lock()
-				r.pipe.put(done)
-				r.pipe.Unlock()
-				synctest.Wait()
-				if !read {
-					t.Error("no packet is taken when there is room")
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := pipeOnly()
+		order, done := &Turn{}, &Turn{}
+		order.Stage, done.Stage = pipeline.Order, pipeline.Apply
+		order.steps, done.due = []step{{end: maxBacklog + 1}}, []step{{end: 2}}
+		r.pipe.put(order)
+		read := false
+		go func() {
+			r.putPackets(1, make([]zab.Packet, 1), nil)
+			read = true
+		}()
+		synctest.Wait()
+		if read {
+			t.Error("packets are taken")
+		}
+		r.decides.Store(true)
+		if r.crowded() {
+			t.Error("a leader reads no acknowledgements")
+		}
+		r.decides.Store(false)
+		r.pipe.Lock()
+		r.pipe.put(done)
+		r.pipe.Unlock()
+		synctest.Wait()
+		if !read {
+			t.Error("no packet is taken when there is room")
+		}
+	})
 }
 
-// A turn of Log that is to be continued has written nothing yet.
-func TestBacklogOfATurnThatIsOverdue(t *testing.T) {
-	r := pipeOnly()
-	order, late := &Turn{}, &Turn{}
-	order.Stage, late.Stage = pipeline.Order, pipeline.Log
-	order.jobs, late.group = []job{{txns: 5}}, []job{{txns: 5}}
-	r.pipe.put(order)
-	late.Overdue = true
-	if r.pipe.put(late); r.pipe.backlog != 5 {
-		t.Errorf("%d transactions are left", r.pipe.backlog)
-	}
-	late.Overdue = false
-	if r.pipe.put(late); r.pipe.backlog != 0 {
-		t.Errorf("%d transactions are left in the end", r.pipe.backlog)
-	}
+// A follower whose disk stalls reads on, however many transactions wait for the disk: it
+// applies them, and its leader keeps it.
+func TestAStalledDiskStopsNoLink(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		m := g.in(Follower)[0]
+		s := g.session(m, 50000)
+		gate := g.gates[g.id(m)]
+		gate <- struct{}{}
+		leader := g.leader()
+		for range maxBacklog/1000 + 2 {
+			before := leader.rep.LastApplied()
+			op, body := setData("/", []byte("x"))
+			leader.rep.Submit(slices.Repeat([]Request{leader.request(s, op, body)}, 1000))
+			g.until("the writes are applied", func() bool { return m.rep.LastApplied() == before+1000 })
+		}
+		if m.rep.LastApplied()-m.rep.LastLogged() <= maxBacklog {
+			t.Errorf("the log is at %v, the tree at %v", m.rep.LastLogged(), m.rep.LastApplied())
+		}
+		pass(10 * time.Second)
+		if m.rep.Mode() != Follower || leader.rep.Mode() != Leader {
+			t.Errorf("the member is %v, the leader %v", m.rep.Mode(), leader.rep.Mode())
+		}
+		<-gate
+		g.until("the log follows", func() bool { return m.rep.LastLogged() == m.rep.LastApplied() })
+		g.agree()
+	})
 }

@@ -115,7 +115,6 @@ func (o *orderer) lone() bool {
 func (o *orderer) toLog(j job) {
 	if j.b != nil {
 		j.b.owed.Store(owners(o.o.Ensemble != nil))
-		j.txns = len(j.b.txns)
 	}
 	o.turn.jobs = append(o.turn.jobs, j)
 }

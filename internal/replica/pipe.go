@@ -23,7 +23,7 @@ type pipe struct {
 
 	mail                     // for Order
 	packetBytes int          // memory of the packets in mail
-	backlog     int          // transactions in jobs that are not written, and in steps that are not applied
+	backlog     int          // transactions in steps that are not applied
 	unjoined    bool         // events wait: Join was not called yet
 	spare       []zab.Packet // memory for the next packets
 	jobs        []job        // for Log
@@ -45,7 +45,6 @@ type mail struct {
 // batch goes on to be applied.
 type job struct {
 	b     *batch // of WriteEntries
-	txns  int    // in b
 	write zab.Write
 	term  uint64      // of the role that wants it
 	tree  *znode.Tree // of WriteInstall
@@ -80,12 +79,14 @@ type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 // bounded by the Zab core, which gives its role up (zab.Config, StallBytes), and on a
 // standalone server by what clients may have outstanding.
 //
-// maxBacklog bounds the number of transactions on a learner: while Log or Apply has more,
-// links are not read from. A small transaction takes several times as much memory as its
-// bytes, and a learner that was paused gets them faster than it can write and apply them.
-// Transactions that wait for their commit do not count, since commits come over the link.
+// maxBacklog bounds the number of committed transactions on a learner that are not
+// applied: while there are more, links are not read from. A small transaction takes several
+// times as much memory as its bytes, and a learner that was paused gets them faster than it
+// can apply them. Transactions that wait for their commit do not count, since commits come
+// over the link; nor do those that wait for the disk alone: a learner whose disk stalls
+// applies what the others commit, and answers pings.
 // A leader keeps reading: the backlog there is what clients have outstanding, and
-// acknowledgements must arrive while its disk is stalled.
+// acknowledgements must arrive.
 const (
 	maxPacketBytes = 32 << 20
 	maxBacklog     = 1 << 17
@@ -129,9 +130,6 @@ func (p *pipe) put(t *Turn) {
 	}
 	if n := len(t.jobs); n > 0 {
 		p.jobs = append(p.jobs, t.jobs...)
-		for i := range t.jobs {
-			p.backlog += t.jobs[i].txns
-		}
 		p.machine.Logging(n, t.lone)
 		clear(t.jobs)
 		t.jobs = t.jobs[:0]
@@ -155,12 +153,7 @@ func (p *pipe) put(t *Turn) {
 // REQUIRES: the lock.
 func (p *pipe) shrink(t *Turn) {
 	full := p.backlog > maxBacklog
-	switch {
-	case t.Stage == pipeline.Log && !t.Overdue:
-		for i := range t.group {
-			p.backlog -= t.group[i].txns
-		}
-	case t.Stage == pipeline.Apply:
+	if t.Stage == pipeline.Apply {
 		for i := range t.due {
 			p.backlog -= t.due[i].end - t.due[i].start
 		}
@@ -285,7 +278,7 @@ func (r *Replica) putCall(f call) {
 }
 
 // putPackets queues packets of a link. It blocks while too many wait, or too much is to be
-// written and applied, unless the replica fails meanwhile.
+// applied, unless the replica fails meanwhile.
 func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet, mem Lease) {
 	p := &r.pipe
 	p.Lock()
