@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,7 +26,7 @@ var (
 	peersFrom  = flag.Uint64("peers-from", 0, "TestPeerPortsAtRandom: the first seed")
 )
 
-// peersMode says who is in the ensemble while the stranger acts.
+// peersMode is which members run while the stranger acts.
 type peersMode int
 
 const (
@@ -358,20 +357,11 @@ func (p *peers) holds() error {
 	return nil
 }
 
-func randomPeersInput(seed uint64, most int) []byte {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	b := make([]byte, 1+rng.IntN(most))
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
-	return b
-}
-
 // Whatever a stranger says on the peer ports, an ensemble whose members are all there
 // keeps its roles and serves; other ensembles serve when the stranger is silent.
 func TestPeerPortsAtRandom(t *testing.T) {
 	for seed := *peersFrom; seed < *peersFrom+*peersSeeds; seed++ {
-		runPeers(t, randomPeersInput(seed, 1<<10))
+		runPeers(t, choices.Random(seed, 1<<10))
 		if t.Failed() {
 			t.Fatalf("seed %d: go test ./internal/node -run TestPeerPortsAtRandom -peers-from %d -peers-seeds 1", seed, seed)
 		}
@@ -381,7 +371,7 @@ func TestPeerPortsAtRandom(t *testing.T) {
 // FuzzPeerPorts does what TestPeerPortsAtRandom does, with inputs that the fuzzer finds.
 func FuzzPeerPorts(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add(randomPeersInput(seed, 300))
+		f.Add(choices.Random(seed, 300))
 	}
 	f.Fuzz(runPeers)
 }

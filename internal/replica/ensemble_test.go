@@ -539,20 +539,30 @@ func TestUpgradeThatASnapshotLeavesOpen(t *testing.T) {
 	}
 }
 
+// upgradeUncommitted opens a local session on the follower m and has m log its upgrade while
+// the disks of the two other members stall, then parts m from them. The disks stall on.
+func (g *group) upgradeUncommitted(m *machine, timeoutMillis int32) zk.SessionID {
+	g.t.Helper()
+	s := g.session(m, timeoutMillis)
+	for _, o := range append(g.in(Leader), g.in(Follower)...) {
+		if o != m {
+			g.gates[g.id(o)] <- struct{}{}
+		}
+	}
+	logged := m.rep.LastLogged()
+	op, timeout := createSession(timeoutMillis)
+	m.submit(s, op, timeout)
+	g.until("the upgrade is logged", func() bool { return m.rep.LastLogged() > logged })
+	g.part(g.id(m))
+	return s
+}
+
 // A session that a server has made global in its own tree alone, by what it has logged when
 // it loses its leader, stays local: the next leader may have that cut off.
 func TestUpgradeThatIsLoggedAndNotCommitted(t *testing.T) {
 	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
 		m, leader, other := g.in(Follower)[0], g.leader(), g.in(Follower)[1]
-		s := g.session(m, 100_000)
-		op, timeout := createSession(100_000)
-		for _, o := range []*machine{leader, other} {
-			g.gates[g.id(o)] <- struct{}{}
-		}
-		logged := m.rep.LastLogged()
-		m.submit(s, op, timeout)
-		g.until("the upgrade is logged", func() bool { return m.rep.LastLogged() > logged })
-		g.part(g.id(m))
+		s := g.upgradeUncommitted(m, 100_000)
 		g.until("it is applied", func() bool { return m.rep.Mode() == Idle && m.knows(s) })
 		pass(groupTick)
 		if n := m.rep.Stats().LocalSessions.Load(); n != 1 {
@@ -611,15 +621,7 @@ func TestUpgradedSessionEndsWithoutItsServer(t *testing.T) {
 	for _, snap := range []bool{false, true} {
 		inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, snap }, func(g *group) {
 			m, leader, other := g.in(Follower)[0], g.leader(), g.in(Follower)[1]
-			s := g.session(m, 8_000)
-			op, timeout := createSession(8_000)
-			for _, o := range []*machine{leader, other} {
-				g.gates[g.id(o)] <- struct{}{}
-			}
-			logged := m.rep.LastLogged()
-			m.submit(s, op, timeout)
-			g.until("the upgrade is logged", func() bool { return m.rep.LastLogged() > logged })
-			g.part(g.id(m))
+			s := g.upgradeUncommitted(m, 8_000)
 			for _, o := range []*machine{leader, other} {
 				<-g.gates[g.id(o)]
 			}

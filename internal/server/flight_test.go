@@ -52,19 +52,7 @@ func TestP6BytesInFlight(t *testing.T) {
 			time.Sleep(rigTick)
 		}
 		g.set(false, nil)
-		var group sync.WaitGroup
-		for _, c := range clients {
-			group.Go(func() {
-				for i := range requests {
-					if r, err := c.next(); err != nil || r.Err != zk.OK || int(r.Xid) != i {
-						t.Errorf("reply %d: %+v, %v", i, r.ReplyHeader, err)
-						return
-					}
-				}
-			})
-		}
-		group.Wait()
-		synctest.Wait()
+		wantAnswered(t, clients, requests)
 		if n, used := s.sessions(), s.srv.flight.Used(); n != 1+greedyClients || used != 0 {
 			t.Errorf("%d sessions are left, %d bytes stay charged", n, used)
 		}
@@ -137,19 +125,7 @@ func TestOperationsInFlight(t *testing.T) {
 				t.Error("another client's write is not taken")
 			}
 			g.set(false, nil)
-			var group sync.WaitGroup
-			for _, c := range clients {
-				group.Go(func() {
-					for i := range requests {
-						if r, err := c.next(); err != nil || r.Err != zk.OK || int(r.Xid) != i {
-							t.Errorf("reply %d: %+v, %v", i, r.ReplyHeader, err)
-							return
-						}
-					}
-				})
-			}
-			group.Wait()
-			synctest.Wait()
+			wantAnswered(t, clients, requests)
 			if used := s.srv.flight.Used(); used != 0 {
 				t.Errorf("%d stay charged", used)
 			}
@@ -187,4 +163,23 @@ func TestFlightOfBrokenConnection(t *testing.T) {
 			t.Errorf("the data is %q: a write that was read is not done", data)
 		}
 	})
+}
+
+// wantAnswered reads the replies of clients to the requests 0 to requests-1 each, which
+// must come in this order and be good, and waits until all is idle.
+func wantAnswered(t *testing.T, clients []*wireClient, requests int) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, c := range clients {
+		group.Go(func() {
+			for i := range requests {
+				if r, err := c.next(); err != nil || r.Err != zk.OK || int(r.Xid) != i {
+					t.Errorf("reply %d: %+v, %v", i, r.ReplyHeader, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	synctest.Wait()
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -419,21 +418,11 @@ func (p *port) checkRestart() error {
 	return p.checkServer(0)
 }
 
-// randomPortInput returns an input of up to most bytes.
-func randomPortInput(seed uint64, most int) []byte {
-	rng := rand.New(rand.NewPCG(seed, 1))
-	b := make([]byte, 1+rng.IntN(most))
-	for i := range b {
-		b[i] = byte(rng.Uint32())
-	}
-	return b
-}
-
 // Random acts of several clients at once disturb no other client, and leave nothing
 // behind.
 func TestClientPortAtRandom(t *testing.T) {
 	for seed := *portFrom; seed < *portFrom+*portSeeds; seed++ {
-		runPort(t, randomPortInput(seed, portMaxInput))
+		runPort(t, choices.Random(seed, portMaxInput))
 		if t.Failed() {
 			t.Fatalf("seed %d: go test ./internal/server -run TestClientPortAtRandom -port-from %d -port-seeds 1", seed, seed)
 		}
@@ -444,7 +433,7 @@ func TestClientPortAtRandom(t *testing.T) {
 // finds.
 func FuzzClientPort(f *testing.F) {
 	for seed := range uint64(50) {
-		f.Add(randomPortInput(seed, 300))
+		f.Add(choices.Random(seed, 300))
 	}
 	f.Fuzz(runPort)
 }

@@ -2,13 +2,26 @@
 // sequence of acts.
 package choices
 
-import "math"
+import (
+	"math"
+	"math/rand/v2"
+)
 
 // Input is an input that is not used up yet. After its end every choice is the first one.
 type Input struct{ rest []byte }
 
 // New returns the choices of an input, which it does not change.
 func New(input []byte) *Input { return &Input{input} }
+
+// Random returns an input of 1 to most bytes, which the seed determines.
+func Random(seed uint64, most int) []byte {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	b := make([]byte, 1+rng.IntN(most))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}
 
 // Done reports whether the input is at its end.
 func (s *Input) Done() bool { return len(s.rest) == 0 }
