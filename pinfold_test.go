@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold"
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/test/goroutines"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -66,18 +66,6 @@ func create(t *testing.T, c *client.Client, path string) {
 			t.Fatalf("create %s: %v", path, err)
 		}
 	}
-}
-
-// goroutines returns those of the process that run the project's code, the test's
-// own excepted.
-func goroutines() (list []string) {
-	buf := make([]byte, 1<<20)
-	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(g, "pinfold/internal/") || strings.Contains(g, "pinfold/client.") || strings.Contains(g, "pinfold.(*Server)") {
-			list = append(list, g)
-		}
-	}
-	return list
 }
 
 // openFiles returns what the process has open, as the system names it; nothing
@@ -192,7 +180,7 @@ func TestServersInOneProcess(t *testing.T) {
 		stop(s)
 	}
 	memory.Close()
-	if left := goroutines(); len(left) > 0 {
+	if left := goroutines.Left("pinfold/internal/", "pinfold/client.", "pinfold.(*Server)"); len(left) > 0 {
 		t.Errorf("%d goroutines are left:\n%s", len(left), strings.Join(left, "\n\n"))
 	}
 	if after := openFiles(t); !slices.Equal(before, after) {

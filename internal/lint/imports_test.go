@@ -18,7 +18,7 @@ const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < test/memconn, test/choices;
+	NONE < test/memconn, test/choices, test/goroutines;
 	NONE < config, sasl, metric, refusal;
 	zk < fourletter;
 	NONE < fifo, ratelimit;

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/netip"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/test/goroutines"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -485,7 +485,11 @@ func start(t *testing.T, o Options, change ...func(*Options)) *node {
 // system chooses. When the test is over nothing of them may run.
 func startTCP(t *testing.T, ids []int64, change ...func(*Options)) map[int64]*node {
 	t.Helper()
-	t.Cleanup(func() { checkNoGoroutines(t) })
+	t.Cleanup(func() {
+		for _, stack := range goroutines.Left("transport.(*") {
+			t.Errorf("left behind: %s", stack)
+		}
+	})
 	peers := map[int64][]Address{}
 	listeners := map[string]net.Listener{}
 	port := func() int {
@@ -510,17 +514,6 @@ func startTCP(t *testing.T, ids []int64, change ...func(*Options)) map[int64]*no
 		}, change...)
 	}
 	return nodes
-}
-
-// checkNoGoroutines fails if a goroutine of a Transport is left.
-func checkNoGoroutines(t *testing.T) {
-	t.Helper()
-	buf := make([]byte, 1<<20)
-	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(g, "transport.(*") && !strings.Contains(g, "testing.") {
-			t.Errorf("left behind: %s", g)
-		}
-	}
 }
 
 // linked starts two servers on loopback; the second has dialled the first.
