@@ -114,6 +114,10 @@ func linkSettings() []setting {
 		{name: "leader.maxConcurrentDiffSyncs", scope: property, def: "100",
 			setter: count(1, func(c *Config) *int { return &c.Quorum.MaxDiffSyncs }),
 			note:   "how many observers may receive transactions, in place of a snapshot, at the same time"},
+		{name: "unsyncedBytes", scope: property, def: "201326592",
+			setter: count(1, func(c *Config) *int { return &c.Quorum.UnsyncedBytes }),
+			note: "only in Pinfold. Memory of the transactions that wait for this server's disk; a server that has more gives its role up, " +
+				"if a quorum does without it. While a learner is synchronized, it reads no faster than its disk writes"},
 		{name: "multiAddress.enabled", scope: inFile, def: "false", effect: missing, harmless: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.MultiAddress }),
 			note:   addresses},

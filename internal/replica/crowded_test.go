@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
@@ -58,6 +60,55 @@ func TestP6BacklogIsBounded(t *testing.T) {
 			t.Error("no packet is taken when there is room")
 		}
 	})
+}
+
+// P6: a server that does not serve reads no links while too much waits for its disk. One
+// that serves reads on: the Zab core bounds what waits.
+func TestP6LinksWaitForTheDisk(t *testing.T) {
+	alone, err := zab.NewMembership(0, []zab.Member{{ID: 1, Weight: 1}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := pipeOnly()
+	core := zab.New(zab.Config{
+		ID: 1, Members: alone, Tick: time.Second, InitLimit: 10, SyncLimit: 5, StallBytes: 1 << 20, Weigh: weigh,
+	}, zab.State{}, 0)
+	o := &orderer{Replica: r}
+	o.core = core
+	write := func() (last uint64) {
+		for rd := core.Ready(); len(rd.Writes) > 0; rd = core.Ready() {
+			last = rd.Writes[len(rd.Writes)-1].Seq
+		}
+		return last
+	}
+	for now := time.Duration(0); !core.Status().Serving; now += time.Second {
+		if now > time.Minute {
+			t.Fatal("an ensemble of one has no leader")
+		}
+		core.Tick(now)
+		core.Persisted(now, write())
+	}
+	for range 3000 {
+		z, _ := core.NextZxid()
+		tx := txn.Txn{Header: txn.Header{Zxid: z, Type: wire.OpSetData}}
+		tx.Op.Type, tx.Path = wire.OpSetData, "/"
+		if err := core.Propose([]zab.Entry{{Zxid: z, Data: tx.Append(nil)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := write()
+	if o.noteUnsynced(); !r.crowded() || r.stats.Unsynced.Load() < 1<<20 {
+		t.Errorf("links are read while %d bytes wait for the disk", r.stats.Unsynced.Load())
+	}
+	r.serving.Store(true)
+	if o.noteUnsynced(); r.crowded() {
+		t.Error("a server that serves reads no links")
+	}
+	r.serving.Store(false)
+	core.Persisted(time.Minute, last)
+	if o.noteUnsynced(); r.crowded() || r.stats.Unsynced.Load() != 0 {
+		t.Errorf("%d bytes wait when all is durable", r.stats.Unsynced.Load())
+	}
 }
 
 // A follower whose disk stalls reads on, however many transactions wait for the disk: it

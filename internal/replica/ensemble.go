@@ -101,6 +101,7 @@ func (o *orderer) stepCore(m *mail) bool {
 		o.publishStatus()
 	}
 	ok := o.drive()
+	o.noteUnsynced()
 	for i := range m.events {
 		if m.events[i].kind == linkDown {
 			o.incomingTrees.remove(m.events[i].link) // its link is closed
@@ -114,7 +115,9 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 	switch e.kind {
 	case joined:
 		o.net = e.net
-		o.core = zab.New(*o.o.Ensemble, o.recovered, now)
+		cfg := *o.o.Ensemble
+		cfg.Weigh = weigh
+		o.core = zab.New(cfg, o.recovered, now)
 		o.planReadOnly(zab.Looking)
 		o.recovered = zab.State{}
 	case linkUp:

@@ -31,6 +31,7 @@ type MemberStats struct {
 
 	ProposalSizes metric.Sizes // of this leader, or the last
 	LocalSessions metric.Gauge
+	Unsynced      metric.Gauge // bytes of transactions that wait for the disk
 }
 
 // noteServing is called when the server begins to serve in mode m: idle is how long
@@ -105,6 +106,7 @@ func (r *Replica) bindMemberMetrics(reg *metric.Registry) {
 	s := &r.stats.MemberStats
 	for name, source := range map[string]metric.Source{
 		"local_sessions":                  &s.LocalSessions,
+		"unsynced_bytes":                  &s.Unsynced,
 		"looking_count":                   &s.Elections,
 		"diff_count":                      &s.Diffs,
 		"snap_count":                      &s.Snaps,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -17,13 +18,14 @@ import (
 // stage, and the queues between them. Its lock is held for a few instructions.
 type pipe struct {
 	sync.Mutex
-	room    sync.Cond // packets were taken, the backlog has shrunk, or the replica has failed
+	room    sync.Cond // crowded may have become false, or the replica has failed
 	pool    *batchPool
 	machine *pipeline.Machine
 
 	mail                     // for Order
 	packetBytes int          // memory of the packets in mail
 	backlog     int          // transactions in steps that are not applied
+	overfull    bool         // too much waits for the disk of a server that does not serve; Order changes it
 	unjoined    bool         // events wait: Join was not called yet
 	spare       []zab.Packet // memory for the next packets
 	jobs        []job        // for Log
@@ -77,7 +79,9 @@ type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 // maxPacketBytes bounds the memory of the packets that wait for Order (P6): a link whose
 // packets do not fit is not read from until they do. The bytes that wait for the disk are
 // bounded by the Zab core, which gives its role up (zab.Config, StallBytes), and on a
-// standalone server by what clients may have outstanding.
+// standalone server by what clients may have outstanding. A server of an ensemble that does
+// not serve reads no links while more of them wait: a log that a learner is sent may come
+// faster than its disk takes it.
 //
 // maxBacklog bounds the number of committed transactions on a learner that are not
 // applied: while there are more, links are not read from. A small transaction takes several
@@ -104,7 +108,27 @@ func packetBytes(p *zab.Packet) int {
 // crowded reports whether packets of links have to wait. REQUIRES: the lock.
 func (r *Replica) crowded() bool {
 	p := &r.pipe
-	return p.packetBytes > maxPacketBytes || p.backlog > maxBacklog && !r.decides.Load()
+	return p.packetBytes > maxPacketBytes || p.backlog > maxBacklog && !r.decides.Load() || p.overfull
+}
+
+// weigh returns the memory that a transaction takes while it waits for the disk: its
+// encoding, the decoded form, the entry and the request.
+func weigh(data []byte) int64 {
+	return int64(len(data)) + txn.DecodedBytes(data) + int64(unsafe.Sizeof(zab.Entry{})+unsafe.Sizeof(Request{}))
+}
+
+// noteUnsynced publishes what waits for the disk, and stops or continues the reading of links.
+func (o *orderer) noteUnsynced() {
+	bytes, overfull := o.core.Unsynced()
+	overfull = overfull && !o.serving.Load()
+	o.stats.Unsynced.Store(bytes)
+	if overfull == o.pipe.overfull {
+		return
+	}
+	o.pipe.Lock()
+	defer o.pipe.Unlock()
+	o.pipe.overfull = overfull
+	o.pipe.room.Broadcast()
 }
 
 func (p *pipe) init(pool *batchPool, group func(int) int) {

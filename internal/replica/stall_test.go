@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,37 @@ func TestASnapshotIsNotAheadOfItsLog(t *testing.T) {
 			now, err := m.dir.Snapshots()
 			return err == nil && len(now) > len(files)
 		})
+		g.agree()
+	})
+}
+
+// What waits for a stalled disk counts with all its memory: the decoded form of small
+// transactions takes several times their bytes.
+func TestWhatWaitsForTheDiskCountsDecoded(t *testing.T) {
+	const limit = 1 << 20
+	inGroup(t, 3, 0, func(_ int64, o *Options) {
+		if o.Ensemble != nil {
+			o.Ensemble.StallBytes = limit
+		}
+	}, func(g *group) {
+		m := g.in(Follower)[0]
+		s := g.session(m, 50000)
+		gate := g.gates[g.id(m)]
+		gate <- struct{}{}
+		leader := g.leader()
+		op, body := setData("/", []byte("x"))
+		written := 0
+		for ; m.rep.Mode() == Follower && written < limit/100; written += 100 {
+			before := leader.rep.LastApplied()
+			leader.rep.Submit(slices.Repeat([]Request{leader.request(s, op, body)}, 100))
+			g.until("the writes are applied", func() bool { return leader.rep.LastApplied() == before+100 })
+			pass(groupTick)
+		}
+		if m.rep.Mode() != Idle {
+			t.Errorf("the member is %v with %d transactions that wait for its disk", m.rep.Mode(), written)
+		}
+		<-gate
+		g.until("the member follows", func() bool { return m.rep.Mode() == Follower })
 		g.agree()
 	})
 }

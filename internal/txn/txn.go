@@ -17,6 +17,7 @@ package txn
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -155,6 +156,25 @@ func (t *Txn) Len() int {
 	}
 	if t.HasDigest {
 		n += DigestLen
+	}
+	return n
+}
+
+// DecodedBytes returns the memory that an encoded transaction takes once it is decoded, in
+// addition to the encoding, which it aliases. It reads only the header and the count of
+// operations, or of paths, and does not count the entries of ACLs.
+func DecodedBytes(b []byte) int64 {
+	n := int64(unsafe.Sizeof(Txn{}))
+	d := jute.NewDecoder(b)
+	var h Header
+	h.Decode(&d)
+	count := min(int64(d.Int()), int64(len(b)/4)) // no element is shorter
+	switch {
+	case d.Err() != nil || count < 0:
+	case h.Type == wire.OpMulti:
+		n += count * int64(unsafe.Sizeof(Op{}))
+	case h.Type == wire.OpCloseSession:
+		n += count * int64(unsafe.Sizeof(""))
 	}
 	return n
 }

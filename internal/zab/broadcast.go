@@ -39,7 +39,6 @@ func (c *Core) Propose(es []Entry) error {
 	s.outstanding.Push(es...)
 	for i := range es {
 		c.append(es[i])
-		s.uncommitted += int64(len(es[i].Data))
 	}
 	s.zxid = c.last
 	for _, l := range s.learners {
@@ -144,9 +143,6 @@ func (c *Core) commitOldest(n int) {
 	s := &c.leader
 	es := s.outstanding.All()[:n]
 	c.window.add(es...)
-	for i := range es {
-		s.uncommitted -= int64(len(es[i].Data))
-	}
 	s.oldestSince = c.now
 	for len(es) > 0 {
 		c.passSyncs(es[0].Zxid)

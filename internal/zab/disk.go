@@ -26,8 +26,9 @@ func (c *Core) append(e Entry) {
 		c.appends.Push(appended{seq: w.Seq})
 	}
 	a := c.appends.At(c.appends.Len() - 1)
-	a.last, a.bytes = e.Zxid, a.bytes+int64(len(e.Data))
-	c.unsynced += int64(len(e.Data))
+	n := c.cfg.Weigh(e.Data)
+	a.last, a.bytes = e.Zxid, a.bytes+n
+	c.unsynced += n
 }
 
 // write returns the write to be filled: entries that follow each other share

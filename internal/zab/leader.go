@@ -27,7 +27,6 @@ type leaderState struct {
 	zxid        zk.Zxid           // last proposed
 	outstanding fifo.Queue[Entry] // not committed, of one epoch without a gap
 	acks        []*ack            // of followers, each server id once
-	uncommitted int64             // bytes of their data
 	oldestSince time.Duration     // when the oldest of them became the oldest
 
 	lastPing  time.Duration

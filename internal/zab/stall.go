@@ -20,17 +20,14 @@ import (
 // disks of a quorum are stalled, leaves too: its clients are better told.
 const (
 	DefaultStallAfter = 30 * time.Second
-	DefaultStallBytes = 128 << 20
+	DefaultStallBytes = 192 << 20
 )
 
-// Unsynced is how many bytes of transactions were appended and are not durable here.
-// The owner bounds it while a learner is synchronized, by reading no more from the
-// link; from then on the core does, to StallBytes and what comes within a tick.
-func (c *Core) Unsynced() int64 { return c.unsynced }
-
-// Uncommitted is how many bytes of transactions a leader has proposed that are not
-// committed. The owner bounds it, by taking no more requests.
-func (c *Core) Uncommitted() int64 { return c.leader.uncommitted }
+// Unsynced is the memory of the transactions that were appended and are not durable
+// here, and whether it exceeds StallBytes. The owner bounds it while a learner is
+// synchronized, by reading no more from the link; from then on the core does, to
+// StallBytes and what comes within a tick.
+func (c *Core) Unsynced() (bytes int64, overfull bool) { return c.unsynced, c.overfull() }
 
 // DiskStalled reports whether this server's disk has finished no write for
 // StallAfter, though one is pending. A server that has left its role in this state

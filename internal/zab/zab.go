@@ -94,9 +94,12 @@ type Config struct {
 	// StallAfter is how long this server's disk may finish no write before it hands
 	// its leadership over (stall.go); 0 is DefaultStallAfter.
 	StallAfter time.Duration
-	// StallBytes is how many bytes of transactions may wait for this server's disk
-	// before it gives its role up; 0 is DefaultStallBytes.
+	// StallBytes is how much memory the transactions that wait for this server's disk
+	// may take before it gives its role up; 0 is DefaultStallBytes.
 	StallBytes int64
+	// Weigh returns the memory that a transaction takes while it waits for the disk;
+	// nil: the length of its data.
+	Weigh func(data []byte) int64
 
 	FinalizeWait, MinNotify, MaxNotify time.Duration // of the election; 0 is Apache's
 
@@ -174,7 +177,7 @@ type Core struct {
 	seq, persisted              uint64  // of writes
 	persistedZxid               zk.Zxid
 	appends                     fifo.Queue[appended] // not known to be durable
-	unsynced                    int64                // bytes of their data
+	unsynced                    int64                // their memory
 	diskSince                   time.Duration        // when the oldest write that is pending became the oldest
 	tookEpoch                   uint32               // the current epoch when the role was taken
 	tookMembers                 Memberships          // likewise
@@ -207,7 +210,7 @@ type Core struct {
 type appended struct {
 	seq   uint64
 	last  zk.Zxid
-	bytes int64 // of their data
+	bytes int64 // their memory, by Config.Weigh
 }
 
 // New returns a core that starts its first election at now.
@@ -223,6 +226,9 @@ func New(cfg Config, s State, now time.Duration) *Core {
 	}
 	if cfg.StallBytes == 0 {
 		cfg.StallBytes = DefaultStallBytes
+	}
+	if cfg.Weigh == nil {
+		cfg.Weigh = func(data []byte) int64 { return int64(len(data)) }
 	}
 	c := &Core{
 		cfg: cfg, now: now, ticked: now,
