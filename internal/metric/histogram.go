@@ -11,9 +11,9 @@ import (
 //
 // Bucket i < 16 counts durations of i µs; above, each power of two has 8 buckets.
 type Histogram struct {
-	buckets [histogramBuckets]atomic.Int64
 	sum     atomic.Int64 // nanoseconds
 	all     minMax       // nanoseconds
+	buckets [histogramBuckets]atomic.Int64
 }
 
 // histogramBuckets reaches up to 2^32 µs, which is more than an hour.

@@ -10,8 +10,9 @@ import (
 // hold is one hold of the tree's lock, to read or to apply.
 type hold struct {
 	since time.Duration
-	work  int  // done under the write lock, in units of package znode
-	turn  bool // it has Replica.turn
+	until time.Duration // set by View.End; 0: it is the time when the lock is released
+	work  int           // done under the write lock, in units of package znode
+	turn  bool          // it has Replica.turn
 }
 
 // lockRead acquires the tree's read lock. The caller passes the result to unlockRead.
@@ -21,10 +22,11 @@ func (r *Replica) lockRead() (since time.Duration) {
 }
 
 // unlockRead releases the read lock, and counts how long it was held.
-func (r *Replica) unlockRead(since time.Duration) {
-	held := r.clock.Now() - since
+func (r *Replica) unlockRead(since time.Duration) { r.unlockReadAt(since, r.clock.Now()) }
+
+func (r *Replica) unlockReadAt(since, until time.Duration) {
 	r.mu.RUnlock()
-	r.stats.ReadHolds.Add(1, held)
+	r.stats.ReadHolds.Add(1, until-since)
 }
 
 // lockWrite acquires the tree's write lock. The caller passes the result to unlockWrite.
@@ -43,29 +45,40 @@ func (r *Replica) unlockWrite(since time.Duration) {
 // View calls f under the tree's read lock. Nothing is applied while f runs, so f must not
 // wait, and must do at most znode.PieceUnits of work between two calls of View.Pause. f
 // must not call View.
-func (r *Replica) View(f func(View)) { r.view(f, false) }
+func (r *Replica) View(f func(View)) { r.ViewAt(r.clock.Now(), false, f) }
 
-// ViewInTurn is View for callers whose last View did a whole piece of work. Only one of
-// them runs at a time, so that they use one processor.
-func (r *Replica) ViewInTurn(f func(View)) { r.view(f, true) }
-
-func (r *Replica) view(f func(View), inTurn bool) {
+// ViewAt is View for callers that have just read the clock. inTurn tells that the caller's
+// last View did a whole piece of work: only one such View runs at a time, so that they use
+// one processor.
+func (r *Replica) ViewAt(now time.Duration, inTurn bool, f func(View)) {
 	h := r.holds.Get().(*hold)
 	if inTurn {
 		r.awaitTurn(h)
 	}
-	h.since = r.lockRead()
+	if h.since, h.until = now, 0; inTurn || !r.mu.TryRLock() {
+		h.since = r.lockRead()
+	}
 	defer func() {
-		r.unlockRead(h.since)
+		if h.until == 0 {
+			h.until = r.clock.Now()
+		}
+		r.unlockReadAt(h.since, h.until)
 		r.endTurn(h)
 		r.holds.Put(h)
 	}()
 	f(View{r.tree, r, h})
 }
 
+// End returns the time, until which the hold of the lock is counted. View's function calls
+// it at its end, if it needs the time.
+func (v View) End() time.Duration {
+	v.h.until = v.r.clock.Now()
+	return v.h.until
+}
+
 // Pause releases the lock, calls between, and acquires the lock again: queued transactions
 // are applied meanwhile. It reports whether v still is this server's tree, and is
-// right; if not, the caller must not read from it. After its first Pause a View continues like ViewInTurn.
+// right; if not, the caller must not read from it. After its first Pause a View continues as one that is inTurn.
 //
 // REQUIRES: the caller is within View's function, and holds no other lock.
 func (v View) Pause(between func()) bool {

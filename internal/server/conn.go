@@ -21,24 +21,33 @@ import (
 
 // conn is a client's connection. Its goroutine, serve, reads. Any goroutine that has
 // output for the client appends it to mu.out and flushes that.
+//
+// What every request uses comes first, in conn and in mu: with many connections each cache
+// line is a load from memory.
 type conn struct {
-	s           *Server
-	sock        *socket.Conn
-	remote      netip.AddrPort
-	id          watch.ID
-	serial      uint64 // never reused; identifies the owner of its session
-	established time.Time
-	heard       atomic.Int64 // when the client last sent a complete frame, by Replica.Now
-	paused      atomic.Bool  // serve does not read, for a reason that is the server's
+	s      *Server
+	sock   *socket.Conn
+	heard  atomic.Int64 // when the client last sent a complete frame, by Replica.Now
+	id     watch.ID
+	paused atomic.Bool // serve does not read, for a reason that is the server's
+	dirty  bool        // owned by the applier
 
 	// Owned by serve.
+	open    bool     // the handshake is complete
+	leaving bool     // input is ignored from now on
+	stepped bool     // there is no goroutine; see SteppedConn
+	limited *limited // nil if no limits are configured
 	in      socket.Input
-	account socket.Account // of the buffers; part of the server's budget
-	open    bool           // the handshake is complete
-	leaving bool           // input is ignored from now on
-	stepped bool           // there is no goroutine; see SteppedConn
-	flight  flight         // the connection's requests in flight
-	limited *limited       // nil if no limits are configured
+	flight  flight // the connection's requests in flight
+
+	mu connState
+
+	remote      netip.AddrPort
+	serial      uint64 // never reused; identifies the owner of its session
+	established time.Time
+	account     socket.Account // of the buffers; part of the server's budget
+
+	// Owned by serve.
 	// patience is until when a handshake is held, by Replica.Now; 0 if it was not
 	// held.
 	patience time.Duration
@@ -48,40 +57,39 @@ type conn struct {
 	heldRequest wire.ConnectRequest
 	// unanswered is mu.ready of a stepped connection that waits for its session.
 	unanswered chan struct{}
+}
 
-	dirty bool // owned by the applier
+// connState is what conn.mu guards.
+type connState struct {
+	sync.Mutex
+	closing   bool    // close when out is sent; see closeLocked
+	closed    bool    // no more output: the socket is closed or shut down for writing
+	forced    bool    // replies are built even without room
+	long      bool    // the reply is to be built in pieces; see long.go
+	insist    bool    // the next long reply is built under one lock
+	apart     bool    // out.Buf is only the reply that is being built, and aside is the output
+	onlyReads bool    // there is no quorum: writes are refused
+	local     bool    // the session exists on this server only
+	upgrade   bool    // set until the next request is submitted; see upgradeFor
+	readOnly  bool    // the handshake had the read-only byte
+	shut      bool    // only the output is closed; end drains the input
+	short     int     // room that a reply needs and did not get; 0: none
+	work      int     // done under the present hold of the tree's lock, in units
+	begin     int     // where in out.Buf the reply that is being built begins
+	reserved  int     // bytes of out.Buf, or of expected output, that room has charged to account
+	longBytes int     // bytes of long replies that are not sent
+	events    int     // bytes of events in out.Buf
+	ids       []zk.ID // replaced, never modified
+	pending   pendingFIFO
+	stats     connStats
+	out       socket.Output // frames to send
+	sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
 
-	mu struct {
-		sync.Mutex
-		sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
-		out       socket.Output // frames to send
-		events    int           // bytes of events in out.Buf
-		reserved  int           // bytes of out.Buf, or of expected output, that room has charged to account
-		short     int           // room that a reply needs and did not get; 0: none
-		forced    bool          // replies are built even without room
-		long      bool          // the reply is to be built in pieces; see long.go
-		insist    bool          // the next long reply is built under one lock
-		longBytes int           // bytes of long replies that are not sent
-		work      int           // done under the present hold of the tree's lock, in units
-		begin     int           // where in out.Buf the reply that is being built begins
-		apart     bool          // out.Buf is only that reply, and aside is the output
-		aside     []byte
-		closing   bool    // close when out is sent; see closeLocked
-		closed    bool    // no more output: the socket is closed or shut down for writing
-		shut      bool    // only the output is closed; end drains the input
-		ids       []zk.ID // replaced, never modified
-		pending   pendingFIFO
-		ready     chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
-		session   zk.SessionID
-		timeout   int32 // milliseconds
-		readOnly  bool  // the handshake had the read-only byte
-		onlyReads bool  // there is no quorum: writes are refused
-		local     bool  // the session exists on this server only
-		upgrade   bool  // set until the next request is submitted; see upgradeFor
-		stats     connStats
-
-		login *sasl.Exchange // nil before the first token of SASL
-	}
+	session zk.SessionID
+	timeout int32         // milliseconds
+	ready   chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
+	aside   []byte
+	login   *sasl.Exchange // nil before the first token of SASL
 }
 
 // newConn returns the connection of a client at remote. It is not in any table yet.

@@ -43,9 +43,9 @@ const smallRequest = 4 << 10
 
 // flight is a connection's part of the requests in flight.
 type flight struct {
-	account socket.Account
 	granted int // owned by serve: charged for the request that waited
 	settled int // owned by the applier: weight answered and not released yet
+	account socket.Account
 }
 
 // admit counts a request of weight n. If there is no room it sets r.blocked and returns

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -123,14 +124,10 @@ func (c *conn) process(b []byte) (n int, err error) {
 	for n < len(b) && r.err == nil && !c.leaving && c.awaitTokens() {
 		r.turn = turn{in: b[n:], now: c.s.replica.Now()}
 		c.allow(r)
-		c.mu.Lock()
-		wantsTree := r.handle(replica.View{})
-		c.mu.Unlock()
-		switch {
-		case wantsTree && r.costly:
-			c.s.replica.ViewInTurn(r.view)
-		case wantsTree:
-			c.s.replica.View(r.view)
+		if beginsWithRead(r.in) {
+			c.s.replica.ViewAt(r.now, r.costly, r.view)
+		} else if c.handleWithoutTree(r) {
+			c.s.replica.ViewAt(c.s.replica.Now(), r.costly, r.view)
 		}
 		n += r.done
 		c.chargeTurn(r)
@@ -180,6 +177,13 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 		c.leaving = !c.awaitFlight(r.blocked)
 	}
 	return 0
+}
+
+// handleWithoutTree is the part of a turn before the first frame that needs the tree.
+func (c *conn) handleWithoutTree(r *run) (wantsTree bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return r.handle(replica.View{})
 }
 
 // handleWithTree is the part of a turn that has the tree.
@@ -232,9 +236,22 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 	c.leaving = c.leaving || c.mu.closing
 	c.countReceivedLocked(r.received-received, r.done-from)
 	if n := r.reads - answered; n > 0 {
-		c.countAnsweredLocked(n, r.now, c.s.replica.Now())
+		c.countAnsweredLocked(n, r.now, tree.End())
 	}
 	return wantsTree
+}
+
+// beginsWithRead reports whether the first frame of b is one of the reads that are
+// frequent: then the turn has nothing to do without the tree.
+func beginsWithRead(b []byte) bool {
+	if len(b) < 4+8 {
+		return false
+	}
+	switch wire.OpCode(binary.BigEndian.Uint32(b[8:])) {
+	case wire.OpGetData, wire.OpExists, wire.OpGetChildren, wire.OpGetChildren2, wire.OpPing:
+		return true
+	}
+	return false
 }
 
 // handleOne handles one request. It returns false, without effect, if the request needs the

@@ -66,7 +66,6 @@ const (
 	maxPendingBytes = 1 << 20   // of their bodies
 	maxExpected     = 4 << 20   // estimated bytes of the replies to the reads among them
 	readRun         = 128       // reads answered under one read lock
-	pooledOuts      = 64        // output buffers kept for reuse, each of at most softOutBytes
 )
 
 // Version is the version that four-letter words and the start-up line print. Clients
@@ -161,7 +160,7 @@ func New(o Options) *Server {
 	s.flight = socket.NewBudget(o.Config.OutstandingBytes())
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	s.outputs = socket.NewOutputPool(pooledOuts, softOutBytes)
+	s.outputs = socket.NewOutputPool(softOutBytes)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
 	s.enforced = o.Config.Auth.Enforced()

@@ -13,35 +13,41 @@ const (
 	streamBytes = 128 << 10 // size of the buffer for what a stream writes
 )
 
-// OutputPool keeps output buffers for reuse. Putting a slice into a channel does not
-// allocate; a sync.Pool would.
+// OutputPool keeps output buffers for reuse, until a garbage collection finds them
+// unused.
 type OutputPool struct {
-	free chan []byte
 	most int
+	// The elements are pointers, because a slice in a sync.Pool would be allocated. The
+	// pointer of a buffer in use is in spare.
+	full, spare sync.Pool // of *[]byte
 }
 
-// NewOutputPool returns a pool of at most count buffers of at most size bytes.
-func NewOutputPool(count, size int) *OutputPool {
-	return &OutputPool{make(chan []byte, count), size}
-}
+// NewOutputPool returns a pool of buffers of at most size bytes.
+func NewOutputPool(size int) *OutputPool { return &OutputPool{most: size} }
 
+// get returns an empty buffer, or nil if there is none.
 func (p *OutputPool) get() []byte {
-	select {
-	case b := <-p.free:
-		return b
-	default:
+	e, _ := p.full.Get().(*[]byte)
+	if e == nil {
 		return nil
 	}
+	b := *e
+	*e = nil
+	p.spare.Put(e)
+	return b
 }
 
+// put keeps b, which the caller does not use any more.
 func (p *OutputPool) put(b []byte) {
 	if cap(b) == 0 || cap(b) > p.most {
 		return
 	}
-	select {
-	case p.free <- b[:0]:
-	default:
+	e, _ := p.spare.Get().(*[]byte)
+	if e == nil {
+		e = new([]byte)
 	}
+	*e = b[:0]
+	p.full.Put(e)
 }
 
 // Owner has an Output and is notified of its progress. The goroutine that writes makes
@@ -66,22 +72,23 @@ type Output struct {
 	// It is nil while nothing is pending: an idle connection holds no buffer.
 	Buf []byte
 
-	conn  *Conn // nil until Attach: output stays pending
-	lock  *sync.Mutex
-	owner Owner
-	group *sync.WaitGroup // counts the flusher
-	pool  *OutputPool
-
-	account *Account // nil: nothing is charged
-	charged int      // bytes that are charged to the account
-
+	// Every flush uses these, so they are side by side: with many connections each cache
+	// line is a load from memory.
+	conn     *Conn // nil until Attach: output stays pending
+	lock     *sync.Mutex
+	owner    Owner
+	pool     *OutputPool
+	account  *Account // nil: nothing is charged
+	charged  int      // bytes that are charged to the account
 	streams  []stream // to send before Buf
 	before   int      // bytes in the streams' before
 	inFlight int      // bytes that the writer holds and the connection has not accepted yet
 	lent     int      // bytes of the buffer that the writer holds, until all of it is accepted
 	writing  bool     // there is a writer
 	stopped  bool
-	idle     sync.Cond // signalled when writing becomes false after Stop
+
+	group *sync.WaitGroup // counts the flusher
+	idle  sync.Cond       // signalled when writing becomes false after Stop
 }
 
 // stream is a place in the output at which a function writes.

@@ -60,8 +60,6 @@ type Options struct {
 // only the Output writes; Write is for a Conn without Output in use. Any goroutine may
 // call the other methods.
 type Conn struct {
-	nc      net.Conn
-	layer   net.Conn        // reads and writes plain bytes; nc if there is no layer
 	raw     syscall.RawConn // of nc; nil if nc has no descriptor
 	records *records        // below layer; nil if there is no layer or no descriptor
 	traffic atomic.Uint64
@@ -75,6 +73,9 @@ type Conn struct {
 
 	// Owned by the writer: the holder of Output.writing, or the caller of Write.
 	direct descriptorWriter
+
+	nc    net.Conn
+	layer net.Conn // reads and writes plain bytes; nc if there is no layer
 }
 
 // New returns a Conn that owns nc.

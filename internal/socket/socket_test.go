@@ -44,7 +44,7 @@ func newEnd(c *Conn) *end {
 	e.account.Init(e.budget)
 	e.in.Init(c, NewInputPool(testBuffer), &e.account)
 	e.mu.out.Charge(&e.account)
-	e.mu.out.Init(&e.mu.Mutex, e, &e.group, NewOutputPool(2, testBuffer))
+	e.mu.out.Init(&e.mu.Mutex, e, &e.group, NewOutputPool(testBuffer))
 	e.mu.out.Attach(c)
 	return e
 }

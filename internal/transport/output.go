@@ -9,9 +9,8 @@ import (
 
 // Sizes of a link's output.
 const (
-	pieceBytes    = 256 << 10 // a run of packets is written in pieces of this size
-	pooledOutputs = 4         // buffers that all links keep for reuse
-	pooledBytes   = 4 << 20   // the largest of them
+	pieceBytes  = 256 << 10 // a run of packets is written in pieces of this size
+	pooledBytes = 4 << 20   // the largest buffer that is kept for reuse
 )
 
 // queueAfter is how many bytes a link's output holds before packets are queued. It is more

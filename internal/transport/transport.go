@@ -227,7 +227,7 @@ func New(o Options) (*Transport, error) {
 	}
 	t.hello = hello
 	t.refused = refusal.New(t.log)
-	t.outputs = socket.NewOutputPool(pooledOutputs, pooledBytes)
+	t.outputs = socket.NewOutputPool(pooledBytes)
 	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
 	t.backlog.others = socket.NewBudget(int(othersShare * float64(o.MaxQueueBytes)))
 	t.ctx, t.cancel = context.WithCancel(context.Background())
