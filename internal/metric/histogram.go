@@ -2,97 +2,121 @@ package metric
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"time"
 )
 
-// A Histogram counts durations in buckets whose width is an eighth of their value, so
-// that quantiles are correct to 7 %. Add costs two atomic additions and two loads.
-//
-// Bucket i < 16 counts durations of i µs; above, each power of two has 8 buckets.
-type Histogram struct {
-	sum     atomic.Int64 // nanoseconds
-	all     minMax       // nanoseconds
-	buckets [histogramBuckets]atomic.Int64
-}
-
-// histogramBuckets reaches up to 2^32 µs, which is more than an hour.
-const histogramBuckets = 16 + 28*8
+// A Histogram is a summary of durations that has quantiles in mntr.
+type Histogram struct{ Summary[time.Duration] }
 
 // Add counts n requests that took d each. A negative d counts as 0.
-func (h *Histogram) Add(n int, d time.Duration) {
-	d = max(d, 0)
-	h.buckets[bucketOf(d)].Add(int64(n))
-	h.sum.Add(int64(n) * int64(d))
-	h.all.add(int64(d), int64(d))
+func (h *Histogram) Add(n int, d time.Duration) { h.add(int64(n), d) }
+
+// A Distribution is what a summary holds at one time, by buckets whose width is an
+// eighth of their value, so that quantiles are correct to 7 %. Numbers below 16 have
+// buckets of their own. The buckets of durations are of microseconds.
+type Distribution struct {
+	Count    int64
+	Sum      int64 // in nanoseconds if it is of durations
+	Min, Max int64 // the same
+	// Durations reports whether the numbers are durations.
+	Durations bool
+
+	counts [buckets]int64
 }
 
-// bucketOf returns the index of the bucket that counts d.
-func bucketOf(d time.Duration) int {
-	v := min(uint64(d/time.Microsecond), 1<<32-1)
-	if v < 16 {
-		return int(v)
+// buckets reaches up to 2^32, in microseconds more than an hour. Bucket i < 16 counts
+// the numbers that are i; above, each power of two has 8 buckets.
+const buckets = 16 + 28*8
+
+func isDuration[T ~int64]() bool {
+	_, ok := any(T(0)).(time.Duration)
+	return ok
+}
+
+// bucketOf returns the index of the bucket that counts v.
+func bucketOf[T ~int64](v T) int {
+	if isDuration[T]() {
+		v /= T(time.Microsecond)
 	}
-	size := bits.Len64(v)
-	return 16 + (size-5)*8 + int(v>>(size-4))&7
+	n := min(uint64(v), 1<<32-1)
+	if n < 16 {
+		return int(n)
+	}
+	size := bits.Len64(n)
+	return 16 + (size-5)*8 + int(n>>(size-4))&7
 }
 
-// bucketValue returns the middle of bucket i.
-func bucketValue(i int) time.Duration {
+// bucketBegin returns the smallest number in bucket i, and how many numbers it has.
+func bucketBegin(i int) (low, width int64) {
 	if i < 16 {
-		return time.Duration(i) * time.Microsecond
+		return int64(i), 1
 	}
 	shift := (i-16)/8 + 1
-	low := (8 + (i-16)%8) << shift
-	return time.Duration(low+1<<shift/2) * time.Microsecond
+	return int64(8+(i-16)%8) << shift, 1 << shift
 }
 
-func (h *Histogram) reset() {
-	for i := range h.buckets {
-		h.buckets[i].Store(0)
+// Since returns what d has and an earlier distribution of the same summary has not.
+// Minimum and maximum remain those of d. The caller checks that d.Count is not smaller.
+func (d *Distribution) Since(earlier *Distribution) *Distribution {
+	diff := *d
+	diff.Count -= earlier.Count
+	diff.Sum -= earlier.Sum
+	for i := range diff.counts {
+		diff.counts[i] -= earlier.counts[i]
 	}
-	h.sum.Store(0)
-	h.all.reset()
+	return &diff
+}
+
+// Quantile returns a number that the part q of all numbers does not exceed, correct to
+// 7 %; durations in nanoseconds. It returns 0 if there is no number.
+func (d *Distribution) Quantile(q float64) int64 {
+	rank := int64(q * float64(d.Count))
+	for i, c := range d.counts {
+		if rank < c {
+			low, width := bucketBegin(i)
+			return min(d.scaled(low+width/2), d.Max)
+		}
+		rank -= c
+	}
+	return 0
+}
+
+// Below returns how many numbers are smaller than a power of two, 16 or more; of
+// durations, a power of two of microseconds.
+func (d *Distribution) Below(power int) (n int64) {
+	for _, c := range d.counts[:min(16+(power-4)*8, buckets)] {
+		n += c
+	}
+	return n
+}
+
+// scaled converts the bounds of buckets.
+func (d *Distribution) scaled(v int64) int64 {
+	if d.Durations {
+		v *= int64(time.Microsecond)
+	}
+	return v
+}
+
+// Aggregate returns the same with the quantiles that mntr prints, in nanoseconds if it
+// is of durations.
+func (d *Distribution) Aggregate() Aggregate {
+	a := AggregateOf(d.Count, d.Sum, d.Min, d.Max)
+	for _, q := range [...]struct {
+		to   *int64
+		part float64
+	}{{&a.P50, .5}, {&a.P90, .9}, {&a.P95, .95}, {&a.P99, .99}, {&a.P999, .999}} {
+		*q.to = d.Quantile(q.part)
+	}
+	return a
 }
 
 // Merge returns the aggregate of all durations that the histograms have counted, in
 // nanoseconds.
 func Merge(hs ...*Histogram) Aggregate {
-	var counts [histogramBuckets]int64
-	var all minMax
-	var count, sum int64
+	d := Distribution{Durations: true}
 	for _, h := range hs {
-		n := int64(0)
-		for i := range counts {
-			c := h.buckets[i].Load()
-			counts[i] += c
-			n += c
-		}
-		count += n
-		sum += h.sum.Load()
-		if n > 0 {
-			all.add(h.all.get())
-		}
+		h.addTo(&d)
 	}
-	lo, hi := all.get()
-	a := AggregateOf(count, sum, lo, hi)
-	for _, q := range [...]struct {
-		to   *int64
-		part float64
-	}{{&a.P50, .5}, {&a.P90, .9}, {&a.P95, .95}, {&a.P99, .99}, {&a.P999, .999}} {
-		*q.to = min(int64(quantile(&counts, int64(q.part*float64(count)))), hi)
-	}
-	return a
-}
-
-// quantile returns the smallest duration that more than rank of the counted ones do not
-// exceed; 0 if rank is not below their number.
-func quantile(counts *[histogramBuckets]int64, rank int64) time.Duration {
-	for i, c := range counts {
-		if rank < c {
-			return bucketValue(i)
-		}
-		rank -= c
-	}
-	return 0
+	return d.Aggregate()
 }

@@ -8,10 +8,16 @@ import (
 	"time"
 )
 
+// bucketValue returns the middle of bucket i.
+func bucketValue(i int) time.Duration {
+	low, width := bucketBegin(i)
+	return time.Duration(low+width/2) * time.Microsecond
+}
+
 // Every bucket's middle lies in it, the next bucket begins where it ends, and
 // no duration is further from its bucket's middle than promised.
 func TestHistogramBuckets(t *testing.T) {
-	for i := range histogramBuckets {
+	for i := range buckets {
 		if got := bucketOf(bucketValue(i)); got != i {
 			t.Errorf("the middle of bucket %d, %v, is in %d", i, bucketValue(i), got)
 		}
@@ -27,8 +33,8 @@ func TestHistogramBuckets(t *testing.T) {
 			t.Errorf("%v: the middle of bucket %d is %v", d, i, bucketValue(i))
 		}
 	}
-	if last != histogramBuckets-1 {
-		t.Errorf("two hours are in bucket %d of %d", last, histogramBuckets)
+	if last != buckets-1 {
+		t.Errorf("two hours are in bucket %d of %d", last, buckets)
 	}
 }
 
@@ -94,5 +100,39 @@ func TestMinMaxOfManyWriters(t *testing.T) {
 	s.add(0, 0)
 	if least, _ := s.get(); least != 0 {
 		t.Errorf("the minimum is %d, want 0", least)
+	}
+}
+
+// The distribution of a summary has its numbers in buckets, and since an earlier one only
+// those that were added later.
+func TestDistribution(t *testing.T) {
+	var s Summary[int64]
+	for v := range int64(100) {
+		s.Add(v)
+	}
+	d := s.Distribution()
+	if d.Count != 100 || d.Sum != 4950 || d.Min != 0 || d.Max != 99 || d.Durations {
+		t.Errorf("%d numbers, sum %d, %d to %d, durations %v", d.Count, d.Sum, d.Min, d.Max, d.Durations)
+	}
+	if got := d.Quantile(.5); got < 46 || got > 54 {
+		t.Errorf("the median is %d", got)
+	}
+	for power, want := range map[int]int64{4: 16, 5: 32, 6: 64, 7: 100, 40: 100} {
+		if got := d.Below(power); got != want {
+			t.Errorf("%d numbers are below 2^%d, want %d", got, power, want)
+		}
+	}
+	s.Merge(10, 5000, 1, 900)
+	since := s.Distribution().Since(d)
+	if since.Count != 10 || since.Sum != 5000 || since.Below(9) != 10 || since.Below(8) != 0 {
+		t.Errorf("since then: %d numbers, sum %d, %d below 512, %d below 256", since.Count, since.Sum, since.Below(9), since.Below(8))
+	}
+	if got := since.Quantile(.99); got < 465 || got > 535 {
+		t.Errorf("the quantile of those that were merged is %d", got)
+	}
+	var h Histogram
+	h.Add(3, 5*time.Millisecond)
+	if d := h.Distribution(); !d.Durations || d.Sum != int64(15*time.Millisecond) || d.Below(12) != 0 || d.Below(13) != 3 {
+		t.Errorf("three durations: %+v", d)
 	}
 }

@@ -9,7 +9,6 @@
 // Many goroutines may update and read values at the same time. A reader that runs
 // during an update may see a part of it, for example the new count of a summary with
 // the old sum. The zero value of each type is empty.
-// summary with the old sum. The zero value of each type is empty.
 package metric
 
 import "sync/atomic"

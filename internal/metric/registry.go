@@ -3,6 +3,7 @@ package metric
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -50,6 +51,9 @@ type Desc struct {
 	Quantiles bool
 	// Decimal reports whether a gauge has a fraction.
 	Decimal bool
+	// MntrOnly reports whether Apache ZooKeeper prints the metric in mntr, and does not
+	// export it to Prometheus. Those of TypeInfo are MntrOnly there as well.
+	MntrOnly bool
 	// Own reports whether Apache ZooKeeper does not have the metric. mntr does not print
 	// it, unless WithLimits is set.
 	Own bool
@@ -60,6 +64,29 @@ type Desc struct {
 	Absent string
 }
 
+// ownPrefix begins the exported names of the metrics that Apache ZooKeeper does not export.
+const ownPrefix = "pinfold_"
+
+// Exported returns the metric's name for Prometheus, "" if it is not exported. A metric
+// that Apache ZooKeeper exports has its name there. Others follow Prometheus's conventions:
+// a counter ends in _total; a summary of durations is a histogram in seconds; a text is
+// the label of a metric that ends in _info.
+func (d *Desc) Exported() string {
+	switch {
+	case d.Type == TypeInfo:
+		return ownPrefix + d.Name + "_info"
+	case d.MntrOnly:
+		return ""
+	case !d.Own:
+		return d.Name
+	case d.Type == TypeCounter:
+		return ownPrefix + strings.TrimSuffix(d.Name, "_count") + "_total"
+	case d.Type == TypeSummary:
+		return ownPrefix + strings.TrimSuffix(d.Name, "_time") + "_seconds"
+	}
+	return ownPrefix + d.Name
+}
+
 // A Role is the kind of server that has a metric.
 type Role string
 
@@ -67,6 +94,7 @@ type Role string
 const (
 	OnMember   Role = "member"   // of an ensemble, unless it is read-only
 	OnLeader   Role = "leader"   // of an ensemble
+	OnVoter    Role = "voter"    // of an ensemble, leader or follower
 	OnObserver Role = "observer" // of an ensemble
 )
 
@@ -99,6 +127,10 @@ type Sample struct {
 	Int     int64     // of a counter, or a gauge that is not Decimal
 	Decimal float64   // of a gauge that is Decimal
 	Summary Aggregate // of TypeSummary, in the metric's unit
+
+	// Distribution has the numbers of Summary by buckets, durations in nanoseconds; nil
+	// if the owner keeps no more than the Summary.
+	Distribution *Distribution
 }
 
 // A Metric is a metric with its values at one time: no value if this server does not
@@ -141,6 +173,9 @@ func NewRegistry(descs []Desc) *Registry {
 	}
 	return r
 }
+
+// Descs returns the descriptions of all metrics. The caller must not change them.
+func (r *Registry) Descs() []Desc { return r.descs }
 
 // Bind makes s the value of a metric. It panics if the registry does not know the name,
 // if the metric has a value already, or if its type or unit does not suit s: these are

@@ -1,7 +1,5 @@
 package metric
 
-import "time"
-
 // A Source is where the registry reads a value: a *Counter, a *Gauge, a *Summary, a
 // *Histogram, a *Set of these, or a Func.
 type Source interface {
@@ -36,26 +34,26 @@ func (g *Gauge) read(_ *Desc, to []Sample) []Sample { return append(to, Sample{I
 
 func (g *Gauge) reset() {}
 
-// A summary of durations suits milliseconds, and no other summary does.
+// A summary of durations suits milliseconds, and no other summary does. One that is no
+// Histogram suits a metric without quantiles.
 func (s *Summary[T]) suits(d *Desc) bool {
-	_, durations := any(T(0)).(time.Duration)
-	return d.Type == TypeSummary && !d.Quantiles && durations == (d.Unit == UnitMilliseconds)
+	return d.Type == TypeSummary && !d.Quantiles && isDuration[T]() == (d.Unit == UnitMilliseconds)
 }
 
 func (s *Summary[T]) read(d *Desc, to []Sample) []Sample {
-	a := s.Aggregate()
+	dist := s.Distribution()
+	a := AggregateOf(dist.Count, dist.Sum, dist.Min, dist.Max)
+	if d.Quantiles {
+		a = dist.Aggregate()
+	}
 	if d.Unit == UnitMilliseconds {
 		a = a.Millis()
 	}
-	return append(to, Sample{Summary: a})
+	return append(to, Sample{Summary: a, Distribution: dist})
 }
 
 func (h *Histogram) suits(d *Desc) bool {
 	return d.Type == TypeSummary && d.Quantiles && d.Unit == UnitMilliseconds
-}
-
-func (h *Histogram) read(_ *Desc, to []Sample) []Sample {
-	return append(to, Sample{Summary: Merge(h).Millis()})
 }
 
 func (s *Set[S]) suits(d *Desc) bool { return d.Key != "" && s.empty().suits(d) }
