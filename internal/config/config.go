@@ -267,6 +267,17 @@ type Metrics struct {
 	Provider string // Java class name
 	Host     string
 	Port     int
+	Process  bool // export the metrics of the process, too
+}
+
+// Addr returns the address of the exporter. The host 0.0.0.0 is every address of both
+// families, as in Java.
+func (m *Metrics) Addr() string {
+	host := m.Host
+	if host == "0.0.0.0" {
+		host = ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(m.Port))
 }
 
 // Prometheus reports whether the exporter is Prometheus's.

@@ -172,6 +172,14 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
+func TestMetricsAddr(t *testing.T) {
+	for host, want := range map[string]string{"0.0.0.0": ":7000", "127.0.0.1": "127.0.0.1:7000", "::1": "[::1]:7000"} {
+		if got := (&Metrics{Host: host, Port: 7000}).Addr(); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+}
+
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("dataDir=/d\nclientPort=2181\nserver.1=a:1:2;3\ngroup.1=1\nweight.1=2\nsnapCount=0x5\n"), "-Djute.maxbuffer=1 -Dzookeeper.x=y")
 	f.Add([]byte("dataDir=/d\nsecureClientPort=1\nautopurge.purgeInterval=9999999999d\nversion=zz"), `-Dzookeper.a="b`)

@@ -101,6 +101,14 @@ func TestReports(t *testing.T) {
 			"jvm.pause.monitor=true\nadmin.enableServer=false\nserverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 			flags: []string{"-Dzookeeper.log.dir=/x", "-Dzookeeper.jmx.log4j.disable=true"}},
 		{name: "accepted and wrong", file: base + "nio.numWorkerThreads=many", want: "error zoo.cfg:3: nio.numWorkerThreads=many: not a whole number\n"},
+		{name: "exporter", file: base + "metricsProvider.className=" + prometheusProvider + "\nmetricsProvider.httpPort=7001\n" +
+			"metricsProvider.exportJvmInfo=false\nmetricsProvider.maxQueueSize=5\nmetricsProvider.httpsPort=-1"},
+		{name: "exporter over TLS", file: base + "metricsProvider.httpsPort=7443\nmetricsProvider.ssl.keyStore.location=/k",
+			want: "error zoo.cfg:3: metricsProvider.httpsPort=7443: the metrics cannot be served over TLS yet: remove the key, and let a proxy terminate TLS\n" +
+				"error zoo.cfg:4: metricsProvider.ssl.keyStore.location=/k: the metrics cannot be served over TLS yet: remove the key, and let a proxy terminate TLS\n"},
+		{name: "another exporter", file: base + "metricsProvider.className=org.example.Provider\nmetricsProvider.httpport=7001",
+			want: "warning zoo.cfg:4: metricsProvider.httpport: is unknown and has no effect; did you mean metricsProvider.httpPort?\n" +
+				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
 		{name: "missing", file: base + "admin.enableServer=true\nssl.keyStore.location=/k",
 			want: "warning zoo.cfg:3: admin.enableServer: has no effect here: HTTP administration is not supported yet\n" +
 				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that enable it are refused\n"},

@@ -8,7 +8,9 @@ import (
 )
 
 func adminSettings() []setting {
-	const admin, exporter = "HTTP administration is not supported yet", "for the Prometheus exporter"
+	const admin = "HTTP administration is not supported yet"
+	const worker = "numbers are recorded at once, without a queue"
+	const https = "the metrics cannot be served over TLS yet: remove the key, and let a proxy terminate TLS"
 	return []setting{
 		{name: "4lw.commands.whitelist", scope: property, def: "srvr",
 			setter: setter{set: whitelist},
@@ -26,14 +28,24 @@ func adminSettings() []setting {
 		{name: "admin.commandURL", scope: property, def: "/commands", effect: accepted,
 			setter: words(func(c *Config) *string { return &c.Admin.CommandURL }), note: admin},
 		{name: "admin.*", scope: property, effect: accepted, setter: anyWords(), note: admin},
-		{name: "metricsProvider.className", scope: inFile, def: defaultProvider, effect: missing, harmless: defaultProvider,
+		{name: "metricsProvider.className", scope: inFile, def: defaultProvider,
 			setter: oneOf([]string{defaultProvider, nullProvider, prometheusProvider}, func(c *Config, s string) { c.Metrics.Provider = s }),
-			note:   "the metrics are those of `mntr`; the Prometheus exporter is not supported yet"},
-		{name: "metricsProvider.httpHost", scope: inFile, def: "0.0.0.0", effect: accepted,
-			setter: words(func(c *Config) *string { return &c.Metrics.Host }), note: exporter},
-		{name: "metricsProvider.httpPort", scope: inFile, def: "7000", effect: accepted,
-			setter: port(func(c *Config) *int { return &c.Metrics.Port }), note: exporter},
-		{name: "metricsProvider.*", scope: inFile, effect: accepted, setter: anyWords(), note: exporter},
+			note:   "`" + prometheusProvider + "` serves the metrics to [Prometheus](monitoring.md#prometheus); with the others, they are those of `mntr`"},
+		{name: "metricsProvider.httpHost", scope: inFile, def: "0.0.0.0",
+			setter: words(func(c *Config) *string { return &c.Metrics.Host }), note: "address for Prometheus; `0.0.0.0` means all addresses"},
+		{name: "metricsProvider.httpPort", scope: inFile, def: "7000",
+			setter: port(func(c *Config) *int { return &c.Metrics.Port }), note: "port for Prometheus; 0 means any free one"},
+		{name: "metricsProvider.exportJvmInfo", scope: inFile, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Metrics.Process }),
+			note:   "the metrics of the process (`process_*`) and of the Go runtime (`go_*`); there are no `jvm_*`"},
+		{name: "metricsProvider.numWorkerThreads", scope: inFile, def: "1", effect: accepted, setter: anyWhole(), note: worker},
+		{name: "metricsProvider.maxQueueSize", scope: inFile, def: "1000000", effect: accepted, setter: anyWhole(), note: worker},
+		{name: "metricsProvider.workerShutdownTimeoutMs", scope: inFile, def: "1000", effect: accepted, setter: anyWhole(), note: worker},
+		{name: "metricsProvider.prometheusMetricsSummaryRotateIntervalSeconds", scope: inFile, def: "60", effect: accepted, setter: anyWhole(),
+			note: "the quantiles are those of the last eight to ten minutes"},
+		{name: "metricsProvider.httpVersion", scope: inFile, effect: accepted, setter: anyWords(), note: "HTTP/1.1 is spoken"},
+		{name: "metricsProvider.httpsPort", scope: inFile, def: "-1", effect: refused, harmless: "-1", setter: anyWhole(), note: https},
+		{name: "metricsProvider.ssl.*", scope: inFile, effect: refused, setter: anyWords(), note: https},
 		{name: "audit.enable", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
 			note: "no audit log would be written"},
 		{name: "audit.impl.class", scope: property, effect: accepted, setter: anyWords(), note: "for `audit.enable`"},

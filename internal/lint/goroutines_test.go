@@ -14,6 +14,7 @@ import (
 var goroutines = map[string]string{
 	"internal/node Run":              "accept loop",
 	"internal/node follow":           "limits reader",
+	"internal/node serveMetrics":     "metrics port",
 	"cmd/pinfold runServer":          "generator",
 	"pinfold Start":                  "embedded server",
 	"internal/server serve":          "connection",

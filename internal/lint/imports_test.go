@@ -20,6 +20,7 @@ const importOrder = `
 	rawio < socket;
 	NONE < test/memconn, test/choices, test/goroutines;
 	NONE < config, sasl, metric, refusal;
+	metric < exporter;
 	zk < fourletter;
 	NONE < fifo, ratelimit;
 
@@ -51,7 +52,7 @@ const importOrder = `
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;
-	server, node/options < node;
+	server, node/options, exporter < node;
 	replica < broadcast;
 
 	# The servers of programs that embed them: the package at the root.
@@ -63,7 +64,7 @@ const importOrder = `
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
-	NONE < test/clients, test/clidiff, test/hostile, test/documents;
+	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring;
 
 	# A whole server within a test.
 	client, node, test/memconn, test/frames < test/inproc;
@@ -101,12 +102,14 @@ const mustNever = `
 
 // otherModules says where code of others is used; tests may use more.
 var otherModules = map[string][]string{
-	"github.com/anishathalye/porcupine": {"test/ensemble/history"},
-	"github.com/klauspost/compress":     {"storage"},
-	"github.com/spf13/cobra":            {"cmd/pinfold"},
-	"github.com/spf13/pflag":            {"cli"},
-	"golang.org/x/term":                 {"cli"},
-	"gonum.org/v1/plot":                 {"bench/report"},
+	"github.com/anishathalye/porcupine":   {"test/ensemble/history"},
+	"github.com/klauspost/compress":       {"storage"},
+	"github.com/spf13/cobra":              {"cmd/pinfold"},
+	"github.com/spf13/pflag":              {"cli"},
+	"github.com/prometheus/client_golang": {"exporter"},
+	"golang.org/x/net":                    {"exporter"},
+	"golang.org/x/term":                   {"cli"},
+	"gonum.org/v1/plot":                   {"bench/report"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.

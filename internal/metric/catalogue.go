@@ -66,6 +66,12 @@ func (d Desc) withLimits() Desc {
 	return d
 }
 
+// mntrOnly keeps the metric out of what is exported.
+func (d Desc) mntrOnly() Desc {
+	d.MntrOnly = true
+	return d
+}
+
 // absent names the component of Apache ZooKeeper that the metric is about.
 func (d Desc) absent(component string) Desc {
 	d.Absent = component
@@ -83,11 +89,11 @@ func memberState() []Desc {
 	const queue = "the queue of packets to a learner"
 	return []Desc{
 		info("peer_state", ownReplica, "Role in the ensemble, and `broadcast`").on(OnMember),
-		gauge("observer_master_id", UnitCount, ownReplica, "Server id of the leader").on(OnObserver),
+		gauge("observer_master_id", UnitCount, ownReplica, "Server id of the leader").on(OnObserver).mntrOnly(),
 		gauge("quorum_size", UnitCount, ownServer, "Voters of the ensemble").on(OnMember),
 		gauge("learners", UnitCount, ownReplica, "Learners that are connected").on(OnLeader),
 		gauge("synced_followers", UnitCount, ownReplica, "Followers that are up to date: alert if there are too few").on(OnLeader),
-		gauge("synced_observers", UnitCount, ownReplica, "Observers that are up to date").on(OnLeader),
+		gauge("synced_observers", UnitCount, ownReplica, "Observers that are up to date; 0 on a follower, which serves none").on(OnVoter),
 		gauge("synced_non_voting_followers", UnitCount, ownReplica, "Followers without a vote that are up to date").
 			on(OnLeader).absent("reconfiguration"),
 		gauge("pending_syncs", UnitCount, ownReplica, "`sync` requests that wait for a quorum").on(OnLeader),
@@ -99,6 +105,8 @@ func memberState() []Desc {
 			on(OnLeader).set("server").absent(queue),
 		quantiles("learner_handler_qp_time_ms", ownReplica, "Time that packets wait for a learner").
 			on(OnLeader).set("server").absent(queue),
+		quantiles("ack_latency", ownReplica, "Age of one in a thousand transactions when a learner acknowledged it").
+			on(OnLeader).set("server").absent("the sampled log of acknowledgements; see `pinfold_learner_lag_transactions`"),
 	}
 }
 
@@ -192,6 +200,11 @@ func namespaces() []Desc {
 	return []Desc{
 		summary("read_per_namespace", UnitBytes, ownServer, "Path and reply of a read at or below a top-level znode").set("znode"),
 		summary("write_per_namespace", UnitBytes, ownServer, "Path and data of a write at or below a top-level znode").set("znode"),
+		counter("quota_exceeded_error_per_namespace", UnitCount, ownReplica, "Writes refused because of a hard quota, on a leader or a standalone server").set("znode"),
+		gauge("quota_count_limit_per_namespace", UnitCount, ownReplica, "Sum of the limits of znodes of all quotas at or below a top-level znode; -1 is not set").set("znode"),
+		gauge("quota_bytes_limit_per_namespace", UnitBytes, ownReplica, "The same, of bytes").set("znode"),
+		gauge("quota_count_usage_per_namespace", UnitCount, ownReplica, "Znodes that count against these quotas").set("znode"),
+		gauge("quota_bytes_usage_per_namespace", UnitBytes, ownReplica, "Bytes that count against these quotas").set("znode"),
 	}
 }
 

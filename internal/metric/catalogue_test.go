@@ -62,8 +62,13 @@ func tables() []table {
 			}},
 		{"Counters", "", func(d *Desc) bool { return live(d) && d.Type == TypeCounter }, columns, counted},
 		{"Summaries", "", func(d *Desc) bool { return live(d) && d.Type == TypeSummary }, columns, counted},
-		{"Only in the registry", "Apache ZooKeeper does not have these, and `mntr` does not print them.",
-			func(d *Desc) bool { return d.Own }, columns, counted},
+		{"Only in Pinfold", "Apache ZooKeeper does not have these. `mntr` does not print them, except those that begin with `limit_`.",
+			func(d *Desc) bool { return d.Own },
+			[]string{"key", "for Prometheus", "type", "unit", "owner", "is"},
+			func(d *Desc) []string {
+				row := counted(d)
+				return append([]string{row[0], "`" + d.Exported() + "`"}, row[1:]...)
+			}},
 		{"Always 0", "These are about components that exist only in Apache ZooKeeper. Those of learners are printed by a leader only.",
 			func(d *Desc) bool { return d.Absent != "" },
 			[]string{"key", "type", "unit", "is, in Apache", "component of Apache"},
@@ -135,7 +140,7 @@ func problems(d *Desc) (found []string) {
 		{strings.ContainsAny(d.Absent, "|\n"), "the absent component"},
 		{d.Quantiles && d.Type != TypeSummary, "quantiles of what is no summary"},
 		{d.Decimal && d.Type != TypeGauge, "a fraction of what is no gauge"},
-		{!map[Role]bool{"": true, OnMember: true, OnLeader: true, OnObserver: true}[d.On], "the role"},
+		{!map[Role]bool{"": true, OnMember: true, OnLeader: true, OnVoter: true, OnObserver: true}[d.On], "the role"},
 		{d.Own && d.Absent != "", "a component that is absent in Apache"},
 	} {
 		if c.wrong {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/exporter"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
@@ -63,6 +64,7 @@ type Node struct {
 	leave    func()               // ends the node's registration with Options.Memory
 	reserve  *vfs.Reserve         // nil: the caller chose the file system
 	limits   *limitsFile          // nil: there are no limits
+	metrics  *exporter.Listener   // nil: metricsProvider.className is not Prometheus's
 }
 
 // reservedFiles is how many file descriptors are reserved for the disk: for a new log
@@ -119,6 +121,9 @@ func (n *Node) open() error {
 		return err
 	}
 	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Passwords: passwords, Limits: limits, Logger: n.log})
+	if err := n.openMetrics(); err != nil {
+		return err
+	}
 	o.Dir, o.Auth, o.Clients, o.Logger = n.dir, authority, n.server, n.log
 	if n.replica, n.report, err = replica.Start(o, time.Now().UnixMilli()); err != nil {
 		return err
@@ -126,6 +131,39 @@ func (n *Node) open() error {
 	n.leave = n.o.Memory.join(n.replica.ReleaseSpare)
 	n.server.Attach(n.replica)
 	return nil
+}
+
+// openMetrics opens the port for Prometheus, if the configuration asks for it.
+func (n *Node) openMetrics() (err error) {
+	m := &n.o.Config.Metrics
+	if !m.Prometheus() {
+		return nil
+	}
+	e := exporter.New(exporter.Options{Metrics: n.server.Metrics(), Process: m.Process})
+	n.metrics, err = exporter.Listen(m.Addr(), e, n.log)
+	return err
+}
+
+// MetricsAddr returns the address at which Prometheus gets the metrics, nil if there is
+// none.
+func (n *Node) MetricsAddr() net.Addr {
+	if n.metrics == nil {
+		return nil
+	}
+	return n.metrics.Addr()
+}
+
+// serveMetrics serves Prometheus until the node is closed.
+func (n *Node) serveMetrics() {
+	if n.metrics == nil {
+		return
+	}
+	n.log.Info("metrics for Prometheus", "address", n.metrics.Addr().String())
+	go func() {
+		if err := n.metrics.Serve(); err != nil {
+			n.log.Error("metrics are not served to Prometheus any more", "err", err)
+		}
+	}()
 }
 
 // Addr returns the address of the client port.
@@ -146,6 +184,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return errors.Join(err, n.Close())
 	}
 	defer n.followLimits(ctx)()
+	n.serveMetrics()
 	served := make(chan error, 1)
 	go func() { served <- n.server.Serve(n.listener) }()
 	select {
@@ -222,6 +261,9 @@ func (n *Node) release() error {
 	var errs []error
 	if n.links != nil {
 		errs = append(errs, n.links.Close())
+	}
+	if n.metrics != nil {
+		errs = append(errs, n.metrics.Close())
 	}
 	if n.dir != nil {
 		errs = append(errs, n.dir.Close())

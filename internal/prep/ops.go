@@ -351,6 +351,9 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 	}
 	if count != 0 && limits.CountHard > -1 && used.Count+count > limits.CountHard ||
 		bytes != 0 && limits.BytesHard > -1 && used.Bytes+bytes > limits.BytesHard {
+		if p.cfg.OverQuota != nil {
+			p.cfg.OverQuota(path)
+		}
 		return zk.ErrQuotaExceeded
 	}
 	return zk.OK

@@ -58,6 +58,9 @@ type Config struct {
 	// again. The Preparer calls it after each piece of work (znode.PieceUnits), and for
 	// long work that needs no tree. nil: there is no lock.
 	Away func(work func())
+	// OverQuota is called with the path of a write that is refused because of a hard
+	// limit. nil: they are not counted.
+	OverQuota func(path string)
 }
 
 // Preparer prepares requests one after the other. It is owned by one goroutine,

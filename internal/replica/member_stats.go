@@ -128,7 +128,7 @@ func (r *Replica) bindMemberMetrics(reg *metric.Registry) {
 	reg.Collect(r.collectRole, "server_state", "peer_state", "observer_master_id",
 		"learners", "synced_followers", "synced_observers", "synced_non_voting_followers", "pending_syncs", "leader_uptime",
 		"last_proposal_size", "min_proposal_size", "max_proposal_size",
-		"learner_handler_qp_size", "learner_handler_qp_time_ms")
+		"learner_handler_qp_size", "learner_handler_qp_time_ms", "ack_latency")
 }
 
 // collectRole reports the mode, and what a server in that mode knows of the ensemble.
@@ -141,6 +141,7 @@ func (r *Replica) collectRole(c metric.Collection) {
 		r.collectLeader(c)
 	case Follower:
 		c.Text("peer_state", "following - broadcast")
+		c.Int("synced_observers", 0)
 	case Observer:
 		c.Text("peer_state", "observing - broadcast")
 		c.Int("observer_master_id", r.Status().Leader)
@@ -162,6 +163,7 @@ func (r *Replica) collectLeader(c metric.Collection) {
 		of := c.Of(strconv.FormatInt(l.ID, 10))
 		of.Summary("learner_handler_qp_size", metric.Aggregate{})
 		of.Summary("learner_handler_qp_time_ms", metric.Aggregate{})
+		of.Summary("ack_latency", metric.Aggregate{})
 	}
 	c.Int("learners", int64(len(status.Learners)))
 	c.Int("synced_followers", followers)

@@ -32,7 +32,7 @@ type orderer struct {
 // start prepares for the first turn: last is where the tree is.
 func (o *orderer) start(last zk.Zxid, rep *Report) error {
 	o.nextZxid = following(last)
-	o.o.Prep.Away = o.away
+	o.o.Prep.Away, o.o.Prep.OverQuota = o.away, o.stats.countOverQuota
 	o.newTracker()
 	if o.o.Ensemble != nil {
 		return o.loadEpochs(rep)

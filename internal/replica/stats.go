@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +27,8 @@ type Stats struct {
 	// Watchers that one change notified, by the type of the event. Changes without a
 	// watcher do not count.
 	Created, Deleted, Changed, Children metric.Summary[int64]
+
+	overQuota *metric.Set[*metric.Counter] // writes refused because of a hard quota, by top-level znode
 
 	MemberStats
 
@@ -57,34 +61,88 @@ func (s *Stats) told(ev zk.EventType, watchers int) {
 func (r *Replica) BindMetrics(reg *metric.Registry) {
 	s := &r.stats
 	for name, source := range map[string]metric.Source{
-		"stale_sessions_expired":        &s.Expired,
-		"proposal_count":                &s.Proposals,
-		"prep_processor_request_queued": &s.Proposals,
-		"commit_count":                  &s.Commits,
-		"digest_mismatches_count":       &s.DigestMismatches,
-		"snapshot_error_count":          &s.SnapshotErrors,
-		"slow_fsync_count":              &s.SlowFsyncs,
-		"throttled_ops":                 &s.Throttled,
-		"forwarded_request_bytes":       &r.order.forwarded.bytes,
-		"fsynctime":                     &s.Fsync,
-		"snapshottime":                  &s.Snapshot,
-		"sync_processor_batch_size":     &s.Synced,
-		"sync_processor_request_queued": metric.Func(s.logged),
-		"node_created_watch_count":      &s.Created,
-		"node_deleted_watch_count":      &s.Deleted,
-		"node_changed_watch_count":      &s.Changed,
-		"node_children_watch_count":     &s.Children,
-		"tree_read_lock_time":           &s.ReadHolds,
-		"tree_write_lock_time":          &s.WriteHolds,
-		"outstanding_requests":          metric.Func(func() int64 { return int64(r.Outstanding()) }),
-		"watch_count":                   metric.Func(r.countWatches),
-		"watch_memory_bytes":            metric.Func(r.sumWatches),
+		"stale_sessions_expired":             &s.Expired,
+		"proposal_count":                     &s.Proposals,
+		"prep_processor_request_queued":      &s.Proposals,
+		"commit_count":                       &s.Commits,
+		"digest_mismatches_count":            &s.DigestMismatches,
+		"snapshot_error_count":               &s.SnapshotErrors,
+		"slow_fsync_count":                   &s.SlowFsyncs,
+		"throttled_ops":                      &s.Throttled,
+		"forwarded_request_bytes":            &r.order.forwarded.bytes,
+		"fsynctime":                          &s.Fsync,
+		"snapshottime":                       &s.Snapshot,
+		"sync_processor_batch_size":          &s.Synced,
+		"sync_processor_request_queued":      metric.Func(s.logged),
+		"node_created_watch_count":           &s.Created,
+		"node_deleted_watch_count":           &s.Deleted,
+		"node_changed_watch_count":           &s.Changed,
+		"node_children_watch_count":          &s.Children,
+		"tree_read_lock_time":                &s.ReadHolds,
+		"tree_write_lock_time":               &s.WriteHolds,
+		"outstanding_requests":               metric.Func(func() int64 { return int64(r.Outstanding()) }),
+		"quota_exceeded_error_per_namespace": s.overQuota,
+		"watch_count":                        metric.Func(r.countWatches),
+		"watch_memory_bytes":                 metric.Func(r.sumWatches),
 	} {
 		reg.Bind(name, source)
 	}
 	reg.Collect(s.startup.collect, "dbinittime", "startup_snap_load_time", "startup_txns_load_time", "startup_txns_loaded")
 	reg.Collect(r.collectTree, "znode_count", "ephemerals_count", "approximate_data_size", "global_sessions")
+	reg.Collect(r.collectQuotas, "quota_count_limit_per_namespace", "quota_bytes_limit_per_namespace",
+		"quota_count_usage_per_namespace", "quota_bytes_usage_per_namespace")
 	r.bindMemberMetrics(reg)
+}
+
+// maxNamespaces is the largest number of top-level znodes whose refused writes are
+// counted.
+const maxNamespaces = 256
+
+// countOverQuota counts a write that a hard quota refuses.
+func (s *Stats) countOverQuota(path string) {
+	if k := s.overQuota.Of(znode.TopName(path)); k != nil {
+		k.Value.Add(1)
+	}
+}
+
+// More quotas than maxQuotas are not reported: a scrape would cost too much. quotaPiece is
+// how many are read under one hold of the tree's lock.
+const (
+	maxQuotas  = 1024
+	quotaPiece = 32
+)
+
+// collectQuotas sums quotas by top-level znode.
+func (r *Replica) collectQuotas(c metric.Collection) {
+	type sums struct{ countLimit, bytesLimit, count, bytes int64 }
+	all := map[string]*sums{}
+	r.View(func(tree View) {
+		for i, path := range tree.QuotaPaths(maxQuotas) {
+			if i%quotaPiece == quotaPiece-1 && !tree.Pause(func() {}) {
+				all = nil // of a tree that is gone
+				return
+			}
+			limits, used, ok := tree.QuotaLimits(path)
+			name := znode.TopName(path)
+			if !ok || name == "" {
+				continue
+			}
+			if all[name] == nil {
+				all[name] = &sums{}
+			}
+			countLimit, bytesLimit := limits.Limits()
+			s := all[name]
+			s.countLimit, s.bytesLimit = s.countLimit+countLimit, s.bytesLimit+bytesLimit
+			s.count, s.bytes = s.count+used.Count, s.bytes+used.Bytes
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		s, of := all[name], c.Of(name)
+		of.Int("quota_count_limit_per_namespace", s.countLimit)
+		of.Int("quota_bytes_limit_per_namespace", s.bytesLimit)
+		of.Int("quota_count_usage_per_namespace", s.count)
+		of.Int("quota_bytes_usage_per_namespace", s.bytes)
+	}
 }
 
 // logged returns the number of transactions that were written to the log.

@@ -120,7 +120,7 @@ func TestMonitoringOfMembers(t *testing.T) {
 			}},
 			{replica.Follower, map[string]string{
 				"server_state": "follower", "peer_state": "following - broadcast", "quorum_size": "3", "learners": "", "synced_followers": "",
-				"synced_observers": "", "leader_uptime": "", "last_proposal_size": "", "observer_master_id": "",
+				"synced_observers": "0", "leader_uptime": "", "last_proposal_size": "", "observer_master_id": "",
 				"global_sessions": "1", "proposal_count": "0", "commit_count": "0", "learner_proposal_received_count": "5",
 				"learner_commit_received_count": "5", "cnt_proposal_latency": "5", "cnt_commit_propagation_latency": "5",
 				"cnt_propagation_latency": "5", "cnt_follower_sync_time": "1", "cnt_leader_unavailable_time": "0", "cnt_unavailable_time": "1",

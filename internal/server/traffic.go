@@ -1,11 +1,10 @@
 package server
 
 import (
-	"strings"
-
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 )
 
 // maxNamespaces is the largest number of top-level znodes whose traffic is counted.
@@ -39,7 +38,7 @@ type tally struct {
 func (y *tally) add(n *namespaces, path string, bytes int64) {
 	if y.to == nil || !within(y.to.Key, path) {
 		y.fold()
-		name := topNamespace(path)
+		name := znode.TopName(path)
 		if name == "" {
 			y.to = nil
 			return
@@ -95,16 +94,4 @@ func (y *tally) writeOp(n *namespaces, op *txn.Op) {
 	if op.Type != wire.OpCheck && op.Path != "" {
 		y.add(n, op.Path, int64(len(op.Path)+len(op.Data)))
 	}
-}
-
-// topNamespace returns the name of path's top-level ancestor, "" for the root.
-func topNamespace(path string) string {
-	if len(path) < 2 || path[0] != '/' {
-		return ""
-	}
-	name := path[1:]
-	if i := strings.IndexByte(name, '/'); i >= 0 {
-		name = name[:i]
-	}
-	return name
 }

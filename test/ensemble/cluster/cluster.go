@@ -26,6 +26,8 @@ type Options struct {
 	// partitions are possible. It costs processor time.
 	Links bool
 	Lines []string // of zoo.cfg, for every member
+	// Metrics has every member export its metrics for Prometheus at Member.Metrics.
+	Metrics bool
 }
 
 // An Ensemble is the members and the links between them.
@@ -51,7 +53,7 @@ func New(o Options) (*Ensemble, error) {
 			alone: len(o.Specs) == 1,
 		}
 		var a address
-		for _, p := range []*int{&a.client, &a.quorum, &a.election} {
+		for _, p := range []*int{&a.client, &a.quorum, &a.election, &a.metrics} {
 			var err error
 			if *p, err = e.ports.take(); err != nil {
 				e.Close()
@@ -59,6 +61,9 @@ func New(o Options) (*Ensemble, error) {
 			}
 		}
 		m.Client, m.Quorum, m.Election = loopback(a.client), loopback(a.quorum), loopback(a.election)
+		if o.Metrics {
+			m.Metrics = loopback(a.metrics)
+		}
 		e.Members = append(e.Members, m)
 		addrs = append(addrs, a)
 	}
@@ -79,7 +84,7 @@ func New(o Options) (*Ensemble, error) {
 }
 
 // An address is the ports of one member.
-type address struct{ client, quorum, election int }
+type address struct{ client, quorum, election, metrics int }
 
 // config is the zoo.cfg of the member at index i. With links it sees the others
 // at the addresses of its proxies.
@@ -92,6 +97,10 @@ func (e *Ensemble) config(i int, addrs []address, more []string) string {
 	lines = append(lines, more...)
 	if e.Members[i].Observer {
 		lines = append(lines, "peerType=observer")
+	}
+	if e.Members[i].Metrics != "" {
+		lines = append(lines, "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider",
+			"metricsProvider.httpHost=127.0.0.1", fmt.Sprintf("metricsProvider.httpPort=%d", addrs[i].metrics))
 	}
 	if e.Members[i].alone {
 		addrs = nil

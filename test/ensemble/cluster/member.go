@@ -21,6 +21,7 @@ type Member struct {
 	Client   string // address for clients
 	Quorum   string // address for learners
 	Election string // address for the election
+	Metrics  string // address for Prometheus; "" without Options.Metrics
 	Dir      string // has zoo.cfg, data and what the processes printed
 	DataDir  string
 
