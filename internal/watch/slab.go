@@ -43,5 +43,8 @@ func (s *slab[T]) release(i uint32) {
 	}
 }
 
+// empty reports whether no record is in use, and none was kept for the next ones.
+func (s *slab[T]) empty() bool { return s.next == 0 }
+
 // large reports whether the slab has ever held more than one chunk.
 func (s *slab[T]) large() bool { return len(s.chunks) > 1 }

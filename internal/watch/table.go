@@ -12,11 +12,12 @@ const (
 	all        = standard | persistent | recursive
 )
 
-// A path with more than crowdAt watchers gets a map from watcher to watch, and loses it
-// when it falls to crowdOver. Below that, walking the ring costs less time and memory
-// than a map: most paths have one watcher.
+// A path with more than crowdAt watchers gets a map from watcher to watch when a watcher
+// of more than crowdAt paths is looked for, and loses it when it falls to crowdOver.
+// Otherwise walking the shorter ring costs less time and memory than a map: most paths
+// have one watcher, and most watchers of a path with many have few.
 const (
-	crowdAt   = 16
+	crowdAt   = 8
 	crowdOver = 4
 )
 
@@ -53,11 +54,22 @@ type entry struct {
 }
 
 // find returns the entry of a watcher on a path, 0 if there is none.
-func (b *table) find(wi, p uint32) uint32 {
-	if crowd, ok := b.crowds[p]; ok {
-		return crowd[wi]
+func (b *table) find(t *Tables, wi, p uint32) uint32 {
+	rec, list := b.paths.at(p), &t.watchers.at(wi).lists[b.which]
+	if min(rec.count, list.count) > crowdAt {
+		return b.crowd(p)[wi]
 	}
-	rec := b.paths.at(p)
+	if list.count <= rec.count {
+		e := list.head
+		for range list.count {
+			entry := b.entries.at(e)
+			if entry.path == p {
+				return e
+			}
+			e = entry.nextOfWatcher
+		}
+		return 0
+	}
 	e := rec.head
 	for range rec.count {
 		entry := b.entries.at(e)
@@ -69,10 +81,30 @@ func (b *table) find(wi, p uint32) uint32 {
 	return 0
 }
 
+// crowd returns the map of a path, and creates it if there is none.
+func (b *table) crowd(p uint32) map[uint32]uint32 {
+	crowd, ok := b.crowds[p]
+	if ok {
+		return crowd
+	}
+	if b.crowds == nil {
+		b.crowds = make(map[uint32]map[uint32]uint32)
+	}
+	rec := b.paths.at(p)
+	crowd = make(map[uint32]uint32, rec.count)
+	b.crowds[p] = crowd
+	for i, n := rec.head, rec.count; n > 0; n-- {
+		member := b.entries.at(i)
+		crowd[member.watcher] = i
+		i = member.nextOnPath
+	}
+	return crowd
+}
+
 // kindsOf returns the kinds of a watcher's watch on a path, or 0.
-func (b *table) kindsOf(wi uint32, path string) kinds {
+func (b *table) kindsOf(t *Tables, wi uint32, path string) kinds {
 	if p, ok := b.byPath[path]; ok {
-		if e := b.find(wi, p); e != 0 {
+		if e := b.find(t, wi, p); e != 0 {
 			return b.entries.at(e).kinds
 		}
 	}
@@ -91,7 +123,7 @@ func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
 		}
 		b.byPath[name] = p
 		t.bytes += pathBytes + len(name)
-	} else if e := b.find(wi, p); e != 0 {
+	} else if e := b.find(t, wi, p); e != 0 {
 		return b.widen(e, k)
 	}
 	b.link(t, wi, p, k)
@@ -160,7 +192,9 @@ func (b *table) link(t *Tables, wi, p uint32, k kinds) {
 		head.prevOfWatcher = e
 	}
 	list.count++
-	b.joinCrowd(e)
+	if crowd, ok := b.crowds[p]; ok {
+		crowd[wi] = e
+	}
 }
 
 // putOnPath inserts an entry into its path's ring: at the front if it is recursive,
@@ -193,30 +227,6 @@ func (b *table) removeFromPath(e uint32) {
 	b.entries.at(entry.nextOnPath).prevOnPath = entry.prevOnPath
 	if rec.head == e {
 		rec.head = entry.nextOnPath
-	}
-}
-
-// joinCrowd adds a new entry to the map of its path, and creates the map if the path
-// has enough watchers.
-func (b *table) joinCrowd(e uint32) {
-	entry := b.entries.at(e)
-	if crowd, ok := b.crowds[entry.path]; ok {
-		crowd[entry.watcher] = e
-		return
-	}
-	rec := b.paths.at(entry.path)
-	if rec.count <= crowdAt {
-		return
-	}
-	if b.crowds == nil {
-		b.crowds = make(map[uint32]map[uint32]uint32)
-	}
-	crowd := make(map[uint32]uint32, 2*crowdAt)
-	b.crowds[entry.path] = crowd
-	for i, n := rec.head, rec.count; n > 0; n-- {
-		member := b.entries.at(i)
-		crowd[member.watcher] = i
-		i = member.nextOnPath
 	}
 }
 
@@ -276,7 +286,7 @@ func (b *table) remove(t *Tables, wi uint32, path string, k kinds) kinds {
 	if !ok || k == 0 {
 		return 0
 	}
-	e := b.find(wi, p)
+	e := b.find(t, wi, p)
 	if e == 0 {
 		return 0
 	}

@@ -23,8 +23,9 @@
 //  5. Adding and removing a watch takes the same time however many there are. Firing
 //     takes time for the watchers that it names, and one map lookup per ancestor if
 //     there is any recursive watch.
-//  6. A watch takes 28 bytes, about 50 on a path with many watchers. A watcher
-//     takes 50 to 70, a path 50 to 75 in each table, its characters once.
+//  6. A watch takes 28 bytes, about 50 if the path has many watchers and one of them
+//     many paths. A watcher takes 40 to 50, a path 50 to 75 in each table, its characters
+//     once.
 //  7. The watches take no more than Limit, except for 64 KiB of each watcher.
 //  8. The order of results depends only on the order of calls.
 //
@@ -34,14 +35,14 @@ package watch
 
 import (
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // ID names a watcher. The caller assigns a number to every connection, and may reuse it
-// only after Drop.
+// only after Drop. The Tables take 4 bytes for each number up to the largest, so the
+// caller assigns small ones.
 type ID uint32
 
 // Kind is how a client asked for a watch.
@@ -60,7 +61,7 @@ type Tables struct {
 	Limit int // of Bytes; 0: none
 
 	data, child table
-	byID        map[ID]uint32
+	byID        []uint32 // records of watchers; 0: none
 	watchers    slab[watcher]
 	recursive   int    // number of watches in data that include recursive
 	bytes       int    // see Bytes
@@ -113,7 +114,7 @@ func (t *Tables) fits(w ID, more int) bool {
 		return true
 	}
 	held := more
-	if wi, ok := t.byID[w]; ok {
+	if wi := t.record(w); wi != 0 {
 		held += t.watchers.at(wi).bytes
 	}
 	return held <= freeBytes || held <= t.Limit-t.bytes-more
@@ -126,14 +127,14 @@ func (t *Tables) Add(w ID, path string, k Kind) bool {
 	if !t.fits(w, cost(path)) && !t.Contains(w, path, zk.WatcherAny) {
 		return false
 	}
-	wi, ok := t.byID[w]
-	if !ok {
-		if t.byID == nil {
-			t.byID = make(map[ID]uint32)
-			t.child.which = 1
-		}
+	wi := t.record(w)
+	if wi == 0 {
+		t.child.which = 1
 		wi = t.watchers.alloc()
 		t.watchers.at(wi).id = w
+		if missing := int(w) + 1 - len(t.byID); missing > 0 {
+			t.byID = append(t.byID, make([]uint32, missing)...)
+		}
 		t.byID[w] = wi
 	}
 	switch k {
@@ -152,25 +153,33 @@ func (t *Tables) Add(w ID, path string, k Kind) bool {
 	return true
 }
 
+// record returns the record of a watcher, 0 if it has no watch.
+func (t *Tables) record(w ID) uint32 {
+	if int(w) < len(t.byID) {
+		return t.byID[w]
+	}
+	return 0
+}
+
 // Contains reports whether w has a watch on path that checkWatches of type typ finds.
 // WatcherChildren and WatcherData find one-shot watches only, WatcherAny any watch in
 // either table. An unknown type finds nothing.
 func (t *Tables) Contains(w ID, path string, typ zk.WatcherType) bool {
-	wi, ok := t.byID[w]
-	if !ok {
+	wi := t.record(w)
+	if wi == 0 {
 		return false
 	}
 	switch typ {
 	case zk.WatcherChildren:
-		return t.child.kindsOf(wi, path)&standard != 0
+		return t.child.kindsOf(t, wi, path)&standard != 0
 	case zk.WatcherData:
-		return t.data.kindsOf(wi, path)&standard != 0
+		return t.data.kindsOf(t, wi, path)&standard != 0
 	case zk.WatcherPersistent:
-		return t.data.kindsOf(wi, path)&persistent != 0
+		return t.data.kindsOf(t, wi, path)&persistent != 0
 	case zk.WatcherPersistentRecursive:
-		return t.data.kindsOf(wi, path)&recursive != 0
+		return t.data.kindsOf(t, wi, path)&recursive != 0
 	case zk.WatcherAny:
-		return t.child.kindsOf(wi, path)|t.data.kindsOf(wi, path) != 0
+		return t.child.kindsOf(t, wi, path)|t.data.kindsOf(t, wi, path) != 0
 	}
 	return false
 }
@@ -179,8 +188,8 @@ func (t *Tables) Contains(w ID, path string, typ zk.WatcherType) bool {
 // reports whether there was one; if not, the reply to the client is ErrNoWatcher. The
 // types select as in Contains.
 func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
-	wi, ok := t.byID[w]
-	if !ok {
+	wi := t.record(w)
+	if wi == 0 {
 		return false
 	}
 	var fromData, fromChild kinds
@@ -207,8 +216,8 @@ func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
 
 // Drop removes every watch of w, in time linear in their number. w may be unknown.
 func (t *Tables) Drop(w ID) {
-	wi, ok := t.byID[w]
-	if !ok {
+	wi := t.record(w)
+	if wi == 0 {
 		return
 	}
 	for _, tab := range [...]*table{&t.data, &t.child} {
@@ -230,11 +239,10 @@ func (t *Tables) forgetIdle(wi uint32) {
 	if w.lists[0].count|w.lists[1].count != 0 {
 		return
 	}
-	delete(t.byID, w.id)
-	if len(t.byID) == 0 && t.watchers.large() {
-		t.byID = make(map[ID]uint32) // a map does not shrink
+	t.byID[w.id] = 0
+	if t.watchers.release(wi); t.watchers.empty() {
+		t.byID = nil
 	}
-	t.watchers.release(wi)
 }
 
 // Trigger appends to dst the watchers to notify that ev happened to path, and removes
@@ -294,8 +302,8 @@ func (t *Tables) Len() int { return t.data.count + t.child.count }
 
 // Count returns the number of watches of w in both tables.
 func (t *Tables) Count(w ID) int {
-	wi, ok := t.byID[w]
-	if !ok {
+	wi := t.record(w)
+	if wi == 0 {
 		return 0
 	}
 	lists := &t.watchers.at(wi).lists
@@ -338,15 +346,11 @@ func (t *Tables) watchersOf(rec *watched) iter.Seq[ID] {
 // add, remove or trigger watches meanwhile.
 func (t *Tables) Watchers() iter.Seq2[ID, iter.Seq[string]] {
 	return func(yield func(ID, iter.Seq[string]) bool) {
-		ids := make([]ID, 0, t.data.watchers)
 		for id, wi := range t.byID {
-			if t.watchers.at(wi).lists[0].count > 0 {
-				ids = append(ids, id)
+			if wi == 0 {
+				continue
 			}
-		}
-		slices.Sort(ids)
-		for _, id := range ids {
-			if !yield(id, t.pathsOf(t.watchers.at(t.byID[id]).lists[0])) {
+			if list := t.watchers.at(wi).lists[0]; list.count > 0 && !yield(ID(id), t.pathsOf(list)) {
 				return
 			}
 		}
