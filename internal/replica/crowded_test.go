@@ -138,3 +138,33 @@ func TestAStalledDiskStopsNoLink(t *testing.T) {
 		g.agree()
 	})
 }
+
+// What has gathered while the disk was away is logged in several writes, in order.
+func TestAWriteOfTheLogIsBounded(t *testing.T) {
+	p := &pipeOnly().pipe
+	order, logs := &Turn{}, &Turn{}
+	order.Stage, logs.Worker = pipeline.Order, pipeline.Writer
+	var want []*batch
+	for _, txns := range []int{maxGroup / 2, maxGroup / 2, 1, maxGroup + 1, 0, 1} {
+		b := &batch{txns: make([]txn.Txn, txns)}
+		want = append(want, b)
+		order.jobs = append(order.jobs, job{b: b})
+	}
+	p.put(order)
+	var got []*batch
+	for _, jobs := range []int{2, 1, 1, 2} {
+		if _, ok := p.machine.Next(&logs.Turn, 0); !ok || logs.Stage != pipeline.Log {
+			t.Fatalf("no write after %d jobs", len(got))
+		}
+		p.take(logs)
+		if len(logs.group) != jobs {
+			t.Errorf("a write of %d jobs after %d, want %d", len(logs.group), len(got), jobs)
+		}
+		for i := range logs.group {
+			got = append(got, logs.group[i].b)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d jobs are logged, want %d in order", len(got), len(want))
+	}
+}

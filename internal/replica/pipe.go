@@ -1,11 +1,11 @@
 package replica
 
 import (
-	"slices"
 	"sync"
 	"time"
 	"unsafe"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -22,15 +22,15 @@ type pipe struct {
 	pool    *batchPool
 	machine *pipeline.Machine
 
-	mail                     // for Order
-	packetBytes int          // memory of the packets in mail
-	backlog     int          // transactions in steps that are not applied
-	overfull    bool         // too much waits for the disk of a server that does not serve; Order changes it
-	unjoined    bool         // events wait: Join was not called yet
-	spare       []zab.Packet // memory for the next packets
-	jobs        []job        // for Log
-	overdue     []job        // for Log as well: begun by a worker that could not wait
-	steps       []step       // for Apply
+	mail                        // for Order
+	packetBytes int             // memory of the packets in mail
+	backlog     int             // transactions in steps that are not applied
+	overfull    bool            // too much waits for the disk of a server that does not serve; Order changes it
+	unjoined    bool            // events wait: Join was not called yet
+	spare       []zab.Packet    // memory for the next packets
+	jobs        fifo.Queue[job] // for Log
+	overdue     []job           // for Log as well: begun by a worker that could not wait
+	steps       []step          // for Apply
 }
 
 // mail is the input of a turn of Order.
@@ -131,10 +131,36 @@ func (o *orderer) noteUnsynced() {
 	o.pipe.room.Broadcast()
 }
 
+// maxGroup is how many transactions one write of the log has, unless a single job has
+// more. A disk that was away for a minute leaves several hundred thousand. Were they one
+// write, Order would acknowledge them in one turn, and requests would wait for it.
+const maxGroup = 1 << 14
+
 func (p *pipe) init(pool *batchPool, group func(int) int) {
 	p.pool = pool
-	p.machine = pipeline.New(group)
+	p.machine = pipeline.New(func(int) int {
+		if group != nil {
+			return group(p.grouped())
+		}
+		return p.grouped()
+	})
 	p.room.L = &p.Mutex
+}
+
+// grouped is how many of the waiting jobs fit into one write: at least one.
+// REQUIRES: the lock.
+func (p *pipe) grouped() int {
+	jobs := p.jobs.All()
+	txns := 0
+	for i := range jobs {
+		if b := jobs[i].b; b != nil {
+			txns += len(b.txns)
+		}
+		if txns > maxGroup && i > 0 {
+			return i
+		}
+	}
+	return len(jobs)
 }
 
 // put queues the output of a stage for the other stages.
@@ -153,7 +179,7 @@ func (p *pipe) put(t *Turn) {
 		}
 	}
 	if n := len(t.jobs); n > 0 {
-		p.jobs = append(p.jobs, t.jobs...)
+		p.jobs.Push(t.jobs...)
 		p.machine.Logging(n, t.lone)
 		clear(t.jobs)
 		t.jobs = t.jobs[:0]
@@ -200,8 +226,8 @@ func (p *pipe) take(t *Turn) {
 			clear(p.overdue)
 			return
 		}
-		t.group = append(t.group[:0], p.jobs[:t.Jobs]...)
-		p.jobs = slices.Delete(p.jobs, 0, t.Jobs)
+		t.group = append(t.group[:0], p.jobs.All()[:t.Jobs]...)
+		p.jobs.Drop(t.Jobs)
 	case pipeline.Apply:
 		clear(t.due)
 		t.due, p.steps = p.steps, t.due[:0]

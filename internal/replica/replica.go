@@ -111,8 +111,8 @@ type Options struct {
 	Clock  Clock  // nil is the machine's; the simulator has its own
 	Driver Driver // nil is goroutines; the simulator has its own
 	Seed   uint64 // of the snapshots' randomness
-	// Group chooses how many of the jobs that wait are made durable by one write; nil
-	// is all. The simulator has its own.
+	// Group chooses how many of the jobs that fit into one write are made durable by it;
+	// nil is all. The simulator has its own.
 	Group func(jobs int) int
 	// PieceDone is called with the work under each hold of the tree's write lock, in units
 	// of package znode. Tests set it; nil is allowed.
