@@ -362,7 +362,7 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 		o.keep(j.b)
 	case zab.WriteTruncate, zab.WriteInstall:
 		o.resetSeqs = append(o.resetSeqs, w.Seq)
-		o.replaceEnds(w.Kind, w.Zxid, o.Now())
+		o.replaceEnds(w.Kind, w.Zxid)
 		o.fuzzy.Store(w.Kind == zab.WriteInstall)
 		o.released = w.Zxid
 		if w.Kind == zab.WriteInstall {

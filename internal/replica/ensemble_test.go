@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -468,15 +469,9 @@ func (g *group) inVain(m *machine, submit func()) {
 }
 
 // A session that was to become global when the server lost its leader is local as
-// before, if nobody has heard of it, also where the leader sends a snapshot.
+// before, if nobody has heard of it.
 func TestUpgradeThatIsLost(t *testing.T) {
-	for _, snapshot := range []bool{false, true} {
-		t.Run(fmt.Sprintf("snapshot %v", snapshot), func(t *testing.T) { upgradeIsLost(t, snapshot) })
-	}
-}
-
-func upgradeIsLost(t *testing.T, snapshot bool) {
-	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, snapshot }, func(g *group) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
 		m := g.in(Follower)[0]
 		s := g.session(m, 100_000)
 		op, timeout := createSession(100_000)
@@ -510,33 +505,23 @@ func upgradeIsLost(t *testing.T, snapshot bool) {
 	})
 }
 
-// A snapshot does not say whether a session that it lacks was made global and has ended.
-// If that is possible the session is over: its client has closed it, or enough time has
-// passed for it to have expired.
+// A snapshot does not say whether a session that it lacks was made global and has ended: the
+// session is over. Local sessions that nobody wanted to make global go on.
 func TestUpgradeThatASnapshotLeavesOpen(t *testing.T) {
-	for _, closed := range []bool{false, true} {
-		inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, true }, func(g *group) {
-			m := g.in(Follower)[0]
-			s := g.session(m, 100_000)
-			op, timeout := createSession(100_000)
-			g.inVain(m, func() {
-				m.submit(s, op, timeout)
-				if closed {
-					m.submit(s, wire.OpCloseSession, nil)
-				}
-			})
-			if !closed {
-				pass(50 * time.Second)
-			}
-			g.heal(g.id(m))
-			g.await()
-			m.rep.Resume(s, session.Owner(2), 100_000, m.note)
-			pass(time.Second)
-			if n := m.rep.Stats().LocalSessions.Load(); n != 0 || !slices.Equal(m.note.resumed, []bool{false}) {
-				t.Errorf("closed %v: %d sessions are local, resumed: %v", closed, n, m.note.resumed)
-			}
-		})
-	}
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions, o.Ensemble.ForceSnap = true, true }, func(g *group) {
+		m := g.in(Follower)[0]
+		local, s := g.session(m, 100_000), g.session(m, 100_000)
+		op, timeout := createSession(100_000)
+		g.inVain(m, func() { m.submit(s, op, timeout) })
+		g.heal(g.id(m))
+		g.await()
+		m.rep.Resume(s, session.Owner(2), 100_000, m.note)
+		m.rep.Resume(local, session.Owner(3), 100_000, m.note)
+		pass(time.Second)
+		if n := m.rep.Stats().LocalSessions.Load(); n != 1 || !slices.Equal(m.note.resumed, []bool{false}) || m.note.last != local {
+			t.Errorf("%d sessions are local, resumed: %v", n, m.note.resumed)
+		}
+	})
 }
 
 // upgradeUncommitted opens a local session on the follower m and has m log its upgrade while
@@ -611,6 +596,145 @@ func TestResumeDuringAnUpgrade(t *testing.T) {
 			if n := m.rep.Outstanding(); n != 0 {
 				t.Errorf("%v: %d requests are outstanding", mode, n)
 			}
+		}
+	})
+}
+
+// stallOthers lets the disks of all members but one stall, so that no transaction is committed
+// that is proposed from now on. The result undoes that.
+func (g *group) stallOthers(m *machine) (undo func()) {
+	for id, o := range g.up {
+		if o != m {
+			g.gates[id] <- struct{}{}
+		}
+	}
+	undo = sync.OnceFunc(func() {
+		for id, o := range g.up {
+			if o != m {
+				<-g.gates[id]
+			}
+		}
+	})
+	g.t.Cleanup(undo) // a stalled member cannot be stopped
+	return undo
+}
+
+// Once a leader may know a session that is being made global, the leader alone decides whether
+// it lives: a learner asks it before it resumes the session, though the creation is not committed.
+func TestLeaderDecidesAboutAnUpgradedSession(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m, leader := g.in(Follower)[0], g.leader()
+		op, timeout := createSession(100_000)
+
+		s, next := g.session(m, 100_000), &notes{}
+		undo, proposals := g.stallOthers(m), leader.rep.Stats().Proposals.Load()
+		m.rep.Submit([]Request{m.request(s, op, timeout), m.request(s, wire.OpCloseSession, nil)})
+		g.until("its end is proposed", func() bool { return leader.rep.Stats().Proposals.Load() == proposals+2 })
+		m.rep.Resume(s, session.Owner(2), 100_000, next)
+		pass(groupTick)
+		if len(next.answers()) != 0 {
+			t.Errorf("resumed %v while its end is not committed", next.answers())
+		}
+		undo()
+		g.until("there is an answer", func() bool { return len(next.answers()) == 1 })
+		if next.answers()[0] {
+			t.Error("resumed, and it has ended")
+		}
+
+		// The leader can be asked only when it has proposed the creation.
+		s, next = g.session(m, 100_000), &notes{}
+		held := make(chan struct{})
+		leader.rep.DumpSessions(func(SessionDump) { <-held })
+		pass(0)
+		m.submit(s, op, timeout)
+		pass(0)
+		m.rep.Resume(s, session.Owner(2), 100_000, next)
+		pass(0)
+		if len(next.answers()) != 0 {
+			t.Errorf("resumed %v without the leader's word", next.answers())
+		}
+		close(held)
+		g.until("there is an answer", func() bool { return len(next.answers()) == 1 && m.knows(s) })
+		if !next.answers()[0] {
+			t.Error("it is not resumed, and is alive")
+		}
+	})
+}
+
+// A local session that is silent while its leader makes it global is forgotten there, also if
+// the leader then loses its role, and the others have lost the creation.
+func TestSilentSessionOfALeaderIsForgotten(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m, followers := g.leader(), g.in(Follower)
+		s := g.session(m, 2000)
+		undo := g.stallOthers(m)
+		op, timeout := createSession(2000)
+		m.submit(s, op, timeout)
+		g.until("its end is proposed", func() bool { return m.rep.Stats().Expired.Load() == 1 })
+		g.part(g.id(m))
+		g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+		lost := map[int64]*vfs.Mem{}
+		for _, f := range followers {
+			lost[g.id(f)] = g.disks[g.id(f)].CrashClone(rand.New(rand.NewPCG(1, 1)))
+		}
+		undo()
+		for id, disk := range lost {
+			g.stop(id)
+			g.disks[id] = disk
+		}
+		for _, f := range followers {
+			g.start(g.id(f))
+		}
+		g.until("another leads", func() bool { return len(g.in(Leader)) == 1 && g.leader() != m })
+		g.heal(g.id(m))
+		g.await()
+		if n := m.rep.Stats().LocalSessions.Load(); n != 0 || m.knows(s) {
+			t.Errorf("%d sessions are local, it is global: %v", n, m.knows(s))
+		}
+	})
+}
+
+// An observer that comes back to its leader is not sent what is proposed and not committed: a
+// session that was being made global is not local for it, for the leader may know it.
+func TestUpgradeThatAnObserverDoesNotSee(t *testing.T) {
+	inGroup(t, 3, 1, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m, next := g.in(Observer)[0], &notes{}
+		s := g.session(m, 100_000)
+		undo := g.stallOthers(m)
+		op, timeout := createSession(100_000)
+		m.submit(s, op, timeout)
+		pass(time.Millisecond)
+		g.part(g.id(m))
+		g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+		g.heal(g.id(m))
+		g.await()
+		m.rep.Resume(s, session.Owner(2), 100_000, next)
+		pass(groupTick / 10)
+		undo()
+		g.until("it is global", func() bool { return m.knows(s) && len(next.answers()) > 0 })
+		if !slices.Equal(next.answers(), []bool{true}) || next.last != 0 {
+			t.Errorf("resumed %v, as local %v", next.answers(), next.last)
+		}
+	})
+}
+
+// The leader hears of a session that is being made global, in the pings of the session's server,
+// before the creation is committed.
+func TestPingsTellOfUpgrades(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m, leader := g.in(Follower)[0], g.leader()
+		s := g.session(m, 2000)
+		undo := g.stallOthers(m)
+		op, timeout := createSession(2000)
+		m.submit(s, op, timeout)
+		for range 12 {
+			m.note.hear(m.rep.Now())
+			pass(groupTick / 2)
+		}
+		undo()
+		pass(groupTick / 2)
+		if n := leader.rep.Stats().Expired.Load(); n != 0 || !m.knows(s) {
+			t.Errorf("%d lively sessions have expired", n)
 		}
 	})
 }

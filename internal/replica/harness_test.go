@@ -115,6 +115,13 @@ func (n *notes) Resumed(ok bool, _ zk.SessionID, _ int32) {
 	n.resumed = append(n.resumed, ok)
 }
 
+// answers returns what Resumed was told.
+func (n *notes) answers() []bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.resumed)
+}
+
 func (n *notes) ResumedLocal(id zk.SessionID, _ int32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,6 +24,9 @@ func linkOf(o session.Owner) zab.LinkID { return zab.LinkID(o &^ linkMark) }
 // applied.
 func (o *orderer) startServing() {
 	o.newTracker()
+	if o.role == zab.Observing {
+		o.endUpgrading(o.LastApplied()) // it is not sent what its leader has proposed and not committed
+	}
 	o.startLocals(false)
 	o.closing = nil
 	if o.role != zab.Leading {

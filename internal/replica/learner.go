@@ -36,7 +36,6 @@ func (o *orderer) stopLearning() {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		o.noteCloses(o.waiting[id])
 		o.dropRequests(o.waiting[id])
 	}
 	o.waiting = nil
@@ -111,6 +110,8 @@ func (o *orderer) match(tx *txn.Txn) Request {
 		case wire.OpCreateSession:
 			if !o.noteUpgrade(tx.Session, tx.Zxid) {
 				o.owners[tx.Session] = owner{req.Origin, tx.TimeoutMillis}
+			} else if s, waits := o.asked[tx.Session]; waits {
+				o.askLeader(s)
 			}
 		case wire.OpCloseSession:
 			delete(o.owners, tx.Session)
@@ -161,7 +162,8 @@ func (o *orderer) fromLeader(d *zab.Delivery) {
 	}
 }
 
-// revalidate asks the leader whether a session is alive.
+// revalidate asks the leader whether a session is alive. It waits until the leader has proposed
+// the session's creation, if this server has asked for that: before, the leader may not know it.
 func (o *orderer) revalidate(s resume) {
 	if o.asked == nil {
 		o.asked = map[zk.SessionID]resume{}
@@ -170,6 +172,13 @@ func (o *orderer) revalidate(s resume) {
 		before.origin.Dropped(&Request{}) // the later connection wins
 	}
 	o.asked[s.id] = s
+	if z, upgrading := o.upgrading[s.id]; !upgrading || z != 0 {
+		o.askLeader(s)
+	}
+}
+
+// askLeader sends the leader the question whether a session is alive.
+func (o *orderer) askLeader(s resume) {
 	data := binary.BigEndian.AppendUint64(nil, uint64(s.id))
 	data = binary.BigEndian.AppendUint32(data, uint32(s.timeoutMillis))
 	o.net.Send(o.leaderLink, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
@@ -200,7 +209,7 @@ func (o *orderer) answerPing(d *zab.Delivery) {
 	now := o.Now()
 	ids := make([]zk.SessionID, 0, len(o.owners))
 	for id, own := range o.owners {
-		if own.LastHeard() >= o.lastPing && (o.local == nil || !o.local.Tracked(id)) {
+		if own.LastHeard() >= o.lastPing && !o.onlyLocal(id) {
 			ids = append(ids, id)
 		}
 	}

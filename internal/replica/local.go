@@ -21,24 +21,14 @@ import (
 // a client that comes back to its server finds its session.
 type locals struct {
 	local *session.Tracker // nil: there are none
-	// upgrading holds the sessions that are to become global. It is kept until the next role
-	// serves: what is applied meanwhile may be cut off.
-	upgrading map[zk.SessionID]*upgrade
-	ended     map[zk.SessionID]zk.Zxid // sessions that were made global and have ended, until local drops them
+	// upgrading holds the sessions that are to become global, with the transaction that does it,
+	// 0 while that is not proposed. They are global as far as the leader knows, or may know. The
+	// map is kept until the next role serves: what is applied meanwhile may be cut off.
+	upgrading map[zk.SessionID]zk.Zxid
+	// ended holds the sessions that were made global and have ended, or may have, until local
+	// drops them.
+	ended map[zk.SessionID]zk.Zxid
 }
-
-// upgrade is a local session that is to become global.
-type upgrade struct {
-	zxid    zk.Zxid       // of the transaction that does it; 0 while that is not known
-	asked   time.Duration // when it was asked for
-	timeout time.Duration // of the session
-	closes  bool          // its client has asked for its end, too, which may have taken effect
-}
-
-// mayHaveEnded reports whether the session may have been made global and have ended, so far
-// as this server knows: its client has closed it, or it may have expired. The clocks of this
-// server and of a leader that began to wait later are trusted to half of the timeout.
-func (u *upgrade) mayHaveEnded(now time.Duration) bool { return u.closes || now-u.asked >= u.timeout/2 }
 
 // readOnlyAfter is the default of Options.ReadOnlyAfter, as in Apache.
 const readOnlyAfter = 2 * time.Second
@@ -85,26 +75,26 @@ func (o *orderer) beginLocals(b *batch) {
 	o.stats.LocalSessions.Store(int64(o.local.Len()))
 }
 
-// resumeLocal gives a local session another connection; false means that it is
-// not local. One that is to become global is resumed as such: its end is a transaction. A
-// leader knows it by now; a learner's leader may not, and cannot be asked yet.
+// resumeLocal gives a local session another connection; false means that it is not local, or is
+// becoming global: then the leader decides whether it is alive, for it may have ended it already.
 func (o *orderer) resumeLocal(s resume) bool {
 	if o.local == nil || !o.local.Tracked(s.id) {
 		return false
 	}
-	_, upgrading := o.upgrading[s.id]
-	if upgrading = upgrading && o.serving.Load(); upgrading && o.role == zab.Leading {
+	o.local.Touch(s.id, s.timeoutMillis, o.Millis(o.Now()))
+	if !o.onlyLocal(s.id) && o.serving.Load() {
 		return false
 	}
 	o.local.SetOwner(s.id, s.owner)
-	o.local.Touch(s.id, s.timeoutMillis, o.Millis(o.Now()))
 	o.owners[s.id] = owner{s.origin, s.timeoutMillis}
-	if upgrading {
-		s.origin.Resumed(true, s.id, s.timeoutMillis)
-	} else {
-		s.origin.ResumedLocal(s.id, s.timeoutMillis)
-	}
+	s.origin.ResumedLocal(s.id, s.timeoutMillis)
 	return true
+}
+
+// onlyLocal reports whether a session is local, and is not becoming global.
+func (l *locals) onlyLocal(id zk.SessionID) bool {
+	_, upgrading := l.upgrading[id]
+	return !upgrading && l.local != nil && l.local.Tracked(id)
 }
 
 // EndLocal ends a local session: its client has closed it.
@@ -128,7 +118,8 @@ func (s *sessions) expireLocals() {
 	}
 	for _, id := range s.local.Due(s.Millis(s.Now()), s.heard) {
 		if s.tracker.Tracked(id) && s.serving.Load() && s.decides.Load() {
-			continue // it is global as well by now
+			s.local.Remove(id) // it is global as well by now: the leader's tracker decides
+			continue
 		}
 		s.log.Info("local session expired", "session", id)
 		s.stats.Expired.Add(1)
@@ -149,31 +140,20 @@ func (s *sessions) askUpgrade(req *Request) bool {
 		return false
 	}
 	if s.upgrading == nil {
-		s.upgrading = map[zk.SessionID]*upgrade{}
+		s.upgrading = map[zk.SessionID]zk.Zxid{}
 	}
-	timeout := time.Duration(binary.BigEndian.Uint32(req.Body)) * time.Millisecond
-	s.upgrading[id] = &upgrade{asked: s.Now(), timeout: timeout}
+	s.upgrading[id] = 0
 	return true
 }
 
 // noteUpgrade notes that a session will be global once z is applied. It reports whether
 // the session was local: then it keeps its connection.
 func (l *locals) noteUpgrade(id zk.SessionID, z zk.Zxid) bool {
-	u, asked := l.upgrading[id]
+	_, asked := l.upgrading[id]
 	if asked {
-		u.zxid = z
+		l.upgrading[id] = z
 	}
 	return asked
-}
-
-// noteCloses notes which of the requests that are not answered would end a session that is
-// to become global.
-func (l *locals) noteCloses(reqs []Request) {
-	for i := range reqs {
-		if u := l.upgrading[reqs[i].Session]; u != nil && reqs[i].Op == wire.OpCloseSession {
-			u.closes = true
-		}
-	}
 }
 
 // noteEnds notes the ends of sessions that are local as well: they are of sessions that
@@ -194,19 +174,24 @@ func (l *locals) noteEnds(txns []txn.Txn) {
 
 // replaceEnds corrects ended, because the tree is replaced by the one at z. A leader's
 // snapshot does not say whether a session that it lacks has ended or has never been made
-// global: if it may have ended by now it is over, for its ephemerals may be deleted.
-func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid, now time.Duration) {
+// global.
+func (l *locals) replaceEnds(kind zab.WriteKind, z zk.Zxid) {
 	maps.DeleteFunc(l.ended, func(_ zk.SessionID, at zk.Zxid) bool { return at > z })
-	if kind != zab.WriteInstall || len(l.upgrading) == 0 {
-		return
+	if kind == zab.WriteInstall {
+		l.endUpgrading(z)
 	}
-	if l.ended == nil {
+}
+
+// endUpgrading makes the sessions that were to become global no local ones, because this
+// server, with the tree at z, cannot tell whether they are: their ephemerals may be deleted.
+// How long ago they were to become global would tell nothing: the clock of a machine that was
+// suspended has stood still.
+func (l *locals) endUpgrading(z zk.Zxid) {
+	if l.ended == nil && len(l.upgrading) > 0 {
 		l.ended = map[zk.SessionID]zk.Zxid{}
 	}
-	for id, u := range l.upgrading {
-		if u.mayHaveEnded(now) {
-			l.ended[id] = z
-		}
+	for id := range l.upgrading {
+		l.ended[id] = z
 	}
 }
 
@@ -216,8 +201,8 @@ func (s *sessions) forgetUpgraded() {
 		return
 	}
 	applied := zk.Zxid(s.applied.Load())
-	for id, u := range s.upgrading {
-		if u.zxid != 0 && u.zxid <= applied {
+	for id, z := range s.upgrading {
+		if z != 0 && z <= applied {
 			s.local.Remove(id)
 			delete(s.upgrading, id)
 			delete(s.ended, id)

@@ -72,8 +72,8 @@ func (c *client) settle(k *clientConn) {
 
 // judgeLocalDenied checks that a local session is over whose client is told so by the
 // server that knows it: the server has not heard of the client for the session's timeout. Or
-// it has been sent a snapshot when the session was to become one of the ensemble: that does
-// not say whether it was made so, and has expired after half of its timeout at the earliest.
+// it cannot tell whether the session was made one of the ensemble and has ended, because it was
+// sent a snapshot after the client had asked for that, or is an observer.
 func (c *client) judgeLocalDenied() {
 	h, s := &c.home, c.s
 	if h.m == nil {
@@ -82,7 +82,7 @@ func (c *client) judgeLocalDenied() {
 	s.cover.LocalsOver++
 	k := c.conn
 	silent := float64(k.began-h.heard) * (1 + s.profile.drift)
-	unsure := h.asked > 0 && float64(k.m.installed-h.asked)*(1+s.profile.drift) >= float64(h.timeout)/2
+	unsure := h.asked > 0 && (k.m.installed >= h.asked || !k.m.voter)
 	if !unsure && h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
 		s.fail("LocalSession", "%s is told by member %d that its local session %v is over, which the member heard of %v ago; its timeout is %v",
 			c.who, k.m.id, c.session, k.began-h.heard, h.timeout)
