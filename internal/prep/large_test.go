@@ -6,6 +6,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -109,6 +110,41 @@ func TestMultiThatFailsIsNotTooLarge(t *testing.T) {
 	}
 	if r.prep.digest != digest || r.prep.Outstanding() != 0 {
 		t.Errorf("the failed multi changed the projected state")
+	}
+	r.settle()
+}
+
+// TestLargeMultiNeedsNoLock: a large multi is decoded, and undone if it fails, without the
+// tree's lock; what is done under the lock is done in pieces.
+func TestLargeMultiNeedsNoLock(t *testing.T) {
+	const many = 20000
+	cfg := everything
+	cfg.MaxTxnBytes = 4 << 20
+	var r *rig
+	pieces, alone, most := 0, 0, 0
+	cfg.Away = func(work func()) {
+		pieces, most = pieces+1, max(most, r.prep.work)
+		if work != nil {
+			alone++
+			work()
+		}
+	}
+	r = newRig(t, cfg)
+	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	r.settle()
+	var b []byte
+	for i := range many {
+		op := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{Path: fmt.Sprintf("/%d", i), ACL: zk.OpenACLUnsafe()}}
+		b = op.Append(b)
+	}
+	failing := wire.MultiOp{Type: wire.OpCheck, Version: 7}
+	failing.Path = "/"
+	tx := r.prepare(Request{Op: wire.OpMulti, Session: 1, Owner: owner, Body: wire.AppendMultiEnd(failing.Append(b))})
+	if !tx.Failed() || len(tx.Multi) != many+1 || tx.Multi[many].Err != zk.ErrBadVersion || r.prep.Outstanding() != 0 {
+		t.Errorf("failed %v, %d operations, %d changes are outstanding", tx.Failed(), len(tx.Multi), r.prep.Outstanding())
+	}
+	if alone != 2 || pieces < many*opWork/znode.PieceUnits || most > znode.PieceUnits+opWork {
+		t.Errorf("%d pieces, %d of them without the lock, want 2; the largest has %d units", pieces, alone, most)
 	}
 	r.settle()
 }

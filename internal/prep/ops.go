@@ -364,22 +364,46 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 // not looked at, and those before it stay as they are in the transaction, which
 // changes nothing when it is applied.
 func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
-	d := jute.NewDecoder(req.Body)
-	p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
 	defer p.forgetMulti()
-	if d.Err() != nil || !resolveModes(p.multi) {
+	if !p.decodeMulti(req, tx) {
 		return zk.ErrMarshalling
 	}
 	digest := p.digest
 	p.out.begin()
-	code, failed := p.prepareEach(req, tx)
-	if failed {
-		p.out.rollback()
-		p.digest = digest
-	} else {
+	code := p.prepareEach(req, tx)
+	if code == zk.OK {
 		p.out.commit()
+		return zk.OK
 	}
+	if len(p.multi) < manyOps {
+		code = p.undoMulti(tx, code)
+	} else {
+		p.away(func() { code = p.undoMulti(tx, code) })
+	}
+	p.digest = digest
 	return code
+}
+
+// manyOps is from how many operations of a multi the work that needs no tree is done
+// without the tree's lock.
+const manyOps = znode.PieceUnits / 16
+
+// decodeMulti decodes the operations of a multi into p.multi, and makes room for them in
+// tx. It reports whether they could be read.
+func (p *Preparer) decodeMulti(req *Request, tx *txn.Txn) (ok bool) {
+	const shortest = 9 + 4 // bytes of an operation: its header, and an empty path
+	decode := func() {
+		d := jute.NewDecoder(req.Body)
+		p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
+		tx.Multi = slices.Grow(tx.Multi, len(p.multi))
+		ok = d.Err() == nil && resolveModes(p.multi)
+	}
+	if len(req.Body) < shortest*manyOps {
+		decode()
+	} else {
+		p.away(decode)
+	}
+	return ok
 }
 
 // maxKeptOps is how many operations of a multi there is always room for.
@@ -395,40 +419,43 @@ func (p *Preparer) forgetMulti() {
 	p.multi = p.multi[:0]
 }
 
-// prepareEach prepares the operations of p.multi into tx. failed says that one
-// could not be done; one that would make the transaction longer than MaxTxnBytes
-// fails with ErrBadArguments. A code other than OK is for the request as a whole,
-// and then tx has none of them.
-func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) (code zk.Code, failed bool) {
+// prepareEach prepares the operations of p.multi into tx, up to the first that fails, whose
+// code it returns. One that would make the transaction longer than MaxTxnBytes fails with
+// ErrBadArguments.
+func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) zk.Code {
 	tx.Op.Type = wire.OpMulti
-	tx.Multi = slices.Grow(tx.Multi, len(p.multi))
-	done, bytes := 0, p.overhead()+txn.MultiLen
+	bytes := p.overhead() + txn.MultiLen
 	for i := range p.multi {
 		var op txn.Op
-		code := zk.ErrRuntimeInconsistency
-		if !failed {
-			if code = p.prepareOp(req, &tx.Header, &p.multi[i], &op); code == zk.OK {
-				if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
-					code = zk.ErrBadArguments
-				}
-			}
+		if code := p.prepareOp(req, &tx.Header, &p.multi[i], &op); code != zk.OK {
+			return code
 		}
-		if code == zk.ErrSessionMoved {
-			tx.Multi = tx.Multi[:0]
-			return code, true
-		}
-		if code != zk.OK {
-			op = txn.Op{Type: wire.OpError, Err: code}
-			failed = true
-		} else {
-			done++
+		if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
+			return zk.ErrBadArguments
 		}
 		tx.Multi = append(tx.Multi, op)
 	}
-	if failed && p.exceeds(tx.Len()) {
-		return p.dropUndone(tx, done), true
+	return zk.OK
+}
+
+// undoMulti undoes a multi whose operation after those in tx has failed with code, and
+// completes tx. A code other than OK is for the request as a whole, and then tx has none
+// of them. It needs no tree.
+func (p *Preparer) undoMulti(tx *txn.Txn, code zk.Code) zk.Code {
+	p.out.rollback()
+	if code == zk.ErrSessionMoved {
+		tx.Multi = tx.Multi[:0]
+		return code
 	}
-	return zk.OK, failed
+	done := len(tx.Multi)
+	for range p.multi[done:] {
+		tx.Multi = append(tx.Multi, txn.Op{Type: wire.OpError, Err: code})
+		code = zk.ErrRuntimeInconsistency // of those that were not looked at
+	}
+	if p.exceeds(tx.Len()) {
+		return p.dropUndone(tx, done)
+	}
+	return zk.OK
 }
 
 // dropUndone makes a failed multi that is too long shorter: the first done

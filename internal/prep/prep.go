@@ -89,7 +89,7 @@ func New(cfg Config, tree *znode.Tree, authority *auth.Authority, sessions *sess
 	}
 }
 
-// Applied says that the tree now contains every transaction up to z.
+// Applied says that the tree now contains every transaction up to z. It needs no lock.
 func (p *Preparer) Applied(z zk.Zxid) {
 	p.work = 0
 	p.out.applied(z)

@@ -138,7 +138,10 @@ func (a *applier) applyOne(b *batch, i int) bool {
 	if tx.Zxid != last+1 && tx.Zxid.Epoch() <= last.Epoch() { // else check would allocate for each
 		check(false, "%v is to be applied after %v", tx.Zxid, last)
 	}
-	if !a.applyClose(tx) {
+	switch {
+	case znode.IsLong(tx):
+		a.applyMulti(b, i)
+	case !a.applyClose(tx):
 		a.hold.work += znode.WorkOf(tx, len(b.encoded(i)))
 		a.tree.Apply(tx, &a.result)
 		a.hold.work += a.tree.RecountWork()
@@ -150,11 +153,14 @@ func (a *applier) applyOne(b *batch, i int) bool {
 	}
 	a.stats.recordDigest(a.tree)
 	a.fire(tx)
-	if a.result.Err == zk.OK {
+	if a.result.Err == zk.OK && !znode.IsLong(tx) {
 		a.o.Clients.Carried(tx)
 	}
 	if o := b.reqs[i].Origin; o != nil {
 		o.Applied(&b.reqs[i], tx, &a.result, a.view())
+	}
+	if znode.IsLong(tx) {
+		a.result.Multi = nil
 	}
 	return true
 }
@@ -178,6 +184,36 @@ func (a *applier) applyClose(tx *txn.Txn) bool {
 	}
 	a.partial = 0
 	return true
+}
+
+// applyMulti applies a multi of very many operations in pieces. Between two pieces readers
+// wait if they look at what it changes (View.Changing). All that needs no lock is done
+// without it: what is changed is listed before, and the reply is built after the last
+// piece.
+func (a *applier) applyMulti(b *batch, i int) {
+	tx, c := &b.txns[i], &changing{whole: make(chan struct{})}
+	a.pause(func() { c.Multi = a.tree.BeginMulti(tx, &a.result) })
+	a.changing = c
+	for done := false; !done; a.pause(a.o.Clients.Flush) {
+		done = c.Next(&a.result)
+		a.fire(tx)
+		a.hold.work += znode.PieceUnits
+	}
+	a.pause(func() {
+		a.o.Clients.Carried(tx)
+		if o := b.reqs[i].Origin; o != nil {
+			o.Applying(&b.reqs[i], &a.result)
+		}
+	})
+	c.End(&a.result)
+	a.changing = nil
+	close(c.whole)
+}
+
+// changing is a multi that is being applied in pieces.
+type changing struct {
+	*znode.Multi
+	whole chan struct{} // closed when all of it is applied
 }
 
 // index builds the index of a long ACL.

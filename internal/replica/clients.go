@@ -16,6 +16,10 @@ import (
 // Packets. All calls from one stage follow each other; calls from Order and from Apply
 // may come at the same time.
 type Origin interface {
+	// Applying announces Applied for a multi of very many operations, which is applied in
+	// pieces: r is complete, but what the multi has changed must not be read yet. The
+	// reply can be prepared. Stage Apply, no lock; r is valid during the call only.
+	Applying(req *Request, r *znode.Result)
 	// Applied reports the transaction that a request became. Stage Apply, under the
 	// tree's write lock, after the events of tx have been fired. Everything that is
 	// passed is valid during the call only.
@@ -48,8 +52,8 @@ type Clients interface {
 	// Stage Apply, under the tree's write lock.
 	Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID)
 	// Carried reports every transaction that was applied without an error, whichever
-	// client of whichever server sent it. Stage Apply, under the tree's write lock; tx is
-	// valid during the call only.
+	// client of whichever server sent it. Stage Apply, before Applied; tx is valid during
+	// the call only.
 	Carried(tx *txn.Txn)
 	// Flush sends what Applied, Synced and Fired have queued; Outstanding may have fallen.
 	// Stage Apply, after a batch, no lock.

@@ -154,6 +154,8 @@ func (n *notes) Released() {
 
 func (n *notes) Carried(*txn.Txn) {}
 
+func (n *notes) Applying(*Request, *znode.Result) {}
+
 func (n *notes) LastHeard() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

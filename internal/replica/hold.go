@@ -108,6 +108,25 @@ func (r *Replica) endTurn(h *hold) {
 // Spend counts work that was done with a View.
 func (v View) Spend(work int) { v.h.work += work }
 
-// LastZxid is the last transaction whose effects the View can show: while one is being
-// applied in pieces, that transaction.
+// Changing returns nil if the View shows the znode at path, and the list of its children,
+// as one transaction left it. Otherwise a multi that changes it is being applied in pieces.
+// Then the caller must not read there, nor wait within the View: it waits until the channel
+// is closed, in Pause or after the View.
+func (v View) Changing(path string) <-chan struct{} {
+	if c := v.r.changing; c != nil && c.Changes(path) {
+		return c.whole
+	}
+	return nil
+}
+
+// AnyChanging is Changing for the whole tree.
+func (v View) AnyChanging() <-chan struct{} {
+	if c := v.r.changing; c != nil {
+		return c.whole
+	}
+	return nil
+}
+
+// LastZxid is the last transaction whose effects the View can show: while a closeSession is
+// being applied in pieces, that transaction.
 func (v View) LastZxid() zk.Zxid { return max(v.Tree.LastZxid(), v.r.partial) }

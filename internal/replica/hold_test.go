@@ -139,6 +139,84 @@ func testCloseSessionInPieces(t *testing.T) {
 	again.halt()
 }
 
+// TestMultiInPieces: a multi of very many operations is applied in pieces. Readers in
+// between are shown which paths it changes, and the zxid before it.
+func TestMultiInPieces(t *testing.T) { synctest.Test(t, testMultiInPieces) }
+
+func testMultiInPieces(t *testing.T) {
+	const many = 20000
+	fsys := vfs.NewMem()
+	var mu sync.Mutex
+	var m *machine
+	var end zk.Zxid // of the multi, once it is known
+	most, looks := 0, 0
+	look := func() {
+		if m == nil {
+			return
+		}
+		m.rep.View(func(v View) {
+			mu.Lock()
+			defer mu.Unlock()
+			if end == 0 || v.AnyChanging() == nil {
+				return
+			}
+			looks++
+			if v.LastZxid() != end-1 || m.rep.LastApplied() != end-1 {
+				t.Errorf("shown as of %v, applied is %v, the end is %v", v.LastZxid(), m.rep.LastApplied(), end)
+			}
+			if v.Changing("/e") == nil || v.Changing(fmt.Sprintf("/e/%d", many-1)) == nil || v.Changing("/zookeeper") != nil || v.Changing("/") != nil {
+				t.Error("the View does not know what is being changed")
+			}
+		})
+	}
+	booted, _ := mustBoot(t, fsys, func(o *Options) {
+		o.Clients = &onFlush{notes: o.Clients.(*notes), f: look}
+		o.SnapCount = 1 << 30
+		o.PieceDone = func(work int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if end > 0 {
+				most = max(most, work)
+			}
+		}
+	})
+	mu.Lock()
+	m = booted
+	mu.Unlock()
+	id := m.manyEphemerals(t, 0)
+	mu.Lock()
+	end = m.rep.LastApplied() + 1
+	mu.Unlock()
+	var b []byte
+	for i := range many {
+		o := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{Path: fmt.Sprintf("/e/%d", i), ACL: zk.OpenACLUnsafe()}}
+		b = o.Append(b)
+	}
+	m.await(t, m.request(id, wire.OpMulti, wire.AppendMultiEnd(b)))
+	mu.Lock()
+	defer mu.Unlock()
+	if looks < many/znode.PieceUnits || most > znode.PieceUnits+znode.PieceUnits/4 {
+		t.Errorf("seen %d times in between; the largest piece has %d units", looks, most)
+	}
+	m.rep.View(func(v View) {
+		if v.AnyChanging() != nil || v.LastZxid() != end || m.rep.LastApplied() != end {
+			t.Errorf("in the end applied is %v, want %v", m.rep.LastApplied(), end)
+		}
+	})
+	want, err := m.dump()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.halt(); err != ErrClosed && err != nil {
+		t.Fatal(err)
+	}
+	again, _ := mustBoot(t, fsys, nil)
+	if got, err := again.dump(); got != want || err != nil {
+		t.Error("after a restart the tree is another one")
+	}
+	again.halt()
+}
+
 // TestQuotaOfALargeTree: stats znodes of a large subtree, created again and again in one
 // multi, cost bounded work under the lock; a task counts the subtree afterwards.
 func TestQuotaOfALargeTree(t *testing.T) {

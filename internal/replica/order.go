@@ -160,8 +160,8 @@ func (o *orderer) prepare(b *batch) {
 	}
 	for start := 0; start < len(b.reqs); start += prepareRun {
 		end := min(start+prepareRun, len(b.reqs))
+		o.prep.Applied(zk.Zxid(o.applied.Load())) // without the lock: a large multi has left much
 		o.locked = o.lockRead()
-		o.prep.Applied(zk.Zxid(o.applied.Load()))
 		for i := start; i < end; i++ {
 			b.txns = b.txns[:i+1]
 			req, tx, z := &b.reqs[i], &b.txns[i], o.nextZxid

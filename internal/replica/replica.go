@@ -131,11 +131,12 @@ type Replica struct {
 
 	// mu guards tree. The applier holds it to write, in short batches; readers
 	// hold it to read, and watchMu within it to register watches.
-	mu      sync.RWMutex
-	tree    *znode.Tree
-	partial zk.Zxid    // of the transaction that is being applied in pieces, 0: none
-	holds   sync.Pool  // of *hold
-	turn    sync.Mutex // held by a View after its first piece of work; acquired before mu
+	mu       sync.RWMutex
+	tree     *znode.Tree
+	partial  zk.Zxid    // of the closeSession that is being applied in pieces, 0: none
+	changing *changing  // the multi that is being applied in pieces, nil: none
+	holds    sync.Pool  // of *hold
+	turn     sync.Mutex // held by a View after its first piece of work; acquired before mu
 
 	watchMu sync.Mutex
 	watches watch.Tables

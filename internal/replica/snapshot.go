@@ -291,7 +291,7 @@ func (j *snapshotJob) step(t *snapshotTask) (pause time.Duration, more bool, err
 		since := r.lockRead()
 		j.buf, done = j.walk.Next(j.buf, snapshotPiece)
 		// A transaction that is half applied is in none of the two.
-		whole := r.partial == 0
+		whole := r.partial == 0 && r.changing == nil
 		j.last, j.digest, j.walked = j.tree.LastZxid(), j.tree.Digest(), done && whole
 		r.unlockRead(since)
 		_, err = j.w.Write(j.buf)

@@ -85,7 +85,7 @@ func (c *conn) setWatches(t replica.View, q *request) {
 		{r.Persistent, c.renewAs(watch.Persistent)}, {r.PersistentRecursive, c.renewAs(watch.Recursive)},
 	} {
 		for _, path := range list.paths {
-			if c.mu.work += checkWork(path, q.ids); !c.pause(t) {
+			if c.mu.work += checkWork(path, q.ids); !c.pause(t) || !c.whole(t, path) {
 				c.dropReply()
 				return
 			}

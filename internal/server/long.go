@@ -104,12 +104,22 @@ func (l *listing) walk(step func(t replica.View) (done bool)) (same bool) {
 			l.pieces = append(l.pieces, make([]byte, 0, min(longPiece, l.left())))
 		}
 		same = false
+		var part <-chan struct{}
 		l.c.s.replica.View(func(t replica.View) {
+			if part = t.Changing(l.path.Path); part != nil {
+				return
+			}
 			if same = l.same(t); same {
 				done = step(t)
 			}
 		})
-		if !same {
+		switch {
+		case part != nil:
+			<-part
+			if cap(l.pieces) > 0 {
+				l.pieces = l.pieces[:len(l.pieces)-1]
+			}
+		case !same:
 			return false
 		}
 	}
@@ -214,6 +224,9 @@ func (l *listing) send(r *run, frameBytes int) (sent bool) {
 	c.s.replica.View(func(t replica.View) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if t.Changing(l.path.Path) != nil {
+			return
+		}
 		id, code := c.find(t, &l.q, l.path.Path)
 		if sent = code == zk.OK && l.same(t); !sent {
 			return

@@ -51,6 +51,25 @@ func (c *conn) rest(t replica.View, work func(reply []byte) []byte) bool {
 	return true
 }
 
+// whole waits until the View shows path, and the children of path, as one transaction left
+// them. False means that the request must not be answered any more.
+// REQUIRES: c.mu and the tree's lock.
+func (c *conn) whole(t replica.View, path string) bool {
+	return c.awaitWhole(t, func() <-chan struct{} { return t.Changing(path) })
+}
+
+// awaitWhole waits, without the locks, as long as changing returns a channel that is not
+// closed. The applier and stepped connections never meet one: no transaction is being
+// applied while they read.
+func (c *conn) awaitWhole(t replica.View, changing func() <-chan struct{}) bool {
+	for part := changing(); part != nil; part = changing() {
+		if !c.rest(t, func(reply []byte) []byte { <-part; return reply }) {
+			return false
+		}
+	}
+	return true
+}
+
 // putAside removes the reply that is being built from the output: other goroutines append
 // to the output while c.mu is released.
 func (c *conn) putAside() (reply []byte) {

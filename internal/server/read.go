@@ -93,6 +93,9 @@ func (c *conn) read(t replica.View, q *request, d *jute.Decoder) zk.Code {
 
 // find returns the znode at path if the request may read it.
 func (c *conn) find(t replica.View, q *request, path string) (znode.ID, zk.Code) {
+	if !c.whole(t, path) {
+		return 0, zk.ErrNoNode
+	}
 	id := t.Lookup(path)
 	c.mu.work += checkWork(path, q.ids)
 	if id == 0 {
@@ -250,6 +253,9 @@ func (c *conn) getACL(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
+	if !c.whole(t, path) {
+		return zk.ErrNoNode
+	}
 	id := t.Lookup(path)
 	if id == 0 {
 		return zk.ErrNoNode
@@ -362,6 +368,9 @@ func (c *conn) getEphemerals(t replica.View, d *jute.Decoder) zk.Code {
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
+	if !c.awaitWhole(t, t.AnyChanging) {
+		return zk.OK
+	}
 	all := strings.TrimSpace(prefix) == "" || prefix == "/"
 	paths, buf := []string{}, []byte(nil)
 	for id := range t.EphemeralIDs(c.mu.session) {
@@ -390,6 +399,9 @@ func (c *conn) getAllChildrenNumber(t replica.View, q *request, d *jute.Decoder)
 	path := d.Path()
 	if d.Err() != nil {
 		return zk.ErrMarshalling
+	}
+	if !c.awaitWhole(t, t.AnyChanging) {
+		return zk.OK
 	}
 	id, code := c.find(t, q, path)
 	if code != zk.OK {

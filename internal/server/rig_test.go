@@ -37,6 +37,18 @@ type rigSetup struct {
 	cfg       *config.Config
 	passwords session.Passwords
 	limits    string // the content of limitsFile; "": there is none
+	onFlush   func() // called by the applier before each Flush, without a lock; nil is allowed
+}
+
+// flushed is a server whose Flush calls f first.
+type flushed struct {
+	*Server
+	f func()
+}
+
+func (s flushed) Flush() {
+	s.f()
+	s.Server.Flush()
 }
 
 // rigTick is the tick of session expiry; sessions have 2 to 20 of them.
@@ -55,7 +67,7 @@ func newRig(t testing.TB, change ...func(*rigSetup)) *rig {
 		f(setup)
 	}
 	s := &rig{t: t, cfg: setup.cfg, fs: setup.fs}
-	s.srv, s.rep, s.dir = assemble(t, setup.cfg, setup.fs)
+	s.srv, s.rep, s.dir = assemble(t, setup.cfg, setup.fs, setup.onFlush)
 	s.srv.passwords = setup.passwords
 	if setup.limits != "" {
 		s.srv.limits = newLimits(parseLimits(t, setup.limits), s.rep.Now)
@@ -66,7 +78,7 @@ func newRig(t testing.TB, change ...func(*rigSetup)) *rig {
 
 // assemble makes a server that does not listen from its configuration, as package
 // node does. The caller closes the three.
-func assemble(t testing.TB, cfg *config.Config, fs vfs.FS) (*Server, *replica.Replica, *storage.Dir) {
+func assemble(t testing.TB, cfg *config.Config, fs vfs.FS, onFlush func()) (*Server, *replica.Replica, *storage.Dir) {
 	t.Helper()
 	cfg.Data.LogDir = cfg.Data.Dir
 	cfg.Log.PreAllocBytes = 64 << 10
@@ -84,6 +96,9 @@ func assemble(t testing.TB, cfg *config.Config, fs vfs.FS) (*Server, *replica.Re
 	}
 	srv := New(Options{Config: cfg, Auth: authority})
 	o.Dir, o.Auth, o.Clients = dir, authority, srv
+	if onFlush != nil {
+		o.Clients = flushed{srv, onFlush}
+	}
 	rep, _, err := replica.Start(o, time.Now().UnixMilli())
 	if err != nil {
 		dir.Close()

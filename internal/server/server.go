@@ -111,10 +111,11 @@ type Server struct {
 
 	pieceDone func(work int) // called with the work under each hold of the tree's read lock; tests set it
 
-	// Owned by the applier: connections with output, and the event that is being
-	// sent.
-	dirty []*conn
-	event []byte
+	// Owned by the applier: connections with output, the event that is being sent, and
+	// the reply to a long multi, from Applying to Applied.
+	dirty    []*conn
+	event    []byte
+	prepared preparedReply
 
 	mu struct {
 		sync.Mutex

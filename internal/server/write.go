@@ -10,6 +10,17 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
+// preparedReply is the frame of a reply, with room for the header.
+type preparedReply struct {
+	to    *conn
+	frame []byte
+}
+
+// Applying builds the reply to a long multi (replica.Origin).
+func (c *conn) Applying(req *replica.Request, r *znode.Result) {
+	c.s.prepared = preparedReply{c, appendResult(make([]byte, 4+wire.ReplyHeaderLen), req.Op, r)}
+}
+
 // Applied replies to a write, and to the reads that waited for it (replica.Origin).
 func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result, tree replica.View) {
 	if req.Op == wire.OpCreateSession {
@@ -53,6 +64,8 @@ func (c *conn) sessionExpired(tx *txn.Txn) {
 
 func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, tree replica.View) {
 	now := c.s.replica.Now()
+	prepared := c.s.prepared
+	c.s.prepared = preparedReply{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.closed {
@@ -65,7 +78,11 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 	}
 	if !c.mu.closing {
 		at := c.beginReplyLocked(req.Xid, tx.Zxid)
-		c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, r)
+		if prepared.to == c {
+			c.appendPrepared(at, prepared.frame)
+		} else {
+			c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, r)
+		}
 		c.endReplyLocked(at, c.codeFor(req.Op, r.Err))
 		c.countWrittenLocked(req.Received, now)
 	}
@@ -77,6 +94,20 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 	if !c.mu.pending.full() {
 		c.mu.Broadcast()
 	}
+}
+
+// appendPrepared appends the body of a frame that Applying has built, or puts the frame in
+// place of the output if there is nothing before its header, which is at at.
+// REQUIRES: c.mu.
+func (c *conn) appendPrepared(at int, frame []byte) {
+	out := &c.mu.out
+	head := out.Buf[at:]
+	if at > 0 {
+		out.Buf = append(out.Buf, frame[len(head):]...)
+		return
+	}
+	copy(frame, head)
+	out.Buf = frame
 }
 
 // movedAway reports whether a write was refused because the session belongs to another

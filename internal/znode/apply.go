@@ -70,23 +70,27 @@ func (t *Tree) Prepare(txs []txn.Txn, index func(*access.List)) {
 	}
 }
 
-// applyMulti applies the operations of a multi. If one failed in preparation it reports
-// them instead: those before it as undone (0), the failed one with its code, those
-// after it as inconsistent.
+// applyMulti applies the operations of a multi.
 func (t *Tree) applyMulti(tx *txn.Txn, r *Result) {
-	failed := tx.Failed()
+	if tx.Failed() {
+		appendUndone(tx, r)
+		return
+	}
 	r.Multi = slices.Grow(r.Multi, len(tx.Multi))
 	for i := range tx.Multi {
-		op := &tx.Multi[i]
-		o := Outcome{Type: op.Type}
-		switch {
-		case failed:
-			o = Outcome{Type: wire.OpError}
-			if op.Type == wire.OpError {
-				o.Err = op.Err
-			}
-		default:
-			o = t.applyOp(&tx.Header, op, r)
+		r.Multi = append(r.Multi, t.applyOp(&tx.Header, &tx.Multi[i], r))
+	}
+}
+
+// appendUndone reports the operations of a multi of which one failed in preparation:
+// those before it as undone (0), the failed one with its code, those after it as
+// inconsistent.
+func appendUndone(tx *txn.Txn, r *Result) {
+	r.Multi = slices.Grow(r.Multi, len(tx.Multi))
+	for i := range tx.Multi {
+		o := Outcome{Type: wire.OpError}
+		if op := &tx.Multi[i]; op.Type == wire.OpError {
+			o.Err = op.Err
 		}
 		r.Multi = append(r.Multi, o)
 	}

@@ -1,0 +1,126 @@
+package znode
+
+import (
+	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+)
+
+// A Multi applies a multi in pieces, between which the tree may be read: a request of
+// 1 MB can have 50,000 operations. Readers must not see a part of it: until End they must
+// not read a path that it Changes, and the tree's LastZxid remains the previous one. A
+// look at any other path shows the state before the multi, which is also the state after
+// it.
+type Multi struct {
+	tree    *Tree
+	tx      *txn.Txn
+	left    []txn.Op // not applied yet
+	changed pathSet
+}
+
+// IsLong reports whether tx is a multi that takes more than one piece: BeginMulti is
+// called then, not Apply.
+func IsLong(tx *txn.Txn) bool {
+	return tx.Header.Type == wire.OpMulti && deleteWork*len(tx.Multi) >= PieceUnits
+}
+
+// BeginMulti returns the Multi of tx. It needs no lock. The caller passes the same r to
+// each call of Next; r.Multi is complete after the last one.
+// REQUIRES: the caller is the caller of Apply.
+func (t *Tree) BeginMulti(tx *txn.Txn, r *Result) *Multi {
+	r.reset(wire.OpMulti)
+	r.Multi = make([]Outcome, 0, len(tx.Multi))
+	m := &Multi{tree: t, tx: tx}
+	if tx.Failed() {
+		appendUndone(tx, r)
+		return m
+	}
+	m.left = tx.Multi
+	m.changed = newPathSet(2 * len(tx.Multi))
+	for i := range tx.Multi {
+		op := &tx.Multi[i]
+		if op.Type == wire.OpCheck {
+			continue
+		}
+		m.changed.add(t.hashAt(op.Path))
+		if parent, _, ok := split(op.Path); ok && op.Type != wire.OpSetData && op.Type != wire.OpSetACL {
+			m.changed.add(t.hashAt(parent))
+		}
+	}
+	return m
+}
+
+// Next applies one piece, and sets r.Events to the events of the piece, which the caller
+// must fire before it releases the tree's lock. done means that no operation is left.
+func (m *Multi) Next(r *Result) (done bool) {
+	r.Events = r.Events[:0]
+	t := m.tree
+	for work := 0; work < PieceUnits && len(m.left) > 0; {
+		op := &m.left[0]
+		m.left = m.left[1:]
+		t.recounts.work = PieceUnits - work
+		r.Multi = append(r.Multi, t.applyOp(&m.tx.Header, op, r))
+		work = PieceUnits - t.recounts.work + m.workOf(op)
+	}
+	return len(m.left) == 0
+}
+
+// workOf estimates the work of an operation. A check looks at nothing.
+func (m *Multi) workOf(op *txn.Op) int {
+	if op.Type == wire.OpCheck {
+		return 1
+	}
+	return deleteWork + BytesUnits(len(op.Path)+len(op.Data))
+}
+
+// End makes the multi the last transaction of the tree.
+// REQUIRES: Next has returned true.
+func (m *Multi) End(r *Result) {
+	r.Events = r.Events[:0]
+	m.tree.lastZxid = max(m.tree.lastZxid, m.tx.Zxid)
+}
+
+// Changes reports whether the multi changes the znode at path, or the list of its
+// children. It may report true for a few others.
+func (m *Multi) Changes(path string) bool { return m.changed.has(m.tree.hashAt(path)) }
+
+// hashAt returns the hash of a path, the same for both names of the root.
+func (t *Tree) hashAt(path string) uint64 { return t.index.hash(strings.TrimSuffix(path, "/")) }
+
+// pathSet is a set of hashes of paths, with open addressing and linear probing.
+type pathSet []uint64
+
+// newPathSet returns a set with room for n hashes.
+func newPathSet(n int) pathSet {
+	size := 8
+	for size < n+n/2 {
+		size *= 2
+	}
+	return make(pathSet, size)
+}
+
+// place returns the slot that has the hash, or the empty one where it belongs. Slots that
+// are empty have 0: the hash 0 counts as 1.
+func (s pathSet) place(hash uint64) (slot *uint64, as uint64) {
+	as = max(hash, 1)
+	mask := uint64(len(s) - 1)
+	i := as & mask
+	for s[i] != 0 && s[i] != as {
+		i = (i + 1) & mask
+	}
+	return &s[i], as
+}
+
+func (s pathSet) add(hash uint64) {
+	slot, as := s.place(hash)
+	*slot = as
+}
+
+func (s pathSet) has(hash uint64) bool {
+	if len(s) == 0 {
+		return false
+	}
+	slot, _ := s.place(hash)
+	return *slot != 0
+}
