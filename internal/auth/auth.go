@@ -68,11 +68,15 @@ const MaxIdentityBytes = 128 << 10
 // tooMany reports whether the identities are more, or longer, than a connection may
 // have.
 func tooMany(ids []zk.ID) bool {
-	bytes := 0
+	return len(ids) > MaxIdentities || IdentityBytes(ids) > MaxIdentityBytes
+}
+
+// IdentityBytes returns the total length of identities.
+func IdentityBytes(ids []zk.ID) (bytes int) {
 	for i := range ids {
 		bytes += len(ids[i].Scheme) + len(ids[i].ID)
 	}
-	return len(ids) > MaxIdentities || bytes > MaxIdentityBytes
+	return bytes
 }
 
 // Config says which schemes exist and which users are superusers. The zero value is

@@ -51,8 +51,8 @@ func clientSettings() []setting {
 				"ephemerals, connections. The server reads it again when it changes; see [limits](limits.md#limits-of-sessions-and-identities)"},
 		{name: "connectionBufferBytes", scope: property, def: "201326592",
 			setter: count(0, func(c *Config) *int { return &c.Client.BufferBytes }),
-			note: "only in Pinfold. Bytes of all client connections' buffers together: unfinished requests, replies " +
-				"that the client does not read; the connections that hold most wait first, and are closed after 10 s. A reply " +
+			note: "only in Pinfold. Bytes of all client connections' buffers together: input that has arrived, replies " +
+				"that the client does not read, identities; the connections that hold most wait first, and are closed after 10 s. A reply " +
 				"of more than a third of it closes its connection. At least 8 × `jute.maxbuffer`; 0 means no limit"},
 		{name: "watchBytes", scope: property, def: "402653184",
 			setter: count(0, func(c *Config) *int { return &c.Client.WatchBytes }),

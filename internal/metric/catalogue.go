@@ -214,7 +214,7 @@ func own() []Desc {
 		counter("bytes_sent_count", UnitBytes, ownServer, "Replies and events sent, including the lengths of frames"),
 		gauge("forwarded_request_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' requests that are not committed yet; a learner that forwards more than its share is answered -127"),
 		gauge("unsynced_bytes", UnitBytes, ownReplica, "On a server of an ensemble, memory of the transactions that wait for its disk; `unsyncedBytes` bounds it"),
-		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in unfinished requests and in replies not taken; `connectionBufferBytes` bounds them"),
+		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in input buffers, replies not taken and identities; `connectionBufferBytes` bounds them"),
 		gauge("watch_memory_bytes", UnitBytes, ownReplica, "Bytes that all watches take; `watchBytes` bounds them"),
 		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet, 512 or more for each operation of a multi; `globalOutstandingBytes` bounds them"),
 		quantiles("limit_wait_time", ownServer, "Waits of connections until the rates of `limitsFile` let them continue").withLimits(),

@@ -38,14 +38,14 @@ type conn struct {
 	stepped bool     // there is no goroutine; see SteppedConn
 	limited *limited // nil if no limits are configured
 	in      socket.Input
-	flight  flight // the connection's requests in flight
+	flight  flight         // the connection's requests in flight
+	account socket.Account // of output and identities; part of the server's budget, like that of the input
 
 	mu connState
 
 	remote      netip.AddrPort
 	serial      uint64 // never reused; identifies the owner of its session
 	established time.Time
-	account     socket.Account // of the buffers; part of the server's budget
 
 	// Owned by serve.
 	// patience is until when a handshake is held, by Replica.Now; 0 if it was not
@@ -85,11 +85,12 @@ type connState struct {
 	out       socket.Output // frames to send
 	sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
 
-	session zk.SessionID
-	timeout int32         // milliseconds
-	ready   chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
-	aside   []byte
-	login   *sasl.Exchange // nil before the first token of SASL
+	session    zk.SessionID
+	timeout    int32         // milliseconds
+	ready      chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
+	aside      []byte
+	identified int            // bytes of ids that are charged to account
+	login      *sasl.Exchange // nil before the first token of SASL
 }
 
 // newConn returns the connection of a client at remote. It is not in any table yet.
@@ -101,9 +102,9 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	if s.limits != nil {
 		c.limited = new(limited)
 	}
-	c.account.Init(s.budget)
-	c.flight.account.Init(s.flight)
-	c.in.Init(c.sock, s.inputs, &c.account)
+	c.account.Init(s.budget, socket.FreeBytes)
+	c.flight.account.Init(s.flight, socket.FreeBytes)
+	c.in.Init(c.sock, s.inputs, s.budget)
 	c.mu.out.Charge(&c.account)
 	c.mu.out.Init(&c.mu.Mutex, c, &s.wg, s.outputs)
 	c.mu.out.Attach(c.sock)
@@ -284,8 +285,10 @@ func (c *conn) endOutputLocked(reason string) {
 	c.mu.out.Stop()
 	c.mu.events = 0
 	c.releaseRoom()
+	c.account.Charge(-c.mu.identified)
 	c.releaseLong(c.mu.longBytes)
 	c.account.Close()
+	c.in.Close()
 	c.flight.account.Close()
 	c.dropHeld()
 	c.mu.pending = pendingFIFO{}

@@ -76,7 +76,7 @@ func (c *conn) chargeTurn(r *run) {
 // that for the next turn. False means that the connection has ended. REQUIRES: the
 // goroutine of serve, without c.mu.
 func (c *conn) awaitFlight(n int) bool {
-	if n == 0 && c.flight.account.Fits() {
+	if n == 0 && c.flight.account.CanGrow(0) {
 		return true
 	}
 	c.s.stats.Stalled.Add(1)

@@ -47,6 +47,7 @@ type turn struct {
 	charge   int    // weight of the small requests that it submitted
 	err      error
 
+	mostOutput              int // in bytes, as far as the budget has room
 	mostRequests, mostBytes int // that the turn handles before it ends; see allow
 }
 
@@ -123,6 +124,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 	}()
 	for n < len(b) && r.err == nil && !c.leaving && c.awaitTokens() {
 		r.turn = turn{in: b[n:], now: c.s.replica.Now()}
+		r.mostOutput = c.account.Room(softOutBytes)
 		c.allow(r)
 		if beginsWithRead(r.in) {
 			c.s.replica.ViewAt(r.now, r.costly, r.view)
@@ -228,7 +230,7 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 		}
 		r.done += size
 		r.received++
-		if len(c.mu.out.Buf) > softOutBytes || r.reads >= readRun || c.mu.work >= znode.PieceUnits || c.mu.pending.full() || len(r.submit) >= c.s.submitRun ||
+		if len(c.mu.out.Buf) > r.mostOutput || r.reads >= readRun || c.mu.work >= znode.PieceUnits || c.mu.pending.full() || len(r.submit) >= c.s.submitRun ||
 			r.received >= r.mostRequests || r.done >= r.mostBytes {
 			break
 		}
@@ -494,9 +496,11 @@ func (c *conn) authenticate(q *request) {
 		return
 	}
 	ids, verdict := c.s.auth.Authenticate(p.Scheme, p.Auth, c.mu.ids)
+	if verdict == auth.Accepted && !c.setIdentities(ids) {
+		verdict = auth.Refused
+	}
 	switch verdict {
 	case auth.Accepted:
-		c.mu.ids = ids
 		c.replyErrLocked(q.Xid, 0, zk.OK)
 		c.changeIdentity()
 	case auth.Refused:

@@ -322,7 +322,8 @@ func (p *port) part() error {
 // checkServer checks that nothing is left of those who have left.
 func (p *port) checkServer(conns int) error {
 	synctest.Wait() // the last reply has been read, and may not be accounted for
-	watches, due := 0, 0
+	watches, due, identified := 0, 0, 0
+	p.srv.eachConn(func(c *conn) { identified += c.mu.identified }, nil)
 	p.rep.Watches(func(t *watch.Tables) { watches = t.Len() })
 	for _, n := range p.innocent.nodes {
 		if n.watched {
@@ -335,7 +336,7 @@ func (p *port) checkServer(conns int) error {
 	}{
 		{"connections", int64(p.conns()), int64(conns)},
 		{"watches", int64(watches), int64(due * conns)},
-		{"bytes of buffers", p.srv.budget.Used(), 0},
+		{"bytes of buffers", p.srv.budget.Used(), int64(identified)},
 		{"bytes in flight", p.srv.flight.Used(), 0},
 		{"bytes of large requests", p.srv.large.inFlight.Load(), 0},
 		{"requests in the pipeline", int64(p.rep.Outstanding()), 0},

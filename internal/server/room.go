@@ -1,6 +1,12 @@
 package server
 
-import "time"
+import (
+	"time"
+	"unsafe"
+
+	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/zk"
+)
 
 // A large reply is charged to the server's budget of buffers (socket.Budget) before it is
 // built; long.go has the very large ones. If there is no room, the connection does not
@@ -31,6 +37,20 @@ func (c *conn) room(n int) bool {
 		return false
 	}
 	c.mu.reserved = want
+	return true
+}
+
+// setIdentities replaces the identities of the connection if there is room for them. REQUIRES:
+// c.mu.
+func (c *conn) setIdentities(ids []zk.ID) bool {
+	n := auth.IdentityBytes(ids) + len(ids)*int(unsafe.Sizeof(zk.ID{}))
+	if !c.mu.closed {
+		if !c.account.Grow(n - c.mu.identified) {
+			return false
+		}
+		c.mu.identified = n
+	}
+	c.mu.ids = ids
 	return true
 }
 

@@ -135,6 +135,84 @@ func TestP6UnfinishedFramesStayWithinTheBudget(t *testing.T) {
 	})
 }
 
+// P6: unfinished frames that fit into one buffer are in the budget as well, however many
+// connections there are.
+func TestP6ManyShortUnfinishedFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, bytes = 500, 40 << 10
+		s := newRig(t, withRoom)
+		innocent := s.open()
+		for range clients {
+			flood(s.open(), encode(nil, 1, wire.OpSetData, setBody("/x", big))[:bytes])
+		}
+		synctest.Wait()
+		if used := s.srv.budget.Used(); used > roomLimit+clients*readBufferBytes/4 || used < roomLimit/2 {
+			t.Errorf("%d bytes are charged for %d connections, the limit is %d", used, clients, roomLimit)
+		}
+		if began := time.Now(); innocent.has("/x") || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+	})
+}
+
+// P6: while the budget is used up, the replies of one turn are few: unread output stays within
+// what is free for each connection.
+func TestP6ManyUnreadReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 300
+		s := newRig(t, withRoom)
+		innocent := s.open()
+		innocent.mustCall(wire.OpCreate, createBody("/data", big[:2000], zk.Persistent))
+		var conns []*conn
+		for range clients {
+			c := s.open()
+			var b []byte
+			for xid := range int32(1000) {
+				b = encode(b, xid+1, wire.OpGetData, readBody("/data", false))
+			}
+			flood(c, b)
+			conns = append(conns, s.connOf(c))
+		}
+		synctest.Wait()
+		if n := heldByAll(conns); n > roomLimit+clients*2*largeReply {
+			t.Errorf("%d bytes are held, the limit is %d", n, roomLimit)
+		}
+		if began := time.Now(); !innocent.has("/data") || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+	})
+}
+
+// P6: the identities of connections are in the budget. A connection that needs little of it
+// may have some whatever others have.
+func TestP6IdentitiesStayWithinTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 300
+		s := newRig(t, withRoom)
+		refused := 0
+		for i := range clients {
+			c := s.open()
+			for k := range 2 {
+				p := wire.AuthPacket{Scheme: "digest", Auth: fmt.Appendf(nil, "%d-%d%s:password", i, k, strings.Repeat("u", 50<<10))}
+				if r, err := c.do(wire.OpAuth, p.Append(nil)); err != nil || r.Err != zk.OK {
+					refused++
+					break
+				}
+			}
+		}
+		if used := s.srv.budget.Used(); used > roomLimit+clients*largeReply || refused == 0 {
+			t.Errorf("%d bytes are charged, the limit is %d; %d were refused", used, roomLimit, refused)
+		}
+		innocent := wire.AuthPacket{Scheme: "digest", Auth: []byte("innocent:password")}
+		s.open().mustCall(wire.OpAuth, innocent.Append(nil))
+		s.srv.eachConn(func(c *conn) { c.kill("the end") }, nil)
+		synctest.Wait()
+		if used := s.srv.budget.Used(); used != 0 {
+			t.Errorf("%d bytes stay charged", used)
+		}
+	})
+}
+
 // P6: events that clients do not read stay within the budget, however many clients there
 // are. The connections with most of them are closed; a client that reads keeps its own.
 func TestP6UnreadEventsStayWithinTheBudget(t *testing.T) {

@@ -37,13 +37,12 @@ func (c *conn) login(q *request) {
 	}
 	if user, ok := c.mu.login.User(); ok {
 		ids, ok := c.s.auth.LogIn(user, c.mu.ids)
-		if !ok {
+		if !ok || !c.setIdentities(ids) {
 			c.s.refused.Warn("a SASL login was refused: the user name cannot be used in an ACL, or the connection has too many identities",
 				"client", c.remote, "user", refusal.Cut(user))
 			c.loginFailed(q)
 			return
 		}
-		c.mu.ids = ids
 		defer c.changeIdentity()
 		c.s.log.Debug("a client has logged in by SASL", "client", c.remote, "user", refusal.Cut(user))
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// freeBytes is what every account may hold at any time, so that a connection that needs
-// little never waits.
-const freeBytes = 64 << 10
+// FreeBytes is what an account usually may hold at any time, so that a connection that
+// needs little never waits.
+const FreeBytes = 64 << 10
 
 // Budget bounds the bytes that the buffers of many connections hold together. Each
 // connection has an Account, which is charged for input of unfinished frames, for
@@ -20,7 +20,7 @@ const freeBytes = 64 << 10
 // An account may grow as long as what it holds is no more than what is then still free.
 // So one greedy connection gets at most half of the budget, and n of them 1/(n+1) each.
 // The connection that holds most is the first to wait, and some budget always remains
-// for others. Only two things may exceed the limit: freeBytes for each connection, and
+// for others. Only two things may exceed the limit: the free bytes of each account, and
 // bytes charged by Charge, which never waits. A Budget is safe for concurrent use.
 type Budget struct {
 	limit   int64
@@ -112,13 +112,16 @@ func (b *Budget) leave(w *waiter) (granted bool) {
 // uses them.
 type Account struct {
 	budget *Budget
+	free   int64
 	held   atomic.Int64
 	closed chan struct{}
 	once   sync.Once
 }
 
-// Init opens the account.
-func (a *Account) Init(b *Budget) { a.budget, a.closed = b, make(chan struct{}) }
+// Init opens the account, which may always hold free bytes.
+func (a *Account) Init(b *Budget, free int) {
+	a.budget, a.free, a.closed = b, int64(free), make(chan struct{})
+}
 
 // Charge adds n bytes to those that the account holds, or releases them if n is
 // negative. It never waits and never fails.
@@ -133,8 +136,8 @@ func (a *Account) Charge(n int) {
 func (a *Account) Grow(n int) bool {
 	b, more := a.budget, int64(n)
 	for {
-		used, held := b.used.Load(), a.held.Load()+more
-		if b.limit > 0 && held > freeBytes && held > b.limit-used-more {
+		used := b.used.Load()
+		if !a.mayHold(more, used) {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+more) {
@@ -144,10 +147,23 @@ func (a *Account) Grow(n int) bool {
 	}
 }
 
-// Fits reports whether the account may hold what it holds: Grow of 0 bytes.
-func (a *Account) Fits() bool {
-	held, b := a.held.Load(), a.budget
-	return held <= freeBytes || b.limit == 0 || held <= b.limit-b.used.Load()
+// CanGrow reports whether Grow would charge n bytes, which may be 0.
+func (a *Account) CanGrow(n int) bool { return a.mayHold(int64(n), a.budget.used.Load()) }
+
+// mayHold reports whether the account may hold more while used is charged to the budget.
+func (a *Account) mayHold(more, used int64) bool {
+	held, limit := a.held.Load()+more, a.budget.limit
+	return held <= a.free || limit == 0 || held <= limit-used-more
+}
+
+// Room returns how many bytes Grow would charge now, most at most.
+func (a *Account) Room(most int) int {
+	b := a.budget
+	if b.limit == 0 {
+		return most
+	}
+	held := a.held.Load()
+	return int(max(0, min(int64(most), max(a.free-held, (b.limit-b.used.Load()-held)/2))))
 }
 
 // Forever is the patience of a caller that waits until the account is closed.

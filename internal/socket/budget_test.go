@@ -9,7 +9,7 @@ import (
 
 func account(b *Budget) *Account {
 	a := new(Account)
-	a.Init(b)
+	a.Init(b, FreeBytes)
 	return a
 }
 
@@ -35,7 +35,7 @@ func TestBudgetIsShared(t *testing.T) {
 				t.Errorf("account %d of %d holds %d, want about %d", i, n, h, share)
 			}
 		}
-		if modest := account(b); !modest.Grow(freeBytes) {
+		if modest := account(b); !modest.Grow(FreeBytes) {
 			t.Error("an account that needs little has to wait")
 		}
 		if late := account(b); !late.Grow(share / 4) {
@@ -142,8 +142,8 @@ func TestBudgetHolds(t *testing.T) {
 		group.Go(func() {
 			a := account(b)
 			for i := range 2000 {
-				if a.Grow(freeBytes + i*100) {
-					if used := b.Used(); used > 4<<20+8*freeBytes {
+				if a.Grow(FreeBytes + i*100) {
+					if used := b.Used(); used > 4<<20+8*FreeBytes {
 						t.Errorf("%d bytes are charged", used)
 						return
 					}

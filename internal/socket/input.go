@@ -26,56 +26,97 @@ func NewInputPool(size int) *InputPool {
 	return p
 }
 
+// short is the length up to which an unfinished frame waits without a buffer of the pool.
+func (p *InputPool) short() int { return p.size / 4 }
+
 // Input is the reading half of a Conn for a protocol of frames: the bytes that have
-// arrived and are not consumed. The reader owns it. It holds a buffer only while it
-// holds bytes, and during a read.
+// arrived and are not consumed. The reader owns it. It holds a buffer of the pool only
+// while it holds bytes, and during a read; while it waits for the rest of a short frame
+// it holds these bytes alone.
 type Input struct {
 	conn    *Conn
 	pool    *InputPool
-	account *Account // nil: nothing is charged
-	buf     *[]byte  // nil while nothing is buffered
+	account Account // of the buffers
+	buf     *[]byte // nil while nothing is buffered, or it is in kept
+	kept    []byte  // memory for the bytes of an unfinished frame while no more arrive
 	filled  int
-	charged int // bytes of buf that are charged to the account
+	most    int // up to how many bytes are read now
+	charged int // to the account
 }
 
 // Init makes the Input the reading half of c, which may be nil if only Append is used.
-// If account is not nil, it is charged for the buffer while that holds an unfinished
-// frame.
-func (in *Input) Init(c *Conn, pool *InputPool, account *Account) {
-	in.conn, in.pool, in.account = c, pool, account
+// The budget is charged for the memory of bytes that have arrived and are not consumed.
+func (in *Input) Init(c *Conn, pool *InputPool, b *Budget) {
+	in.conn, in.pool = c, pool
+	in.account.Init(b, pool.short())
 }
 
 // Fill waits until more bytes have arrived and appends what one read returns. A full
 // buffer is doubled: memory grows as bytes arrive, not by the length that a frame
-// announces, and only if the account has room. The error is io.EOF if the peer has
+// announces, and only if the budget has room. The error is io.EOF if the peer has
 // closed its side, and ErrBudget if there was no room.
 func (in *Input) Fill() error {
-	if in.filled > 0 && !in.reserve() {
+	if !in.reserve() {
 		return ErrBudget
 	}
 	n, err := in.conn.readInto(in)
 	in.filled += n
-	if err != nil {
+	in.most = 0
+	if in.charge(); err != nil {
 		in.Release()
 	}
 	return err
 }
 
-// reserve charges the account for the buffer of the next bytes. It blocks until there
-// is room: the connections that hold most wait longest.
+// reserve decides how much may be read. While there is no room for a buffer it is as much as
+// can wait without one. For more it blocks until there is room: the connections that hold
+// most wait longest.
 func (in *Input) reserve() bool {
-	want := len(*in.buf)
-	if in.filled == want {
-		want *= 2
+	size := in.pool.size
+	if in.buf != nil {
+		size = len(*in.buf)
 	}
-	if in.account == nil || want <= in.charged {
+	if in.filled < in.pool.short() {
+		if in.most = size; !in.account.CanGrow(max(0, size-in.charged)) {
+			in.most = in.pool.short()
+		}
 		return true
 	}
-	if !in.account.AwaitGrow(want-in.charged, budgetPatience) {
+	if in.filled == size {
+		size *= 2
+	}
+	in.park()
+	more := max(0, size-in.charged)
+	if !in.account.AwaitGrow(more, budgetPatience) {
 		return false
 	}
-	in.charged = want
+	in.charged += more
+	in.most = size
 	return true
+}
+
+// charge charges the account for the memory of what has arrived.
+func (in *Input) charge() {
+	n := 0
+	if in.filled > 0 {
+		if n = cap(in.kept); in.buf != nil {
+			n += len(*in.buf)
+		}
+	}
+	in.account.Charge(n - in.charged)
+	in.charged = n
+}
+
+// park releases the buffer if what has arrived is short or nothing: more bytes may be a
+// long time coming.
+func (in *Input) park() {
+	if in.filled > 0 && in.filled <= in.pool.short() && in.buf != nil {
+		in.kept = append(in.kept[:0], (*in.buf)[:in.filled]...)
+		in.recycle()
+		in.buf = nil
+		in.charge()
+	}
+	in.Release()
 }
 
 // Append appends b as if it had been read.
@@ -92,20 +133,25 @@ func (in *Input) room() []byte {
 	switch {
 	case in.buf == nil:
 		in.buf = in.pool.pool.Get().(*[]byte)
+		copy(*in.buf, in.kept[:in.filled])
 	case in.filled == len(*in.buf):
 		grown := make([]byte, 2*len(*in.buf))
 		copy(grown, *in.buf)
 		in.recycle()
 		in.buf = &grown
 	}
-	return (*in.buf)[in.filled:]
+	b := (*in.buf)[in.filled:]
+	if in.most > 0 {
+		b = b[:min(len(b), in.most-in.filled)]
+	}
+	return b
 }
 
 // Bytes returns the bytes that are not consumed. They are valid until the next
 // call of another method.
 func (in *Input) Bytes() []byte {
 	if in.buf == nil {
-		return nil
+		return in.kept[:in.filled]
 	}
 	return (*in.buf)[:in.filled]
 }
@@ -123,7 +169,10 @@ func (in *Input) Consume(n int) {
 
 // Clear removes all bytes and releases the buffer.
 func (in *Input) Clear() {
-	in.filled = 0
+	if in.filled = 0; in.buf == nil {
+		in.kept = nil
+		in.charge()
+	}
 	in.Release()
 }
 
@@ -131,13 +180,13 @@ func (in *Input) Clear() {
 func (in *Input) Release() {
 	if in.buf != nil && in.filled == 0 {
 		in.recycle()
-		in.buf = nil
-		if in.charged > 0 {
-			in.account.Charge(-in.charged)
-			in.charged = 0
-		}
+		in.buf, in.kept = nil, nil
+		in.charge()
 	}
 }
+
+// Close ends a wait of Fill for room.
+func (in *Input) Close() { in.account.Close() }
 
 // recycle returns a buffer of the pool's size to the pool.
 func (in *Input) recycle() {

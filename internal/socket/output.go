@@ -105,7 +105,7 @@ func (o *Output) Init(lock *sync.Mutex, owner Owner, group *sync.WaitGroup, pool
 }
 
 // Charge sets the account that is charged for pending output: at once for more than
-// freeBytes, otherwise when a writer has to wait for the peer.
+// the account's free bytes, otherwise when a writer has to wait for the peer.
 func (o *Output) Charge(a *Account) { o.account = a }
 
 // settle adjusts the charge to the pending output; pending reports whether a writer has
@@ -119,7 +119,7 @@ func (o *Output) settle(pending bool) {
 	if pending {
 		n += o.lent - o.inFlight
 	}
-	if n <= freeBytes && !pending {
+	if int64(n) <= o.account.free && !pending {
 		n = 0
 	}
 	if n != o.charged {

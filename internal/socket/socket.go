@@ -174,7 +174,7 @@ func (c *Conn) readReady(fd uintptr) bool {
 	n, err := c.readOnce(fd, p)
 	if err == errWouldBlock {
 		if c.in != nil {
-			c.in.Release()
+			c.in.park()
 		}
 		return false
 	}

@@ -41,8 +41,8 @@ func newEnd(c *Conn) *end {
 	e := &end{conn: c}
 	e.mu.L = &e.mu.Mutex
 	e.budget = NewBudget(1 << 30)
-	e.account.Init(e.budget)
-	e.in.Init(c, NewInputPool(testBuffer), &e.account)
+	e.account.Init(e.budget, FreeBytes)
+	e.in.Init(c, NewInputPool(testBuffer), e.budget)
 	e.mu.out.Charge(&e.account)
 	e.mu.out.Init(&e.mu.Mutex, e, &e.group, NewOutputPool(testBuffer))
 	e.mu.out.Attach(c)
@@ -382,6 +382,47 @@ func TestStreamFails(t *testing.T) {
 		e.await(func() bool { return e.mu.err != nil })
 		if !errors.Is(e.mu.err, wrong) {
 			t.Errorf("error %v", e.mu.err)
+		}
+	})
+}
+
+// S3: a connection that waits for the rest of a short frame holds the bytes that have
+// come, and no buffer; they are charged.
+func TestS3ShortFrameHoldsItsBytes(t *testing.T) {
+	eachKind(t, func(t *testing.T, e *end, peer net.Conn) {
+		if e.conn.raw == nil {
+			t.Skip("a connection without a descriptor waits with a buffer")
+		}
+		message := randomBytes(9, 3*testBuffer)
+		sent := 0
+		for _, upto := range []int{100, testBuffer / 4, testBuffer/4 + 1, testBuffer, len(message)} {
+			if _, err := peer.Write(message[sent:upto]); err != nil {
+				t.Fatal(err)
+			}
+			for sent = upto; e.in.Len() < sent; {
+				if err := e.in.Fill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := e.conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.in.Fill(); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal(err)
+			}
+			if err := e.conn.SetReadDeadline(time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			short := upto <= testBuffer/4
+			if used := int(e.budget.Used()); (e.in.buf == nil) != short || used < upto || short && used > 2*upto || used > 9*testBuffer {
+				t.Errorf("after %d bytes it holds a buffer: %v; %d bytes are charged", upto, e.in.buf != nil, used)
+			}
+			if !bytes.Equal(e.in.Bytes(), message[:upto]) {
+				t.Fatalf("other bytes than the %d that were sent", upto)
+			}
+		}
+		if e.in.Clear(); e.budget.Used() != 0 {
+			t.Errorf("%d bytes stay charged", e.budget.Used())
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
 	l := &link{t: t, id: t.mu.lastLink}
 	l.mu.out.Init(&l.mu.Mutex, l, &t.wg, t.outputs)
-	l.backlog.Init(t.backlog.followers) // until places.go knows better
+	l.backlog.Init(t.backlog.followers, socket.FreeBytes) // until places.go knows better
 	t.mu.links[l.id] = l
 	return l
 }

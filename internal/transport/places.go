@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
@@ -120,7 +121,7 @@ func (l *link) takePlace(first *zab.Packet) error {
 	}
 	l.mu.Lock()
 	if l.mu.observer = first.Type == zab.ObserverInfo || at.kind != ofMember; l.mu.observer {
-		l.backlog.Init(t.backlog.others) // nothing is queued yet
+		l.backlog.Init(t.backlog.others, socket.FreeBytes) // nothing is queued yet
 	}
 	l.mu.Unlock()
 	t.mu.Lock()
