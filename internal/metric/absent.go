@@ -44,7 +44,6 @@ func absentCounters() []Desc {
 		counter("insecure_admin_count", n, ownServer, "Connections without TLS to the administration port").absent(apacheTLS),
 		counter("cnxn_closed_without_zk_server_running", n, ownServer, "Connections closed because no server ran").absent(apacheShutdown),
 		counter("unrecoverable_error_count", n, ownServer, "Threads that ended by an exception").absent(apacheShutdown),
-		counter("snapshot_rate_limited_count", n, ownServer, "Snapshots refused because of the rate limit").absent(apacheAdmin),
 		counter("restore_error_count", n, ownServer, "Restores that failed").absent(apacheAdmin),
 		counter("restore_rate_limited_count", n, ownServer, "Restores refused because of the rate limit").absent(apacheAdmin),
 	}

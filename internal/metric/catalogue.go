@@ -163,6 +163,7 @@ func counters() []Desc {
 		counter("revalidate_count", UnitCount, ownReplica, "Sessions that this learner asked the leader to revalidate"),
 		counter("digest_mismatches_count", UnitCount, ownReplica, "Transactions after which the tree had an unexpected digest: alert on it"),
 		counter("snapshot_error_count", UnitCount, ownReplica, "Snapshots that failed"),
+		counter("snapshot_rate_limited_count", UnitCount, ownServer, "Snapshots that the administration server refused because of admin.rateLimiterIntervalInMS"),
 		counter("large_requests_rejected", UnitCount, ownServer, "Requests refused because of `largeRequestMaxBytes`"),
 		counter("throttled_ops", UnitCount, ownReplica, "Requests refused because they had waited longer than `throttled_op_wait_time`"),
 		counter("request_throttle_wait_count", UnitCount, ownServer, "Times that a connection waited for room in the pipeline"),

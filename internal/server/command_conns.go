@@ -50,43 +50,42 @@ func (t *text) cons() {
 // connLine prints the line of a connection: the full one of cons, or the short one of
 // stat.
 func (t *text) connLine(c *conn, full bool) {
-	c.mu.Lock()
-	id, timeout, stats := c.mu.session, c.mu.timeout, &c.mu.stats
-	queued := c.mu.pending.Len()
+	s := c.status()
 	t.b = append(t.b, ' ')
-	t.b = appendAddr(t.b, c.remote)
-	t.b = fmt.Appendf(t.b, "[%x](queued=%d,recved=%d,sent=%d", t.interest(c), queued, stats.received, stats.sent)
-	if full && id != 0 {
-		t.b = fmt.Appendf(t.b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(id), lastOp(stats.lastOp), c.established.UnixMilli(), timeout)
-		if stats.lastCxid >= 0 {
-			t.b = fmt.Appendf(t.b, ",lcxid=0x%x", stats.lastCxid)
+	t.b = AppendAddr(t.b, s.Remote)
+	t.b = fmt.Appendf(t.b, "[%x](queued=%d,recved=%d,sent=%d", t.interest(c, &s), s.Queued, s.Received, s.Sent)
+	if full && s.Session != 0 {
+		t.b = fmt.Appendf(t.b, ",sid=0x%x,lop=%s,est=%d,to=%d", uint64(s.Session), s.LastOp, s.Established.UnixMilli(), s.TimeoutMillis)
+		if s.LastCxid >= 0 {
+			t.b = fmt.Appendf(t.b, ",lcxid=0x%x", s.LastCxid)
 		}
-		average := int64(0)
-		if stats.count > 0 {
-			average = (stats.sum / time.Duration(stats.count)).Milliseconds()
-		}
-		t.b = fmt.Appendf(t.b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(stats.lastZxid),
-			stats.lastAt.Milliseconds(), stats.last.Milliseconds(), max(stats.least, 0).Milliseconds(), average, stats.most.Milliseconds())
+		t.b = fmt.Appendf(t.b, ",lzxid=0x%x,lresp=%d,llat=%d,minlat=%d,avglat=%d,maxlat=%d", uint64(s.LastZxid),
+			s.LastReply.Milliseconds(), s.Last.Milliseconds(), s.Min.Milliseconds(), s.Average.Milliseconds(), s.Max.Milliseconds())
 	}
 	if full {
+		c.mu.Lock()
 		t.b = c.appendLimits(t.b)
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
 	t.b = append(t.b, ")\n"...)
 }
 
-// interest returns the operations for which Apache's selector would wait on c: 1 is
-// reading, 4 is writing. It does not wait on the connection that sent the word.
-// REQUIRES: c.mu.
-func (t *text) interest(c *conn) (ops int) {
+// interest returns the operations for which Apache's selector would wait on c. It does
+// not wait on the connection that sent the word.
+func (t *text) interest(c *conn, s *ConnStatus) int {
 	if c == t.c {
 		return 0
 	}
-	ops = 1
-	if len(c.mu.out.Buf) > 0 { // output that is being written does not count: it may have arrived
-		ops |= 4
+	return s.InterestOps()
+}
+
+// InterestOps returns the operations for which Apache's selector would wait on the
+// connection: 1 is reading, 4 is writing.
+func (s *ConnStatus) InterestOps() int {
+	if s.HasOutput {
+		return 1 | 4
 	}
-	return ops
+	return 1
 }
 
 // lastOp returns Apache's name of an operation in cons. Its traces have other names for
@@ -107,9 +106,9 @@ func lastOp(op wire.OpCode) string {
 	return op.String()
 }
 
-// appendAddr appends an address in Java's format: a slash, IPv6 with all eight groups,
+// AppendAddr appends an address in Java's format: a slash, IPv6 with all eight groups,
 // no zone.
-func appendAddr(b []byte, a netip.AddrPort) []byte {
+func AppendAddr(b []byte, a netip.AddrPort) []byte {
 	ip := a.Addr()
 	switch {
 	case ip.Is4():
@@ -202,22 +201,14 @@ func (s *Server) sessionBuckets() (d replica.SessionDump, ok bool) {
 	return d, false
 }
 
-// ephemerals lists the ephemeral znodes by session. It locks the tree for one session
-// at a time.
+// ephemerals lists the ephemeral znodes by session.
 func (t *text) ephemerals() {
-	r := t.c.s.replica
-	var ids []zk.SessionID
-	r.View(func(tree replica.View) {
-		tree.EphemeralSessions(func(id zk.SessionID) { ids = append(ids, id) })
-	})
-	slices.Sort(ids)
+	s := t.c.s
+	ids := s.ephemeralSessions()
 	t.b = fmt.Appendf(t.b, "Sessions with Ephemerals (%d):\n", len(ids))
 	var paths []string
 	for _, id := range ids {
-		paths = paths[:0]
-		r.View(func(tree replica.View) {
-			tree.Ephemerals(id, func(path string) { paths = append(paths, path) })
-		})
+		paths = s.ephemeralsOf(id, paths[:0])
 		slices.Sort(paths)
 		t.b = fmt.Appendf(t.b, "0x%x:\n", uint64(id))
 		for _, path := range paths {
@@ -275,7 +266,7 @@ func (t *text) connBuckets() {
 		}
 		t.b = fmt.Appendf(t.b, "%d expire at %s:\n", end-begin, dateOf(conns[begin].expiry))
 		for _, l := range conns[begin:end] {
-			t.b = appendAddr(append(t.b, "\tip: "...), l.remote)
+			t.b = AppendAddr(append(t.b, "\tip: "...), l.remote)
 			t.b = fmt.Appendf(t.b, " sessionId: 0x%x\n", uint64(l.session))
 			if !t.spill() {
 				return

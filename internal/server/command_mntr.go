@@ -10,7 +10,25 @@ import (
 // 3.8 or 3.9 in the same mode prints is there, so that no dashboard and no alert loses
 // one.
 func (t *text) mntr() {
-	metrics := t.c.s.metrics.Snapshot()
+	t.c.s.EachValue(func(v Value) bool {
+		t.b = append(append(append(t.b, "zk_"...), v.Key...), '\t')
+		t.b = append(append(t.b, v.Text...), '\n')
+		return true
+	})
+}
+
+// A Value is a key of mntr, without a prefix, and its value.
+type Value struct {
+	Key    string
+	Text   string
+	Number bool // the text is a number
+}
+
+// EachValue calls f with every value that mntr prints, in that order, until f returns
+// false.
+func (s *Server) EachValue(f func(Value) bool) {
+	values := values{s: s, f: f, more: true}
+	metrics := s.metrics.Snapshot()
 	for len(metrics) > 0 {
 		n := 1
 		if metrics[0].Key == "server" { // learner by learner, not metric by metric
@@ -18,63 +36,66 @@ func (t *text) mntr() {
 				n++
 			}
 		}
-		t.metrics(metrics[:n])
+		values.metrics(metrics[:n])
 		metrics = metrics[n:]
 	}
 }
 
-// metrics prints metrics of which all have the keys of the first, key by key.
-func (t *text) metrics(metrics []metric.Metric) {
+// values is one run of EachValue.
+type values struct {
+	s    *Server
+	f    func(Value) bool
+	more bool // f has not returned false
+}
+
+// metrics passes on metrics of which all have the keys of the first, key by key.
+func (v *values) metrics(metrics []metric.Metric) {
 	for i := range metrics[0].Samples {
 		for _, m := range metrics {
-			if !m.Own || m.WithLimits && t.c.s.limits != nil {
-				t.sample(m.Desc, &m.Samples[i])
+			if !m.Own || m.WithLimits && v.s.limits != nil {
+				v.sample(m.Desc, &m.Samples[i])
 			}
 		}
 	}
 }
 
-// sample prints one value of a metric.
-func (t *text) sample(d *metric.Desc, s *metric.Sample) {
+// sample passes on one value of a metric.
+func (v *values) sample(d *metric.Desc, s *metric.Sample) {
 	key := d.Name
 	if d.Key != "" {
 		key = s.Key + "_" + key
 	}
 	switch {
 	case d.Type == metric.TypeInfo:
-		t.line(key, s.Text)
+		v.value(Value{Key: key, Text: s.Text})
 	case d.Type == metric.TypeSummary:
-		t.summary(key, &s.Summary, d.Quantiles)
+		v.summary(key, &s.Summary, d.Quantiles)
 	case d.Decimal:
-		t.line(key, decimal(s.Decimal))
+		v.decimal(key, s.Decimal)
 	default:
-		t.integer("", key, s.Int)
+		v.integer(key, s.Int)
 	}
 }
 
-// line prints one line.
-func (t *text) line(key, value string) {
-	t.b = append(append(append(t.b, "zk_"...), key...), '\t')
-	t.b = append(append(t.b, value...), '\n')
+func (v *values) value(one Value) { v.more = v.more && v.f(one) }
+
+func (v *values) integer(key string, n int64) {
+	v.value(Value{key, strconv.FormatInt(n, 10), true})
 }
 
-// integer prints one line.
-func (t *text) integer(prefix, key string, v int64) {
-	t.b = append(append(append(append(t.b, "zk_"...), prefix...), key...), '\t')
-	t.b = append(strconv.AppendInt(t.b, v, 10), '\n')
-}
+func (v *values) decimal(key string, n float64) { v.value(Value{key, Decimal(n), true}) }
 
-// summary prints the five lines of a summary, or nine if it has quantiles.
-func (t *text) summary(key string, a *metric.Aggregate, quantiles bool) {
-	t.line("avg_"+key, decimal(a.Average))
-	t.integer("min_", key, a.Min)
-	t.integer("max_", key, a.Max)
-	t.integer("cnt_", key, a.Count)
-	t.integer("sum_", key, a.Sum)
+// summary passes on the five values of a summary, or nine if it has quantiles.
+func (v *values) summary(key string, a *metric.Aggregate, quantiles bool) {
+	v.decimal("avg_"+key, a.Average)
+	v.integer("min_"+key, a.Min)
+	v.integer("max_"+key, a.Max)
+	v.integer("cnt_"+key, a.Count)
+	v.integer("sum_"+key, a.Sum)
 	if quantiles {
-		t.integer("p50_", key, a.P50)
-		t.integer("p95_", key, a.P95)
-		t.integer("p99_", key, a.P99)
-		t.integer("p999_", key, a.P999)
+		v.integer("p50_"+key, a.P50)
+		v.integer("p95_"+key, a.P95)
+		v.integer("p99_"+key, a.P99)
+		v.integer("p999_"+key, a.P999)
 	}
 }

@@ -16,12 +16,11 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
-	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// versionLine returns the version in the format that monitoring parses: number, commit,
+// FullVersion returns the version in the format that monitoring parses: number, commit,
 // time of the build.
-func versionLine() string {
+func FullVersion() string {
 	revision, built := "", time.Time{}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -67,7 +66,7 @@ func (t *text) stat() {
 }
 
 func (t *text) version() {
-	t.b = append(append(append(t.b, "Zookeeper version: "...), versionLine()...), '\n')
+	t.b = append(append(append(t.b, "Zookeeper version: "...), FullVersion()...), '\n')
 	if t.mode == replica.ReadOnly {
 		t.b = append(t.b, "READ-ONLY mode; serving only read-only clients\n"...)
 	}
@@ -75,27 +74,18 @@ func (t *text) version() {
 
 // serverStats prints the last part of srvr and stat.
 func (t *text) serverStats() {
-	s := t.c.s
-	s.foldAll()
-	latency := s.stats.latency()
-	var nodes int
-	var zxid zk.Zxid
-	s.replica.View(func(tree replica.View) { nodes, zxid = tree.Count(), tree.LastZxid() })
-	if t.mode == replica.Leader { // a new epoch is visible before its first transaction
-		zxid = max(zxid, zk.MakeZxid(s.replica.Status().Epoch, 0))
-	}
-	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", latency.Min, decimal(latency.Average), latency.Max)
+	s := t.c.s.Summary(t.mode)
+	t.b = fmt.Appendf(t.b, "Latency min/avg/max: %d/%s/%d\n", s.Latency.Min, Decimal(s.Latency.Average), s.Latency.Max)
 	t.b = fmt.Appendf(t.b, "Received: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
-		s.stats.Received.Load(), s.stats.Sent.Load(), s.connections(), s.replica.Outstanding())
-	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: %v\nNode count: %d\n", uint64(zxid), t.mode, nodes)
+		s.Received, s.Sent, s.Connections, s.Outstanding)
+	t.b = fmt.Appendf(t.b, "Zxid: 0x%x\nMode: %v\nNode count: %d\n", uint64(s.Zxid), t.mode, s.Nodes)
 	if t.mode == replica.Leader {
-		last, least, most := s.replica.Stats().ProposalSizes.Get()
-		t.b = fmt.Appendf(t.b, "Proposal sizes last/min/max: %d/%d/%d\n", last, least, most)
+		t.b = fmt.Appendf(t.b, "Proposal sizes last/min/max: %d/%d/%d\n", s.Proposals.Last, s.Proposals.Min, s.Proposals.Max)
 	}
 }
 
-// decimal formats a number as Apache does: with one to four decimal places.
-func decimal(v float64) string {
+// Decimal formats a number as Apache does: with one to four decimal places.
+func Decimal(v float64) string {
 	s := strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64)
 	if !strings.ContainsRune(s, '.') {
 		s += ".0"
@@ -111,23 +101,18 @@ func (s *Server) connections() int {
 }
 
 func (t *text) crst() {
-	t.eachConn(func(c *conn) {
-		c.mu.Lock()
-		c.mu.stats.reset()
-		c.mu.Unlock()
-	})
+	t.c.s.ResetConnections()
 	t.b = append(t.b, "Connection stats reset.\n"...)
 }
 
 func (t *text) srst() {
-	t.c.s.metrics.Reset()
-	t.c.s.stats.replies.Reset()
+	t.c.s.ResetStats()
 	t.b = append(t.b, "Server stats reset.\n"...)
 }
 
 func (t *text) conf() {
 	cfg := t.c.s.cfg
-	data, log := dataDir(cfg.Data.Dir), dataDir(cfg.Data.LogDir)
+	data, log := DataDir(cfg.Data.Dir), DataDir(cfg.Data.LogDir)
 	server := int64(0)
 	if cfg.Quorum.Distributed() {
 		server = cfg.Quorum.MyID
@@ -156,8 +141,8 @@ func (t *text) conf() {
 	}
 }
 
-// dataDir returns the directory, below a configured one, that has the files.
-func dataDir(dir string) string {
+// DataDir returns the directory, below a configured one, that has the files.
+func DataDir(dir string) string {
 	dir = filepath.Join(dir, "version-2")
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs
@@ -182,8 +167,8 @@ func sizeOf(dir string) (bytes int64) {
 }
 
 func (t *text) dirs() {
-	cfg := &t.c.s.cfg.Data
-	t.b = fmt.Appendf(t.b, "datadir_size: %d\nlogdir_size: %d\n", sizeOf(dataDir(cfg.Dir)), sizeOf(dataDir(cfg.LogDir)))
+	data, log := t.c.s.DirSizes()
+	t.b = fmt.Appendf(t.b, "datadir_size: %d\nlogdir_size: %d\n", data, log)
 }
 
 func (t *text) isro() {
@@ -222,10 +207,19 @@ func (t *text) stmk() {
 	t.b = strconv.AppendInt(t.b, mask, 10)
 }
 
-// envi prints Apache's keys. Those about the Java virtual machine have the nearest
-// equivalent here. Some clients read the server's version from it.
+// envi prints the environment.
 func (t *text) envi() {
-	host, _ := os.Hostname() // empty if it is not known, as all values here
+	t.b = append(t.b, "Environment:\n"...)
+	for _, v := range Environment() {
+		t.b = append(append(append(append(t.b, v[0]...), '='), v[1]...), '\n')
+	}
+}
+
+// Environment returns Apache's keys and their values. Those about the Java virtual
+// machine have the nearest equivalent here. Some clients read the server's version from
+// it. A value that is not known is empty.
+func Environment() [][2]string {
+	host, _ := os.Hostname()
 	executable, _ := os.Executable()
 	dir, _ := os.Getwd()
 	name, home := "", ""
@@ -233,9 +227,8 @@ func (t *text) envi() {
 		name, home = u.Username, u.HomeDir
 	}
 	free, most, total := memory()
-	t.b = append(t.b, "Environment:\n"...)
-	for _, line := range [...][2]string{
-		{"zookeeper.version", versionLine()},
+	return [][2]string{
+		{"zookeeper.version", FullVersion()},
 		{"host.name", host},
 		{"java.version", "none, " + runtime.Version()},
 		{"java.vendor", "Pinfold"},
@@ -256,8 +249,6 @@ func (t *text) envi() {
 		{"os.memory.free", free}, // the names of 3.8
 		{"os.memory.max", most},
 		{"os.memory.total", total},
-	} {
-		t.b = append(append(append(append(t.b, line[0]...), '='), line[1]...), '\n')
 	}
 }
 

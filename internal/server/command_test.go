@@ -432,7 +432,7 @@ func TestJavaAddresses(t *testing.T) {
 		"127.0.0.1:2181": "/127.0.0.1:2181", "[::1]:1": "/[0:0:0:0:0:0:0:1]:1",
 		"[2001:db8::a:b]:65535": "/[2001:db8:0:0:0:0:a:b]:65535",
 	} {
-		if got := appendAddr(nil, netip.MustParseAddrPort(addr)); string(got) != want {
+		if got := AppendAddr(nil, netip.MustParseAddrPort(addr)); string(got) != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}
@@ -442,7 +442,7 @@ func TestDecimals(t *testing.T) {
 	for v, want := range map[float64]string{
 		0: "0.0", 1: "1.0", 1.0 / 3: "0.3333", 2.0 / 3: "0.6667", 62.9507: "62.9507", 0.00001: "0.0", 1e9: "1000000000.0",
 	} {
-		if got := decimal(v); got != want {
+		if got := Decimal(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}

@@ -28,6 +28,7 @@ func (s *Server) bindMetrics() {
 		"large_requests_rejected":         &s.stats.LargeRejected,
 		"request_throttle_wait_count":     &s.stats.Stalled,
 		"slow_clients_closed_count":       &s.stats.SlowClients,
+		"snapshot_rate_limited_count":     &s.stats.SnapshotsLimited,
 		"limit_wait_time":                 &s.stats.LimitWaits,
 		"limit_waiting_connections":       metric.Func(func() int64 { return s.limits.waitingConns() }),
 		"limit_requests_refused":          &s.stats.LimitRefused,
@@ -53,7 +54,7 @@ func (s *Server) bindMetrics() {
 // collectRest collects values that are derived from several numbers, or read from the
 // system.
 func (s *Server) collectRest(c metric.Collection) {
-	c.Text("version", versionLine())
+	c.Text("version", FullVersion())
 	if m := s.replica.Mode(); m == replica.Leader || m == replica.Follower || m == replica.Observer {
 		c.Int("quorum_size", int64(len(s.cfg.Quorum.Members.Voters())))
 	}

@@ -21,6 +21,7 @@
 //	write.go      replies to requests that write
 //	events.go     events of watches
 //	command.go    four-letter words
+//	inspect.go    what they and the administration server show of a server
 //
 // Invariants; tests have the same names:
 //

@@ -25,6 +25,7 @@ type Stats struct {
 	SlowClients              metric.Counter
 	LargeRejected            metric.Counter
 	Stalled                  metric.Counter   // waits for room in the pipeline
+	SnapshotsLimited         metric.Counter   // refused because of the rate limit
 	LimitRefused             metric.Counter   // requests for more watches or ephemerals than allowed
 	LimitConns               metric.Counter   // of Rejected, because of the limit of an identity
 	LimitWaits               metric.Histogram // of connections for the tokens of their rates
