@@ -26,10 +26,11 @@ type snapshots struct {
 
 	mu struct {
 		sync.Mutex
-		task     *snapshotTask // that writes a snapshot, at most one; nil if none does
-		held     bool          // none may be written
-		cancels  int           // calls of cancel
-		txns     int           // since the newest snapshot began
+		task     *snapshotTask  // that writes a snapshot, at most one; nil if none does
+		wanted   []chan<- taken // of TakeSnapshot; the next task answers them
+		held     bool           // none may be written
+		cancels  int            // calls of cancel
+		txns     int            // since the newest snapshot began
 		bytes    int64
 		dueTxns  int
 		dueBytes int64
@@ -81,11 +82,13 @@ func (p *snapshots) finished(t *snapshotTask) *snapshotTask {
 
 // newTask makes a task if a snapshot is due. REQUIRES: p.mu, and that there is none.
 func (p *snapshots) newTask() *snapshotTask {
-	if p.mu.held || p.mu.txns <= p.mu.dueTxns && (p.maxBytes <= 0 || p.mu.bytes <= p.mu.dueBytes) {
+	due := p.mu.txns > p.mu.dueTxns || p.maxBytes > 0 && p.mu.bytes > p.mu.dueBytes || len(p.mu.wanted) > 0
+	if p.mu.held || !due {
 		return nil
 	}
 	p.draw()
-	p.mu.task = &snapshotTask{cancels: p.mu.cancels}
+	p.mu.task = &snapshotTask{cancels: p.mu.cancels, wanted: p.mu.wanted}
+	p.mu.wanted = nil
 	return p.mu.task
 }
 
@@ -105,6 +108,7 @@ func (p *snapshots) hold() {
 	p.mu.held = true
 	t := p.mu.task
 	p.mu.task = nil
+	p.refuseLocked()
 	p.mu.Unlock()
 	if t != nil {
 		p.giveUp(t)
@@ -128,6 +132,7 @@ func (p *snapshots) cancel() {
 	defer p.mu.Unlock()
 	p.mu.cancels++
 	p.mu.held = true
+	p.refuseLocked()
 }
 
 // allow ends cancel.
@@ -153,7 +158,8 @@ func (p *snapshots) isHeld() bool {
 
 // snapshotTask writes one snapshot, a piece at a time, beside the stages.
 type snapshotTask struct {
-	cancels int // of the plan, when the task was made
+	cancels int            // of the plan, when the task was made
+	wanted  []chan<- taken // by these calls of TakeSnapshot
 
 	mu    sync.Mutex // held while a piece is written
 	job   *snapshotJob
@@ -200,7 +206,9 @@ func (p *snapshots) step(t *snapshotTask) (pause time.Duration, more bool) {
 		p.stats.SnapshotErrors.Add(1)
 		p.log.Error("snapshot failed; the log has everything, the next one will be tried", "err", err)
 	}
-	t.ended = err != nil || !more
+	if t.ended = err != nil || !more; t.ended {
+		t.answer(err)
+	}
 	return pause, !t.ended
 }
 
@@ -212,6 +220,9 @@ func (p *snapshots) giveUp(t *snapshotTask) {
 		if err := t.job.w.Abort(); err != nil {
 			p.log.Warn("a snapshot that was given up cannot be removed; the next start removes it", "err", err)
 		}
+	}
+	if !t.ended {
+		t.answer(errCanceled)
 	}
 	t.ended = true
 }

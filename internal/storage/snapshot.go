@@ -104,16 +104,17 @@ const sealEnd = "\x00\x00\x00\x01/"
 //
 // Commit durably makes the snapshot visible; Abort removes it. The first error sticks.
 type SnapshotWriter struct {
-	d      *Dir
-	zxid   zk.Zxid
-	name   string
-	tmp    string // with directory; "" once it is renamed or removed
-	file   vfs.File
-	out    *bufio.Writer // to the file
-	packed io.Writer     // into out, compressing
-	sum    uint32
-	bytes  int64
-	err    error
+	d           *Dir
+	zxid        zk.Zxid
+	name        string
+	compression Compression
+	tmp         string // with directory; "" once it is renamed or removed
+	file        vfs.File
+	out         *bufio.Writer // to the file
+	packed      io.Writer     // into out, compressing
+	sum         uint32
+	bytes       int64
+	err         error
 }
 
 const (
@@ -146,7 +147,7 @@ func (w *steadyWriter) Write(p []byte) (int, error) {
 // createSnapshot creates a temporary file and writes the header into it.
 func (d *Dir) createSnapshot(zxid zk.Zxid, c Compression) (*SnapshotWriter, error) {
 	w := &SnapshotWriter{d: d, zxid: zxid, sum: adlerInit}
-	w.name = snapshotPrefix + zxid.Hex() + c.suffix()
+	w.name, w.compression = snapshotPrefix+zxid.Hex()+c.suffix(), c
 	w.tmp = path.Join(d.snapDir, tmpPrefix+w.name)
 	f, err := d.fs.Create(w.tmp)
 	if err != nil {
@@ -192,6 +193,9 @@ func (w *SnapshotWriter) Seal() error {
 	_, err := w.Write(append(b, sealEnd...))
 	return err
 }
+
+// Snapshot names the file that Commit makes visible.
+func (w *SnapshotWriter) Snapshot() Snapshot { return Snapshot{w.name, w.zxid, w.compression} }
 
 // Bytes returns the length of the stream so far, before compression.
 func (w *SnapshotWriter) Bytes() int64 { return w.bytes }
@@ -287,4 +291,21 @@ func (w *SnapshotWriter) Abort() error {
 		return fmt.Errorf("storage: abort snapshot %s: %w", w.name, err)
 	}
 	return nil
+}
+
+// OpenFile opens a snapshot to be copied: the bytes of its file, compressed if it is. The
+// file can be read until the caller closes it, even if a purge removes it.
+func (d *Dir) OpenFile(s Snapshot) (f io.ReadCloser, bytes int64, err error) {
+	file, err := d.fs.Open(path.Join(d.snapDir, s.Name))
+	if err != nil {
+		return nil, 0, fmt.Errorf("storage: open snapshot: %w", err)
+	}
+	bytes, err = file.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("storage: read snapshot %s: %w", s.Name, err), file.Close())
+	}
+	return file, bytes, nil
 }
