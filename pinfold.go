@@ -310,6 +310,16 @@ func (s *Server) Addr() string {
 	return l.node.Addr().String()
 }
 
+// AdminAddr returns the address of the administration server, host:port; "" before the
+// first Start, and if admin.enableServer is not true.
+func (s *Server) AdminAddr() string {
+	l := s.current()
+	if l == nil || l.node.AdminAddr() == nil {
+		return ""
+	}
+	return l.node.AdminAddr().String()
+}
+
 // Role returns the role of the server as the four-letter word srvr shows it:
 // "standalone", "leader", "follower", "observer" or "read-only"; "idle" without a
 // quorum; "stopped" if it does not run.

@@ -156,6 +156,8 @@ type Auth struct {
 	Enforce        bool     // EnforceSchemes applies
 	EnforceSchemes []string // a connection must have authenticated by one of them
 	RequireSASL    bool     // like Enforce with sasl alone, and overrides it
+
+	UseForwardedFor bool // the administration server believes the header X-Forwarded-For
 }
 
 // Enforced returns the schemes of which a connection must have authenticated by one
@@ -255,11 +257,14 @@ func (c *Commands) Allows(word string) bool {
 
 // Admin is the HTTP administration server.
 type Admin struct {
-	Enabled     bool
-	Host        string
-	Port        int
-	IdleTimeout time.Duration
-	CommandURL  string
+	Enabled      bool
+	Host         string
+	Port         int           // 0: the system chooses one
+	IdleTimeout  time.Duration // of a connection; <= 0: no limit
+	CommandURL   string        // path of the list of commands; begins with /, does not end with it
+	Snapshot     bool          // the command snapshot is enabled
+	RateInterval time.Duration // in which one snapshot is allowed
+	Pprof        bool          // profiles of the process are shown
 }
 
 // Metrics is the exporter of metrics.

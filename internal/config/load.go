@@ -193,14 +193,40 @@ func (l *loader) warn(where, key, format string, args ...any) {
 }
 
 func (l *loader) fail(where, key, value, reason string) {
-	if isSecret(key) {
+	if IsSecret(key) {
 		value = ""
 	}
 	l.errs = append(l.errs, &Error{where, key, value, reason})
 }
 
-// isSecret reports whether values of the key must not be printed.
-func isSecret(key string) bool {
+// Hidden is what is shown in place of a secret value.
+const Hidden = "***"
+
+// WithoutSecrets returns the text of a zoo.cfg with Hidden in place of values that must not
+// be printed.
+func WithoutSecrets(text string) string {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	entries, err := parseProperties([]byte(text))
+	if err != nil {
+		return "" // it was read before, so this cannot happen
+	}
+	lines := strings.SplitAfter(text, "\n")
+	for _, e := range entries {
+		if !IsSecret(strings.TrimSpace(e.key)) {
+			continue
+		}
+		at := e.line - 1
+		for continues([]byte(strings.TrimSuffix(lines[at], "\n"))) && at+1 < len(lines) {
+			lines[at] = ""
+			at++
+		}
+		lines[at] = strings.TrimSpace(e.key) + "=" + Hidden + "\n"
+	}
+	return strings.Join(lines, "")
+}
+
+// IsSecret reports whether values of the key must not be printed.
+func IsSecret(key string) bool {
 	k := strings.ToLower(key)
 	return strings.Contains(k, "password") && !strings.HasSuffix(k, "path") || strings.Contains(k, "superdigest")
 }

@@ -109,8 +109,8 @@ func TestReports(t *testing.T) {
 		{name: "another exporter", file: base + "metricsProvider.className=org.example.Provider\nmetricsProvider.httpport=7001",
 			want: "warning zoo.cfg:4: metricsProvider.httpport: is unknown and has no effect; did you mean metricsProvider.httpPort?\n" +
 				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
-		{name: "missing", file: base + "admin.enableServer=true\nssl.keyStore.location=/k",
-			want: "warning zoo.cfg:3: admin.enableServer: has no effect here: HTTP administration is not supported yet\n" +
+		{name: "missing", file: base + "admin.restore.enabled=true\nssl.keyStore.location=/k",
+			want: "warning zoo.cfg:3: admin.restore.enabled: has no effect here: the command `restore` is not supported yet, and is answered 503\n" +
 				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that enable it are refused\n"},
 		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
@@ -121,6 +121,14 @@ func TestReports(t *testing.T) {
 				"error zoo.cfg:7: authProvider.1=org.example.Provider: " +
 				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; the class of sasl enables sasl\n" +
 				"error zoo.cfg:8: client.portUnification=true: TLS is not supported yet\n"},
+		{name: "administration server", file: base + "admin.enableServer=true\nadmin.forceHttps=true\nadmin.portUnification=true\n" +
+			"admin.needClientAuth=true\nadmin.commandURL=/readyz",
+			want: "error zoo.cfg:4: admin.forceHttps=true: HTTPS is not supported yet; the administration server would answer without it\n" +
+				"error zoo.cfg:5: admin.portUnification=true: HTTPS is not supported yet; the administration server would answer without it\n" +
+				"error zoo.cfg:6: admin.needClientAuth=true: HTTPS is not supported yet; the administration server would answer without it\n" +
+				"error zoo.cfg:7: admin.commandURL=/readyz: is the path of another page\n"},
+		{name: "path of the commands", file: base + "admin.commandURL=/commands/",
+			want: "error zoo.cfg:3: admin.commandURL=/commands/: must be a path that begins with / and does not end with it\n"},
 		{name: "refused features turned off", file: base + "sslQuorum=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +
 			"authProvider.1=org.apache.zookeeper.server.auth.IPAuthenticationProvider"},
 		{name: "dangerous", file: base + "forceSync=no\nskipACL=yes\nsnapshot.trust.empty=true",
@@ -147,5 +155,14 @@ func TestReports(t *testing.T) {
 				t.Errorf("config %v with error %v", c, err)
 			}
 		})
+	}
+}
+
+// The text of a file is shown without the values that are secret, whatever form they have.
+func TestWithoutSecrets(t *testing.T) {
+	const text = "a=1\r\nssl.keyStore.password=x\n# password=kept, a comment\nDigestAuthenticationProvider.superDigest: super:\\\n  secret\\\n  more\nssl.keyStore.passwordPath=/p\rlast.password y"
+	const want = "a=1\nssl.keyStore.password=***\n# password=kept, a comment\nDigestAuthenticationProvider.superDigest=***\nssl.keyStore.passwordPath=/p\nlast.password=***\n"
+	if got := WithoutSecrets(text); got != want {
+		t.Errorf("%q\nwant %q", got, want)
 	}
 }

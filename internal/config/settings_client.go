@@ -151,8 +151,9 @@ func authSettings() []setting {
 		{name: "authProvider.*", scope: property, effect: refused, harmless: builtinProviders,
 			setter: setter{set: authProvider},
 			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; the class of sasl enables sasl"},
-		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false", effect: missing, harmless: "false",
-			setter: anyBoolean(), note: "for the HTTP administration server"},
+		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Auth.UseForwardedFor }),
+			note:   "the administration server takes the client's address from the header X-Forwarded-For, its first item. Clients can write the header: only for a server that a proxy protects"},
 	}
 }
 

@@ -8,26 +8,40 @@ import (
 )
 
 func adminSettings() []setting {
-	const admin = "HTTP administration is not supported yet"
 	const worker = "numbers are recorded at once, without a queue"
 	const https = "the metrics cannot be served over TLS yet: remove the key, and let a proxy terminate TLS"
+	const adminTLS = "HTTPS is not supported yet; the administration server would answer without it"
 	return []setting{
 		{name: "4lw.commands.whitelist", scope: property, def: "srvr",
 			setter: setter{set: whitelist},
 			note: "words that are answered, separated by commas; `*` means all. " +
 				"`readonlymode.enabled` adds `isro`"},
-		{name: "admin.enableServer", scope: property, def: "false", effect: missing, harmless: "false",
-			setter: boolean(func(c *Config) *bool { return &c.Admin.Enabled }), note: admin},
-		{name: "admin.serverAddress", scope: property, def: "0.0.0.0", effect: accepted,
-			setter: words(func(c *Config) *string { return &c.Admin.Host }), note: admin},
-		{name: "admin.serverPort", scope: property, def: "8080", effect: accepted,
-			setter: port(func(c *Config) *int { return &c.Admin.Port }), note: admin},
-		{name: "admin.idleTimeout", scope: property, def: "30000", effect: accepted,
+		{name: "admin.enableServer", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.Enabled }),
+			note:   "starts the [administration server](admin.md), an HTTP server"},
+		{name: "admin.serverAddress", scope: property, def: "0.0.0.0",
+			setter: words(func(c *Config) *string { return &c.Admin.Host }), note: "address that it listens on"},
+		{name: "admin.serverPort", scope: property, def: "8080",
+			setter: port(func(c *Config) *int { return &c.Admin.Port }), note: "its port; 0 lets the system choose"},
+		{name: "admin.idleTimeout", scope: property, def: "30000",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Admin.IdleTimeout }),
-			note:   admin},
-		{name: "admin.commandURL", scope: property, def: "/commands", effect: accepted,
-			setter: words(func(c *Config) *string { return &c.Admin.CommandURL }), note: admin},
-		{name: "admin.*", scope: property, effect: accepted, setter: anyWords(), note: admin},
+			note:   "ms until a connection without a request is closed; 0 or -1 means never"},
+		{name: "admin.commandURL", scope: property, def: "/commands",
+			setter: setter{set: commandURL}, note: "path of the list of commands; a command is below it"},
+		{name: "admin.snapshot.enabled", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.Snapshot }), note: "`false`: the command `snapshot` is answered 503"},
+		{name: "admin.restore.enabled", scope: property, def: "false", effect: missing, harmless: "false", setter: anyBoolean(),
+			note: "the command `restore` is not supported yet, and is answered 503"},
+		{name: "admin.rateLimiterIntervalInMS", scope: property, def: "300000",
+			setter: millis(0, func(c *Config) *time.Duration { return &c.Admin.RateInterval }),
+			note:   "ms in which one snapshot is allowed; 0 means no limit"},
+		{name: "admin.pprof.enabled", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.Pprof }),
+			note:   "only in Pinfold. Shows profiles of the process below /debug/pprof/, without authorization"},
+		{name: "admin.forceHttps", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: adminTLS},
+		{name: "admin.portUnification", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: adminTLS},
+		{name: "admin.needClientAuth", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: adminTLS},
+		{name: "admin.httpVersion", scope: property, def: "11", effect: accepted, setter: anyWhole(), note: "the server speaks HTTP/1.1"},
 		{name: "metricsProvider.className", scope: inFile, def: defaultProvider,
 			setter: oneOf([]string{defaultProvider, nullProvider, prometheusProvider}, func(c *Config, s string) { c.Metrics.Provider = s }),
 			note:   "`" + prometheusProvider + "` serves the metrics to [Prometheus](monitoring.md#prometheus); with the others, they are those of `mntr`"},
@@ -50,6 +64,20 @@ func adminSettings() []setting {
 			note: "no audit log would be written"},
 		{name: "audit.impl.class", scope: property, effect: accepted, setter: anyWords(), note: "for `audit.enable`"},
 	}
+}
+
+// commandURL reads the path of the commands.
+func commandURL(c *Config, text string) error {
+	if len(text) < 2 || text[0] != '/' || strings.HasSuffix(text, "/") || strings.ContainsAny(text, "?#% ") {
+		return errors.New("must be a path that begins with / and does not end with it")
+	}
+	for _, page := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/debug"} {
+		if text == page || strings.HasPrefix(text, page+"/") {
+			return errors.New("is the path of another page")
+		}
+	}
+	c.Admin.CommandURL = text
+	return nil
 }
 
 // whitelist splits the list of four-letter words at commas.

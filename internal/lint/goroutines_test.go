@@ -15,6 +15,7 @@ var goroutines = map[string]string{
 	"internal/node Run":              "accept loop",
 	"internal/node follow":           "limits reader",
 	"internal/node serveMetrics":     "metrics port",
+	"internal/node serveAdmin":       "administration server",
 	"cmd/pinfold runServer":          "generator",
 	"pinfold Start":                  "embedded server",
 	"internal/server serve":          "connection",

@@ -52,7 +52,8 @@ const importOrder = `
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;
-	server, node/options, exporter < node;
+	server, transport < admin;
+	admin, node/options, exporter < node;
 	replica < broadcast;
 
 	# The servers of programs that embed them: the package at the root.
@@ -63,7 +64,7 @@ const importOrder = `
 	node, broadcast, trial, bench/report, cli < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
-	NONE < lint, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
+	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring;
 
 	# A whole server within a test.

@@ -6,6 +6,7 @@
 //
 //	node.go     a node: Open, Join, Run, Close
 //	login.go    the users of SASL, from the login file
+//	admin.go    the administration server
 //	limits.go   the limits of sessions and identities, from their file
 //	memory.go   Memory: how much garbage may gather
 //	trim.go     returning memory to the system
@@ -19,8 +20,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/admin"
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/exporter"
@@ -60,11 +63,14 @@ type Node struct {
 	server   *server.Server
 	replica  *replica.Replica
 	report   replica.Report
-	links    *transport.Transport // nil: standalone, or not running
-	leave    func()               // ends the node's registration with Options.Memory
-	reserve  *vfs.Reserve         // nil: the caller chose the file system
-	limits   *limitsFile          // nil: there are no limits
-	metrics  *exporter.Listener   // nil: metricsProvider.className is not Prometheus's
+	links    *transport.Transport                // nil: standalone, or not running
+	shown    atomic.Pointer[transport.Transport] // links, for the administration server
+	leave    func()                              // ends the node's registration with Options.Memory
+	reserve  *vfs.Reserve                        // nil: the caller chose the file system
+	limits   *limitsFile                         // nil: there are no limits
+	metrics  *exporter.Listener                  // nil: metricsProvider.className is not Prometheus's
+	exporter *exporter.Exporter                  // nil: nothing shows the metrics
+	admin    *admin.Server                       // nil: it is not enabled
 }
 
 // reservedFiles is how many file descriptors are reserved for the disk: for a new log
@@ -130,17 +136,20 @@ func (n *Node) open() error {
 	}
 	n.leave = n.o.Memory.join(n.replica.ReleaseSpare)
 	n.server.Attach(n.replica)
-	return nil
+	return n.openAdmin(authority)
 }
 
-// openMetrics opens the port for Prometheus, if the configuration asks for it.
+// openMetrics opens the port for Prometheus, if the configuration asks for it. The
+// administration server shows the same page.
 func (n *Node) openMetrics() (err error) {
 	m := &n.o.Config.Metrics
-	if !m.Prometheus() {
+	if !m.Prometheus() && !n.o.Config.Admin.Enabled {
 		return nil
 	}
-	e := exporter.New(exporter.Options{Metrics: n.server.Metrics(), Process: m.Process})
-	n.metrics, err = exporter.Listen(m.Addr(), e, n.log)
+	n.exporter = exporter.New(exporter.Options{Metrics: n.server.Metrics(), Process: m.Process})
+	if m.Prometheus() {
+		n.metrics, err = exporter.Listen(m.Addr(), n.exporter, n.log)
+	}
 	return err
 }
 
@@ -180,6 +189,7 @@ func (n *Node) Replica() *replica.Replica { return n.replica }
 // was closed without error; otherwise the error says why the node has failed, or what
 // could not be closed. In any case, what was acknowledged to a client is on the disk.
 func (n *Node) Run(ctx context.Context) (err error) {
+	defer n.serveAdmin()()
 	if err := n.Join(ctx); err != nil {
 		return errors.Join(err, n.Close())
 	}
@@ -224,6 +234,7 @@ func (n *Node) Join(ctx context.Context) error {
 		return err
 	}
 	n.links = t
+	n.shown.Store(t)
 	n.replica.Join(network{t, n.log})
 	return nil
 }
@@ -251,8 +262,12 @@ func (network) AppendPacket(b []byte, p zab.Packet) []byte { return transport.Ap
 // when the server is started again. The error is the failure of the node, or what could
 // not be closed. Run calls it.
 func (n *Node) Close() error {
+	var err error
+	if n.admin != nil {
+		err = n.admin.Close()
+	}
 	n.server.Stop()
-	return errors.Join(n.replica.Close(), n.release())
+	return errors.Join(err, n.replica.Close(), n.release())
 }
 
 // release closes what the node has opened, except for server and replica.

@@ -40,6 +40,7 @@ type link struct {
 		out      socket.Output
 		queue    packetQueue
 		observer bool // the learner has sent OBSERVERINFO, or is no member
+		counts   linkCounts
 	}
 }
 
@@ -64,6 +65,7 @@ func (l *link) attach(nc net.Conn) bool {
 	}
 	sock := socket.New(nc, socket.Options{})
 	l.in.src, l.remote = sock, remoteName(nc)
+	l.mu.counts = linkCounts{remote: l.remote, since: time.Now()}
 	l.sock.Store(sock)
 	return true
 }
@@ -115,6 +117,7 @@ func (l *link) handOver() error {
 		if len(ps) == 0 {
 			return err
 		}
+		l.countReceived(ps)
 		if err := l.notePackets(ps); err != nil {
 			return err
 		}

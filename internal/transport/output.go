@@ -36,6 +36,7 @@ func (l *link) send(ps []zab.Packet) (queued bool) {
 	if l.mu.err != nil {
 		return false
 	}
+	l.mu.counts.sent += int64(len(ps))
 	left := 0
 	for i := range ps {
 		left += packetSize(ps[i])

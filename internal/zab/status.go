@@ -10,7 +10,8 @@ import (
 type Status struct {
 	Role        Role
 	Serving     bool
-	Leader      int64 // its server id, this server's if it leads; 0 if there is none
+	State       string // election, discovery, synchronization or broadcast: Apache's ZabState
+	Leader      int64  // its server id, this server's if it leads; 0 if there is none
 	Epoch       uint32
 	Last        zk.Zxid // of the log
 	Committed   zk.Zxid
@@ -35,7 +36,7 @@ type LearnerStatus struct {
 // Status tells how things are. The caller owns the result.
 func (c *Core) Status() Status {
 	s := Status{
-		Role: c.role, Serving: c.phase == broadcast, Leader: c.learner.leader, Epoch: c.epoch,
+		Role: c.role, Serving: c.phase == broadcast, State: c.phase.state(), Leader: c.learner.leader, Epoch: c.epoch,
 		Last: c.last, Committed: c.committed, Proposed: c.leader.zxid,
 		Outstanding: c.leader.outstanding.Len(), Pending: c.learner.pending.Len(),
 		Syncs: c.leader.syncs.Len(), Since: c.since,
@@ -61,4 +62,17 @@ func (l *learner) acked() zk.Zxid {
 		return 0
 	}
 	return l.acks.upto
+}
+
+// state returns Apache's name of the part of the protocol that a phase belongs to.
+func (p phase) state() string {
+	switch p {
+	case electing, settling:
+		return "election"
+	case connecting, discovery:
+		return "discovery"
+	case syncing, acked, uptodate:
+		return "synchronization"
+	}
+	return "broadcast"
 }

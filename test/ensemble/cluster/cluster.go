@@ -28,6 +28,8 @@ type Options struct {
 	Lines []string // of zoo.cfg, for every member
 	// Metrics has every member export its metrics for Prometheus at Member.Metrics.
 	Metrics bool
+	// Admin has every member run an administration server, at Member.Admin.
+	Admin bool
 }
 
 // An Ensemble is the members and the links between them.
@@ -53,7 +55,7 @@ func New(o Options) (*Ensemble, error) {
 			alone: len(o.Specs) == 1,
 		}
 		var a address
-		for _, p := range []*int{&a.client, &a.quorum, &a.election, &a.metrics} {
+		for _, p := range []*int{&a.client, &a.quorum, &a.election, &a.metrics, &a.admin} {
 			var err error
 			if *p, err = e.ports.take(); err != nil {
 				e.Close()
@@ -63,6 +65,9 @@ func New(o Options) (*Ensemble, error) {
 		m.Client, m.Quorum, m.Election = loopback(a.client), loopback(a.quorum), loopback(a.election)
 		if o.Metrics {
 			m.Metrics = loopback(a.metrics)
+		}
+		if o.Admin {
+			m.Admin = loopback(a.admin)
 		}
 		e.Members = append(e.Members, m)
 		addrs = append(addrs, a)
@@ -84,7 +89,7 @@ func New(o Options) (*Ensemble, error) {
 }
 
 // An address is the ports of one member.
-type address struct{ client, quorum, election, metrics int }
+type address struct{ client, quorum, election, metrics, admin int }
 
 // config is the zoo.cfg of the member at index i. With links it sees the others
 // at the addresses of its proxies.
@@ -92,7 +97,8 @@ func (e *Ensemble) config(i int, addrs []address, more []string) string {
 	lines := []string{
 		"tickTime=2000", "initLimit=10", "syncLimit=5", "dataDir=" + e.Members[i].DataDir,
 		"clientPortAddress=127.0.0.1", fmt.Sprintf("clientPort=%d", addrs[i].client), "maxClientCnxns=0",
-		"admin.enableServer=false", "4lw.commands.whitelist=*",
+		"4lw.commands.whitelist=*", fmt.Sprintf("admin.enableServer=%v", e.Members[i].Admin != ""),
+		"admin.serverAddress=127.0.0.1", fmt.Sprintf("admin.serverPort=%d", addrs[i].admin),
 	}
 	lines = append(lines, more...)
 	if e.Members[i].Observer {

@@ -19,6 +19,7 @@ type Member struct {
 	ID       int
 	Observer bool
 	Client   string // address for clients
+	Admin    string // address of the administration server; "" without Options.Admin
 	Quorum   string // address for learners
 	Election string // address for the election
 	Metrics  string // address for Prometheus; "" without Options.Metrics
