@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"sync"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
@@ -22,12 +23,16 @@ type Driver interface {
 	Spawn(task func() (again bool))
 	// Rest pauses a task.
 	Rest(d time.Duration)
+	// Wait returns when all workers have exited and all tasks have ended. Only Close calls
+	// it, which may block.
+	Wait()
 }
 
 // goroutines is the Driver of a server: a goroutine for each worker.
 type goroutines struct {
 	r     *Replica
 	woken [pipeline.Applier + 1]chan struct{} // each holds one token
+	wg    sync.WaitGroup
 }
 
 // Start implements Driver.
@@ -36,12 +41,12 @@ func (g *goroutines) Start(r *Replica) {
 	for w := pipeline.Orderer; w <= pipeline.Applier; w++ {
 		g.woken[w] = make(chan struct{}, 1)
 	}
-	r.wg.Go(g.orderer)
-	r.wg.Go(g.writer)
-	r.wg.Go(g.applier)
-	r.wg.Go(sweeper{r}.sweep)
+	g.wg.Go(g.orderer)
+	g.wg.Go(g.writer)
+	g.wg.Go(g.applier)
+	g.wg.Go(sweeper{r}.sweep)
 	if r.o.PurgeInterval > 0 {
-		r.wg.Go(sweeper{r}.purge)
+		g.wg.Go(sweeper{r}.purge)
 	}
 }
 
@@ -88,11 +93,14 @@ func (g *goroutines) Bring() {
 
 // Spawn implements Driver.
 func (g *goroutines) Spawn(task func() (again bool)) {
-	g.r.wg.Go(func() {
+	g.wg.Go(func() {
 		for task() {
 		}
 	})
 }
+
+// Wait implements Driver.
+func (g *goroutines) Wait() { g.wg.Wait() }
 
 // Rest implements Driver.
 func (g *goroutines) Rest(d time.Duration) {

@@ -173,7 +173,6 @@ type Replica struct {
 
 	stopping chan struct{} // closed by Close: the stages drain and end
 	stopOnce sync.Once
-	wg       sync.WaitGroup
 	failOnce sync.Once
 	failed   chan struct{}
 	failure  error // set before failed is closed
@@ -265,7 +264,7 @@ func (r *Replica) Close() error {
 		close(r.stopping)
 		r.notify(func(p *pipe) { p.machine.Close() })
 	})
-	r.wg.Wait()
+	r.driver.Wait()
 	select {
 	case <-r.failed:
 		return r.failure

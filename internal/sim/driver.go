@@ -132,6 +132,9 @@ func (d *driver) Spawn(task func() (again bool)) {
 // Rest implements replica.Driver. The time between the turns of a task is its rest.
 func (d *driver) Rest(time.Duration) {}
 
+// Wait implements replica.Driver. No member is closed in order.
+func (d *driver) Wait() {}
+
 // armTask queues the turn of a task, if there is one.
 func (d *driver) armTask() {
 	p := &d.m.s.profile

@@ -34,6 +34,7 @@ type serverKind struct {
 	stuck  bool     // the disk finishes no write
 	snaps  bool     // a snapshot is written after one or two transactions
 	loses  bool     // a follower loses its link to the leader at some moment
+	closes bool     // the server is closed at some moment, while its clients send requests
 }
 
 // action is something that a client's connection does.
@@ -74,6 +75,11 @@ func handOverCases() []handOvers {
 		{"standalone, snapshots", serverKind{snaps: true}, [][]action{pipelined, writer}, 2},
 		{"follower, snapshots", serverKind{role: zab.Following, snaps: true}, [][]action{writer, writer}, 1},
 		{"follower, leader lost", serverKind{role: zab.Following, loses: true}, [][]action{pipelined, reader}, 1},
+		{"standalone, closed", serverKind{closes: true}, [][]action{pipelined, writer}, 2},
+		{"standalone, prompt disk, closed", serverKind{prompt: true, closes: true}, [][]action{pipelined, writer}, 1},
+		{"standalone, snapshots, closed", serverKind{snaps: true, closes: true}, [][]action{pipelined, writer}, 1},
+		{"leader, closed", serverKind{role: zab.Leading, closes: true}, [][]action{pipelined, writer}, 1},
+		{"follower, closed", serverKind{role: zab.Following, closes: true}, [][]action{pipelined, writer}, 1},
 		{"follower, leader lost, snapshots", serverKind{role: zab.Following, loses: true, snaps: true}, [][]action{pipelined, writer}, 1},
 	}
 }
@@ -94,6 +100,7 @@ type explored struct {
 
 	base    zk.Zxid // of the last transaction before the schedule
 	made    int     // transactions that the clients ask for
+	closed  bool    // the replica's Close has returned
 	durable zk.Zxid // known to be on the server's disk
 	writes  map[zk.Zxid]string
 }
@@ -236,6 +243,20 @@ func (s *explored) begin() {
 	if s.k.kind.loses {
 		s.x.add("loss of the leader", s.peers.loseLeader)
 	}
+	if s.k.kind.closes {
+		s.x.add("close", s.close)
+	}
+}
+
+// close closes the server's replica. What a standalone server was sent by then is answered.
+func (s *explored) close() {
+	for _, c := range s.clients {
+		c.owed = c.fed
+	}
+	if err := s.rep.Close(); err != nil {
+		panic(fmt.Sprintf("the server is closed: %v", err))
+	}
+	s.closed = true
 }
 
 // live lets something happen. It reports false if nothing can.
@@ -256,6 +277,9 @@ func (s *explored) live() bool {
 func (s *explored) poll() {
 	select {
 	case <-s.rep.Failed():
+		if errors.Is(s.rep.Failure(), replica.ErrClosed) {
+			break
+		}
 		panic(fmt.Sprintf("the server has failed: %v", s.rep.Failure()))
 	default:
 	}
@@ -272,6 +296,9 @@ func (s *explored) finished() error {
 		if err := s.rejoined(); err != nil {
 			return err
 		}
+	}
+	if s.k.kind.closes {
+		return s.finishedClose()
 	}
 	for _, c := range s.clients {
 		if len(c.pending) > 0 && !c.closed || !c.done {
@@ -294,6 +321,27 @@ func (s *explored) finished() error {
 		return s.restarted()
 	}
 	return nil
+}
+
+// finishedClose checks a schedule in which the server was closed: all that was begun is finished.
+func (s *explored) finishedClose() error {
+	if !s.closed {
+		return errors.New("nothing can go on, and the server is not closed")
+	}
+	for _, c := range s.clients {
+		if s.k.kind.role == zab.Looking && len(c.pending) > 0 && c.pending[0].xid <= c.owed {
+			return fmt.Errorf("request %d of client %d came before the close, and is not answered", c.pending[0].xid, c.n)
+		}
+	}
+	if s.k.kind.role != zab.Looking {
+		return nil
+	}
+	for _, c := range s.clients {
+		if err := c.judge(); err != nil {
+			return fmt.Errorf("client %d: %w", c.n, err)
+		}
+	}
+	return s.restarted()
 }
 
 // rejoined checks a follower that has lost its leader: it serves again, and has what the
@@ -319,7 +367,8 @@ func (s *explored) rejoined() error {
 	return nil
 }
 
-// restarted checks that a snapshot was written, and that the disk leads to the tree.
+// restarted checks that the disk leads to the tree, and that a snapshot was written unless the
+// server was closed.
 func (s *explored) restarted() error {
 	for _, h := range s.x.hands {
 		if h.name == taskName && !h.done {
@@ -331,7 +380,7 @@ func (s *explored) restarted() error {
 	must(err)
 	found, err := dir.Snapshots()
 	must(err)
-	if len(found) == 0 {
+	if len(found) == 0 && !s.k.kind.closes {
 		return errors.New("no snapshot was written")
 	}
 	o, err := options.Replica(exploredConfig(s.id, false))
@@ -403,6 +452,8 @@ type exploredClient struct {
 	joined bool
 	closed bool
 	done   bool
+	fed    int32 // the last request that the connection has read
+	owed   int32 // the last one that it had read when the server was closed
 
 	in      []byte
 	xid     int32
@@ -445,6 +496,7 @@ func (c *exploredClient) run() {
 		}
 		if len(b) > 0 {
 			c.sc.Feed(b)
+			c.fed = c.xid
 		}
 		if a.wait {
 			x.await(func() bool { return len(c.pending) == 0 || c.closed }, false)

@@ -199,6 +199,7 @@ type workers struct {
 	r      *replica.Replica
 	woken  [pipeline.Applier + 1]bool // each is a token
 	owners [pipeline.Apply + 1]int    // of each stage
+	hands  []*hand                    // of the workers and tasks
 	stuck  bool                       // the disk finishes no write
 }
 
@@ -206,7 +207,7 @@ type workers struct {
 func (d *workers) Start(r *replica.Replica) {
 	d.r = r
 	for w := pipeline.Orderer; w <= pipeline.Applier; w++ {
-		d.x.add(w.String(), func() { d.worker(w) })
+		d.hands = append(d.hands, d.x.add(w.String(), func() { d.worker(w) }))
 	}
 }
 
@@ -259,15 +260,22 @@ const taskName = "task"
 
 // Spawn implements replica.Driver.
 func (d *workers) Spawn(task func() bool) {
-	d.x.add(taskName, func() {
+	d.hands = append(d.hands, d.x.add(taskName, func() {
 		for task() {
 			d.x.pause()
 		}
-	})
+	}))
 }
 
 // Rest implements replica.Driver.
 func (d *workers) Rest(time.Duration) { d.x.await(nil, true) }
+
+// Wait implements replica.Driver.
+func (d *workers) Wait() {
+	d.x.await(func() bool {
+		return !slices.ContainsFunc(d.hands, func(h *hand) bool { return !h.done })
+	}, false)
+}
 
 // handOvers is a case of TestHandOvers: a kind of server, and what its clients do.
 type handOvers struct {
