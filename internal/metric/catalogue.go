@@ -227,6 +227,15 @@ func own() []Desc {
 		counter("slow_fsync_count", UnitCount, ownReplica, "Fsyncs of the log that took longer than `fsync.warningthresholdms`"),
 		quantiles("tree_read_lock_time", ownReplica, "Times for which the tree's lock was held to read: nothing is applied meanwhile"),
 		quantiles("tree_write_lock_time", ownReplica, "Times for which the tree's lock was held to apply: nothing is read meanwhile"),
+		quantiles("read_request_time", ownServer, "The same as `readlatency`"),
+		quantiles("update_request_time", ownServer, "The same as `updatelatency`"),
+		summary("fsync_time", UnitMilliseconds, ownReplica, "The same as `fsynctime`"),
+		summary("snapshot_time", UnitMilliseconds, ownReplica, "The same as `snapshottime`"),
+		quantiles("stage_time", ownReplica, "Turns of the pipeline's stages `order`, `log` (with the wait for the disk) and `apply`, each with all that was queued").set("stage"),
+		gauge("learner_lag_transactions", UnitCount, ownReplica, "Transactions that the leader has logged or proposed and this follower has not acknowledged").on(OnLeader).set("server"),
+		decimal("learner_silence_seconds", UnitSeconds, ownReplica, "Time since the leader sent the last message that this learner has answered").on(OnLeader).set("server"),
+		gauge("tree_memory_bytes", UnitBytes, ownReplica, "Memory of the tree: `index`, `nodes`, `data` (blocks of names and data, and large data) and `children` (without the spare room of their lists)").set("part"),
+		gauge("memory_budget_bytes", UnitBytes, ownServer, "Limits of memory, 0 if there is none: `connection_buffer_bytes`, `request_bytes_in_flight`, `watch_memory_bytes` and `unsynced_bytes` show what is used").set("budget"),
 	}
 	for i := range list {
 		list[i].Own = true

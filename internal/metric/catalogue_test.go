@@ -133,7 +133,7 @@ func problems(d *Desc) (found []string) {
 	}{
 		{!regexp.MustCompile(`^[a-z][a-z0-9_]*[a-z0-9]$`).MatchString(d.Name), "the name"},
 		{!map[Type]bool{TypeInfo: true, TypeCounter: true, TypeGauge: true, TypeSummary: true}[d.Type], "the type"},
-		{!map[Unit]bool{UnitText: true, UnitCount: true, UnitBytes: true, UnitMilliseconds: true, UnitRatio: true}[d.Unit], "the unit"},
+		{!map[Unit]bool{UnitText: true, UnitCount: true, UnitBytes: true, UnitMilliseconds: true, UnitSeconds: true, UnitRatio: true}[d.Unit], "the unit"},
 		{(d.Unit == UnitText) != (d.Type == TypeInfo), "the unit of a text"},
 		{d.Unit == UnitRatio && !d.Decimal, "a ratio that is not a decimal"},
 		{!regexp.MustCompile("^[A-Z`].{4,}[^.]$").MatchString(d.Help) || strings.ContainsAny(d.Help, "|\n"), "the help"},

@@ -28,6 +28,7 @@ const (
 	UnitCount        Unit = "count"
 	UnitBytes        Unit = "bytes"
 	UnitMilliseconds Unit = "milliseconds"
+	UnitSeconds      Unit = "seconds"
 	UnitRatio        Unit = "ratio" // 0 to 1
 )
 

@@ -8,6 +8,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // MemberStats counts what only a server of an ensemble does. All of it is zero on a
@@ -128,7 +129,8 @@ func (r *Replica) bindMemberMetrics(reg *metric.Registry) {
 	reg.Collect(r.collectRole, "server_state", "peer_state", "observer_master_id",
 		"learners", "synced_followers", "synced_observers", "synced_non_voting_followers", "pending_syncs", "leader_uptime",
 		"last_proposal_size", "min_proposal_size", "max_proposal_size",
-		"learner_handler_qp_size", "learner_handler_qp_time_ms", "ack_latency")
+		"learner_handler_qp_size", "learner_handler_qp_time_ms", "ack_latency",
+		"learner_lag_transactions", "learner_silence_seconds")
 }
 
 // collectRole reports the mode, and what a server in that mode knows of the ensemble.
@@ -164,6 +166,10 @@ func (r *Replica) collectLeader(c metric.Collection) {
 		of.Summary("learner_handler_qp_size", metric.Aggregate{})
 		of.Summary("learner_handler_qp_time_ms", metric.Aggregate{})
 		of.Summary("ack_latency", metric.Aggregate{})
+		if l.Synced && !l.Observer { // observers acknowledge nothing
+			of.Int("learner_lag_transactions", lag(max(status.Last, status.Proposed), l.Acked))
+		}
+		of.Decimal("learner_silence_seconds", max(r.Now()-l.Heard, 0).Seconds())
 	}
 	c.Int("learners", int64(len(status.Learners)))
 	c.Int("synced_followers", followers)
@@ -175,4 +181,17 @@ func (r *Replica) collectLeader(c metric.Collection) {
 	c.Int("last_proposal_size", last)
 	c.Int("min_proposal_size", least)
 	c.Int("max_proposal_size", most)
+}
+
+// lag returns how many transactions there are from acked to last, at least: of former
+// epochs it does not count any.
+func lag(last, acked zk.Zxid) int64 {
+	if acked >= last {
+		return 0
+	}
+	n := int64(last.Counter())
+	if acked.Epoch() == last.Epoch() {
+		n -= int64(acked.Counter())
+	}
+	return n
 }

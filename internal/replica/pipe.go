@@ -420,6 +420,7 @@ func (r *Replica) Next(t *Turn) bool {
 //
 // A standalone server has no core: what is logged is committed.
 func (r *Replica) Run(t *Turn) {
+	began := r.clock.Now()
 	switch t.Stage {
 	case pipeline.Order:
 		r.order.step(t)
@@ -430,6 +431,7 @@ func (r *Replica) Run(t *Turn) {
 			r.tip.apply(t, &t.due[i])
 		}
 	}
+	r.stats.turns[t.Stage].Add(1, r.clock.Now()-began)
 }
 
 // work runs stages until there is none for the worker.

@@ -55,7 +55,6 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
-	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/storage"
@@ -191,7 +190,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
 	r.holds.New = func() any { return new(hold) }
-	r.stats.overQuota = metric.NewSet(maxNamespaces, func() *metric.Counter { return new(metric.Counter) })
+	r.stats.init()
 	r.order = orderer{Replica: r, sessions: sessions{Replica: r, owners: map[zk.SessionID]owner{}}}
 	r.disk, r.tip = logger{Replica: r}, applier{Replica: r}
 	if r.log == nil {

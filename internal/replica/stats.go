@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
+	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -28,7 +29,9 @@ type Stats struct {
 	// watcher do not count.
 	Created, Deleted, Changed, Children metric.Summary[int64]
 
-	overQuota *metric.Set[*metric.Counter] // writes refused because of a hard quota, by top-level znode
+	stages    *metric.Set[*metric.Histogram]        // turns of each stage
+	turns     [pipeline.Apply + 1]*metric.Histogram // of stages
+	overQuota *metric.Set[*metric.Counter]          // writes refused because of a hard quota, by top-level znode
 
 	MemberStats
 
@@ -82,6 +85,9 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"tree_write_lock_time":               &s.WriteHolds,
 		"outstanding_requests":               metric.Func(func() int64 { return int64(r.Outstanding()) }),
 		"quota_exceeded_error_per_namespace": s.overQuota,
+		"fsync_time":                         &s.Fsync,
+		"snapshot_time":                      &s.Snapshot,
+		"stage_time":                         s.stages,
 		"watch_count":                        metric.Func(r.countWatches),
 		"watch_memory_bytes":                 metric.Func(r.sumWatches),
 	} {
@@ -91,7 +97,26 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 	reg.Collect(r.collectTree, "znode_count", "ephemerals_count", "approximate_data_size", "global_sessions")
 	reg.Collect(r.collectQuotas, "quota_count_limit_per_namespace", "quota_bytes_limit_per_namespace",
 		"quota_count_usage_per_namespace", "quota_bytes_usage_per_namespace")
+	reg.Collect(r.collectMemory, "tree_memory_bytes")
 	r.bindMemberMetrics(reg)
+}
+
+// init makes the sets.
+func (s *Stats) init() {
+	s.overQuota = metric.NewSet(maxNamespaces, func() *metric.Counter { return new(metric.Counter) })
+	s.stages = metric.NewSet(len(s.turns), func() *metric.Histogram { return new(metric.Histogram) })
+	for stage, name := range map[pipeline.Stage]string{pipeline.Order: "order", pipeline.Log: "log", pipeline.Apply: "apply"} {
+		s.turns[stage] = s.stages.Of(name).Value
+	}
+}
+
+// collectMemory reports the memory of the tree.
+func (r *Replica) collectMemory(c metric.Collection) {
+	var m znode.Memory
+	r.View(func(tree View) { m = tree.Memory() })
+	for part, bytes := range map[string]int64{"index": m.Index, "nodes": m.Nodes, "data": m.Data, "children": m.Children} {
+		c.Of(part).Int("tree_memory_bytes", bytes)
+	}
 }
 
 // maxNamespaces is the largest number of top-level znodes whose refused writes are

@@ -38,6 +38,8 @@ func (s *Server) bindMetrics() {
 		"request_bytes_in_flight":         metric.Func(s.flight.Used),
 		"readlatency":                     &s.stats.Reads,
 		"updatelatency":                   &s.stats.Writes,
+		"read_request_time":               &s.stats.Reads,
+		"update_request_time":             &s.stats.Writes,
 		"read_per_namespace":              s.stats.readsBy,
 		"write_per_namespace":             s.stats.writesBy,
 		"num_alive_connections":           metric.Func(func() int64 { return int64(s.connections()) }),
@@ -48,7 +50,21 @@ func (s *Server) bindMetrics() {
 	s.metrics.Collect(s.collectRest, "version", "quorum_size", "avg_latency", "max_latency", "min_latency",
 		"open_file_descriptor_count", "max_file_descriptor_count", "connection_drop_probability",
 		"last_client_response_size", "min_client_response_size", "max_client_response_size")
+	s.metrics.Collect(s.collectBudgets, "memory_budget_bytes")
 	s.metrics.Before(s.foldAll)
+}
+
+// collectBudgets reports the limits of memory, each under the name of the metric that
+// shows what is used.
+func (s *Server) collectBudgets(c metric.Collection) {
+	for name, limit := range map[string]int{
+		"connection_buffer_bytes": s.cfg.BufferBytes(),
+		"request_bytes_in_flight": s.cfg.OutstandingBytes(),
+		"watch_memory_bytes":      s.cfg.Client.WatchBytes,
+		"unsynced_bytes":          s.cfg.Quorum.UnsyncedBytes,
+	} {
+		c.Of(name).Int("memory_budget_bytes", int64(limit))
+	}
 }
 
 // collectRest collects values that are derived from several numbers, or read from the
