@@ -139,6 +139,9 @@ func (m *Member) write(cfg string) error {
 	return nil
 }
 
+// FreePort returns a port of this ensemble's that no member uses, for a program beside it.
+func (e *Ensemble) FreePort() (int, error) { return e.ports.take() }
+
 // Member returns the member with the id, from 1.
 func (e *Ensemble) Member(id int) *Member { return e.Members[id-1] }
 
