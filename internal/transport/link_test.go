@@ -653,6 +653,64 @@ func TestQueuedPacketsOfAllLinksAreBounded(t *testing.T) {
 	})
 }
 
+// Small packets take no more memory in the queue than their encoding, and their data is
+// the caller's again: a follower that was paused while very many small writes were
+// committed finds its link, and all of them in order.
+func TestSmallPacketsAreQueuedEncoded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		const limit, txns, run = 16 << 20, 60_000, 500
+		n := m.start(t, 1, 3, func(o *Options) { o.MaxQueueBytes = limit })
+		nc := m.connect(t, quorumAddr(1))
+		nc.Write(AppendPacket(nil, info(zab.FollowerInfo, 2)))
+		synctest.Wait()
+		follower := n.came()[0]
+		n.Send(follower, []zab.Packet{{Type: zab.Proposal, Data: make([]byte, 2*queueAfter)}})
+		synctest.Wait()
+		before := heapBytes()
+		data := make([]byte, 40)
+		var ps []zab.Packet
+		for z := zk.Zxid(0); z < txns; z += run {
+			ps = ps[:0]
+			for i := z; i < z+run; i++ {
+				ps = append(ps, zab.Packet{Type: zab.Proposal, Zxid: i, Data: data})
+			}
+			for i := z; i < z+run; i++ {
+				ps = append(ps, zab.Packet{Type: zab.Commit, Zxid: i})
+			}
+			binary.BigEndian.PutUint64(data, uint64(z)) // it is used again
+			if n.Send(follower, ps) {
+				t.Fatal("the queue keeps the data of small packets")
+			}
+		}
+		synctest.Wait()
+		if err := n.whyEnded(follower); err != nil {
+			t.Fatalf("%d transactions end the link: %v", txns, err)
+		}
+		if grown := heapBytes() - before; grown > limit {
+			t.Errorf("%d bytes are held, the limit is %d", grown, limit)
+		}
+		r := bufio.NewReader(nc)
+		if _, err := r.Discard(emptyPacket + 2*queueAfter); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, run*(2*emptyPacket+len(data)))
+		for z := zk.Zxid(0); z < txns; z += run {
+			if _, err := io.ReadFull(r, b); err != nil {
+				t.Fatal(err)
+			}
+			p, size, err := DecodePacket(b, limit)
+			if err != nil || p.Type != zab.Proposal || p.Zxid != z || binary.BigEndian.Uint64(p.Data) != uint64(z) {
+				t.Fatalf("%v instead of the proposal %v: %v", p, z, err)
+			}
+			p, _, err = DecodePacket(b[run*size:], limit)
+			if err != nil || p.Type != zab.Commit || p.Zxid != z {
+				t.Fatalf("%v instead of the commit of %v: %v", p, z, err)
+			}
+		}
+	})
+}
+
 // heapBytes is what is in use.
 func heapBytes() int {
 	runtime.GC()

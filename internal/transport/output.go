@@ -28,8 +28,8 @@ func (l *link) queueAfterLocked() int {
 }
 
 // send appends packets to the output and flushes it. If the peer is slow it queues them,
-// and returns true.
-func (l *link) send(ps []zab.Packet) (queued bool) {
+// and reports whether the queue keeps their data.
+func (l *link) send(ps []zab.Packet) (keeps bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := &l.mu.out
@@ -43,8 +43,7 @@ func (l *link) send(ps []zab.Packet) (queued bool) {
 	}
 	for i := range ps {
 		if l.mu.queue.draining || out.Unsent() > l.queueAfterLocked() {
-			l.queueLocked(ps[i:])
-			queued = true
+			keeps = l.queueLocked(ps[i:])
 			break
 		}
 		size := packetSize(ps[i])
@@ -63,7 +62,7 @@ func (l *link) send(ps []zab.Packet) (queued bool) {
 		}
 	}
 	out.Flush(false)
-	return queued
+	return keeps
 }
 
 // roomLocked returns by how much to grow the output if it has no room for a packet of

@@ -167,9 +167,9 @@ type Options struct {
 	MaxPacketBytes int
 	// MaxQueueBytes bounds the bytes that are sent on a link and not read by the
 	// peer; a link that exceeds it is closed with ErrSlow. An observer's link has half
-	// of it. Links share the data of queued packets, so this also bounds what all links
-	// hold, except for 1 MiB each, and for the queued packets without their data: these
-	// are bounded by budgets of all links, parts of it. 128 MiB.
+	// of it. Links share the data of large queued packets, so this also bounds what all
+	// links hold, except for 1 MiB each, for small queued packets, and for the places of
+	// large ones: these are bounded by budgets of all links, parts of it. 128 MiB.
 	MaxQueueBytes int
 
 	Handler Handler
@@ -406,10 +406,10 @@ func (t *Transport) Dial(peer int64) zab.LinkID {
 
 // Send appends packets to the output of a link, in order, and writes what the socket
 // accepts at once. It never blocks. It copies ps and, while the peer is slow, keeps the
-// data of the packets, which must not change. For a link that has ended it does
+// data of large packets, which must not change. For a link that has ended it does
 // nothing. The caller must respect the peer's jute.maxbuffer.
 //
-// If it returns true, the peer is slow, and packets are queued: their data must never
+// If it returns true, the peer is slow, and large packets are queued: their data must never
 // change. Otherwise the data is the caller's again.
 func (t *Transport) Send(id zab.LinkID, ps []zab.Packet) (keeps bool) {
 	if l := t.link(id); l != nil {
