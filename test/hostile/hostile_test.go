@@ -173,7 +173,7 @@ func combination(rng *rand.Rand) (a attack, members int, drawnScale float64) {
 	members = 1 + 2*rng.IntN(2)
 	var fit []attack
 	for _, one := range attacks() {
-		if !one.offline && !one.restarts && one.open == "" && (members == 3 || !one.ensemble) {
+		if !one.offline && !one.restarts && !one.pauses && one.open == "" && (members == 3 || !one.ensemble) {
 			fit = append(fit, one)
 		}
 	}
@@ -187,7 +187,7 @@ func groups(list []attack, n int) (all []attack) {
 	kind := func(a *attack) string { return fmt.Sprint(a.sizes(), a.open != "") }
 	rest := map[string][]attack{}
 	for _, a := range list {
-		if a.offline || a.restarts || a.after != nil {
+		if a.offline || a.restarts || a.pauses || a.after != nil {
 			all = append(all, a)
 			continue
 		}

@@ -37,8 +37,18 @@ type result struct {
 	Notes     []string // what the attack has measured itself
 }
 
-// hear enters what an innocent client has seen.
-func (r *result) hear(w *witness, quiet, began, end, done time.Time) {
+// hear enters what an innocent client may never see.
+func (r *result) hear(w *witness) {
+	r.Suspended += w.Suspended
+	if w.Lost != "" {
+		r.Lost++
+		r.Wrong = append(r.Wrong, w.Lost)
+	}
+	r.Wrong = append(r.Wrong, w.Wrong...)
+}
+
+// measure enters how long an innocent client has waited.
+func (r *result) measure(w *witness, quiet, began, end, done time.Time) {
 	r.CalmReads, r.CalmWrites = max(r.CalmReads, p99(w.Reads, quiet, began)), max(r.CalmWrites, p99(w.Writes, quiet, began))
 	r.ReadP99, r.WriteP99 = max(r.ReadP99, p99(w.Reads, began, end)), max(r.WriteP99, p99(w.Writes, began, end))
 	r.Lasted = end.Sub(began)
@@ -56,12 +66,6 @@ func (r *result) hear(w *witness, quiet, began, end, done time.Time) {
 	machine, _ := gap(w.Ticks, began, done)
 	r.Machine = max(r.Machine, machine)
 	r.Back = max(r.Back, back(w.Reads, end, done), back(w.Writes, end, done))
-	r.Suspended += w.Suspended
-	if w.Lost != "" {
-		r.Lost++
-		r.Wrong = append(r.Wrong, w.Lost)
-	}
-	r.Wrong = append(r.Wrong, w.Wrong...)
 }
 
 // What an attack may cost.

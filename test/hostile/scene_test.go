@@ -155,7 +155,8 @@ func (x *scene) besiege(r *result) {
 	}
 	quiet := time.Now()
 	x.wait(calm)
-	looked, pids := x.elections(), x.pids()
+	looked, pids := x.elections(x.judged), x.pids()
+	paused := x.elections(x.paused)
 	for _, pid := range pids {
 		m, err := memoryOf(pid)
 		x.must(err)
@@ -183,18 +184,29 @@ func (x *scene) besiege(r *result) {
 			r.Ended++
 		}
 	}
-	r.Roles = max(0, x.elections()-looked)
+	r.Roles = max(0, x.elections(x.judged)-looked)
+	if x.attack.pauses {
+		x.note("the paused follower began %d elections", x.elections(x.paused)-paused)
+	}
 	r.Data = x.data()
-	for _, p := range innocents {
+	for i, p := range innocents {
 		w, err := p.finish()
 		if err != nil {
 			r.Lost++
 			r.Wrong = append(r.Wrong, err.Error())
 			continue
 		}
-		r.hear(w, quiet, began, end, done)
+		if r.hear(w); x.judged(x.e.Members[i]) {
+			r.measure(w, quiet, began, end, done)
+		}
 	}
 }
+
+// paused reports whether the attack pauses the member again and again.
+func (x *scene) paused(m *cluster.Member) bool { return x.attack.pauses && m == x.follower }
+
+// judged reports whether the member may not lose its role, nor let its clients wait.
+func (x *scene) judged(m *cluster.Member) bool { return !x.paused(m) }
 
 // pids are those of the members that run.
 func (x *scene) pids() (list []int) {
@@ -204,10 +216,12 @@ func (x *scene) pids() (list []int) {
 	return list
 }
 
-// elections is how often members have begun to look for a leader.
-func (x *scene) elections() (n int) {
+// elections is how often those of the members have begun to look for a leader.
+func (x *scene) elections(those func(*cluster.Member) bool) (n int) {
 	for _, m := range x.e.Members {
-		n += int(x.metric(m, "looking_count"))
+		if those(m) {
+			n += int(x.metric(m, "looking_count"))
+		}
 	}
 	return n
 }
