@@ -10,14 +10,18 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/watch"
 )
 
-// Serve accepts connections until Stop; then it returns nil.
+// Serve accepts connections until Stop; then the listener is closed, and it returns nil.
+// The listener's owner may close it at any time after Stop was called.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	s.listener = l
 	closed := s.mu.closed
 	s.mu.Unlock()
 	if closed {
-		return l.Close()
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
 	}
 	for {
 		nc, err := l.Accept()
