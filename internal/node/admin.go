@@ -40,6 +40,7 @@ func (n *Node) serveAdmin() (wait func()) {
 	if n.admin == nil {
 		return func() {}
 	}
+	n.log.Info("administration server", "address", n.admin.Addr().String())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := n.admin.Serve(); err != nil {

@@ -108,3 +108,28 @@ func checkFile(t *testing.T, m *machine, of storage.Snapshot) {
 		t.Error(err)
 	}
 }
+
+// A snapshot that is being written when one is asked for is not the answer: it may lack
+// what was applied since it began.
+func TestTakeSnapshotFollowsTheRunningOne(t *testing.T) {
+	m, _ := mustBoot(t, vfs.NewMem(), func(o *Options) { o.SnapCount = 1 << 20 })
+	running := &snapshotTask{}
+	p := &m.rep.snap
+	p.mu.Lock()
+	p.mu.task = running
+	p.mu.Unlock()
+	answer := make(chan taken, 1)
+	if err := p.want(answer); err != nil {
+		t.Fatal(err)
+	}
+	if len(running.wanted) > 0 {
+		t.Fatal("the running snapshot answers")
+	}
+	p.start(p.finished(running))
+	if got := <-answer; got.err != nil || got.snapshot.Name == "" {
+		t.Errorf("%+v", got)
+	}
+	if err := m.halt(); err != nil {
+		t.Error(err)
+	}
+}
