@@ -50,20 +50,14 @@ func (b *batch) last() zk.Zxid {
 	return b.txns[len(b.txns)-1].Zxid
 }
 
-// keptBodies is the capacity of bodies that a batch keeps beyond trim.
-const keptBodies = 256 << 10
-
-// trim releases all but the encodings, which the Zab core keeps for longer than Log and
+// trim clears all but the encodings, which the Zab core keeps for longer than Log and
 // Apply: the operations of a multi take many times as much as its encoding.
 func (b *batch) trim() {
 	b.trimmed = b.last()
 	clear(b.reqs)
 	clear(b.txns)
 	clear(b.entries)
-	b.reqs, b.txns, b.entries, b.bodies = b.reqs[:0], b.txns[:0], b.entries[:0], b.bodies[:0]
-	if cap(b.bodies) > keptBodies {
-		b.bodies = nil
-	}
+	b.reqs, b.txns, b.entries = b.reqs[:0], b.txns[:0], b.entries[:0]
 }
 
 func (b *batch) reset() {
@@ -73,14 +67,14 @@ func (b *batch) reset() {
 	if b.lent {
 		b.enc = nil
 	}
-	b.reqs, b.bodies, b.txns = b.reqs[:0], b.bodies[:0], b.txns[:0]
+	b.reqs, b.txns = b.reqs[:0], b.txns[:0]
 	b.enc, b.ends, b.entries = b.enc[:0], b.ends[:0], b.entries[:0]
 	b.own, b.lent, b.released, b.trimmed = 0, false, 0, 0
 }
 
-// memory is the number of bytes that the batch keeps when it is empty.
+// memory is the number of bytes that the batch keeps when it is empty and has no bodies.
 func (b *batch) memory() int {
-	return cap(b.bodies) + cap(b.enc) + cap(b.ends)*int(unsafe.Sizeof(int(0))) +
+	return cap(b.enc) + cap(b.ends)*int(unsafe.Sizeof(int(0))) +
 		cap(b.reqs)*int(unsafe.Sizeof(Request{})) + cap(b.txns)*int(unsafe.Sizeof(txn.Txn{})) +
 		cap(b.entries)*int(unsafe.Sizeof(zab.Entry{}))
 }
@@ -89,14 +83,14 @@ func (b *batch) memory() int {
 // garbage collector: batches are large, and always needed again. The batch that was put
 // last is used first, as the processor's caches still have it. Its zero value is empty.
 type batchPool struct {
-	mu    sync.Mutex
-	free  []*batch
-	bytes int  // of the buffers in free
-	scrub bool // Options.Scrub
+	mu     sync.Mutex
+	free   []*batch // without bodies
+	bodies [][]byte // of other batches: only those of a server's own requests need them
+	bytes  int      // of the buffers in free and bodies
+	scrub  bool     // Options.Scrub
 }
 
-// The pool holds batches with at most pooledBytes of buffers, and none with more than
-// maxPooledBytes.
+// The pool holds at most pooledBytes of buffers, and none of more than maxPooledBytes.
 const (
 	pooledBytes    = 32 << 20
 	maxPooledBytes = 4 << 20
@@ -116,6 +110,21 @@ func (p *batchPool) get() *batch {
 	return b
 }
 
+// room returns an empty buffer for the bodies of requests.
+func (p *batchPool) room() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.bodies) - 1
+	if last < 0 {
+		return nil
+	}
+	b := p.bodies[last]
+	p.bodies[last] = nil
+	p.bodies = p.bodies[:last]
+	p.bytes -= cap(b)
+	return b
+}
+
 // done is called by a stage that is done with a batch. The last stage puts it back.
 func (p *batchPool) done(b *batch) {
 	if b.owed.Add(-1) == 0 {
@@ -125,20 +134,36 @@ func (p *batchPool) done(b *batch) {
 
 // put takes a batch to which nothing refers any more.
 func (p *batchPool) put(b *batch) {
+	p.putBodies(b)
 	b.reset()
 	if p.scrub {
-		scrub(b.bodies[:cap(b.bodies)])
 		scrub(b.enc[:cap(b.enc)])
 	}
-	size := b.memory()
-	if cap(b.bodies) > maxPooledBytes || cap(b.enc) > maxPooledBytes {
+	if cap(b.enc) > maxPooledBytes {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bytes+size <= pooledBytes {
+	if size := b.memory(); p.bytes+size <= pooledBytes {
 		p.free = append(p.free, b)
 		p.bytes += size
+	}
+}
+
+// putBodies takes the bodies of a batch to whose requests nothing refers any more.
+func (p *batchPool) putBodies(b *batch) {
+	bodies := b.bodies
+	if b.bodies = nil; bodies == nil {
+		return
+	}
+	if p.scrub {
+		scrub(bodies[:cap(bodies)])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := cap(bodies); n <= maxPooledBytes && p.bytes+n <= pooledBytes {
+		p.bodies = append(p.bodies, bodies[:0])
+		p.bytes += n
 	}
 }
 
@@ -152,7 +177,7 @@ func scrub(b []byte) {
 func (p *batchPool) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free, p.bytes = nil, 0
+	p.free, p.bodies, p.bytes = nil, nil, 0
 }
 
 // ReleaseSpare releases the buffers that are kept for the next requests, up to 32 MiB

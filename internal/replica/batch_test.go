@@ -10,26 +10,29 @@ import (
 // TestReleaseSpare: what was released is garbage, and what comes then works.
 func TestReleaseSpare(t *testing.T) {
 	r := &Replica{pool: new(batchPool)}
-	for range pooledBytes/maxPooledBytes + 1 {
-		r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes)})
+	for range pooledBytes/maxPooledBytes/2 + 1 {
+		r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes), enc: make([]byte, 0, maxPooledBytes)})
 	}
-	r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes+1)})
-	if n := len(r.pool.free); n != pooledBytes/maxPooledBytes {
-		t.Fatalf("%d batches are kept", n)
+	r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes+1), enc: make([]byte, 0, maxPooledBytes+1)})
+	if n, bodies := len(r.pool.free), len(r.pool.bodies); n != pooledBytes/maxPooledBytes/2 || bodies != n {
+		t.Fatalf("%d batches and %d buffers of bodies are kept", n, bodies)
 	}
 	if r.pool.get(); r.pool.bytes != pooledBytes-maxPooledBytes {
 		t.Errorf("%d bytes are kept", r.pool.bytes)
 	}
+	if b := r.pool.room(); cap(b) != maxPooledBytes || r.pool.bytes != pooledBytes-2*maxPooledBytes {
+		t.Errorf("a buffer of %d bytes, %d bytes are kept", cap(b), r.pool.bytes)
+	}
 	r.ReleaseSpare()
-	if len(r.pool.free) != 0 || r.pool.bytes != 0 || r.pool.get() == nil {
+	if len(r.pool.free)+len(r.pool.bodies) != 0 || r.pool.bytes != 0 || r.pool.get() == nil || r.pool.room() != nil {
 		t.Errorf("%d batches are kept after ReleaseSpare", len(r.pool.free))
 	}
 }
 
 // A batch of which only the encodings are in use keeps nothing else: neither the
-// operations of its multis nor large bodies of requests. It still knows its last zxid.
+// operations of its multis nor its requests. It still knows its last zxid.
 func TestTrimmedBatchKeepsTheEncodings(t *testing.T) {
-	b := &batch{bodies: make([]byte, keptBodies+1)}
+	b := new(batch)
 	for z := range zk.Zxid(3) {
 		b.reqs = append(b.reqs, Request{Weight: 1})
 		b.txns = append(b.txns, txn.Txn{Header: txn.Header{Zxid: 1 + z}, Multi: make([]txn.Op, 1000)})
@@ -41,8 +44,8 @@ func TestTrimmedBatchKeepsTheEncodings(t *testing.T) {
 			t.Errorf("transaction %d keeps %d operations", i, len(tx.Multi))
 		}
 	}
-	if len(b.enc) != 3 || b.bodies != nil || b.last() != 3 {
-		t.Errorf("%d bytes of encodings, %d of bodies, last zxid %v", len(b.enc), cap(b.bodies), b.last())
+	if len(b.enc) != 3 || b.last() != 3 {
+		t.Errorf("%d bytes of encodings, last zxid %v", len(b.enc), b.last())
 	}
 	if b.trim(); b.last() != 3 {
 		t.Errorf("the last zxid is %v after a second trim", b.last())

@@ -90,6 +90,7 @@ func (o *orderer) reclaim() {
 		b := *o.batches.At(o.finished)
 		o.upto = b.last()
 		b.trim()
+		o.pool.putBodies(b)
 	}
 	if o.finished == o.batches.Len() {
 		o.upto = last

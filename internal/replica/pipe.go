@@ -295,6 +295,9 @@ func (p *pipe) submit(reqs []Request) {
 		p.batch = p.pool.get()
 	}
 	b := p.batch
+	if b.bodies == nil {
+		b.bodies = p.pool.room()
+	}
 	for i := range reqs {
 		at := len(b.bodies) // room for the head of a REQUEST, then the body
 		b.bodies = append(append(b.bodies, make([]byte, requestHead)...), reqs[i].Body...)
