@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/prep"
@@ -23,10 +24,15 @@ import (
 type peers struct {
 	s     *explored
 	list  []*peer
-	links [][2]int64 // the numbers of the server that dialled and of the server that it dialled
-	queue []func()   // messages between peers
-	lost  zab.LinkID // carries nothing any more
+	links [][2]int64          // the numbers of the server that dialled and of the server that it dialled
+	queue []func()            // messages between peers
+	lost  map[zab.LinkID]bool // these carry nothing any more
+	cut   bool                // nobody hears of the explored server, nor it of others
+	ahead time.Duration       // of the peers' clocks, of the explored server's
 }
+
+// now is the time of the peers.
+func (ps *peers) now() time.Duration { return ps.s.now + ps.ahead }
 
 // peer is one of them.
 type peer struct {
@@ -56,7 +62,7 @@ func explorers() *zab.Membership {
 
 func (ps *peers) start(s *explored) {
 	ps.s = s
-	ps.links = make([][2]int64, 1)
+	ps.links, ps.lost = make([][2]int64, 1), map[zab.LinkID]bool{}
 	for id := int64(1); id <= 3; id++ {
 		if id == s.id {
 			continue
@@ -84,7 +90,7 @@ func (ps *peers) start(s *explored) {
 
 // leader returns the peer that leads.
 func (ps *peers) leader() *peer {
-	i := slices.IndexFunc(ps.list, func(p *peer) bool { return p.prep != nil })
+	i := slices.IndexFunc(ps.list, func(p *peer) bool { return p.core.Status().Role == zab.Leading })
 	return ps.list[i]
 }
 
@@ -95,13 +101,44 @@ func (ps *peers) loseLeader() {
 	for ps.links[l][0] != ps.s.id {
 		l--
 	}
-	ps.lost = l
+	ps.lost[l] = true
 	err := errors.New("the link is lost")
 	leader := ps.find(ps.links[l][1])
-	leader.core.LinkDown(ps.s.now, l, err)
+	leader.core.LinkDown(ps.now(), l, err)
 	leader.do()
 	ps.pump()
 	ps.s.rep.LinkDown(l, err)
+}
+
+// depose cuts the explored server, which leads, off from the others, until these have elected
+// one of themselves. Then it learns that it has lost them.
+func (ps *peers) depose() {
+	err := errors.New("the link is lost")
+	ps.cut = true
+	own := zab.LinkID(len(ps.links)) // those before it are the explored server's
+	for l := zab.LinkID(1); l < own; l++ {
+		ps.lost[l] = true
+		p := ps.find(ps.links[l][0])
+		p.core.LinkDown(ps.now(), l, err)
+		p.do()
+	}
+	ps.pump()
+	for range maxMoves {
+		if ps.serve() {
+			break
+		}
+		next := min(ps.list[0].core.Deadline(), ps.list[1].core.Deadline())
+		ps.ahead += max(next-ps.now(), 0)
+		for _, p := range ps.list {
+			p.core.Tick(ps.now())
+			p.do()
+			ps.pump()
+		}
+	}
+	ps.cut = false
+	for l := zab.LinkID(1); l < own; l++ {
+		ps.s.rep.LinkDown(l, err)
+	}
 }
 
 // deliver is the goroutine of the explored server that reads the links of a peer.
@@ -156,8 +193,8 @@ func (ps *peers) connect(from, to int64) zab.LinkID {
 	l := zab.LinkID(len(ps.links))
 	ps.links = append(ps.links, [2]int64{from, to})
 	rep := ps.s.rep
-	ps.post(from, to, func(p *peer) { p.core.LinkUp(ps.s.now, l) }, func() { rep.LinkUp(l, "", false) })
-	ps.post(to, from, func(p *peer) { p.core.LinkUp(ps.s.now, l) }, func() { rep.LinkUp(l, "", true) })
+	ps.post(from, to, func(p *peer) { p.core.LinkUp(ps.now(), l) }, func() { rep.LinkUp(l, "", false) })
+	ps.post(to, from, func(p *peer) { p.core.LinkUp(ps.now(), l) }, func() { rep.LinkUp(l, "", true) })
 	return l
 }
 
@@ -166,18 +203,25 @@ func (ps *peers) send(from int64, l zab.LinkID, packets []zab.Packet) {
 	if to == from {
 		to = ps.links[l][1]
 	}
-	if l == ps.lost {
+	if ps.lost[l] {
 		return
 	}
 	packets = slices.Clone(packets)
-	ps.post(from, to, func(p *peer) { p.core.Step(ps.s.now, l, packets) }, func() { ps.s.rep.Packets(l, packets, nil) })
+	ps.post(from, to, func(p *peer) { p.core.Step(ps.now(), l, packets) }, func() {
+		if !ps.lost[l] {
+			ps.s.rep.Packets(l, packets, nil)
+		}
+	})
 }
 
 func (ps *peers) notify(from, to int64, payload []byte) {
+	if ps.cut && (from == ps.s.id || to == ps.s.id) {
+		return
+	}
 	ps.post(from, to, func(p *peer) {
 		n, err := election.Parse(from, payload)
 		must(err)
-		p.core.Notification(ps.s.now, n)
+		p.core.Notification(ps.now(), n)
 	}, func() { ps.s.rep.Notification(from, payload) })
 }
 
@@ -200,8 +244,10 @@ func (p *peer) do() {
 			p.core.Dialing(l)
 			p.all.connect(p.id, to)
 		}
-		if len(rd.Close) > 0 {
-			panic(fmt.Sprintf("peer %d closes link %d: %v", p.id, rd.Close[0].Link, rd.Close[0].Reason))
+		for _, c := range rd.Close {
+			if !p.all.lost[c.Link] {
+				panic(fmt.Sprintf("peer %d closes link %d: %v", p.id, c.Link, c.Reason))
+			}
 		}
 		p.serving = rd.Serving
 		delivered := slices.Clone(rd.Deliver)
@@ -209,7 +255,7 @@ func (p *peer) do() {
 		p.apply(rd.Commit)
 		idle := len(rd.Writes) == 0 && len(delivered) == 0
 		if seq > 0 {
-			p.core.Persisted(p.all.s.now, seq)
+			p.core.Persisted(p.all.now(), seq)
 		}
 		p.core.Applied(rd.Commit)
 		for i := range delivered {

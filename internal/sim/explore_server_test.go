@@ -34,6 +34,7 @@ type serverKind struct {
 	stuck  bool     // the disk finishes no write
 	snaps  bool     // a snapshot is written after one or two transactions
 	loses  bool     // a follower loses its link to the leader at some moment
+	falls  bool     // a leader loses its followers at some moment, which elect another leader
 	closes bool     // the server is closed at some moment, while its clients send requests
 }
 
@@ -75,6 +76,9 @@ func handOverCases() []handOvers {
 		{"standalone, snapshots", serverKind{snaps: true}, [][]action{pipelined, writer}, 2},
 		{"follower, snapshots", serverKind{role: zab.Following, snaps: true}, [][]action{writer, writer}, 1},
 		{"follower, leader lost", serverKind{role: zab.Following, loses: true}, [][]action{pipelined, reader}, 1},
+		{"leader, followers lost", serverKind{role: zab.Leading, falls: true}, [][]action{pipelined, reader}, 1},
+		{"leader, followers lost, prompt disk", serverKind{role: zab.Leading, falls: true, prompt: true}, [][]action{pipelined, writer}, 1},
+		{"leader, followers lost, snapshots", serverKind{role: zab.Leading, falls: true, snaps: true}, [][]action{pipelined, writer}, 1},
 		{"standalone, closed", serverKind{closes: true}, [][]action{pipelined, writer}, 2},
 		{"standalone, prompt disk, closed", serverKind{prompt: true, closes: true}, [][]action{pipelined, writer}, 1},
 		{"standalone, snapshots, closed", serverKind{snaps: true, closes: true}, [][]action{pipelined, writer}, 1},
@@ -243,6 +247,9 @@ func (s *explored) begin() {
 	if s.k.kind.loses {
 		s.x.add("loss of the leader", s.peers.loseLeader)
 	}
+	if s.k.kind.falls {
+		s.x.add("loss of the followers", s.peers.depose)
+	}
 	if s.k.kind.closes {
 		s.x.add("close", s.close)
 	}
@@ -292,7 +299,7 @@ func (s *explored) poll() {
 
 // finished checks a schedule after which nothing can go on.
 func (s *explored) finished() error {
-	if s.k.kind.loses {
+	if s.k.kind.loses || s.k.kind.falls {
 		if err := s.rejoined(); err != nil {
 			return err
 		}
@@ -344,13 +351,19 @@ func (s *explored) finishedClose() error {
 	return s.restarted()
 }
 
-// rejoined checks a follower that has lost its leader: it serves again, and has what the
-// leader has. The writes of clients that were not told of them are known from there.
+// rejoined checks a server that has lost its leader, or its followers: it serves again, as a
+// follower, and has what the leader has. That has all that clients were told of; the writes
+// that they were not told of are known from there.
 func (s *explored) rejoined() error {
 	log := s.peers.leader().log
-	if !s.rep.Serving() || s.rep.LastApplied() != log[len(log)-1].Zxid {
-		return fmt.Errorf("nothing can go on, and the server, which is at %v, serves: %v; the leader is at %v",
-			s.rep.LastApplied(), s.rep.Serving(), log[len(log)-1].Zxid)
+	if s.rep.Mode() != replica.Follower || s.rep.LastApplied() != log[len(log)-1].Zxid {
+		return fmt.Errorf("nothing can go on, and the server, which is at %v, is %v; the leader is at %v",
+			s.rep.LastApplied(), s.rep.Mode(), log[len(log)-1].Zxid)
+	}
+	for z, told := range s.writes {
+		if !slices.ContainsFunc(log, func(e zab.Entry) bool { return e.Zxid == z }) {
+			return fmt.Errorf("P2: %v is answered, as %q, and is lost", z, told)
+		}
 	}
 	for _, e := range log {
 		tx, err := txn.Decode(e.Data)
@@ -560,7 +573,7 @@ func (c *exploredClient) poll() {
 	}
 	if c.sc.Closed() && !c.closed {
 		c.closed = true
-		if !c.s.k.kind.loses {
+		if kind := &c.s.k.kind; !kind.loses && !kind.falls {
 			panic(fmt.Sprintf("the connection of client %d is closed", c.n))
 		}
 	}
@@ -661,7 +674,9 @@ func (n *exploredNet) Send(l zab.LinkID, ps []zab.Packet) (keeps bool) {
 func (n *exploredNet) Stream(zab.LinkID, func(io.Writer) error) { panic("a snapshot is sent") }
 
 func (n *exploredNet) CloseLink(l zab.LinkID, reason error) {
-	panic(fmt.Sprintf("link %d is closed: %v", l, reason))
+	if !n.s.peers.lost[l] {
+		panic(fmt.Sprintf("link %d is closed: %v", l, reason))
+	}
 }
 
 func (n *exploredNet) Progress(zab.LinkID) uint64 { return 0 }
