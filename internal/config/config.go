@@ -193,19 +193,19 @@ type Reaper struct {
 
 // BufferBytes is the budget of all client connections' buffers: connectionBufferBytes,
 // but enough for a few of the largest requests. 0 is no limit.
-func (c *Config) BufferBytes() int { return c.budget(c.Client.BufferBytes) }
+func (c *Config) BufferBytes() int { return c.budget(c.Client.BufferBytes, 8) }
 
 // OutstandingBytes is the budget of the requests in the pipeline of one server's
 // clients: globalOutstandingBytes, but enough for a few of the largest requests. 0 is no
-// limit.
-func (c *Config) OutstandingBytes() int { return c.budget(c.Requests.MaxOutstandingBytes) }
+// limit. A write waits for so many bytes before it.
+func (c *Config) OutstandingBytes() int { return c.budget(c.Requests.MaxOutstandingBytes, 4) }
 
 // budget is a limit, or what a few of the largest requests take if that is more.
-func (c *Config) budget(limit int) int {
+func (c *Config) budget(limit, few int) int {
 	if limit == 0 {
 		return 0
 	}
-	return max(limit, 8*(c.Client.MaxFrameBytes+1))
+	return max(limit, few*(c.Client.MaxFrameBytes+1))
 }
 
 // Requests bounds the requests in the pipeline.

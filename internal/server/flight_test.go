@@ -183,3 +183,39 @@ func wantAnswered(t *testing.T, clients []*wireClient, requests int) {
 	group.Wait()
 	synctest.Wait()
 }
+
+// Another client's write has no more than 4 MiB of requests before it, however many large
+// ones clients send; and each of these is admitted at some time.
+func TestBytesAheadOfAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, large, requests = 4 << 20, 1_000_000, 3
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		innocent := s.open()
+		innocent.create("/x", "", zk.Persistent)
+		clients := make([]*wireClient, 10)
+		for i := range clients {
+			clients[i] = s.open()
+		}
+		g.set(true, nil)
+		for _, c := range clients {
+			var b []byte
+			for i := range requests {
+				b = encode(b, int32(i), wire.OpSetData, setBody("/x", make([]byte, large)))
+			}
+			flood(c, b)
+		}
+		synctest.Wait()
+		used, n := s.srv.flight.Used(), s.rep.Outstanding()
+		if used > most || n < 2 {
+			t.Errorf("%d requests of %d bytes are in flight", n, used)
+		}
+		innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
+		synctest.Wait()
+		if s.rep.Outstanding() != n+1 {
+			t.Error("another client's write is not taken")
+		}
+		g.set(false, nil)
+		wantAnswered(t, clients, requests)
+	})
+}

@@ -94,9 +94,10 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		return o, err
 	}
 	o.ServerID, o.ConfigText = uint8(cfg.Quorum.MyID), o.Ensemble.Members.Text()
-	// Each member's clients may have so much in flight; observers that are not in the
-	// configuration share what is left.
-	o.ForwardedBytes = int64(len(cfg.Quorum.Members.Servers)) * int64(cfg.OutstandingBytes())
+	// Each member of ours forwards a quarter of its part at most. Apache's members do not
+	// bound what they forward, and what is refused is an error for their clients.
+	const part = 4
+	o.ForwardedBytes = part * int64(len(cfg.Quorum.Members.Servers)) * int64(cfg.OutstandingBytes())
 	o.LocalSessions, o.ReadOnly = cfg.Quorum.LocalSessions, cfg.Quorum.ReadOnlyMode
 	return o, nil
 }
