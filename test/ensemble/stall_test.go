@@ -46,6 +46,9 @@ var stalls = []stall{
 	{name: "follower-8s-1-writer", lasts: 8 * time.Second, writers: 1, depth: 1},
 	{name: "follower-8s-pipelined", lasts: 8 * time.Second, writers: 3, depth: 100},
 	{name: "follower-60s-10-writers", lasts: 60 * time.Second, writers: 10, depth: 1},
+	// What these write fits into unsyncedBytes on a fast machine too, and is more transactions than a learner
+	// may have to apply (replica.maxBacklog).
+	{name: "follower-60s-6-writers", lasts: 60 * time.Second, writers: 6, depth: 1},
 	{name: "leader-10-iops-1-writer", fault: diskLimited, leader: true, lasts: 8 * time.Second, writers: 1, depth: 1},
 	{name: "leader-10-iops-10-writers", fault: diskLimited, leader: true, lasts: 8 * time.Second, writers: 10, depth: 1},
 	{name: "stopped-follower-8s-pipelined", fault: memberStopped, lasts: 8 * time.Second, writers: 3, depth: 100},
