@@ -37,7 +37,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -292,15 +291,30 @@ func (s *Sim) mustConverge() {
 // readmit handles voters that have accepted a later epoch than the one that serves: they
 // cannot follow before an election in which they take part (docs/zab.md, Strangers). It stops
 // the leader, as the operator would, starts it again when the others have elected one or
-// cannot, and reports whether members converge then.
+// cannot, and reports whether members converge then. A leader that is a quorum by itself does
+// not wait for votes of others: then these voters are lost, until the epoch files are reset.
 func (s *Sim) readmit() bool {
 	l := s.leader()
-	if l == nil || !slices.ContainsFunc(s.members[1:], func(m *member) bool {
-		return m.up && !m.rep.Serving() && m.shadow.epochs.accepted.durable > l.shadow.epoch
-	}) {
+	if l == nil {
+		return false
+	}
+	var late []*member
+	for _, m := range s.members[1:] {
+		if m.up && !m.rep.Serving() && m.shadow.epochs.accepted.durable > l.shadow.epoch {
+			late = append(late, m)
+		}
+	}
+	if len(late) == 0 {
 		return false
 	}
 	s.cover.LockedOut++
+	if s.profile.electorate.holds(func(id int) bool { return id == l.id }) {
+		for _, m := range late {
+			m.stop(false)
+			m.gone = true
+		}
+		return s.runUntil(s.now+progressLimit, s.converged)
+	}
 	l.stop(false)
 	s.runUntil(s.now+progressLimit, func() bool { return s.leader() != nil })
 	l.start()
