@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -137,6 +138,9 @@ func (s *Server) zabState(q *reply) {
 		return
 	}
 	own, status := quorum.Own(), s.replica.Status()
+	if status == nil { // the member has not begun to look for a leader
+		status = &zab.Status{State: "election"}
+	}
 	zxid := s.replica.LastLogged()
 	mode := s.server.Mode()
 	if mode == replica.Leader { // a new epoch is visible before its first transaction
