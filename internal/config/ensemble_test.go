@@ -258,7 +258,7 @@ func TestQuorumValues(t *testing.T) {
 		ConnectTimeout: 300 * time.Millisecond, LinkTimeout: 10 * time.Second, RetryDelay: 20 * time.Millisecond,
 		MinNotification: 50 * time.Millisecond, MaxNotification: 5 * time.Second,
 		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond,
-		MaxSnapSyncs: 2, MaxDiffSyncs: 3, UnsyncedBytes: 192 << 20, TCPKeepAlive: true,
+		MaxSnapSyncs: 2, MaxDiffSyncs: 3, PeerBufferBytes: 64 << 20, UnsyncedBytes: 192 << 20, TCPKeepAlive: true,
 	}
 	if diff := cmp.Diff(want, c.Quorum); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

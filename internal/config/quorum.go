@@ -41,6 +41,7 @@ type Quorum struct {
 	ObserverElection  time.Duration
 	MaxSnapSyncs      int // learners, not counting participants, that get a snapshot at the same time
 	MaxDiffSyncs      int
+	PeerBufferBytes   int // peerBufferBytes: of all connections of other servers
 	UnsyncedBytes     int // unsyncedBytes: of transactions that wait for the disk
 	TCPKeepAlive      bool
 }

@@ -114,6 +114,11 @@ func linkSettings() []setting {
 		{name: "leader.maxConcurrentDiffSyncs", scope: property, def: "100",
 			setter: count(1, func(c *Config) *int { return &c.Quorum.MaxDiffSyncs }),
 			note:   "how many observers may receive transactions, in place of a snapshot, at the same time"},
+		{name: "peerBufferBytes", scope: property, def: "67108864",
+			setter: count(4<<20, func(c *Config) *int { return &c.Quorum.PeerBufferBytes }),
+			note: "only in Pinfold. Bytes of the buffers of all connections to the quorum port and the election port: packets that have " +
+				"arrived in part, long notifications, output, and what a snapshot or a part of the log goes through. Each link may always " +
+				"hold 256 KiB of input; for more, those that hold most wait first, and are closed after 10 s"},
 		{name: "unsyncedBytes", scope: property, def: "201326592",
 			setter: count(1, func(c *Config) *int { return &c.Quorum.UnsyncedBytes }),
 			note: "only in Pinfold. Memory of the transactions that wait for this server's disk; a server that has more gives its role up, " +

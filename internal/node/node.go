@@ -27,6 +27,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/exporter"
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
@@ -235,6 +236,7 @@ func (n *Node) Join(ctx context.Context) error {
 	}
 	n.links = t
 	n.shown.Store(t)
+	n.server.Metrics().Bind("peer_buffer_bytes", metric.Func(t.BufferedBytes))
 	n.replica.Join(network{t, n.log})
 	return nil
 }

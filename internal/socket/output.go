@@ -320,10 +320,14 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 		if o.streams = o.streams[1:]; len(o.streams) == 0 {
 			o.streams = nil
 		}
+		o.lent = streamBytes
+		o.settle(true)
 		return nil, write
 	case len(o.Buf) > 0:
 		return o.detach(), nil
 	}
+	o.lent = 0
+	o.settle(false)
 	o.endWriting()
 	if !o.stopped {
 		o.owner.Drained()

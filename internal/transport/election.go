@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/socket"
 )
 
 // The first message on an election connection, sent by the server that has connected:
@@ -123,7 +124,7 @@ func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
 // greet reads the first message of an accepted connection and decides what to do with
 // it.
 func (t *Transport) greet(g *greeting) {
-	link := newElectionLink(g.nc, g.order)
+	link := t.newElectionLink(g.nc, g.order)
 	_ = g.nc.SetDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
 	h, err := readHello(link.in)
 	if !t.endGreeting(g) {
@@ -198,7 +199,8 @@ func (t *Transport) addPeerLocked(id int64, stranger bool) *peer {
 type electionLink struct {
 	nc     net.Conn
 	in     *bufio.Reader
-	order  uint64 // order of acceptance; 0 if it was dialled
+	frame  socket.Account // of the notification that is being read
+	order  uint64         // order of acceptance; 0 if it was dialled
 	remote string
 
 	since time.Time     // when the peer started to use it
@@ -206,10 +208,12 @@ type electionLink struct {
 	err   error
 }
 
-func newElectionLink(nc net.Conn, order uint64) *electionLink {
-	return &electionLink{
+func (t *Transport) newElectionLink(nc net.Conn, order uint64) *electionLink {
+	link := &electionLink{
 		nc: nc, in: bufio.NewReaderSize(nc, 4<<10), order: order, remote: remoteName(nc), done: make(chan struct{}),
 	}
+	link.frame.Init(t.buffers, socket.FreeBytes)
+	return link
 }
 
 // read passes on the notifications of the peer until the connection ends.
@@ -221,9 +225,10 @@ func (c *electionLink) read(p *peer, stranger bool) {
 		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
 	}
 	for first := true; ; first = false {
-		frame, err := readFrame(c.in)
+		frame, err := readFrame(c.in, c.reserve)
 		if err != nil {
 			c.err = err
+			c.frame.Charge(-c.frame.Held())
 			c.nc.Close() // an error changes nothing: the connection is given up
 			if errors.Is(err, errFrame) {
 				t.logRefused("election port", c.remote, fmt.Errorf("server %d: %w", p.id, err))
@@ -234,13 +239,23 @@ func (c *electionLink) read(p *peer, stranger bool) {
 			_ = c.nc.SetReadDeadline(time.Time{}) // fails only if closed
 		}
 		t.h.Notification(p.id, frame)
+		c.frame.Charge(-c.frame.Held())
 	}
+}
+
+// reserve waits until there is room for a long notification.
+func (c *electionLink) reserve(size int) error {
+	if !c.frame.AwaitGrow(size, bufferPatience) {
+		return fmt.Errorf("%w: the buffers of all links have no room for a notification of %d bytes", ErrCrowded, size)
+	}
+	return nil
 }
 
 var errFrame = errors.New("transport: not a notification")
 
-// readFrame reads one notification. A long one is allocated as its bytes arrive.
-func readFrame(r io.Reader) ([]byte, error) {
+// readFrame reads one notification. A long one is allocated as its bytes arrive, in a buffer
+// that doubles, for which it calls reserve first.
+func readFrame(r io.Reader, reserve func(size int) error) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
@@ -253,6 +268,9 @@ func readFrame(r io.Reader) ([]byte, error) {
 		b := make([]byte, size)
 		_, err := io.ReadFull(r, b)
 		return b, err
+	}
+	if err := reserve(2 * int(size)); err != nil {
+		return nil, err
 	}
 	var b bytes.Buffer
 	if _, err := io.CopyN(&b, r, int64(size)); err != nil {

@@ -42,7 +42,7 @@ func say(t *testing.T, nc net.Conn, b ...[]byte) {
 func hear(t *testing.T, nc net.Conn) string {
 	t.Helper()
 	nc.SetDeadline(time.Now().Add(time.Minute))
-	b, err := readFrame(nc)
+	b, err := readFrame(nc, granted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,21 +180,24 @@ func FuzzReadHello(f *testing.F) {
 	})
 }
 
+// granted is a reserve of readFrame that always has room.
+func granted(int) error { return nil }
+
 // Frames hold 1 to 524288 bytes.
 func TestFrameSizes(t *testing.T) {
 	for _, size := range []int{1, 100, frameReadBytes, frameReadBytes + 1, MaxNotificationBytes} {
 		in := bytes.NewReader(append(frameOf(strings.Repeat("x", size)), 'y'))
-		b, err := readFrame(in)
+		b, err := readFrame(in, granted)
 		if err != nil || len(b) != size || in.Len() != 1 {
 			t.Errorf("%d bytes: %d, %v, %d left", size, len(b), err, in.Len())
 		}
 	}
 	for _, size := range []int32{0, -1, math.MinInt32, MaxNotificationBytes + 1, math.MaxInt32} {
-		if _, err := readFrame(bytes.NewReader(jute.AppendInt(nil, size))); err == nil || !strings.Contains(err.Error(), fmt.Sprint(size)) {
+		if _, err := readFrame(bytes.NewReader(jute.AppendInt(nil, size)), granted); err == nil || !strings.Contains(err.Error(), fmt.Sprint(size)) {
 			t.Errorf("%d bytes: %v", size, err)
 		}
 	}
-	if _, err := readFrame(bytes.NewReader(frameOf(strings.Repeat("x", MaxNotificationBytes))[:1000])); err == nil {
+	if _, err := readFrame(bytes.NewReader(frameOf(strings.Repeat("x", MaxNotificationBytes))[:1000]), granted); err == nil {
 		t.Error("a frame that ends within is whole")
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
+	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 )
 
@@ -59,7 +61,9 @@ func (c *chunk) lend() Lease {
 // input reads packets into chunks. It fills each chunk to its end before it takes
 // another, and writes no byte twice while packets alias the chunk.
 type input struct {
-	src io.Reader
+	src     io.Reader
+	account socket.Account // of the buffers; of Transport.buffers
+	charged int            // to it
 
 	chunk *chunk
 	buf   []byte // the chunk's
@@ -71,7 +75,9 @@ type input struct {
 // has filled one, and then twice as large as what has arrived.
 func (in *input) fill() error {
 	if in.w == len(in.buf) {
-		in.renew()
+		if err := in.renew(); err != nil {
+			return err
+		}
 	}
 	n, err := in.src.Read(in.buf[in.w:])
 	in.w += n
@@ -82,12 +88,32 @@ func (in *input) fill() error {
 }
 
 // renew continues in a new buffer, with the bytes that are not decoded.
-func (in *input) renew() {
+func (in *input) renew() error {
 	size := chunkBytes
 	if in.buf == nil {
 		size = firstChunkBytes
 	}
-	in.moveTo(newChunk(max(size, 2*(in.w-in.r))), in.buf[in.r:in.w])
+	size = max(size, 2*(in.w-in.r))
+	if err := in.hold(size); err != nil {
+		return err
+	}
+	in.moveTo(newChunk(size), in.buf[in.r:in.w])
+	return nil
+}
+
+// bufferPatience is how long a link waits for room in Options.BufferBytes.
+const bufferPatience = 10 * time.Second
+
+// hold charges the budget for buffers of size bytes, instead of the present ones. It blocks
+// until there is room: the links that hold most wait longest.
+func (in *input) hold(size int) error {
+	if more := size - in.charged; more < 0 {
+		in.account.Charge(more)
+	} else if !in.account.AwaitGrow(more, bufferPatience) {
+		return fmt.Errorf("%w: the buffers of all links have no room for one of %d bytes", ErrCrowded, size)
+	}
+	in.charged = size
+	return nil
 }
 
 // moveTo continues in another chunk, which begins with rest, and releases the present one.
@@ -106,6 +132,8 @@ func (in *input) close() {
 		in.chunk.Release()
 	}
 	in.chunk, in.buf, in.r, in.w = nil, nil, 0, 0
+	in.account.Charge(-in.charged)
+	in.charged = 0
 }
 
 // packets appends the complete packets in the buffer to ps. It stops after a SNAP,
@@ -143,12 +171,16 @@ type stream struct {
 }
 
 // beginStream moves the buffered bytes to a stream.
-func (in *input) beginStream() *stream {
+func (in *input) beginStream() (*stream, error) {
 	rest := in.buf[in.r:in.w]
-	s := &stream{in: in, buf: make([]byte, max(chunkBytes, len(rest)))}
+	size := max(chunkBytes, len(rest))
+	if err := in.hold(in.charged + size); err != nil {
+		return nil, err
+	}
+	s := &stream{in: in, buf: make([]byte, size)}
 	s.w = copy(s.buf, rest)
 	in.r = in.w
-	return s
+	return s, nil
 }
 
 // end checks the signature and returns the bytes after it to the input.
@@ -162,9 +194,10 @@ func (s *stream) end() error {
 	}
 	s.Discard(len(signature))
 	rest := s.Buffered()
-	s.in.moveTo(newChunk(max(chunkBytes, 2*len(rest))), rest)
+	size := max(chunkBytes, 2*len(rest))
+	s.in.moveTo(newChunk(size), rest)
 	s.in.need = 0
-	return nil
+	return s.in.hold(size)
 }
 
 // Buffered returns the bytes that are available without reading, valid until the next
@@ -183,6 +216,9 @@ func (s *stream) Fill(n int) ([]byte, error) {
 			s.r = 0
 		}
 		if s.w == len(s.buf) {
+			if err := s.in.hold(s.in.charged + len(s.buf)); err != nil {
+				return s.Buffered(), err
+			}
 			grown := make([]byte, 2*len(s.buf))
 			copy(grown, s.buf)
 			s.buf = grown

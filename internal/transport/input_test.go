@@ -7,8 +7,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -30,7 +35,11 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func newInput(src io.Reader) *input { return &input{src: src} }
+func newInput(src io.Reader) *input {
+	in := &input{src: src}
+	in.account.Init(socket.NewBudget(64<<20), chunkBytes)
+	return in
+}
 
 // readAll reads packets until the source ends.
 func readAll(t *testing.T, in *input, limit int) (all []zab.Packet) {
@@ -200,7 +209,10 @@ func TestSnapshotWithinPackets(t *testing.T) {
 		} {
 			in := newInput(&pieces{rest: all, cut: cut})
 			comparePackets(t, readUntilSnap(t, in), before)
-			s := in.beginStream()
+			s, err := in.beginStream()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if b, err := consume(s, size); err != nil || !bytes.Equal(b, body) {
 				t.Fatalf("%d bytes of %d, %v", len(b), size, err)
 			}
@@ -237,13 +249,66 @@ func readUntilSnap(t *testing.T, in *input) (ps []zab.Packet) {
 	}
 }
 
+func mustStream(t *testing.T, in *input) *stream {
+	t.Helper()
+	s, err := in.beginStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// P6: the buffers of all links stay within their budget, however many links send parts of
+// large packets. The others wait, are closed in the end, and leave nothing charged.
+func TestP6BuffersOfLinksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const links, limit, part = 40, 4 << 20, 3 << 20
+		budget := socket.NewBudget(limit)
+		over := make(chan struct{})
+		var ended atomic.Int32
+		var group sync.WaitGroup
+		for range links {
+			in := &input{src: io.MultiReader(bytes.NewReader(make([]byte, part)), silence{over})}
+			in.account.Init(budget, chunkBytes)
+			group.Go(func() {
+				defer in.close()
+				for in.fill() == nil {
+				}
+				ended.Add(1)
+			})
+		}
+		synctest.Wait()
+		if used := budget.Used(); used > limit+links*chunkBytes || used < limit {
+			t.Errorf("%d bytes are charged, the limit is %d", used, limit)
+		}
+		time.Sleep(bufferPatience)
+		synctest.Wait()
+		if ended.Load() == 0 {
+			t.Error("no link was closed that waits for room")
+		}
+		close(over)
+		group.Wait()
+		if used := budget.Used(); used != 0 {
+			t.Errorf("%d bytes stay charged", used)
+		}
+	})
+}
+
+// silence is a peer that sends nothing until over is closed, and closes then.
+type silence struct{ over chan struct{} }
+
+func (s silence) Read([]byte) (int, error) {
+	<-s.over
+	return 0, io.EOF
+}
+
 func TestSnapshotWithoutSignature(t *testing.T) {
 	in := newInput(&pieces{rest: append([]byte("\x00\x00\x00\x0aBenWasThere"), 0, 0, 0), cut: func(room int) int { return room }})
-	if err := in.beginStream().end(); !errors.Is(err, ErrPacket) {
+	if err := mustStream(t, in).end(); !errors.Is(err, ErrPacket) {
 		t.Errorf("%v, want ErrPacket", err)
 	}
 	in = newInput(&pieces{rest: []byte("\x00\x00\x00\x0aBenWas"), cut: func(room int) int { return room }})
-	if err := in.beginStream().end(); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := mustStream(t, in).end(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("%v, want the unexpected end", err)
 	}
 }
@@ -253,7 +318,10 @@ func TestSnapshotWithoutSignature(t *testing.T) {
 func TestFillGrows(t *testing.T) {
 	all := randomBytes(rand.New(rand.NewPCG(5, 6)), 5*chunkBytes)
 	in := newInput(&pieces{rest: all, cut: func(int) int { return 5000 }})
-	s := in.beginStream()
+	s, err := in.beginStream()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for n := 1; n < len(all); n += 7777 {
 		b, err := s.Fill(n)
 		if err != nil || len(b) < n || !bytes.Equal(b, all[:len(b)]) {

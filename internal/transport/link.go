@@ -27,6 +27,7 @@ type link struct {
 
 	place   place
 	backlog socket.Account // of the queued packets, without their data; with mu
+	output  socket.Account // of the output that is not queued, and of the buffers of streams; with mu
 
 	in input        // owned by the reader
 	ps []zab.Packet // owned by the reader
@@ -49,6 +50,9 @@ func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
 	l := &link{t: t, id: t.mu.lastLink}
 	l.mu.out.Init(&l.mu.Mutex, l, &t.wg, t.outputs)
+	l.in.account.Init(t.buffers, chunkBytes)
+	l.output.Init(t.buffers, socket.FreeBytes)
+	l.mu.out.Charge(&l.output)
 	l.backlog.Init(t.backlog.followers, socket.FreeBytes) // until places.go knows better
 	t.mu.links[l.id] = l
 	return l
@@ -144,7 +148,10 @@ func (l *link) handOverSnapshot(snap zab.Packet) error {
 	if before := l.ps[:len(l.ps)-1]; len(before) > 0 {
 		l.t.h.Packets(l.id, before, l.in.chunk.lend())
 	}
-	s := l.in.beginStream()
+	s, err := l.in.beginStream()
+	if err != nil {
+		return err
+	}
 	if err := l.t.h.Snapshot(l.id, snap.Zxid, s); err != nil {
 		return fmt.Errorf("transport: snapshot at %v from %s: %w", snap.Zxid, l.remote, err)
 	}
@@ -183,6 +190,7 @@ func (l *link) failLocked(reason error) {
 		return
 	}
 	l.mu.err = reason
+	l.in.account.Close()
 	l.mu.out.Stop()
 	l.dropQueueLocked()
 	if l.mu.cancel != nil {

@@ -236,6 +236,7 @@ func (p *peer) dropLink() {
 		return
 	}
 	p.link.nc.Close() // an error changes nothing: its reader ends
+	p.link.frame.Close()
 	<-p.link.done
 	p.link = nil
 }
@@ -313,7 +314,7 @@ func (t *Transport) dialPeer(id int64, targets []target) dialResult {
 		nc.Close() // an error changes nothing: the message was sent
 		return dialResult{err: err}
 	}
-	return dialResult{link: newElectionLink(nc, 0)}
+	return dialResult{link: t.newElectionLink(nc, 0)}
 }
 
 // dialEnded handles the result of an attempt.

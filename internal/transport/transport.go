@@ -165,6 +165,12 @@ type Options struct {
 	// MaxPacketBytes bounds the data, and the identities, of a received packet; 2
 	// MiB (jute.maxbuffer and its extra size).
 	MaxPacketBytes int
+	// BufferBytes bounds the buffers of all connections to the quorum port and the
+	// election port: input that is not decoded, output that is not sent, and what a
+	// snapshot or a part of the log goes through. Each link may hold 256 KiB of input; for
+	// more, those that hold most wait first, and are closed after 10 s. Output is
+	// charged and never waits: MaxQueueBytes bounds it. 64 MiB.
+	BufferBytes int
 	// MaxQueueBytes bounds the bytes that are sent on a link and not read by the
 	// peer; a link that exceeds it is closed with ErrSlow. An observer's link has half
 	// of it. Links share the data of large queued packets, so this also bounds what all
@@ -190,6 +196,7 @@ type Transport struct {
 	refused *refusal.Log
 	hello   []byte // this server's first message on the election port
 	outputs *socket.OutputPool
+	buffers *socket.Budget                             // of Options.BufferBytes
 	backlog struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
 
 	ctx    context.Context // ended by Close
@@ -228,6 +235,7 @@ func New(o Options) (*Transport, error) {
 	t.hello = hello
 	t.refused = refusal.New(t.log)
 	t.outputs = socket.NewOutputPool(pooledBytes)
+	t.buffers = socket.NewBudget(o.BufferBytes)
 	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
 	t.backlog.others = socket.NewBudget(int(othersShare * float64(o.MaxQueueBytes)))
 	t.ctx, t.cancel = context.WithCancel(context.Background())
@@ -249,6 +257,9 @@ func (o *Options) setDefaults() {
 	def(&o.RetryDelay, 100*time.Millisecond)
 	if o.MaxPacketBytes <= 0 {
 		o.MaxPacketBytes = 2 << 20
+	}
+	if o.BufferBytes <= 0 {
+		o.BufferBytes = 64 << 20
 	}
 	if o.MaxQueueBytes <= 0 {
 		o.MaxQueueBytes = 128 << 20
@@ -439,6 +450,9 @@ func (t *Transport) CloseLink(id zab.LinkID, reason error) {
 		l.fail(reason)
 	}
 }
+
+// BufferedBytes returns how much of Options.BufferBytes is in use.
+func (t *Transport) BufferedBytes() int64 { return t.buffers.Used() }
 
 // Progress returns the number of bytes read and written on the link, which grows as
 // long as anything moves: it shows that the link works while a snapshot is streamed. It

@@ -181,6 +181,6 @@ func Transport(cfg *config.Config) transport.Options {
 		BindAttempts: q.ElectionBindRetry, ConnectTimeout: q.ConnectTimeout,
 		HandshakeTimeout: time.Duration(q.SyncLimit) * cfg.Session.Tick, ElectionTimeout: q.LinkTimeout,
 		DialBudget: time.Duration(q.InitLimit) * cfg.Session.Tick, RetryDelay: max(q.RetryDelay, time.Millisecond),
-		TCPKeepAlive: q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg),
+		TCPKeepAlive: q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg), BufferBytes: q.PeerBufferBytes,
 	}
 }
