@@ -215,7 +215,7 @@ func own() []Desc {
 	list := []Desc{
 		counter("bytes_sent_count", UnitBytes, ownServer, "Replies and events sent, including the lengths of frames"),
 		gauge("forwarded_request_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' requests that are not committed yet; a learner that forwards more than its share is answered -127"),
-		gauge("peer_buffer_bytes", UnitBytes, ownLinks, "Bytes held in the buffers of all connections of other servers; `peerBufferBytes` bounds them"),
+		gauge("peer_buffer_bytes", UnitBytes, ownLinks, "Bytes held in the buffers of all connections of other servers; `peerBufferBytes` bounds them").on(OnMember),
 		gauge("unsynced_bytes", UnitBytes, ownReplica, "On a server of an ensemble, memory of the transactions that wait for its disk; `unsyncedBytes` bounds it"),
 		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in input buffers, replies not taken and identities; `connectionBufferBytes` bounds them"),
 		gauge("watch_memory_bytes", UnitBytes, ownReplica, "Bytes that all watches take; `watchBytes` bounds them"),

@@ -330,9 +330,15 @@ func (p *peers) connect(id int64, until time.Time) *frames.Conn {
 	return c
 }
 
-// holds checks that every server has what was acknowledged.
+// holds checks that every server has what was acknowledged, and a value for each metric of
+// its links.
 func (p *peers) holds() error {
-	for id := range p.nodes {
+	for id, n := range p.nodes {
+		for _, m := range n.server.Metrics().Snapshot() {
+			if m.Owner == "internal/transport" && len(m.Samples) != 1 {
+				return fmt.Errorf("server %d: %s has %d values", id, m.Name, len(m.Samples))
+			}
+		}
 		c := p.connect(id, time.Now().Add(peersPatience))
 		if c == nil {
 			return fmt.Errorf("server %d does not serve", id)
