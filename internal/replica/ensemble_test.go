@@ -661,6 +661,56 @@ func TestLeaderDecidesAboutAnUpgradedSession(t *testing.T) {
 	})
 }
 
+// loseTheOthersLogs parts m from the others, whose disks stall, and restarts these without what
+// their disks have not written: what m alone has logged is cut off when it comes back.
+func (g *group) loseTheOthersLogs(m *machine, others []*machine, undo func()) {
+	g.part(g.id(m))
+	g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
+	lost := map[int64]*vfs.Mem{}
+	for _, o := range others {
+		lost[g.id(o)] = g.disks[g.id(o)].CrashClone(rand.New(rand.NewPCG(1, 1)))
+	}
+	undo()
+	for id, disk := range lost {
+		g.stop(id)
+		g.disks[id] = disk
+	}
+	for id := range lost {
+		g.start(id)
+	}
+	g.until("another leads", func() bool { return len(g.in(Leader)) == 1 && g.leader() != m })
+	g.heal(g.id(m))
+	g.await()
+}
+
+// A session that is being made global, and that its client has used at another member meanwhile,
+// is local again where it began if its creation is lost after its client has come back.
+func TestUpgradeThatIsLostAfterAMove(t *testing.T) {
+	inGroup(t, 3, 0, func(_ int64, o *Options) { o.LocalSessions = true }, func(g *group) {
+		m, leader := g.in(Follower)[0], g.leader()
+		others := []*machine{leader, g.in(Follower)[1]}
+		s, away, back := g.session(m, 2000), &notes{}, &notes{}
+		undo := g.stallOthers(m)
+		op, timeout := createSession(2000)
+		m.submit(s, op, timeout)
+		pass(groupTick)
+		leader.rep.Resume(s, session.Owner(2), 2000, away)
+		g.until("it is silent here", func() bool {
+			away.hear(leader.rep.Now())
+			return m.rep.Stats().Expired.Load() == 1
+		})
+		m.rep.Resume(s, session.Owner(3), 2000, back)
+		g.until("the leader knows it", func() bool { return slices.Equal(back.answers(), []bool{true}) })
+
+		g.loseTheOthersLogs(m, others, undo)
+		m.rep.Resume(s, session.Owner(4), 2000, back)
+		pass(groupTick / 10)
+		if got := back.newSession(); got != s || m.knows(s) {
+			t.Errorf("session %v is local, resumed %v", got, back.answers())
+		}
+	})
+}
+
 // A local session that is silent while its leader makes it global is forgotten there, also if
 // the leader then loses its role, and the others have lost the creation.
 func TestSilentSessionOfALeaderIsForgotten(t *testing.T) {
@@ -671,23 +721,7 @@ func TestSilentSessionOfALeaderIsForgotten(t *testing.T) {
 		op, timeout := createSession(2000)
 		m.submit(s, op, timeout)
 		g.until("its end is proposed", func() bool { return m.rep.Stats().Expired.Load() == 1 })
-		g.part(g.id(m))
-		g.until("it serves nobody", func() bool { return m.rep.Mode() == Idle })
-		lost := map[int64]*vfs.Mem{}
-		for _, f := range followers {
-			lost[g.id(f)] = g.disks[g.id(f)].CrashClone(rand.New(rand.NewPCG(1, 1)))
-		}
-		undo()
-		for id, disk := range lost {
-			g.stop(id)
-			g.disks[id] = disk
-		}
-		for _, f := range followers {
-			g.start(g.id(f))
-		}
-		g.until("another leads", func() bool { return len(g.in(Leader)) == 1 && g.leader() != m })
-		g.heal(g.id(m))
-		g.await()
+		g.loseTheOthersLogs(m, followers, undo)
 		if n := m.rep.Stats().LocalSessions.Load(); n != 0 || m.knows(s) {
 			t.Errorf("%d sessions are local, it is global: %v", n, m.knows(s))
 		}

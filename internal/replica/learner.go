@@ -198,6 +198,7 @@ func (o *orderer) validated(data []byte) error {
 	delete(o.asked, id)
 	if ok {
 		o.owners[id] = owner{s.origin, s.timeoutMillis}
+		o.reviveLocal(s)
 	}
 	s.origin.Resumed(ok, id, s.timeoutMillis)
 	return nil

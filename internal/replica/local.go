@@ -91,6 +91,17 @@ func (o *orderer) resumeLocal(s resume) bool {
 	return true
 }
 
+// reviveLocal makes a session that is becoming global, and that the leader says is alive, a local
+// one again if it has expired here while its client was with another server: it stays local if
+// its creation is lost.
+func (o *orderer) reviveLocal(s resume) {
+	if _, upgrading := o.upgrading[s.id]; upgrading && o.local != nil {
+		o.local.Add(s.id, s.timeoutMillis, o.Millis(o.Now()))
+		o.local.SetOwner(s.id, s.owner)
+		o.stats.LocalSessions.Store(int64(o.local.Len()))
+	}
+}
+
 // onlyLocal reports whether a session is local, and is not becoming global.
 func (l *locals) onlyLocal(id zk.SessionID) bool {
 	_, upgrading := l.upgrading[id]
