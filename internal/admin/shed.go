@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -14,9 +13,9 @@ const maxShedBytes = 4 << 10
 // shed closes each connection with the probability, in percent, that the body names:
 // {"percentage": 25}.
 func (s *Server) shed(q *reply) {
-	percentage, err := readPercentage(http.MaxBytesReader(q.w, q.r.Body, maxShedBytes))
-	if err != nil {
-		q.fail(http.StatusBadRequest, q.name, err.Error())
+	percentage, refusal := readPercentage(http.MaxBytesReader(q.w, q.r.Body, maxShedBytes))
+	if refusal != "" {
+		q.fail(http.StatusBadRequest, q.name, refusal)
 		return
 	}
 	closed := s.server.Shed(func() bool { return rand.IntN(100) < percentage })
@@ -25,11 +24,12 @@ func (s *Server) shed(q *reply) {
 	q.int("percentage_requested", int64(percentage))
 }
 
-// readPercentage reads the body of shed_connections. Its errors are Apache's.
-func readPercentage(body io.Reader) (int, error) {
+// readPercentage reads the body of shed_connections. A refusal that is not empty says what is
+// wrong with it, in Apache's words.
+func readPercentage(body io.Reader) (percentage int, refusal string) {
 	text, err := io.ReadAll(body)
 	if err == nil && len(text) == 0 {
-		return 0, errors.New("Request body is required")
+		return 0, "Request body is required"
 	}
 	var request struct {
 		Percentage *int `json:"percentage"`
@@ -39,11 +39,11 @@ func readPercentage(body io.Reader) (int, error) {
 	}
 	switch {
 	case err != nil:
-		return 0, errors.New("Invalid JSON or failed to read request body: " + err.Error())
+		return 0, "Invalid JSON or failed to read request body: " + err.Error()
 	case request.Percentage == nil:
-		return 0, errors.New("Missing required field: percentage")
+		return 0, "Missing required field: percentage"
 	case *request.Percentage < 0 || *request.Percentage > 100:
-		return 0, errors.New("Percentage must be between 0 and 100")
+		return 0, "Percentage must be between 0 and 100"
 	}
-	return *request.Percentage, nil
+	return *request.Percentage, ""
 }
