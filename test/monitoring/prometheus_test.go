@@ -34,14 +34,15 @@ type watched struct {
 	api string
 }
 
-func watch(t *testing.T) *watched {
+// startMembers starts an ensemble of n servers that export their metrics, and waits until it
+// serves.
+func startMembers(t *testing.T, n int) *cluster.Ensemble {
 	t.Helper()
-	specs, err := cluster.ParseSpecs("pinfold,pinfold,pinfold")
+	specs, err := cluster.ParseSpecs(strings.Repeat("pinfold,", n-1) + "pinfold")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	e, err := cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: cluster.Programs{Pinfold: *pinfold}, Metrics: true})
+	e, err := cluster.New(cluster.Options{Dir: t.TempDir(), Specs: specs, Programs: cluster.Programs{Pinfold: *pinfold}, Metrics: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +55,18 @@ func watch(t *testing.T) *watched {
 	if err := e.WaitServing(ctx); err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+func watch(t *testing.T) *watched {
+	t.Helper()
+	e := startMembers(t, 3)
 	port, err := e.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &watched{e, t, fmt.Sprintf("http://127.0.0.1:%d/api/v1/", port)}
-	w.start(dir, port)
+	w.start(t.TempDir(), port)
 	return w
 }
 

@@ -2,7 +2,6 @@ package monitoring
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 )
 
 func promtool(t *testing.T, input []byte, args ...string) (string, error) {
@@ -57,23 +54,7 @@ func TestPromtoolCheckMetrics(t *testing.T) {
 	if *pinfold == "" {
 		t.Skip("no -pinfold")
 	}
-	specs, err := cluster.ParseSpecs("pinfold")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := cluster.New(cluster.Options{Dir: t.TempDir(), Specs: specs, Programs: cluster.Programs{Pinfold: *pinfold}, Metrics: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := e.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.WaitServing(ctx); err != nil {
-		t.Fatal(err)
-	}
+	e := startMembers(t, 1)
 	res, err := http.Get("http://" + e.Member(1).Metrics + "/metrics")
 	if err != nil {
 		t.Fatal(err)
