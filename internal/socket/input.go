@@ -68,20 +68,14 @@ func (in *Input) Fill() error {
 	return err
 }
 
-// reserve decides how much may be read. While there is no room for a buffer it is as much as
-// can wait without one. For more it blocks until there is room: the connections that hold
-// most wait longest.
+// reserve makes sure that there is room in the budget for what is to be read, unless that
+// can wait without a buffer. It blocks until there is: the connections that hold most wait
+// longest.
 func (in *Input) reserve() bool {
-	size := in.pool.size
-	if in.buf != nil {
-		size = len(*in.buf)
-	}
 	if in.filled < in.pool.short() {
-		if in.most = size; !in.account.CanGrow(max(0, size-in.charged)) {
-			in.most = in.pool.short()
-		}
 		return true
 	}
+	size := in.size()
 	if in.filled == size {
 		size *= 2
 	}
@@ -93,6 +87,26 @@ func (in *Input) reserve() bool {
 	in.charged += more
 	in.most = size
 	return true
+}
+
+// size is the length of the buffer, or of the one to come.
+func (in *Input) size() int {
+	if in.buf != nil {
+		return len(*in.buf)
+	}
+	return in.pool.size
+}
+
+// roomToRead is room for bytes that have arrived. While the budget has no room for a buffer it is
+// for as many as can wait without one. This is decided when they are there: a connection that has
+// been idle since the budget had room must not rely on that.
+func (in *Input) roomToRead() []byte {
+	if in.filled < in.pool.short() {
+		if in.most = in.size(); !in.account.CanGrow(max(0, in.most-in.charged)) {
+			in.most = in.pool.short()
+		}
+	}
+	return in.room()
 }
 
 // charge charges the account for the memory of what has arrived.

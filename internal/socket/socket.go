@@ -136,7 +136,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 // readInto is Read into a buffer that in gets when bytes have arrived.
 func (c *Conn) readInto(in *Input) (int, error) {
 	if c.raw == nil {
-		n, err := c.layer.Read(in.room())
+		n, err := c.layer.Read(in.roomToRead())
 		return c.countRead(n, err)
 	}
 	c.in = in
@@ -169,7 +169,7 @@ func (c *Conn) poll() (int, error) {
 func (c *Conn) readReady(fd uintptr) bool {
 	p := c.room
 	if c.in != nil {
-		p = c.in.room()
+		p = c.in.roomToRead()
 	}
 	n, err := c.readOnce(fd, p)
 	if err == errWouldBlock {

@@ -432,6 +432,38 @@ func TestS3ShortFrameHoldsItsBytes(t *testing.T) {
 	})
 }
 
+// S3: a connection that began to wait when the budget had room reads no more than can wait
+// without a buffer if there is none when bytes arrive.
+func TestS3IdleReliesOnNoRoom(t *testing.T) {
+	eachKind(t, func(t *testing.T, e *end, peer net.Conn) {
+		if e.conn.raw == nil {
+			t.Skip("a connection without a descriptor waits with a buffer")
+		}
+		waiting := make(chan error)
+		go func() { waiting <- e.in.Fill() }()
+		if err := peer.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := peer.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) { // Fill waits by now
+			t.Fatal(err)
+		}
+		var other Account
+		other.Init(e.budget, 0)
+		other.Charge(1 << 30)
+		defer other.Charge(-1 << 30)
+		if _, err := peer.Write(make([]byte, testBuffer)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Fatal(err)
+		}
+		if n := e.in.Len(); n > testBuffer/4 {
+			t.Errorf("%d bytes were read", n)
+		}
+		e.in.Clear()
+	})
+}
+
 // S3: a connection that waits for input holds no buffer, after it has read and
 // written much.
 func TestS3IdleHoldsNothing(t *testing.T) {
