@@ -60,6 +60,54 @@ func (m *machine) await(t *testing.T, reqs ...Request) {
 	}
 }
 
+// A lookout looks at the tree whenever output is to be sent, from when it has a machine. Its lock
+// guards it.
+type lookout struct {
+	sync.Mutex
+	m    *machine
+	end  zk.Zxid // of the transaction that is to be applied in pieces, once it is known
+	most int     // units of the largest piece of it
+}
+
+// boot starts a machine, and calls look from then on.
+func (l *lookout) boot(t *testing.T, fsys vfs.FS, look func(View), change func(*Options)) {
+	m, _ := mustBoot(t, fsys, func(o *Options) {
+		o.Clients = &onFlush{notes: o.Clients.(*notes), f: func() {
+			l.Lock()
+			m := l.m
+			l.Unlock()
+			if m != nil {
+				m.rep.View(func(v View) {
+					l.Lock()
+					defer l.Unlock()
+					if l.end > 0 {
+						look(v)
+					}
+				})
+			}
+		}}
+		o.SnapCount = 1 << 30
+		o.PieceDone = func(work int) {
+			l.Lock()
+			defer l.Unlock()
+			if l.end > 0 {
+				l.most = max(l.most, work)
+			}
+		}
+		change(o)
+	})
+	l.Lock()
+	defer l.Unlock()
+	l.m = m
+}
+
+// next says that the next transaction is the one that is applied in pieces.
+func (l *lookout) next() {
+	l.Lock()
+	defer l.Unlock()
+	l.end = l.m.rep.LastApplied() + 1
+}
+
 // TestCloseSessionInPieces: a session with many ephemerals ends in pieces. Who reads in
 // between is told the zxid of the end; it does not count as applied before all are gone.
 func TestCloseSessionInPieces(t *testing.T) { synctest.Test(t, testCloseSessionInPieces) }
@@ -67,54 +115,28 @@ func TestCloseSessionInPieces(t *testing.T) { synctest.Test(t, testCloseSessionI
 func testCloseSessionInPieces(t *testing.T) {
 	const many = 20000
 	fsys := vfs.NewMem()
-	var mu sync.Mutex
+	var l lookout
 	var seen []int // ephemerals at each Flush
-	most := 0
-	var m *machine
-	var end zk.Zxid // of the closeSession, once it is known
-	look := func() {
-		if m == nil {
-			return
-		}
-		m.rep.View(func(v View) {
-			mu.Lock()
-			defer mu.Unlock()
-			if n := v.EphemeralCount(); end > 0 && n > 0 && n < many {
-				seen = append(seen, n)
-				if v.LastZxid() != end || m.rep.LastApplied() != end-1 || v.Tree.LastZxid() != end-1 {
-					t.Errorf("%d left: shown as of %v, applied is %v, the end is %v", n, v.LastZxid(), m.rep.LastApplied(), end)
-				}
-			}
-		})
-	}
-	booted, _ := mustBoot(t, fsys, func(o *Options) {
-		o.Clients = &onFlush{notes: o.Clients.(*notes), f: look}
-		o.SnapCount = 1 << 30
-		o.Prep.MaxTxnBytes = 100 << 10 // too little for the list
-		o.PieceDone = func(work int) {
-			mu.Lock()
-			defer mu.Unlock()
-			if end > 0 {
-				most = max(most, work)
+	l.boot(t, fsys, func(v View) {
+		if n := v.EphemeralCount(); n > 0 && n < many {
+			seen = append(seen, n)
+			if v.LastZxid() != l.end || l.m.rep.LastApplied() != l.end-1 || v.Tree.LastZxid() != l.end-1 {
+				t.Errorf("%d left: shown as of %v, applied is %v, the end is %v", n, v.LastZxid(), l.m.rep.LastApplied(), l.end)
 			}
 		}
-	})
-	mu.Lock()
-	m = booted
-	mu.Unlock()
+	}, func(o *Options) { o.Prep.MaxTxnBytes = 100 << 10 }) // too little for the list
+	m := l.m
 	id := m.manyEphemerals(t, many)
 	m.rep.Watches(func(w *watch.Tables) { w.Add(7, "/e/77", watch.Data) })
-	mu.Lock()
-	end = m.rep.LastApplied() + 1
-	mu.Unlock()
+	l.next()
 	m.await(t, m.request(id, wire.OpCloseSession, nil))
-	mu.Lock()
-	defer mu.Unlock()
-	if len(seen) < many/znode.PieceUnits || most > znode.PieceUnits+znode.PieceUnits/4 {
-		t.Errorf("seen %d times in between: %v; the largest piece has %d units", len(seen), seen, most)
+	l.Lock()
+	defer l.Unlock()
+	if len(seen) < many/znode.PieceUnits || l.most > znode.PieceUnits+znode.PieceUnits/4 {
+		t.Errorf("seen %d times in between: %v; the largest piece has %d units", len(seen), seen, l.most)
 	}
-	if m.rep.LastApplied() != end {
-		t.Errorf("applied is %v, want %v", m.rep.LastApplied(), end)
+	if m.rep.LastApplied() != l.end {
+		t.Errorf("applied is %v, want %v", m.rep.LastApplied(), l.end)
 	}
 	fired := 0
 	for _, n := range m.note.order {
@@ -146,61 +168,37 @@ func TestMultiInPieces(t *testing.T) { synctest.Test(t, testMultiInPieces) }
 func testMultiInPieces(t *testing.T) {
 	const many = 20000
 	fsys := vfs.NewMem()
-	var mu sync.Mutex
-	var m *machine
-	var end zk.Zxid // of the multi, once it is known
-	most, looks := 0, 0
-	look := func() {
-		if m == nil {
+	var l lookout
+	looks := 0
+	l.boot(t, fsys, func(v View) {
+		if v.AnyChanging() == nil {
 			return
 		}
-		m.rep.View(func(v View) {
-			mu.Lock()
-			defer mu.Unlock()
-			if end == 0 || v.AnyChanging() == nil {
-				return
-			}
-			looks++
-			if v.LastZxid() != end-1 || m.rep.LastApplied() != end-1 {
-				t.Errorf("shown as of %v, applied is %v, the end is %v", v.LastZxid(), m.rep.LastApplied(), end)
-			}
-			if v.Changing("/e") == nil || v.Changing(fmt.Sprintf("/e/%d", many-1)) == nil || v.Changing("/zookeeper") != nil || v.Changing("/") != nil {
-				t.Error("the View does not know what is being changed")
-			}
-		})
-	}
-	booted, _ := mustBoot(t, fsys, func(o *Options) {
-		o.Clients = &onFlush{notes: o.Clients.(*notes), f: look}
-		o.SnapCount = 1 << 30
-		o.PieceDone = func(work int) {
-			mu.Lock()
-			defer mu.Unlock()
-			if end > 0 {
-				most = max(most, work)
-			}
+		looks++
+		if v.LastZxid() != l.end-1 || l.m.rep.LastApplied() != l.end-1 {
+			t.Errorf("shown as of %v, applied is %v, the end is %v", v.LastZxid(), l.m.rep.LastApplied(), l.end)
 		}
-	})
-	mu.Lock()
-	m = booted
-	mu.Unlock()
+		if v.Changing("/e") == nil || v.Changing(fmt.Sprintf("/e/%d", many-1)) == nil || v.Changing("/zookeeper") != nil || v.Changing("/") != nil {
+			t.Error("the View does not know what is being changed")
+		}
+	}, func(*Options) {})
+	m := l.m
 	id := m.manyEphemerals(t, 0)
-	mu.Lock()
-	end = m.rep.LastApplied() + 1
-	mu.Unlock()
+	l.next()
 	var b []byte
 	for i := range many {
 		o := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{Path: fmt.Sprintf("/e/%d", i), ACL: zk.OpenACLUnsafe()}}
 		b = o.Append(b)
 	}
 	m.await(t, m.request(id, wire.OpMulti, wire.AppendMultiEnd(b)))
-	mu.Lock()
-	defer mu.Unlock()
-	if looks < many/znode.PieceUnits || most > znode.PieceUnits+znode.PieceUnits/4 {
-		t.Errorf("seen %d times in between; the largest piece has %d units", looks, most)
+	l.Lock()
+	defer l.Unlock()
+	if looks < many/znode.PieceUnits || l.most > znode.PieceUnits+znode.PieceUnits/4 {
+		t.Errorf("seen %d times in between; the largest piece has %d units", looks, l.most)
 	}
 	m.rep.View(func(v View) {
-		if v.AnyChanging() != nil || v.LastZxid() != end || m.rep.LastApplied() != end {
-			t.Errorf("in the end applied is %v, want %v", m.rep.LastApplied(), end)
+		if v.AnyChanging() != nil || v.LastZxid() != l.end || m.rep.LastApplied() != l.end {
+			t.Errorf("in the end applied is %v, want %v", m.rep.LastApplied(), l.end)
 		}
 	})
 	want, err := m.dump()
