@@ -28,7 +28,7 @@ func (n *Node) openAdmin(authority *auth.Authority) (err error) {
 
 // linkStatus returns the status of a link to another server.
 func (n *Node) linkStatus(id zab.LinkID) (transport.LinkStatus, bool) {
-	if links := n.shown.Load(); links != nil {
+	if links := n.links.Load(); links != nil {
 		return links.LinkStatus(id)
 	}
 	return transport.LinkStatus{}, false

@@ -64,8 +64,7 @@ type Node struct {
 	server   *server.Server
 	replica  *replica.Replica
 	report   replica.Report
-	links    *transport.Transport                // nil: standalone, or not running
-	shown    atomic.Pointer[transport.Transport] // links, for the administration server
+	links    atomic.Pointer[transport.Transport] // nil: standalone, or not running
 	leave    func()                              // ends the node's registration with Options.Memory
 	reserve  *vfs.Reserve                        // nil: the caller chose the file system
 	limits   *limitsFile                         // nil: there are no limits
@@ -216,7 +215,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 // unless it was called.
 func (n *Node) Join(ctx context.Context) error {
 	cfg := n.o.Config
-	if !cfg.Quorum.Distributed() || n.links != nil {
+	if !cfg.Quorum.Distributed() || n.links.Load() != nil {
 		return nil
 	}
 	o := options.Transport(cfg)
@@ -234,8 +233,7 @@ func (n *Node) Join(ctx context.Context) error {
 		}
 		return err
 	}
-	n.links = t
-	n.shown.Store(t)
+	n.links.Store(t)
 	n.server.Metrics().Bind("peer_buffer_bytes", metric.Func(t.BufferedBytes))
 	n.replica.Join(network{t, n.log})
 	return nil
@@ -276,8 +274,8 @@ func (n *Node) Close() error {
 func (n *Node) release() error {
 	n.leave()
 	var errs []error
-	if n.links != nil {
-		errs = append(errs, n.links.Close())
+	if links := n.links.Load(); links != nil {
+		errs = append(errs, links.Close())
 	}
 	if n.metrics != nil {
 		errs = append(errs, n.metrics.Close())

@@ -151,7 +151,7 @@ func (t *text) dump() {
 func (t *text) sessions() bool {
 	s := t.c.s
 	decides := t.mode == replica.Standalone || t.mode == replica.Leader
-	dump, ok := s.sessionBuckets()
+	dump, ok := s.Sessions()
 	if !ok {
 		return false
 	}
@@ -184,10 +184,10 @@ func (t *text) sessions() bool {
 	return true
 }
 
-// sessionBuckets asks the replica's loop for the sessions, and waits for the answer for
-// at most lastWords: the loop may be blocked, or have ended. ok is false if there is no
+// Sessions asks the replica's loop for the sessions, and waits for the answer for
+// at most five seconds: the loop may be blocked, or have ended. ok is false if there is no
 // answer.
-func (s *Server) sessionBuckets() (d replica.SessionDump, ok bool) {
+func (s *Server) Sessions() (d replica.SessionDump, ok bool) {
 	answer := make(chan replica.SessionDump, 1)
 	s.replica.DumpSessions(func(d replica.SessionDump) { answer <- d })
 	timeout := time.NewTimer(lastWords)

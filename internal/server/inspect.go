@@ -143,11 +143,6 @@ func (s *Server) Mode() replica.Mode {
 // ServesClients reports whether clients may connect and write.
 func (s *Server) ServesClients() bool { return s.mode().Writable() }
 
-// Sessions asks the replica's loop for the sessions, and waits for the answer for at most
-// five seconds: the loop may be blocked, or have ended. ok is false if there is no
-// answer.
-func (s *Server) Sessions() (d replica.SessionDump, ok bool) { return s.sessionBuckets() }
-
 // ephemeralsPage is how many ephemerals EachEphemeral looks at under one lock.
 const ephemeralsPage = 512
 
