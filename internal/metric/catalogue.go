@@ -237,7 +237,7 @@ func own() []Desc {
 		gauge("learner_lag_transactions", UnitCount, ownReplica, "Transactions that the leader has logged or proposed and this follower has not acknowledged").on(OnLeader).set("server"),
 		decimal("learner_silence_seconds", UnitSeconds, ownReplica, "Time since the leader sent the last message that this learner has answered").on(OnLeader).set("server"),
 		gauge("tree_memory_bytes", UnitBytes, ownReplica, "Memory of the tree: `index`, `nodes`, `data` (blocks of names and data, and large data) and `children` (without the spare room of their lists)").set("part"),
-		gauge("memory_budget_bytes", UnitBytes, ownServer, "Limits of memory, 0 if there is none: `connection_buffer_bytes`, `request_bytes_in_flight`, `watch_memory_bytes` and `unsynced_bytes` show what is used").set("budget"),
+		gauge("memory_budget_bytes", UnitBytes, ownServer, "Limits of memory, 0 if there is none: `connection_buffer_bytes`, `request_bytes_in_flight`, `watch_memory_bytes`, `unsynced_bytes` and `peer_buffer_bytes` show what is used").set("budget"),
 	}
 	for i := range list {
 		list[i].Own = true

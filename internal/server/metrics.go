@@ -62,6 +62,7 @@ func (s *Server) collectBudgets(c metric.Collection) {
 		"request_bytes_in_flight": s.cfg.OutstandingBytes(),
 		"watch_memory_bytes":      s.cfg.Client.WatchBytes,
 		"unsynced_bytes":          s.cfg.Quorum.UnsyncedBytes,
+		"peer_buffer_bytes":       s.cfg.Quorum.PeerBufferBytes,
 	} {
 		c.Of(name).Int("memory_budget_bytes", int64(limit))
 	}
