@@ -58,6 +58,7 @@ func caches(t *testing.T, e *Env) {
 		maps.Copy(want, trees[0])
 		maps.Copy(want, trees[1])
 		for n, h := range all {
+			must(t, settle(e, h.c))
 			must(t, h.k.Sync(ctx))
 			got := map[string]string{}
 			for path := range want {

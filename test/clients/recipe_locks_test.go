@@ -14,8 +14,9 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// mortal is the session of a client that will be killed: others need not wait long.
-var mortal = client.SessionTimeout(2 * time.Second)
+// mortal is the session of a client that will be killed: others need not wait long. It outlives a
+// busy machine that stands still.
+var mortal = client.SessionTimeout(5 * time.Second)
 
 // A locking is a way for a client to hold something that nobody else holds.
 type locking func(c *client.Client) func(ctx context.Context) (*recipe.Held, error)

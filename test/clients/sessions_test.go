@@ -80,17 +80,19 @@ func sessionCloses(t *testing.T, e *Env, c *client.Client) {
 	}
 }
 
-// sessionExpires has a client out of reach for longer than its session lasts.
+// sessionExpires has a client out of reach for longer than its session lasts, which is longer than
+// a busy machine stands still.
 func sessionExpires(t *testing.T, e *Env) {
 	ctx := e.Context()
 	other := e.Client()
-	short := client.SessionTimeout(time.Second)
+	const lasts = 5 * time.Second
+	short := client.SessionTimeout(lasts)
 	c, renewing := e.Client(short), e.Client(short, client.NewSession())
 	states, cancel := renewing.States()
 	defer cancel()
 	var gone []*client.Watch
 	for i, c := range []*client.Client{c, renewing} {
-		if c.SessionTimeout() != time.Second {
+		if c.SessionTimeout() != lasts {
 			t.Errorf("the session lasts %v", c.SessionTimeout())
 		}
 		_, err := c.Create(ctx, fmt.Sprint("/e", i), nil, zk.Ephemeral, nil)

@@ -105,7 +105,7 @@ func TestTLS(t *testing.T) {
 		{"certificate", &tls.Config{RootCAs: roots}},
 		{"unknown authority", &tls.Config{Certificates: []tls.Certificate{user.cert}}},
 	} {
-		short, cancel := context.WithTimeout(ctx, time.Second)
+		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, err := client.Dial(short, addr, client.TLS(refused.config))
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), refused.why) {
