@@ -22,20 +22,25 @@ import (
 // A session whose connection waits here does not count as silent: its client may have sent
 // bytes that are not read yet.
 
-// opWeight is the weight of one operation of a multi, in bytes: about the memory that the
-// pipeline needs for it, and no less than the bytes that take as long to be written.
+// opWeight is the least weight of a write, and of one operation of a multi, in bytes: about
+// the memory that the pipeline needs for it, and no less than the bytes that take as long to
+// be written.
 const opWeight = 512
 
 // weigh returns the weight of a write: its bytes, or opWeight for each operation if that
 // is more. No multi weighs so much that it would never be admitted; so at most two of the
 // longest are in flight.
 func (s *Server) weigh(q *request) int {
-	n := len(q.body)
+	n := max(len(q.body), opWeight)
 	if q.Op != wire.OpMulti {
 		return n
 	}
 	return max(n, min(opWeight*wire.CountMulti(q.body), s.flight.Most()))
 }
+
+// writeRun is the most that a connection submits in one turn: then others have theirs, and
+// Order begins. So many of the smallest writes never wait.
+const writeRun = socket.FreeBytes / opWeight
 
 // smallRequest is the weight of the heaviest request that is charged together with the
 // others of its turn.

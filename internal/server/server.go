@@ -106,7 +106,7 @@ type Server struct {
 	throttle  throttle
 	limits    *limits  // nil if no limits are configured
 	enforced  []string // schemes of which a client must have authenticated by one
-	submitRun int      // writes that a connection submits before it checks for room
+	submitRun int      // writes that a connection submits before it checks for room: its share of the pipeline
 	large     largeRequests
 	eagerACL  bool // check writes here before the leader is asked
 
@@ -166,9 +166,9 @@ func New(o Options) *Server {
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
 	s.enforced = o.Config.Auth.Enforced()
-	s.submitRun = maxPending
-	if limit := o.Config.Requests.MaxOutstanding; limit > 0 {
-		s.submitRun = min(limit, maxPending)
+	s.submitRun = writeRun
+	if limit := s.maxInPipeline(); limit > 0 {
+		s.submitRun = min(1+limit/8, writeRun)
 	}
 	if o.Limits != nil {
 		s.limits = newLimits(o.Limits, func() time.Duration { return s.replica.Now() })
@@ -223,14 +223,25 @@ func (s *Server) Stop() {
 	s.wg.Wait()
 }
 
-// awaitRoom blocks while the pipeline has more requests than globalOutstandingLimit and
-// request_throttle_max_requests allow. A connection calls it before it reads on.
-func (s *Server) awaitRoom(c *conn) {
+// maxInPipeline is how many requests the pipeline may have before busy connections wait:
+// the lower one of globalOutstandingLimit and request_throttle_max_requests, 0 for no limit.
+func (s *Server) maxInPipeline() int {
 	limit := s.cfg.Requests.MaxOutstanding
 	if n := s.cfg.Requests.MaxInPipeline; n > 0 {
 		limit = min(limit, n)
 	}
-	if limit <= 0 || s.replica.Outstanding() <= limit {
+	return limit
+}
+
+// awaitRoom blocks while the pipeline has more than maxInPipeline requests and c has
+// its share of them. A connection calls it before it reads on. One with few requests
+// never waits, whatever others send.
+func (s *Server) awaitRoom(c *conn) {
+	limit := s.maxInPipeline()
+	crowded := func() bool {
+		return s.replica.Outstanding() > limit && c.flight.account.Held() >= s.submitRun*opWeight
+	}
+	if limit <= 0 || !crowded() {
 		return
 	}
 	s.stats.Stalled.Add(1)
@@ -238,7 +249,7 @@ func (s *Server) awaitRoom(c *conn) {
 	defer c.resumeReading()
 	s.gate.Lock()
 	s.gate.waiting.Add(1)
-	for s.replica.Outstanding() > limit && !s.replica.Stopping() {
+	for crowded() && !s.replica.Stopping() {
 		s.gate.Wait()
 	}
 	s.gate.waiting.Add(-1)

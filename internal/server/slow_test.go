@@ -221,6 +221,53 @@ func TestP6Outstanding(t *testing.T) {
 	})
 }
 
+// P6: while others have as many requests in flight as globalOutstandingLimit allows, a client
+// with few is read from: its writes are taken, each when it arrives.
+func TestP6FewOutstandingNeverWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, clients, requests = 200, 10, 1000
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g; o.cfg.Requests.MaxOutstanding = limit })
+		innocent := s.open()
+		var cs []*wireClient
+		for range clients {
+			cs = append(cs, s.open())
+		}
+		g.set(true, nil)
+		for _, c := range cs {
+			var b []byte
+			for k := range requests {
+				b = encode(b, int32(k), wire.OpDelete, deleteBody("/none"))
+			}
+			flood(c, b)
+		}
+		synctest.Wait()
+		before := s.rep.Outstanding()
+		if before < limit || before > limit+clients*(1+limit/8) {
+			t.Errorf("%d requests in flight, the limit is %d", before, limit)
+		}
+		for n := range 5 {
+			innocent.send(wire.OpDelete, deleteBody("/none"))
+			synctest.Wait()
+			if got := s.rep.Outstanding(); got != before+n+1 {
+				t.Fatalf("%d requests in flight after write %d of another client, want %d", got, n, before+n+1)
+			}
+		}
+		g.set(false, nil)
+		for i, c := range cs {
+			for k := range requests {
+				if r, err := c.next(); err != nil || r.Err != zk.ErrNoNode || r.Xid != int32(k) {
+					t.Fatalf("client %d, reply %d: %+v, %v", i, k, r.ReplyHeader, err)
+				}
+			}
+		}
+		synctest.Wait()
+		if used := s.srv.flight.Used(); used != 0 {
+			t.Errorf("%d stay charged", used)
+		}
+	})
+}
+
 // P6: a queue that is never empty must not grow.
 func TestP6PendingForgets(t *testing.T) {
 	var f pendingFIFO
