@@ -9,7 +9,6 @@
 //	GET /debug/pprof/              profiles of the process, if admin.pprof.enabled
 //
 //	admin.go        the server: its port and its life
-//	connections.go  how many connections it has
 //	route.go        from a request to a page or a command
 //	command.go      the table of commands
 //	state.go        commands about the server
@@ -45,6 +44,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/httpconn"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
@@ -101,7 +101,7 @@ type Server struct {
 	commands  map[string]*command // by name and by alias
 	listener  net.Listener
 	http      http.Server
-	conns     connections
+	conns     httpconn.Limit
 	handlers  sync.WaitGroup
 	end       context.CancelFunc // ends the contexts of all requests
 	listings  chan struct{}      // holds one for each answer with a copy of much
@@ -124,6 +124,7 @@ func newServer(o Options) *Server {
 	s := &Server{
 		cfg: o.Config, server: o.Server, replica: o.Replica, dir: o.Dir, auth: o.Auth, links: o.Links, metrics: o.Metrics,
 		log: o.Logger, now: o.Now, commands: byName(),
+		conns:     httpconn.Limit{Most: maxConnections},
 		listings:  make(chan struct{}, maxListings),
 		snapshots: limiter{interval: o.Config.Admin.RateInterval},
 	}
@@ -143,7 +144,7 @@ func newServer(o Options) *Server {
 		WriteTimeout:      pieceTimeout, // of the first piece; see reply.send
 		IdleTimeout:       max(idle, 0),
 		MaxHeaderBytes:    maxHeaderBytes,
-		ConnState:         s.conns.note,
+		ConnState:         s.conns.Note,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          log.New(httpLog{s.refused}, "", 0),
 	}

@@ -1,8 +1,10 @@
 package exporter
 
 import (
+	"bufio"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -173,6 +175,44 @@ func TestListener(t *testing.T) {
 		if res.StatusCode != c.want {
 			t.Errorf("%s %s: %s", c.method, c.path, res.Status)
 		}
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections that have been idle since their scrape do not keep the next one out.
+func TestIdleConnectionsGiveWay(t *testing.T) {
+	r, _ := newRegistry()
+	l, err := Listen("127.0.0.1:0", New(Options{Metrics: r}), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error)
+	go func() { served <- l.Serve() }()
+	for i := range maxConns + 3 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(idleTimeout / 2)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: pinfold\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("scrape %d: %v", i, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("scrape %d: %s, %v", i, res.Status, err)
+		}
+		res.Body.Close()
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/net/netutil"
+	"github.com/pinfold-zk/pinfold/internal/httpconn"
 )
 
 // What one client may make the listener wait for.
@@ -36,8 +36,9 @@ func Listen(address string, e *Exporter, log *slog.Logger) (*Listener, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", e)
 	mux.Handle("POST /metrics", e)
-	return &Listener{listener: netutil.LimitListener(l, maxConns), server: &http.Server{
-		Handler: mux, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+	conns := &httpconn.Limit{Most: maxConns}
+	return &Listener{listener: l, server: &http.Server{
+		Handler: mux, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ConnState: conns.Note,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}, nil
 }

@@ -20,7 +20,7 @@ const importOrder = `
 	rawio < socket;
 	NONE < test/memconn, test/choices, test/goroutines;
 	NONE < config, sasl, metric, refusal;
-	metric < exporter;
+	NONE < httpconn; metric, httpconn < exporter;
 	zk < fourletter;
 	NONE < fifo, ratelimit;
 
@@ -52,7 +52,7 @@ const importOrder = `
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;
-	server, transport < admin;
+	server, transport, httpconn < admin;
 	admin, node/options, exporter < node;
 	replica < broadcast;
 
@@ -108,7 +108,6 @@ var otherModules = map[string][]string{
 	"github.com/spf13/cobra":              {"cmd/pinfold"},
 	"github.com/spf13/pflag":              {"cli"},
 	"github.com/prometheus/client_golang": {"exporter"},
-	"golang.org/x/net":                    {"exporter"},
 	"golang.org/x/term":                   {"cli"},
 	"gonum.org/v1/plot":                   {"bench/report"},
 }

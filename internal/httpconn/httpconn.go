@@ -1,4 +1,5 @@
-package admin
+// Package httpconn bounds the open connections of an HTTP server.
+package httpconn
 
 import (
 	"net"
@@ -6,25 +7,27 @@ import (
 	"sync"
 )
 
-// connections bounds the number of open connections. If there are too many, the one that
-// has been without a request for the longest time is closed; if all have requests, the new
-// one is.
-type connections struct {
+// Limit bounds the number of open connections. If there are too many, the one that has been
+// without a request for the longest time is closed; if all have requests, the new one is. So
+// idle connections never keep a request out. The methods may be called concurrently.
+type Limit struct {
+	Most int // set before the first connection
+
 	mu     sync.Mutex
 	open   map[net.Conn]uint64 // when it became idle, as a serial number; 0: it has a request
 	serial uint64
 }
 
-// note implements http.Server.ConnState.
-func (t *connections) note(c net.Conn, state http.ConnState) {
+// Note implements http.Server.ConnState.
+func (t *Limit) Note(c net.Conn, state http.ConnState) {
 	if victim := t.change(c, state); victim != nil {
-		victim.Close() // an error changes nothing; the server notices, and calls note
+		victim.Close() // an error changes nothing; the server notices, and calls Note
 	}
 }
 
 // change records the state of a connection, and returns the connection to close, nil if
 // there is room for all.
-func (t *connections) change(c net.Conn, state http.ConnState) (victim net.Conn) {
+func (t *Limit) change(c net.Conn, state http.ConnState) (victim net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.open == nil {
@@ -33,7 +36,7 @@ func (t *connections) change(c net.Conn, state http.ConnState) (victim net.Conn)
 	t.serial++
 	switch state {
 	case http.StateNew:
-		if len(t.open) >= maxConnections {
+		if len(t.open) >= t.Most {
 			victim = t.longestIdle(c)
 		}
 		delete(t.open, victim)
@@ -55,7 +58,7 @@ func (t *connections) change(c net.Conn, state http.ConnState) (victim net.Conn)
 
 // longestIdle returns the connection that has been idle for the longest time, or c if
 // none is.
-func (t *connections) longestIdle(c net.Conn) net.Conn {
+func (t *Limit) longestIdle(c net.Conn) net.Conn {
 	least := t.serial + 1
 	for other, since := range t.open {
 		if since > 0 && since < least {
