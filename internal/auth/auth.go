@@ -31,8 +31,8 @@ import (
 	"hash"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -157,7 +157,7 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 		if data == nil {
 			return nil, Refused
 		}
-		id := zk.ID{Scheme: schemeDigest, ID: a.digestID(javaString(data))}
+		id := zk.ID{Scheme: schemeDigest, ID: a.digestID(jute.JavaString(data))}
 		ids := have
 		if a.cfg.SuperDigest != "" && id.ID == a.cfg.SuperDigest {
 			ids = withID(ids, zk.ID{Scheme: schemeSuper})
@@ -209,37 +209,6 @@ func (a *Authority) digestID(userPassword string) string {
 	h.Write([]byte(userPassword)) // a hash never fails
 	user, _, _ := strings.Cut(userPassword, ":")
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
-}
-
-// javaString decodes b as Java does: every longest piece that could have begun a
-// character, every half of a surrogate pair, and every other invalid byte becomes one
-// U+FFFD. So a client that sends Latin-1 has the same digest here as with a Java
-// server.
-func javaString(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	var s strings.Builder
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		if r == utf8.RuneError && n == 1 {
-			for n < len(b) && !utf8.FullRune(b[:n]) && !utf8.FullRune(b[:n+1]) {
-				n++
-			}
-			if surrogateHalf(b) {
-				n = 3
-			}
-		}
-		s.WriteRune(r)
-		b = b[n:]
-	}
-	return s.String()
-}
-
-// surrogateHalf reports whether b begins with one of U+D800 to U+DFFF in the
-// form that UTF-8 would give it, which is not allowed.
-func surrogateHalf(b []byte) bool {
-	return len(b) >= 3 && b[0] == 0xED && b[1] >= 0xA0 && b[1] <= 0xBF && b[2] >= 0x80 && b[2] <= 0xBF
 }
 
 // UserName returns the name of an identity for display: the user of a digest or of a

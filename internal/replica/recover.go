@@ -301,23 +301,35 @@ func (r *recovery) replayFrom(l *loadedSnapshot) error {
 	}
 }
 
-// compareDigest compares the tree's digest with the logged ones. A fuzzy snapshot may
-// contain effects of later transactions; then the digest of its tree is unknown until
-// digestZxid. A snapshot without digestZxid may be ahead of every transaction before the
-// first one whose digest agrees.
+// compareDigest compares the tree's digest with the logged ones.
 func (r *recovery) compareDigest(tx *txn.Txn, l *loadedSnapshot) {
+	if !r.o.Prep.DigestEnabled {
+		return
+	}
+	if want, wrong := l.compareDigest(tx); wrong {
+		r.noteMismatch(tx, want, l.tree)
+	}
+}
+
+// compareDigest compares the tree's digest after tx with the one that the log or the
+// snapshot names; wrong means that it is not that. A fuzzy snapshot may contain effects of
+// later transactions; then the digest of its tree is unknown until digestZxid. A snapshot
+// without digestZxid may be ahead of every transaction before the first one whose digest
+// agrees.
+func (l *loadedSnapshot) compareDigest(tx *txn.Txn) (want uint64, wrong bool) {
 	want, known := tx.Digest, tx.HasDigest
 	if l.hasDigest && tx.Zxid <= l.digestZxid {
 		want, known = l.digest, tx.Zxid == l.digestZxid
 	}
 	switch {
-	case !r.o.Prep.DigestEnabled || !known:
+	case !known:
 	case want == l.tree.Digest():
 		l.agreed, l.diverged = true, false
 	case l.hasDigest || l.agreed:
 		l.diverged = true
-		r.noteMismatch(tx, want, l.tree)
+		return want, true
 	}
+	return 0, false
 }
 
 func (r *recovery) noteMismatch(tx *txn.Txn, want uint64, tree *znode.Tree) {

@@ -67,19 +67,23 @@ const MaxSnapshotCandidates = 100
 // DataLogDir differ, it refuses a log in the directory of snapshots and a snapshot in
 // the directory of logs: the two were exchanged, or one of them was moved.
 func Open(fsys vfs.FS, o Options) (*Dir, error) {
-	if o.DataLogDir == "" {
-		o.DataLogDir = o.DataDir
-	}
-	o.Log = o.Log.withDefaults()
-	d := &Dir{
-		fs: fsys, o: o,
-		snapDir: path.Join(o.DataDir, versionDir),
-		logDir:  path.Join(o.DataLogDir, versionDir),
-	}
+	d := newDir(fsys, o)
 	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+func newDir(fsys vfs.FS, o Options) *Dir {
+	if o.DataLogDir == "" {
+		o.DataLogDir = o.DataDir
+	}
+	o.Log = o.Log.withDefaults()
+	return &Dir{
+		fs: fsys, o: o,
+		snapDir: path.Join(o.DataDir, versionDir),
+		logDir:  path.Join(o.DataLogDir, versionDir),
+	}
 }
 
 func (d *Dir) open() error {

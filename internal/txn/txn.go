@@ -122,7 +122,7 @@ func (t *Txn) Append(b []byte) []byte {
 	if t.Header.Type == wire.OpMulti {
 		b = appendMulti(b, t.Multi)
 	} else {
-		b = t.Op.append(b)
+		b = t.Op.AppendRecord(b)
 	}
 	if t.HasDigest {
 		b = jute.AppendInt(b, DigestVersion)
@@ -137,7 +137,7 @@ func appendMulti(b []byte, ops []Op) []byte {
 		b = jute.AppendInt(b, int32(ops[i].Type))
 		at := len(b)
 		b = jute.AppendInt(b, 0)
-		b = ops[i].append(b)
+		b = ops[i].AppendRecord(b)
 		jute.PutInt(b[at:], int32(len(b)-at-4))
 	}
 	return b
@@ -216,8 +216,8 @@ func (o *Op) RecordLen() int {
 // createLen is the length of what appendCreate appends.
 func (o *Op) createLen() int { return 4 + len(o.Path) + 4 + len(o.Data) + wire.ACLLen(o.ACL) }
 
-// append writes the record of o.
-func (o *Op) append(b []byte) []byte {
+// AppendRecord writes the record of o, without its type.
+func (o *Op) AppendRecord(b []byte) []byte {
 	switch o.Type {
 	case wire.OpCreate, wire.OpCreate2:
 		b = o.appendCreate(b)

@@ -1,0 +1,57 @@
+package replica
+
+import (
+	"errors"
+
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A State is that of a server which does not run: the tree of a snapshot, to which the
+// caller applies the log after it.
+type State struct {
+	l        loadedSnapshot
+	result   znode.Result
+	compared int
+}
+
+// ReadState reads a snapshot to its end, and closes sr. What is wrong with the file is a
+// *storage.Error of storage.ErrCorrupt.
+func ReadState(sr *storage.SnapshotReader, zxid zk.Zxid, maxRecord int) (*State, error) {
+	sr.ReadAhead()
+	l, err := readSnapshot(sr, zxid, znode.Options{ExtendedTypes: true}, maxRecord)
+	if err = errors.Join(err, sr.Close()); err != nil {
+		return nil, err
+	}
+	return &State{l: l}, nil
+}
+
+// EmptyState is the state before the first transaction.
+func EmptyState() *State {
+	return &State{l: loadedSnapshot{tree: znode.New(znode.Options{ExtendedTypes: true}), agreed: true}}
+}
+
+// Tree returns the tree. It changes with Apply.
+func (s *State) Tree() *znode.Tree { return s.l.tree }
+
+// Digest returns what the snapshot says of the tree: its digest once the log is applied up
+// to the zxid. ok is false if it says nothing.
+func (s *State) Digest() (zxid zk.Zxid, digest uint64, ok bool) {
+	return s.l.digestZxid, s.l.digest, s.l.hasDigest
+}
+
+// Apply applies the next transaction of the log. agrees is false if the tree then has
+// another digest than the log or the snapshot names.
+func (s *State) Apply(tx *txn.Txn) (agrees bool) {
+	s.l.tree.Apply(tx, &s.result)
+	_, wrong := s.l.compareDigest(tx)
+	if tx.HasDigest && (s.l.agreed || wrong) {
+		s.compared++
+	}
+	return !wrong
+}
+
+// Compared returns how many digests were compared.
+func (s *State) Compared() int { return s.compared }
