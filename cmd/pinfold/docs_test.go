@@ -13,11 +13,11 @@ import (
 
 // calls matches a command line of pinfold in a document, without cli, whose lines
 // internal/cli tests; up to the end of what the shell gives it.
-var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold ((?:server|ensemble|bench|broadcast|version)\b[^\n\x60|<&#;)]*)`)
+var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold ((?:server|ensemble|bench|data|backup|restore|broadcast|version)\b[^\n\x60|<&#;)]*)`)
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "pinfold"}
-	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), broadcastCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), dataCommand(), broadcastCommand(), versionCommand())
 	return root
 }
 
@@ -37,8 +37,8 @@ func check(line string) error {
 	if err != nil {
 		return err
 	}
-	if c.Name() == "bench" && len(rest) > 0 && regexp.MustCompile(`^[a-z]`).MatchString(rest[0]) {
-		return fmt.Errorf("bench has no %s", rest[0])
+	if c.HasSubCommands() && len(rest) > 0 && regexp.MustCompile(`^[a-z]`).MatchString(rest[0]) {
+		return fmt.Errorf("%s has no %s", c.Name(), rest[0])
 	}
 	c.InitDefaultHelpFlag()
 	for _, word := range rest {
@@ -54,6 +54,7 @@ func check(line string) error {
 func TestDocumentCheckFindsBreaks(t *testing.T) {
 	for line, good := range map[string]bool{
 		"server zoo.cfg": true, "ensemble --servers 3": true, "bench mix --read-ratio 0": true, "bench --help": true, "version": true,
+		"data log -c -z 5 log.1": true, "data log --nope": false, "data nope x": false,
 		"ensemble --nope 3": false, "bench nope --size 3": false, "bench mix --nope": false,
 	} {
 		if err := check(line); (err == nil) != good {

@@ -20,11 +20,12 @@ func main() {
   pinfold server zoo.cfg       a server as zoo.cfg says
   pinfold ensemble             three servers on this machine, to try an ensemble
   pinfold cli                  a shell for the znodes of any server
+  pinfold data --help          inspect and repair the files of a data directory
   pinfold bench --help         measure any ZooKeeper server`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), broadcastCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), broadcastCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		if !cli.Told(err) {
 			fmt.Fprintln(os.Stderr, "pinfold:", err)

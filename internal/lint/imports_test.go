@@ -59,9 +59,12 @@ const importOrder = `
 	# The servers of programs that embed them: the package at the root.
 	node < pinfold;
 
+	# The files of a data directory without a server.
+	replica < history;
+
 	# What is run.
 	vfs, fourletter < trial;
-	node, broadcast, trial, bench/report, cli < cmd/pinfold;
+	node, broadcast, trial, bench/report, cli, history < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
