@@ -229,6 +229,7 @@ func own() []Desc {
 		counter("slow_fsync_count", UnitCount, ownReplica, "Fsyncs of the log that took longer than `fsync.warningthresholdms`"),
 		quantiles("tree_read_lock_time", ownReplica, "Times for which the tree's lock was held to read: nothing is applied meanwhile"),
 		quantiles("tree_write_lock_time", ownReplica, "Times for which the tree's lock was held to apply: nothing is read meanwhile"),
+		quantiles("request_time", ownServer, "Requests by operation, from reading one to queueing its reply: `readlatency` and `updatelatency` together").set("op"),
 		quantiles("read_request_time", ownServer, "The same as `readlatency`"),
 		quantiles("update_request_time", ownServer, "The same as `updatelatency`"),
 		summary("fsync_time", UnitMilliseconds, ownReplica, "The same as `fsynctime`"),

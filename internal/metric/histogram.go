@@ -110,13 +110,3 @@ func (d *Distribution) Aggregate() Aggregate {
 	}
 	return a
 }
-
-// Merge returns the aggregate of all durations that the histograms have counted, in
-// nanoseconds.
-func Merge(hs ...*Histogram) Aggregate {
-	d := Distribution{Durations: true}
-	for _, h := range hs {
-		h.addTo(&d)
-	}
-	return d.Aggregate()
-}

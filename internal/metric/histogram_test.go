@@ -49,7 +49,7 @@ func TestHistogramQuantiles(t *testing.T) {
 		[...]*Histogram{&h, &other}[i%2].Add(1, d)
 	}
 	slices.Sort(all)
-	s := Merge(&h, &other).Millis()
+	s := Union{&h, &other}.Distribution().Aggregate().Millis()
 	if s.Count != n || s.Min != all[0].Milliseconds() || s.Max != all[n-1].Milliseconds() {
 		t.Errorf("count %d, min %d, max %d", s.Count, s.Min, s.Max)
 	}
@@ -60,7 +60,7 @@ func TestHistogramQuantiles(t *testing.T) {
 		}
 	}
 	h.reset()
-	if s := Merge(&h); s != (Aggregate{}) {
+	if s := (Union{&h}).Distribution().Aggregate(); s != (Aggregate{}) {
 		t.Errorf("after reset: %+v", s)
 	}
 }
@@ -71,7 +71,7 @@ func TestHistogramOfBatches(t *testing.T) {
 	var h Histogram
 	h.Add(999, 2*time.Millisecond)
 	h.Add(1, 300*time.Millisecond)
-	got := Merge(&h).Millis()
+	got := Union{&h}.Distribution().Aggregate().Millis()
 	want := Aggregate{Count: 1000, Sum: 999*2 + 300, Min: 2, Max: 300, Average: 2.298,
 		P50: got.P50, P90: got.P50, P95: got.P50, P99: got.P50, P999: got.P999}
 	if got != want || got.P50 < 1 || got.P50 > 2 || got.P999 < 280 || got.P999 > 300 {

@@ -1,7 +1,7 @@
 package metric
 
 // A Source is where the registry reads a value: a *Counter, a *Gauge, a *Summary, a
-// *Histogram, a *Set of these, or a Func.
+// *Histogram, a *Set of these, a Table, a Union, or a Func.
 type Source interface {
 	// suits reports whether the source has values of the type and the unit of d.
 	suits(d *Desc) bool
@@ -71,5 +71,53 @@ func (s *Set[S]) read(d *Desc, to []Sample) []Sample {
 func (s *Set[S]) reset() {
 	for _, k := range s.All() {
 		k.Value.reset()
+	}
+}
+
+// A Table is a fixed set of histograms. Those that are empty are not shown.
+type Table []Keyed[*Histogram]
+
+func (t Table) suits(d *Desc) bool { return d.Key != "" && new(Histogram).suits(d) }
+
+func (t Table) read(d *Desc, to []Sample) []Sample {
+	for _, k := range t {
+		n := len(to)
+		if to = k.Value.read(d, to); to[n].Distribution.Count == 0 {
+			to = to[:n]
+			continue
+		}
+		to[n].Key = k.Key
+	}
+	return to
+}
+
+func (t Table) reset() {
+	for _, k := range t {
+		k.Value.reset()
+	}
+}
+
+// A Union is several histograms as one.
+type Union []*Histogram
+
+func (u Union) suits(d *Desc) bool { return d.Key == "" && new(Histogram).suits(d) }
+
+func (u Union) read(_ *Desc, to []Sample) []Sample {
+	dist := u.Distribution()
+	return append(to, Sample{Summary: dist.Aggregate().Millis(), Distribution: dist})
+}
+
+// Distribution returns the durations of all histograms.
+func (u Union) Distribution() *Distribution {
+	d := &Distribution{Durations: true}
+	for _, h := range u {
+		h.addTo(d)
+	}
+	return d
+}
+
+func (u Union) reset() {
+	for _, h := range u {
+		h.reset()
 	}
 }

@@ -82,6 +82,7 @@ type connState struct {
 	ids       []zk.ID // replaced, never modified
 	pending   pendingFIFO
 	stats     connStats
+	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
 	sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
 

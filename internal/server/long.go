@@ -244,7 +244,8 @@ func (l *listing) send(r *run, frameBytes int) (sent bool) {
 		}
 		c.mu.stats.noteRequest(&l.q)
 		c.countReceivedLocked(1, frameBytes)
-		c.countAnsweredLocked(1, r.now, c.s.replica.Now())
+		c.mu.answered.add(l.q.Op)
+		c.countAnsweredLocked(r.now, c.s.replica.Now())
 	})
 	return sent
 }

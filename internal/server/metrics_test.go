@@ -48,7 +48,7 @@ func TestCountingDoesNotAllocate(t *testing.T) {
 		c.reads.endReply(s.stats.readsBy, 130)
 		c.noteReply(100)
 		c.add(1, time.Millisecond, time.Second)
-		s.stats.Reads.Add(1, time.Millisecond)
+		s.stats.requests[1].Add(1, time.Millisecond)
 		c.unreported.sent++
 		s.stats.fold(&c)
 	})

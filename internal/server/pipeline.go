@@ -207,7 +207,7 @@ func (r *run) handleWithTree(tree replica.View) {
 // handle handles frames. With the zero View it stops before the first frame that needs
 // the tree, and returns true. REQUIRES: c.mu.
 func (r *run) handle(tree replica.View) (wantsTree bool) {
-	c, received, answered, from := r.c, r.received, r.reads, r.done
+	c, received, from := r.c, r.received, r.done
 	for !c.leaving && !c.mu.closing {
 		frame, size, ok, err := c.nextFrame(r.in[r.done:])
 		if !ok || err != nil {
@@ -237,8 +237,8 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 	}
 	c.leaving = c.leaving || c.mu.closing
 	c.countReceivedLocked(r.received-received, r.done-from)
-	if n := r.reads - answered; n > 0 {
-		c.countAnsweredLocked(n, r.now, tree.End())
+	if c.mu.answered.n > 0 {
+		c.countAnsweredLocked(r.now, tree.End())
 	}
 	return wantsTree
 }
@@ -286,6 +286,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 				return true
 			}
 			r.reads++
+			c.mu.answered.add(q.Op)
 		default:
 			c.submit(&q, r)
 			if r.blocked == 0 {
@@ -298,6 +299,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	case c.mu.pending.empty():
 		c.answer(tree, &q)
 		r.reads++
+		c.mu.answered.add(q.Op)
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
 		if r.mustWait = (expected > largeReply || isExpensive(q.Op)) && !c.stepped; r.mustWait {
@@ -453,7 +455,7 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 		c.mu.forced = false
 		t.Spend(c.mu.work)
 	}()
-	n, at := 0, time.Duration(0) // reads that arrived together are counted together
+	at := time.Duration(0) // reads that arrived together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()
 		if p.write {
@@ -464,18 +466,18 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 			break
 		}
 		if p.at != at {
-			c.countAnsweredLocked(n, at, now)
-			n, at = 0, p.at
+			c.countAnsweredLocked(at, now)
+			at = p.at
 		}
 		if c.answer(t, &p.request); c.mu.short > 0 {
 			c.mu.short = 0
 			c.endSlow()
 			break
 		}
-		n++
+		c.mu.answered.add(p.Op)
 		c.mu.pending.pop()
 	}
-	c.countAnsweredLocked(n, at, now)
+	c.countAnsweredLocked(at, now)
 }
 
 // endSlow ends a connection whose replies have grown since the requests were queued.

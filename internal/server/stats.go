@@ -29,7 +29,7 @@ type Stats struct {
 	LimitRefused             metric.Counter   // requests for more watches or ephemerals than allowed
 	LimitConns               metric.Counter   // of Rejected, because of the limit of an identity
 	LimitWaits               metric.Histogram // of connections for the tokens of their rates
-	Reads, Writes            metric.Histogram // from reading a request to queueing its reply
+	requests                 latencies        // from reading a request to queueing its reply
 
 	readsBy, writesBy *namespaces
 	replies           metric.Sizes
@@ -38,7 +38,9 @@ type Stats struct {
 }
 
 // latency returns the latencies of all requests, in milliseconds.
-func (s *Stats) latency() metric.Aggregate { return metric.Merge(&s.Reads, &s.Writes).Millis() }
+func (s *Stats) latency() metric.Aggregate {
+	return s.requests.from(0, len(s.requests)).Distribution().Aggregate().Millis()
+}
 
 // replyBytes returns the bytes that were sent for replies. Events are counted when they
 // are queued, before they are sent, so the difference can be negative for a moment.
@@ -155,19 +157,23 @@ func (c *conn) countSentLocked() {
 	c.mu.stats.unreported.sent++
 }
 
-// countAnsweredLocked counts n reads that were received at time from and answered at
-// time now. REQUIRES: c.mu.
-func (c *conn) countAnsweredLocked(n int, from, now time.Duration) {
-	if n > 0 {
+// countAnsweredLocked counts the reads in c.mu.answered, which were received at time from
+// and answered at time now. REQUIRES: c.mu.
+func (c *conn) countAnsweredLocked(from, now time.Duration) {
+	if n := c.mu.answered.n; n > 0 {
 		c.mu.stats.add(n, now-from, now)
-		c.s.stats.Reads.Add(n, now-from)
+		c.mu.answered.flush(&c.s.stats.requests, now-from)
 	}
 }
 
 // countWrittenLocked counts a write, as countAnsweredLocked does reads. REQUIRES: c.mu.
-func (c *conn) countWrittenLocked(from, now time.Duration) {
+func (c *conn) countWrittenLocked(op wire.OpCode, from, now time.Duration) {
 	c.mu.stats.add(1, now-from, now)
-	c.s.stats.Writes.Add(1, now-from)
+	at := int(slot(op))
+	if at < readSlots {
+		at = otherUpdates
+	}
+	c.s.stats.requests[at].Add(1, now-from)
 }
 
 // countDrop counts a connection that ends because reading from its socket failed with

@@ -46,7 +46,7 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.stats.lastOp = wire.OpCreateSession
-	c.countWrittenLocked(req.Received, c.s.replica.Now())
+	c.countWrittenLocked(wire.OpCreateSession, req.Received, c.s.replica.Now())
 }
 
 // Carried counts every write, whichever client sent it (replica.Clients).
@@ -84,7 +84,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 			c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, r)
 		}
 		c.endReplyLocked(at, c.codeFor(req.Op, r.Err))
-		c.countWrittenLocked(req.Received, now)
+		c.countWrittenLocked(req.Op, req.Received, now)
 	}
 	c.mu.pending.pop()
 	c.answerPending(tree, now)
@@ -144,7 +144,8 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 		at := c.beginReplyLocked(req.Xid, tree.LastZxid())
 		c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, d.Buffer())
 		c.endReplyLocked(at, zk.OK)
-		c.countAnsweredLocked(1, req.Received, now)
+		c.mu.answered.add(wire.OpSync)
+		c.countAnsweredLocked(req.Received, now)
 	}
 	c.mu.pending.syncs--
 	c.mu.pending.pop()
