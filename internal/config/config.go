@@ -11,7 +11,8 @@
 //     znode.container.*); they can be given only as -D.
 //
 // If one property is given in several places, zoo.cfg overrides the command line, and
-// the command line overrides SERVER_JVMFLAGS. Within one place the last value counts.
+// the command line overrides JVMFLAGS, and that overrides SERVER_JVMFLAGS. Within one
+// place the last value counts.
 //
 // No setting is ignored silently. A setting is honoured; or accepted, because it tunes
 // a part that this server does not have; or accepted with a Warning, because a feature

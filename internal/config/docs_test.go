@@ -18,7 +18,6 @@ const tablesBegin = "go test ./internal/config -update -->\n\n"
 // tables renders the catalogue.
 func tables() string {
 	places := map[scope]string{inFile: "file", property: "both", bare: "-D"}
-	effects := map[effect]string{honoured: "honoured", accepted: "accepted", missing: "missing", refused: "refused"}
 	var b strings.Builder
 	for _, sec := range sections() {
 		fmt.Fprintf(&b, "## %s\n\n", sec.title)
@@ -32,7 +31,7 @@ func tables() string {
 				def = "`" + def + "`"
 			}
 			note := strings.ReplaceAll(s.note, "|", `\|`)
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.name, places[s.scope], def, effects[s.effect], note)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.name, places[s.scope], def, s.effect, note)
 		}
 		b.WriteString("\n")
 	}

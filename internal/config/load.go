@@ -64,14 +64,14 @@ func Default() *Config {
 // from jvmFlags (the command line) and from environ (the variable SERVER_JVMFLAGS,
 // split as by a shell). Other words are ignored. It is Source.Load of these three.
 func Load(file string, jvmFlags []string, environ string) (*Config, []Warning, error) {
-	return (&Source{File: file, Flags: jvmFlags, Environ: environ}).Load()
+	return (&Source{File: file, Flags: jvmFlags, Environ: Environment{Server: environ}}).Load()
 }
 
 // Source has all places that a configuration comes from.
 type Source struct {
 	File    string   // name of a zoo.cfg; "": none
 	Flags   []string // of the command line; only -Dname=value counts
-	Environ string   // the variable SERVER_JVMFLAGS, split as by a shell
+	Environ Environment
 
 	// Settings are keys of zoo.cfg, and Java properties by their full names. They
 	// override File, Flags and Environ, without a warning.
@@ -108,7 +108,7 @@ func (s *Source) load(text []byte) (*Config, []Warning, error) {
 	for i := range lines {
 		lines[i].key, lines[i].value = strings.TrimSpace(lines[i].key), strings.TrimSpace(lines[i].value)
 	}
-	flags := append(parseFlags(splitWords(s.Environ), "SERVER_JVMFLAGS"), parseFlags(s.Flags, "command line")...)
+	flags := append(s.Environ.definitions(), parseFlags(s.Flags, "command line")...)
 	l := loader{
 		config: &Config{File: s.File, Text: string(text), Properties: make(map[string]string)},
 		known:  catalogue{sections()},
@@ -129,6 +129,7 @@ func (s *Source) load(text []byte) (*Config, []Warning, error) {
 	}
 	l.members()
 	l.finish()
+	l.warnUnread(&s.Environ)
 	return l.result()
 }
 

@@ -188,7 +188,7 @@ func FuzzLoad(f *testing.F) {
 			strings.Contains(string(text), `\`) || len(text) > 4096 || len(environ) > 4096 {
 			return // no files but the one
 		}
-		c, _, err := (&Source{File: "zoo.cfg", Environ: environ}).load(append([]byte("dataDir=/nowhere\n"), text...))
+		c, _, err := (&Source{File: "zoo.cfg", Environ: Environment{Server: environ}}).load(append([]byte("dataDir=/nowhere\n"), text...))
 		if (c == nil) == (err == nil) {
 			t.Fatalf("config %v, error %v", c, err)
 		}

@@ -22,7 +22,7 @@ func writeFile(t *testing.T, name, text string) string {
 func TestSettingsOverride(t *testing.T) {
 	file := writeFile(t, "zoo.cfg", "tickTime=3000\ntickTime=4000\ndataDir=/data\nclientPort=2181\nsnapCount=1000\nsyncLimit=3\n")
 	s := Source{
-		File: file, Flags: []string{"-Djute.maxbuffer=100000", "-Dzookeeper.forceSync=no"}, Environ: "-Dzookeeper.forceSync=no",
+		File: file, Flags: []string{"-Djute.maxbuffer=100000", "-Dzookeeper.forceSync=no"}, Environ: Environment{Server: "-Dzookeeper.forceSync=no"},
 		Settings: map[string]string{
 			"tickTime": "500", "zookeeper.snapCount": "77", "jute.maxbuffer": "200000", "forceSync": "yes", "maxClientCnxns": "5",
 		},
