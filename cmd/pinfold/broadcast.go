@@ -16,7 +16,7 @@ func broadcastCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return runServer(c.Context(), args[0], nil, false, g.Run)
+			return runServer(c.Context(), &serverFlags{file: args[0], logFormat: "text", logLevel: "info"}, g.Run)
 		},
 	}
 	c.Flags().IntVar(&g.Outstanding, "outstanding", 10000, "transactions in flight: proposed and not applied yet")

@@ -18,6 +18,8 @@ func main() {
 
   pinfold server               a standalone server on 127.0.0.1:2181
   pinfold server zoo.cfg       a server as zoo.cfg says
+  pinfold server --check       would it start with this zoo.cfg?
+  pinfold config explain KEY   what a setting does
   pinfold ensemble             three servers on this machine, to try an ensemble
   pinfold cli                  a shell for the znodes of any server
   pinfold data --help          inspect and repair the files of a data directory
@@ -25,7 +27,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), broadcastCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), broadcastCommand(), configCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		if !cli.Told(err) {
 			fmt.Fprintln(os.Stderr, "pinfold:", err)

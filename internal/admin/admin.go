@@ -153,11 +153,11 @@ func newServer(o Options) *Server {
 
 // httpLog makes the lines that net/http logs, about panics and broken requests, lines of
 // the server's log. Strangers can cause them.
-type httpLog struct{ to *refusal.Log }
+type httpLog struct{ refused *refusal.Log }
 
 // Write implements io.Writer.
 func (l httpLog) Write(line []byte) (int, error) {
-	l.to.Warn("a request to the administration server failed", "err", refusal.Cut(string(line)))
+	l.refused.Warn("a request to the administration server failed", "err", refusal.Cut(string(line)))
 	return len(line), nil
 }
 

@@ -19,7 +19,7 @@ const importOrder = `
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
 	NONE < test/memconn, test/choices, test/goroutines;
-	NONE < config, sasl, metric, refusal;
+	NONE < config, sasl, metric, refusal, logging, systemd;
 	NONE < httpconn; metric, httpconn < exporter;
 	zk < fourletter;
 	NONE < fifo, ratelimit;
@@ -64,7 +64,7 @@ const importOrder = `
 
 	# What is run.
 	vfs, fourletter < trial;
-	node, broadcast, trial, bench/report, cli, history < cmd/pinfold;
+	node, broadcast, trial, bench/report, cli, history, logging, systemd < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
@@ -109,7 +109,7 @@ var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine":   {"test/ensemble/history"},
 	"github.com/klauspost/compress":       {"storage"},
 	"github.com/spf13/cobra":              {"cmd/pinfold"},
-	"github.com/spf13/pflag":              {"cli"},
+	"github.com/spf13/pflag":              {"cli", "cmd/pinfold"},
 	"github.com/prometheus/client_golang": {"exporter"},
 	"golang.org/x/term":                   {"cli"},
 	"gonum.org/v1/plot":                   {"bench/report"},
