@@ -185,6 +185,11 @@ func (s *shell) tell(err error) error {
 	if err == nil || Told(err) {
 		return err
 	}
-	fmt.Fprintln(s.errs, explain(err))
-	return statusError{ExitStatus(err)}
+	status := ExitStatus(err)
+	if s.format == jsonl {
+		fmt.Fprint(s.errs, failureJSON(err, status))
+	} else {
+		fmt.Fprintln(s.errs, explain(err))
+	}
+	return statusError{status}
 }
