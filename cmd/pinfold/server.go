@@ -29,6 +29,8 @@ type serverFlags struct {
 	properties []string // -Dname=value
 
 	listen, port, data string // override zoo.cfg; "": not given
+	id                 string // in the ensemble, or "hostname"; "": the file myid has it
+	number             *int64 // what id says; nil: nothing
 	check, verbose     bool
 	logFormat          string
 	logLevel           string
@@ -83,6 +85,7 @@ func (f *serverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.port, "port", "", "port for clients (clientPort)")
 	flags.StringVar(&f.listen, "listen", "", "address to listen on for clients (clientPortAddress)")
 	flags.StringVar(&f.data, "data", "", "data directory (dataDir)")
+	flags.StringVar(&f.id, "id", "", "number in the ensemble, in place of the file myid; hostname: the number at the end of the host's name, plus one")
 	flags.BoolVar(&f.check, "check", false, "check the configuration, and end")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -108,6 +111,13 @@ func (f *serverFlags) parse(flags *pflag.FlagSet, args []string) (help bool, err
 	if f.verbose {
 		f.logLevel = "debug"
 	}
+	if f.id != "" {
+		id, err := serverID(f.id, os.Hostname)
+		if err != nil {
+			return false, err
+		}
+		f.number = &id
+	}
 	switch files := flags.Args(); len(files) {
 	case 0:
 	case 1:
@@ -120,7 +130,7 @@ func (f *serverFlags) parse(flags *pflag.FlagSet, args []string) (help bool, err
 
 // source returns where the configuration comes from.
 func (f *serverFlags) source() *config.Source {
-	s := &config.Source{File: f.file, Flags: f.properties, Environ: config.ReadEnvironment(), Settings: map[string]string{}}
+	s := &config.Source{File: f.file, Flags: f.properties, Environ: config.ReadEnvironment(), ID: f.number, Settings: map[string]string{}}
 	if f.file == "" {
 		s.Settings["autopurge.purgeInterval"] = "1m"
 	}
