@@ -139,37 +139,6 @@ func explain(err error) string {
 	return text
 }
 
-// failure is an error in the format json: a line on the error stream.
-type failure struct {
-	Error  string  `json:"error"`            // the first line of what people are told
-	Advice string  `json:"advice,omitempty"` // what can be done
-	Code   *int32  `json:"code,omitempty"`   // the protocol's, -101 for a missing node
-	Path   *string `json:"path,omitempty"`
-	Maybe  bool    `json:"maybe,omitempty"` // the write may have been carried out
-	Status int     `json:"status"`          // as ExitStatus
-}
-
-// failureJSON returns an error as a line of JSON.
-func failureJSON(err error, status int) string {
-	text, advice, _ := strings.Cut(explain(err), "\n")
-	f := failure{Error: text, Advice: strings.TrimSuffix(strings.TrimPrefix(advice, "("), ")"), Status: status}
-	if code := zk.Code(0); errors.As(err, &code) {
-		number := int32(code)
-		f.Code = &number
-	}
-	if opErr := (*client.Error)(nil); errors.As(err, &opErr) {
-		f.Path, f.Maybe = &opErr.Path, opErr.Maybe
-	}
-	if txnErr := (*client.TxnError)(nil); errors.As(err, &txnErr) {
-		f.Path = &txnErr.Path
-	}
-	line, err := encodeJSON(f)
-	if err != nil {
-		return text + "\n"
-	}
-	return string(line)
-}
-
 // rightOf says which right the operation of an error lacked; "" if it was none.
 func rightOf(err error) string {
 	var opErr *client.Error

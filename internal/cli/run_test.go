@@ -186,24 +186,3 @@ func TestExplain(t *testing.T) {
 		t.Errorf("explain = %q", got)
 	}
 }
-
-// In the format json an error is a line of JSON on the error stream.
-func TestErrorsInJSON(t *testing.T) {
-	inBubble(t, func(o *Options) { o.Format = "json" }, func(r *rig) {
-		r.do("create /a")
-		r.do("create /a/b")
-		for line, want := range map[string]string{
-			"get /nope": `{"error":"Node does not exist: /nope","code":-101,"path":"/nope","status":1}` + "\n",
-			"delete /a": `{"error":"Node not empty: /a","advice":"deleteall deletes a node and all below it",` +
-				`"code":-111,"path":"/a","status":1}` + "\n",
-		} {
-			if out, errs, status := r.do(line); out != "" || errs != want || status != statusFailed {
-				t.Errorf("%s: %q, %q, status %d; want %q", line, out, errs, status, want)
-			}
-		}
-		_, errs, status := r.do("gett /nope")
-		if !strings.HasPrefix(errs, `{"error":"`) || !strings.HasSuffix(errs, `"status":2}`+"\n") || strings.Count(errs, "\n") != 1 || status != statusUsage {
-			t.Errorf("gett: %q, status %d", errs, status)
-		}
-	})
-}

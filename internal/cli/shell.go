@@ -185,11 +185,6 @@ func (s *shell) tell(err error) error {
 	if err == nil || Told(err) {
 		return err
 	}
-	status := ExitStatus(err)
-	if s.format == jsonl {
-		fmt.Fprint(s.errs, failureJSON(err, status))
-	} else {
-		fmt.Fprintln(s.errs, explain(err))
-	}
-	return statusError{status}
+	fmt.Fprintln(s.errs, explain(err))
+	return statusError{ExitStatus(err)}
 }

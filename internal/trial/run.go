@@ -275,11 +275,8 @@ func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 	own := filepath.Join(dir, strconv.Itoa(leader))
 	hints := [][2]string{
 		{fmt.Sprintf("echo srvr | nc 127.0.0.1 %d", e.members[leader-1].port), "the state of a server"},
-	}
-	if e.Participants > 2 { // the others are a quorum
-		hints = append(hints,
-			[2]string{fmt.Sprintf("kill -9 $(cat %s)", filepath.Join(own, "pid")), "end the leader: another one takes over"},
-			[2]string{fmt.Sprintf("pinfold server %s", filepath.Join(own, "zoo.cfg")), "and start it again"})
+		{fmt.Sprintf("kill -9 $(cat %s)", filepath.Join(own, "pid")), "end the leader: another one takes over"},
+		{fmt.Sprintf("pinfold server %s", filepath.Join(own, "zoo.cfg")), "and start it again"},
 	}
 	width := 0
 	for _, h := range hints {

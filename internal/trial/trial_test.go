@@ -215,7 +215,6 @@ func TestEnsemble(t *testing.T) {
 		}
 	}
 	out.await(fmt.Sprintf("Clients connect to 127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", e.BasePort, e.BasePort+1, e.BasePort+2, e.BasePort+3))
-	out.await("kill -9 ")
 	out.await("Ctrl-C")
 
 	leader := readPid(t, e, 2)
@@ -454,9 +453,6 @@ func TestReport(t *testing.T) {
 	step(18*time.Second, leads, none)
 	step(20*time.Second, leads, none)
 	step(22*time.Second, leads, none, "server 1 leads, epoch 1, after 22.0 s", "server 2   127.0.0.1:0   not serving")
-	if text := out.String(); strings.Contains(text, "kill -9") || !strings.Contains(text, "echo srvr") {
-		t.Errorf("two servers cannot lose one:\n%s", text)
-	}
 	step(23*time.Second, leads, follows)
 	step(24*time.Second, none, follows, "no server leads")
 	step(25*time.Second, none, none)

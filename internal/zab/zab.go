@@ -374,10 +374,6 @@ func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 		c.dropLearner(l, err)
 	case c.role != Looking && l == c.learner.link && l != 0:
 		c.learner.link = 0
-		if c.phase == discovery {
-			// The protocol has no packet for a refusal: the leader closes the link.
-			err = fmt.Errorf("%w; if the leader has refused this server (accepted epoch %d), the leader's log says why: peer_refused", err, c.acceptedEpoch)
-		}
 		c.leave(fmt.Errorf("the link to the leader is lost: %w", err))
 	}
 }
