@@ -106,6 +106,7 @@ func (o *orderer) stepCore(m *mail) bool {
 		if m.events[i].kind == linkDown {
 			o.incomingTrees.remove(m.events[i].link) // its link is closed
 			o.dropForwarded(m.events[i].link)
+			o.undecided.forget(m.events[i].link)
 		}
 	}
 	return ok

@@ -233,7 +233,7 @@ func (o *orderer) resume(s resume) {
 	case ok:
 		o.owners[s.id] = owner{s.origin, s.timeoutMillis}
 	case o.ending(s.id):
-		o.undecided = append(o.undecided, question{resume: s})
+		o.undecided.ask(question{resume: s})
 		return
 	}
 	s.origin.Resumed(ok, s.id, s.timeoutMillis)

@@ -3,6 +3,7 @@ package replica
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -164,7 +165,7 @@ func (s *sessions) validate(l zab.LinkID, data []byte) error {
 	id, timeout := zk.SessionID(binary.BigEndian.Uint64(data)), int32(binary.BigEndian.Uint32(data[8:]))
 	ok := s.revive(id, ownerOf(l), timeout)
 	if !ok && s.ending(id) {
-		s.undecided = append(s.undecided, question{link: l, resume: resume{id: id}})
+		s.undecided.ask(question{link: l, resume: resume{id: id}})
 		return nil
 	}
 	if own, here := s.owners[id]; ok && here {
@@ -191,19 +192,27 @@ type question struct {
 	resume
 }
 
-// questions are those that are not answered yet.
-type questions []question
+// questions are those that are not answered yet, by session: one of each link, and one of
+// this server's clients. So their number is bounded by that of the sessions that are ending
+// and of the links, however often a link asks. A learner waits for one answer about a session.
+type questions map[zk.SessionID][]question
 
-// remove removes the questions about a session, or with id 0 all of them.
-func (qs *questions) remove(id zk.SessionID) (removed []question) {
-	*qs = slices.DeleteFunc(*qs, func(q question) bool {
-		about := id == 0 || q.id == id
-		if about {
-			removed = append(removed, q)
-		}
-		return about
-	})
-	return removed
+// ask adds a question. It replaces an earlier one about the session of the same learner, or of
+// an earlier connection to this server, which is dropped.
+func (qs *questions) ask(q question) {
+	if *qs == nil {
+		*qs = questions{}
+	}
+	all := (*qs)[q.id]
+	i := slices.IndexFunc(all, func(before question) bool { return before.link == q.link })
+	if i < 0 {
+		(*qs)[q.id] = append(all, q)
+		return
+	}
+	if q.link == 0 {
+		all[i].origin.Dropped(&Request{})
+	}
+	all[i] = q
 }
 
 // ending reports whether the end of a session is submitted and not committed yet. On a
@@ -212,25 +221,38 @@ func (s *sessions) ending(id zk.SessionID) bool {
 	return s.o.Ensemble != nil && s.tracker.Tracked(id)
 }
 
+// forget drops the questions of a link that is lost.
+func (qs questions) forget(l zab.LinkID) {
+	for id, all := range qs {
+		if qs[id] = slices.DeleteFunc(all, func(q question) bool { return q.link == l }); len(qs[id]) == 0 {
+			delete(qs, id)
+		}
+	}
+}
+
 // decide answers the questions about a session that has ended.
 func (s *sessions) decide(id zk.SessionID) {
-	for _, q := range s.undecided.remove(id) {
+	for _, q := range s.undecided[id] {
 		if q.link != 0 {
 			s.answerValidate(q.link, id, false)
 		} else {
 			q.origin.Resumed(false, id, 0)
 		}
 	}
+	delete(s.undecided, id)
 }
 
 // dropQuestions drops the questions without an answer, because the role ends: the
 // clients and learners ask the next leader.
 func (s *sessions) dropQuestions() {
-	for _, q := range s.undecided.remove(0) {
-		if q.link == 0 {
-			q.origin.Dropped(&Request{})
+	for _, id := range slices.Sorted(maps.Keys(s.undecided)) {
+		for _, q := range s.undecided[id] {
+			if q.link == 0 {
+				q.origin.Dropped(&Request{})
+			}
 		}
 	}
+	s.undecided = nil
 }
 
 // touch records the sessions whose clients a learner has heard.
