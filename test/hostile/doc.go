@@ -10,6 +10,7 @@
 //
 //	go test ./test/hostile -hostile -binary build/pinfold
 //	go test ./test/hostile -hostile -binary build/pinfold -apache -before old/pinfold -update
+//	scripts/attack-table
 //	go test ./test/hostile -hostile -binary build/pinfold -only row-7 -members 1 -v
 //	go test ./test/hostile -hostile -binary build/pinfold -random 5m -seed 7
 //

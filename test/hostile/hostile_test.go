@@ -30,7 +30,10 @@ var (
 	seed      = flag.Uint64("seed", 0, "of what is drawn; 0 is any")
 	random    = flag.Duration("random", 0, "draw combinations of attacks for so `long`, and run no others")
 	together  = flag.Int("together", 1, "`number` of attacks that run at the same time, where that is possible")
-	update    = flag.Bool("update", false, "enter the results in docs/ops/limits.md")
+	update    = flag.Bool("update", false, "enter the results in docs/ops/limits.md, each when it is there")
+	named     = flag.String("table", "", "`name` of a table that is made in several runs: what has a result in it is left out")
+	within    = flag.Duration("within", 0, "begin no attack after so `long`; 0 is no limit")
+	most      = flag.Duration("most", longest, "of one attack, unless it needs longer or -scale makes it shorter: `duration`")
 	keep      = flag.Bool("keep", false, "keep the directories of attacks that failed")
 	witnessAt = flag.String("innocent", "", "`addresses`: be an innocent client")
 	home      = flag.Int("home", 0, "`index` of the innocent client's first address")
@@ -88,7 +91,7 @@ func TestAttacks(t *testing.T) {
 	if *random > 0 {
 		t.Skip("combinations alone")
 	}
-	var results []result
+	first, left := time.Now(), 0
 	table := slices.DeleteFunc(attacks(), func(a attack) bool { return !pattern.MatchString(a.name) })
 	if *together > 1 {
 		table = groups(table, *together)
@@ -100,21 +103,42 @@ func TestAttacks(t *testing.T) {
 				continue
 			}
 			for _, s := range all {
+				if done(a.name, s.Name, members) {
+					continue
+				}
+				if *within > 0 && time.Since(first) > *within {
+					left++
+					continue
+				}
 				t.Run(fmt.Sprintf("%s/%d/%s", a.name, members, s.Name), func(t *testing.T) {
 					began := time.Now()
 					r := play(t, a, s, members, *scale, drawn())
+					r.Table = *named
 					judge(t, a, s, r)
 					t.Logf("%.1f s", time.Since(began).Seconds())
-					results = append(results, *r)
+					if *update && *together == 1 {
+						if err := enter([]result{*r}); err != nil {
+							t.Error(err)
+						}
+					}
 				})
 			}
 		}
 	}
-	if *update && *together == 1 {
-		if err := enter(results); err != nil {
-			t.Error(err)
-		}
+	if left > 0 {
+		t.Logf("LEFT %d attacks: the time is over", left)
 	}
+}
+
+// done reports whether the table that is made has a result already.
+func done(attack, system string, members int) bool {
+	if *named == "" {
+		return false
+	}
+	results, err := readResults()
+	return err == nil && slices.ContainsFunc(results, func(r result) bool {
+		return r.Table == *named && r.Attack == attack && r.System == system && r.Members == members
+	})
 }
 
 // drawn is the seed of one attack.

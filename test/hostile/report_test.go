@@ -17,6 +17,7 @@ type result struct {
 	System  string
 	Members int
 	Scale   float64
+	Table   string `json:",omitempty"` // the flag -table
 
 	Before, Peak, After int64 // bytes of memory, of the member that took most
 	Data                int64 // bytes in the tree in the end
@@ -27,6 +28,7 @@ type result struct {
 	GapAt                 time.Duration // when the longest of the two began, since the attack did
 	Lasted                time.Duration // the attack
 	Machine               time.Duration // longest time that an innocent process itself had to wait
+	ReadHolds, WriteHolds holds         `json:",omitzero"` // of the tree's lock, of all members
 	Back                  time.Duration // from the end of the attack until the service was back
 
 	Suspended int      // connections that innocent clients lost
@@ -116,9 +118,10 @@ func round(d time.Duration) time.Duration {
 // String is the line of a report.
 func (r *result) String() string {
 	return fmt.Sprintf("%d → %d → %d MB (data %d); reads: gap %v, p99 %v (calm %v); writes: gap %v, p99 %v (calm %v); %v after the beginning; machine %v; it lasted %v; back after %v; "+
+		"holds of the lock: %v to read, %v to apply; "+
 		"%d connections and %d sessions lost, %d elections, %d processes ended; %s",
 		r.Before>>20, r.Peak>>20, r.After>>20, r.Data>>20, round(r.ReadGap), round(r.ReadP99), round(r.CalmReads),
-		round(r.WriteGap), round(r.WriteP99), round(r.CalmWrites), round(r.GapAt), round(r.Machine), round(r.Lasted), round(r.Back),
+		round(r.WriteGap), round(r.WriteP99), round(r.CalmWrites), round(r.GapAt), round(r.Machine), round(r.Lasted), round(r.Back), &r.ReadHolds, &r.WriteHolds,
 		r.Suspended, r.Lost, r.Roles, r.Ended, strings.Join(r.Notes, "; "))
 }
 
@@ -128,6 +131,15 @@ func (r *result) cell() string {
 	if r.Peak > 0 {
 		parts = append(parts, fmt.Sprintf("%d → %d → %d MB", r.Before>>20, r.Peak>>20, r.After>>20),
 			fmt.Sprintf("reads %v, writes %v", round(r.ReadGap), round(r.WriteGap)))
+	}
+	if r.ReadP99+r.WriteP99 > 0 {
+		parts = append(parts, fmt.Sprintf("p99 %v, %v", round(r.ReadP99), round(r.WriteP99)))
+	}
+	if r.WriteHolds.Count > 0 {
+		parts = append(parts, fmt.Sprintf("lock %v, %v", &r.ReadHolds, &r.WriteHolds))
+	}
+	if r.Scale < 1 {
+		parts = append(parts, fmt.Sprintf("at scale %g", r.Scale))
 	}
 	for _, n := range []struct {
 		count int

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,7 +111,7 @@ func (x *scene) start() {
 		x.must(os.WriteFile(name, []byte(x.attack.limits), 0o600))
 		lines = append(slices.Clone(lines), "limitsFile="+name)
 	}
-	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: lines})
+	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: lines, Metrics: x.system.Judged})
 	x.must(err)
 	x.t.Cleanup(func() {
 		x.e.Close()
@@ -155,6 +157,7 @@ func (x *scene) besiege(r *result) {
 	}
 	quiet := time.Now()
 	x.wait(calm)
+	x.resetStats()
 	looked, pids := x.elections(x.judged), x.pids()
 	paused := x.elections(x.paused)
 	for _, pid := range pids {
@@ -164,7 +167,7 @@ func (x *scene) besiege(r *result) {
 		x.must(resetPeak(pid))
 	}
 	began := time.Now()
-	limit := max(4*time.Second, x.attack.least, time.Duration(float64(longest)*x.scale))
+	limit := max(4*time.Second, x.attack.least, min(*most, time.Duration(float64(longest)*x.scale)))
 	var cancel context.CancelFunc
 	x.ctx, cancel = context.WithTimeout(x.t.Context(), limit)
 	x.attack.run(x)
@@ -189,6 +192,7 @@ func (x *scene) besiege(r *result) {
 		x.note("the paused follower began %d elections", x.elections(x.paused)-paused)
 	}
 	r.Data = x.data()
+	x.holds(r)
 	for i, p := range innocents {
 		w, err := p.finish()
 		if err != nil {
@@ -243,6 +247,35 @@ func (x *scene) metric(m *cluster.Member, key string) int64 {
 	line, _, _ := strings.Cut(rest, "\n")
 	n, _ := strconv.ParseInt(line, 10, 64) // no number: there is no such metric
 	return n
+}
+
+// resetStats has the members forget what they have measured so far.
+func (x *scene) resetStats() {
+	for _, m := range x.e.Members {
+		_, err := cluster.Ask(m.Client, "srst", dialTimeout)
+		x.must(err)
+	}
+}
+
+// holds enters for how long the members have held their tree's lock since resetStats. A
+// member that gives no answer has no share in it.
+func (x *scene) holds(r *result) {
+	if !x.system.Judged {
+		return
+	}
+	client := http.Client{Timeout: dialTimeout}
+	for _, m := range x.e.Members {
+		res, err := client.Get("http://" + m.Metrics + "/metrics")
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err == nil {
+			r.ReadHolds.add(string(text), "pinfold_tree_read_lock_seconds")
+			r.WriteHolds.add(string(text), "pinfold_tree_write_lock_seconds")
+		}
+	}
 }
 
 // finish enters what the servers and the attack say in the end.
