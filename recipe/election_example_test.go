@@ -50,7 +50,7 @@ func ExampleElection() {
 		}
 		won <- l
 	}()
-	for { // until the second stands too
+	for { // until the second is a candidate too
 		if list, err := observer.Candidates(ctx); err != nil || len(list) == 2 {
 			break
 		}

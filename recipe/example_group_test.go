@@ -26,7 +26,7 @@ func ExampleGroup() {
 			fmt.Println("present:", m.Name, string(m.Data))
 		}
 		if len(members) == 0 {
-			fmt.Println("nobody is left")
+			fmt.Println("no member is left")
 			break
 		}
 		if err := me.Leave(ctx); err != nil { // or its session ends
@@ -36,7 +36,7 @@ func ExampleGroup() {
 	<-me.Lost()
 	// Output:
 	// present: worker-1 10.0.0.1:80
-	// nobody is left
+	// no member is left
 }
 
 func ExampleCounter() {

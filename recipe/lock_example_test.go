@@ -32,12 +32,12 @@ func ExampleLock() {
 	other := recipe.NewLock(s.Client(t), "/locks/report")
 	_, err = other.TryLock(ctx)
 	fmt.Println("free:", !errors.Is(err, recipe.ErrHeld))
-	who, err := other.Contenders(ctx)
+	all, err := other.Contenders(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("held by %s\n", who[0].Data)
+	fmt.Printf("held by %s\n", all[0].Data)
 
 	fmt.Println("unlock:", held.Unlock(ctx))
 	// Output:
@@ -59,8 +59,8 @@ func ExampleSimpleLock() {
 		fmt.Println(err)
 		return
 	}
-	who, is, err := file.Holder(ctx)
-	fmt.Printf("%s %v %v\n", who.Data, is, err)
+	holder, is, err := file.Holder(ctx)
+	fmt.Printf("%s %v %v\n", holder.Data, is, err)
 	if err := held.Unlock(ctx); err != nil {
 		fmt.Println(err)
 	}
@@ -107,17 +107,17 @@ func ExampleRevocableLock() {
 		return
 	}
 	go func() {
-		<-reading.Revoked() // bring it to an end
+		<-reading.Revoked() // stop reading
 		reading.Unlock(ctx)
 	}()
 
 	writer := recipe.NewRevocableLock(s.Client(t), "/locks/archive")
-	who, err := writer.Contenders(ctx)
+	all, err := writer.Contenders(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(writer.RevokeWithin(ctx, who[0], time.Minute))
+	fmt.Println(writer.RevokeWithin(ctx, all[0], time.Minute))
 	held, err := writer.Lock(ctx)
 	fmt.Println(err)
 	fmt.Println(held.Unlock(ctx))

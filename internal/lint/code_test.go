@@ -89,7 +89,7 @@ func unindent(text string) string {
 // importable are the packages that code in a document may name without an import
 // of its own.
 var importable = []string{
-	"context", "crypto/tls", "crypto/x509", "errors", "fmt", "log", "log/slog", "os", "time",
+	"context", "crypto/tls", "crypto/x509", "errors", "fmt", "log", "log/slog", "os", "sync", "time",
 	module, module + "/client", module + "/recipe", module + "/zk",
 }
 
