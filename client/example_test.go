@@ -183,6 +183,37 @@ func ExampleReadTxn() {
 	}
 }
 
+func ExampleSrvr() {
+	ctx := context.Background()
+	s, err := client.Srvr(ctx, "zk1.example:2181")
+	switch {
+	case errors.Is(err, client.ErrNotServing):
+		fmt.Println("alive, without a quorum")
+	case err != nil:
+		fmt.Println(err)
+	default:
+		fmt.Println(s.Mode, s.Zxid)
+	}
+	metrics, err := client.FourLetter(ctx, "zk1.example:2181", "mntr")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(metrics)
+}
+
+func ExampleClient_Create() {
+	ctx := context.Background()
+	c, err := client.Dial(ctx, "zk1.example:2181")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	acl := append(zk.DigestACL(zk.PermAll, "bob", "secret"), zk.WorldACL(zk.PermRead)...)
+	if _, err := c.Create(ctx, "/bob", nil, zk.Persistent, acl); err != nil {
+		log.Fatal(err)
+	}
+}
+
 func ExampleTLS() {
 	ctx := context.Background()
 	roots := x509.NewCertPool() // with the authority of the servers' certificates

@@ -4,6 +4,8 @@
 package zk
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
 	"fmt"
 	"strconv"
 )
@@ -108,6 +110,21 @@ func CreatorAllACL() []ACL { return []ACL{{PermAll, ID{"auth", ""}}} }
 
 // ReadACLUnsafe lets every client read. The caller owns the slice.
 func ReadACLUnsafe() []ACL { return []ACL{{PermRead, AnyoneUnsafe}} }
+
+// WorldACL grants permissions to every client. The caller owns the slice.
+func WorldACL(perms Perms) []ACL { return []ACL{{perms, AnyoneUnsafe}} }
+
+// AuthACL grants permissions to the identities that the creator has authenticated. The
+// caller owns the slice.
+func AuthACL(perms Perms) []ACL { return []ACL{{perms, ID{"auth", ""}}} }
+
+// DigestACL grants permissions to clients that authenticate as the user with the password
+// (scheme digest). Servers use SHA-1 unless DigestAuthenticationProvider.digestAlg says
+// otherwise. The caller owns the slice.
+func DigestACL(perms Perms, user, password string) []ACL {
+	sum := sha1.Sum([]byte(user + ":" + password))
+	return []ACL{{perms, ID{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}}}
+}
 
 // CreateMode is the flags field of a create request.
 type CreateMode int32

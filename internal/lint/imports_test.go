@@ -44,7 +44,7 @@ const importOrder = `
 
 
 	# The client that people use.
-	zk, jute, wire, sasl < client < recipe;
+	zk, jute, wire, sasl, fourletter < client < recipe;
 	recipe, config < cli;
 
 	# A client that measures; it knows of no server but by the wire.
