@@ -19,37 +19,22 @@ import (
 )
 
 // FullVersion returns the version in the format that monitoring parses: number, commit,
-// time of the build.
+// time of the commit. A build outside of a repository has neither, and says so.
 func FullVersion() string {
-	revision, built := "", time.Time{}
+	revision, built := "", "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
 				revision = "-" + s.Value[:min(len(s.Value), 12)]
 			case "vcs.time":
-				built, _ = time.Parse(time.RFC3339, s.Value) // zero if it cannot be parsed
+				if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
+					built = at.UTC().Format("2006-01-02 15:04 MST")
+				}
 			}
 		}
 	}
-	if built.IsZero() {
-		built = executableTime()
-	}
-	return Version + revision + ", built on " + built.UTC().Format("2006-01-02 15:04 MST")
-}
-
-// executableTime returns the modification time of the executable, in place of the time
-// of a build outside of a repository.
-func executableTime() time.Time {
-	name, err := os.Executable()
-	if err != nil {
-		return time.Unix(0, 0)
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return time.Unix(0, 0)
-	}
-	return info.ModTime()
+	return Version + revision + ", built on " + built
 }
 
 func (t *text) srvr() {

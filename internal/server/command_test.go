@@ -122,7 +122,7 @@ var replacements = []struct {
 	pattern *regexp.Regexp
 	by      string
 }{
-	{regexp.MustCompile(`\d+\.\d+\.\d+[^,\n]*, built on \d{4}-\d\d-\d\d \d\d:\d\d \w+`), "VERSION"},
+	{regexp.MustCompile(`\d+\.\d+\.\d+[^,\n]*, built on (\d{4}-\d\d-\d\d \d\d:\d\d \w+|unknown)`), "VERSION"},
 	{regexp.MustCompile(`/127\.0\.0\.1:\d+`), "/127.0.0.1:PORT"},
 	{regexp.MustCompile(`min/avg/max: \d+/\d+\.\d{1,4}/\d+`), "min/avg/max: N/N.N/N"},
 	{regexp.MustCompile(`(est|lresp|llat|minlat|avglat|maxlat)=\d+`), "$1=N"},

@@ -193,7 +193,7 @@ def _pairs(answer, word, exact=EXACT):
             yield key, value + "\n"
 
 
-VERSION = re.compile(r"\d+\.\d+\.\d+[^,\n]*, built on \d{4}-\d\d-\d\d \d\d:\d\d \w+")
+VERSION = re.compile(r"\d+\.\d+\.\d+[^,\n]*, built on \d{4}-\d\d-\d\d \d\d:\d\d \w+|\d+\.\d+\.\d+[^,\n]*, built on unknown")
 
 
 def normalise(word, text, server):
