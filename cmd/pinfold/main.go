@@ -22,12 +22,13 @@ func main() {
   pinfold config explain KEY   what a setting does
   pinfold ensemble             three servers on this machine, to try an ensemble
   pinfold cli                  a shell for the znodes of any server
+  pinfold backup --help        back up a running server, and restore it
   pinfold data --help          inspect and repair the files of a data directory
   pinfold bench --help         measure any ZooKeeper server`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), broadcastCommand(), configCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		if !cli.Told(err) {
 			fmt.Fprintln(os.Stderr, "pinfold:", err)

@@ -48,10 +48,16 @@ func matches(got, want string) bool {
 	return regexp.MustCompile(`(?s)^` + strings.Join(parts, ".*") + `$`).MatchString(got)
 }
 
-// Every command that docs/ops/data.md shows prints what it shows, in a directory with the
-// files of an Apache server.
-func TestPageOfDataCommands(t *testing.T) {
-	page, err := os.ReadFile("../../docs/ops/data.md")
+// Every command that these pages show prints what they show, in a directory with the files
+// of an Apache server.
+func TestPagesShowWhatCommandsPrint(t *testing.T) {
+	for _, page := range []string{"data.md", "backup.md"} {
+		t.Run(page, func(t *testing.T) { runPage(t, "docs/ops/"+page) })
+	}
+}
+
+func runPage(t *testing.T, name string) {
+	page, err := os.ReadFile("../../" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +78,10 @@ func TestPageOfDataCommands(t *testing.T) {
 		root.SilenceErrors, root.SilenceUsage = true, true
 		err := root.Execute()
 		if differ := c.words[1] == "compare"; (err != nil) != differ {
-			t.Errorf("docs/ops/data.md:%d: %v", c.line, err)
+			t.Errorf("%s:%d: %v", name, c.line, err)
 		}
 		if !matches(out.String(), c.output) {
-			t.Errorf("docs/ops/data.md:%d: pinfold %s prints\n%s\nnot\n%s", c.line, strings.Join(c.words, " "), &out, c.output)
+			t.Errorf("%s:%d: pinfold %s prints\n%s\nnot\n%s", name, c.line, strings.Join(c.words, " "), &out, c.output)
 		}
 	}
 }

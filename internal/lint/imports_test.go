@@ -60,11 +60,11 @@ const importOrder = `
 	node < pinfold;
 
 	# The files of a data directory without a server.
-	replica < history;
+	replica < history < backup;
 
 	# What is run.
 	vfs, fourletter < trial;
-	node, broadcast, trial, bench/report, cli, history, logging, systemd < cmd/pinfold;
+	node, broadcast, trial, bench/report, cli, backup, logging, systemd < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone

@@ -42,6 +42,10 @@ func (s *State) Digest() (zxid zk.Zxid, digest uint64, ok bool) {
 	return s.l.digestZxid, s.l.digest, s.l.hasDigest
 }
 
+// AheadUpTo returns the last transaction of which the snapshot may have effects: it is
+// written while transactions are applied.
+func (s *State) AheadUpTo() zk.Zxid { return max(s.l.zxid, s.l.newest, s.l.digestZxid) }
+
 // Apply applies the next transaction of the log. agrees is false if the tree then has
 // another digest than the log or the snapshot names.
 func (s *State) Apply(tx *txn.Txn) (agrees bool) {

@@ -421,6 +421,7 @@ type loadedSnapshot struct {
 	agreed     bool // the tree's digest was a logged one, or nothing is in it
 	diverged   bool // when it was compared last, it was not
 	unlisted   int
+	newest     zk.Zxid       // in the snapshot
 	log        txnSource     // after the snapshot; replay closes it
 	recent     recentEntries // of that
 }
@@ -454,7 +455,7 @@ func readSnapshot(sr *storage.SnapshotReader, zxid zk.Zxid, opts znode.Options, 
 		}
 		return loadedSnapshot{}, err
 	}
-	l := loadedSnapshot{zxid: zxid, unlisted: loader.Unlisted}
+	l := loadedSnapshot{zxid: zxid, unlisted: loader.Unlisted, newest: loader.Newest}
 	if err := l.readTrailer(sr); err != nil {
 		return loadedSnapshot{}, err
 	}

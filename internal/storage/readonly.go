@@ -74,3 +74,15 @@ func OpenSnapshotFile(fsys vfs.FS, name string) (*SnapshotReader, Snapshot, erro
 	r, err := openSnapshot(fsys, dir, s)
 	return r, s, err
 }
+
+// ParseSnapshotName reads the name of a snapshot's file, without a directory.
+func ParseSnapshotName(name string) (s Snapshot, ok bool) { return parseSnapshotName(name) }
+
+// ParseLogName reads the name of a log file, without a directory.
+func ParseLogName(name string) (first zk.Zxid, ok bool) {
+	hex, ok := strings.CutPrefix(name, logPrefix)
+	if !ok {
+		return 0, false
+	}
+	return parseHex(hex)
+}

@@ -43,6 +43,9 @@ type Loader struct {
 	// snapshots may contain (ZOOKEEPER-4689). Every client may read and write them
 	// until the log sets their ACL.
 	Unlisted int
+	// Newest is the greatest zxid of a Stat. A fuzzy snapshot has effects of transactions
+	// up to it, at least.
+	Newest zk.Zxid
 }
 
 // indexBatch is how many znodes are entered into the index together: more than a
@@ -209,6 +212,7 @@ func (l *Loader) node(d *jute.Decoder) bool {
 		Czxid: zk.Zxid(long(8)), Mzxid: zk.Zxid(long(16)), Ctime: long(24), Mtime: long(32),
 		Version: num(40), Cversion: num(44), Aversion: num(48), Owner: long(52), Pzxid: zk.Zxid(long(60)),
 	}
+	l.Newest = max(l.Newest, m.Mzxid, m.Pzxid)
 	if err := l.put(path, data, l.aclOf(long(0)), &m); err != nil {
 		d.Fail(err)
 		return false

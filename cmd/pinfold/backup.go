@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinfold-zk/pinfold/internal/backup"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// backupCommand is `pinfold backup`. This file has the flags; internal/backup does the
+// work.
+func backupCommand() *cobra.Command {
+	var b backup.Backup
+	c := &cobra.Command{
+		Use:   "backup DATADIR STORE",
+		Short: "Back up a data directory whose server may be running",
+		Long: `Backup copies the newest snapshot and the log after it, and from the second time on only
+what is new. DATADIR is dataDir of a server's zoo.cfg, of Pinfold or Apache ZooKeeper,
+which need not be stopped; of an ensemble, one member is enough. STORE is a directory,
+which is created.
+
+If the server's log does not go on where the store ends, because logs were purged since, or
+because it is that of another server, a new generation begins with a new snapshot.`,
+		Example: `  pinfold backup /var/lib/zookeeper /backup/zookeeper
+  pinfold backup --log-dir /log/zookeeper /var/lib/zookeeper /backup/zookeeper
+  pinfold backup --full /var/lib/zookeeper /backup/zookeeper`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := untilStopped(c.Context())
+			defer stop()
+			b.DataDir, b.Store = args[0], backup.Local(args[1])
+			if err := b.Run(ctx); err != nil {
+				return err
+			}
+			return printBackup(c, &b.Result)
+		},
+	}
+	p := c.Flags()
+	p.StringVar(&b.LogDir, "log-dir", "", "dataLogDir of zoo.cfg, if it is another directory")
+	p.BoolVar(&b.Full, "full", false, "begin a new generation, with a new snapshot")
+	maxEntryFlag(c, &b.MaxEntry)
+	return c
+}
+
+func printBackup(c *cobra.Command, r *backup.Result) error {
+	w := c.OutOrStdout()
+	var errs []error
+	print := func(format string, args ...any) {
+		_, err := fmt.Fprintf(w, format+"\n", args...)
+		errs = append(errs, err)
+	}
+	if r.New != "" {
+		print("generation %d begins: %s", r.Generation, r.New)
+	}
+	if r.Snapshot != "" {
+		print("copied %s", r.Snapshot)
+	}
+	print("copied %d transactions; generation %d has the history up to %v (%d new bytes)", r.Transactions, r.Generation, r.Zxid, r.Bytes)
+	if r.Tail != "" {
+		print("the end of the log cannot be read yet, the next backup will: %s", r.Tail)
+	}
+	return errors.Join(errs...)
+}
+
+// restoreCommand is `pinfold restore`.
+func restoreCommand() *cobra.Command {
+	var r backup.Restore
+	var zxid, at string
+	var list bool
+	c := &cobra.Command{
+		Use:   "restore STORE DATADIR",
+		Short: "Make a data directory from a backup, as it was at a zxid or a time",
+		Long: `Restore makes the data directory of a server that does not run. It writes the newest
+snapshot before the end and the log from there to the end, reads both as a server does,
+with every checksum and digest, and only then gives them their names. DATADIR must have no
+version-2, or an empty one; other files in it, such as myid, stay.
+
+To restore an ensemble, restore the same to every member before any is started.`,
+		Example: `  pinfold restore /backup/zookeeper /var/lib/zookeeper
+  pinfold restore --to-zxid 0x100000017 /backup/zookeeper /var/lib/zookeeper
+  pinfold restore --to-time 2026-11-22T02:45:00Z /backup/zookeeper /var/lib/zookeeper
+  pinfold restore --list /backup/zookeeper`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			r.Store = backup.Local(args[0])
+			if list && len(args) == 1 {
+				return listBackups(c, r.Store, r.MaxEntry)
+			}
+			if list || len(args) != 2 {
+				return errors.New("want a store and a data directory, or --list and a store")
+			}
+			r.DataDir = args[1]
+			if r.Zxid, r.Time, err = endOf(zxid, at); err != nil {
+				return err
+			}
+			ctx, stop := untilStopped(c.Context())
+			defer stop()
+			if err := r.Run(ctx); err != nil {
+				return err
+			}
+			return printRestored(c, &r.Result)
+		},
+	}
+	p := c.Flags()
+	p.StringVar(&zxid, "to-zxid", "", "the last transaction to restore, decimal or 0x... (default the last in the store)")
+	p.StringVar(&at, "to-time", "", "restore what was there at this time, as 2026-11-22T02:45:00Z, by the clock of the leader")
+	p.StringVar(&r.LogDir, "log-dir", "", "dataLogDir of zoo.cfg, if it is another directory")
+	p.IntVar(&r.Generation, "generation", 0, "restore from this generation (default the newest that has the end)")
+	p.BoolVar(&list, "list", false, "print what is in the store")
+	maxEntryFlag(c, &r.MaxEntry)
+	return c
+}
+
+// endOf reads the end of a restore.
+func endOf(zxid, at string) (z zk.Zxid, t time.Time, err error) {
+	if zxid != "" && at != "" {
+		return 0, t, errors.New("want one of --to-zxid and --to-time")
+	}
+	if zxid != "" {
+		v, err := strconv.ParseInt(zxid, 0, 64)
+		if err != nil || v <= 0 {
+			return 0, t, fmt.Errorf("--to-zxid: %q is not a zxid", zxid)
+		}
+		return zk.Zxid(v), t, nil
+	}
+	if at != "" {
+		if t, err = time.Parse(time.RFC3339, at); err != nil {
+			return 0, t, fmt.Errorf("--to-time: %q is not a time as 2026-11-22T02:45:00Z", at)
+		}
+	}
+	return 0, t, nil
+}
+
+func printRestored(c *cobra.Command, r *backup.Restored) error {
+	when := ""
+	if !r.Time.IsZero() {
+		when = " of " + r.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "restored the state of %v%s from generation %d: %s and the log after it; verified, %d digests compared\n",
+		r.Zxid, when, r.Generation, r.Snapshot, r.Compared)
+	return err
+}
+
+func listBackups(c *cobra.Command, s backup.Store, maxEntry int) error {
+	generations, err := backup.Describe(c.Context(), s, maxEntry)
+	if err != nil {
+		return err
+	}
+	for _, g := range generations {
+		until := ""
+		if !g.Time.IsZero() {
+			until = ", until " + g.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+		}
+		if _, err := fmt.Fprintf(c.OutOrStdout(), "generation %d: %v to %v%s; %d snapshots, %d bytes\n",
+			g.Number, g.Snapshots[0].Zxid, g.Last, until, len(g.Snapshots), g.Bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

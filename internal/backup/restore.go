@@ -1,0 +1,275 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/history"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A Restore makes a data directory from a store. Run it once.
+type Restore struct {
+	Store      Store
+	DataDir    string
+	LogDir     string    // "" for the same
+	Zxid       zk.Zxid   // the last transaction to restore; 0 for all, or as Time says
+	Time       time.Time // the history ends before the first transaction that is later; zero for all
+	Generation int       // 0 for the newest that has what is asked for
+	MaxEntry   int       // length of the longest transaction, 0 for the default
+
+	Result Restored
+}
+
+// Restored says what was restored.
+type Restored struct {
+	Generation int
+	Snapshot   string
+	Zxid       zk.Zxid
+	Time       time.Time // of that transaction; zero if the snapshot has the state
+	Compared   int       // digests
+}
+
+// workDir is where a restore builds, in the data directory, before anything gets its name.
+const workDir = "pinfold-restore"
+
+// errNotThere reports that a generation does not have what is asked for.
+var errNotThere = errors.New("the generation does not have that state")
+
+// Run restores. Until everything is there and verified, the directories have nothing that a
+// server would start with.
+func (r *Restore) Run(ctx context.Context) error {
+	if r.MaxEntry == 0 {
+		r.MaxEntry = storage.DefaultMaxEntryBytes
+	}
+	if r.LogDir == "" {
+		r.LogDir = r.DataDir
+	}
+	for _, dir := range []string{r.DataDir, r.LogDir} {
+		if err := mustBeEmpty(dir); err != nil {
+			return err
+		}
+	}
+	generations, err := Generations(ctx, r.Store)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, g := range slices.Backward(generations) {
+		if r.Generation != 0 && g.Number != r.Generation {
+			continue
+		}
+		err := r.from(ctx, &g, generations)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errNotThere) {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		return errors.New("backup: the store has no such backup")
+	}
+	return errors.Join(errs...)
+}
+
+// mustBeEmpty refuses a directory that has a history.
+func mustBeEmpty(dir string) error {
+	files, err := os.ReadDir(filepath.Join(dir, versionDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && len(files) > 0 {
+		err = fmt.Errorf("%s is not empty: stop the server, and move it away", filepath.Join(dir, versionDir))
+	}
+	return err
+}
+
+// from restores from a generation: with its newest snapshot before the end, or if that was
+// written while later transactions were applied, with an older one.
+func (r *Restore) from(ctx context.Context, g *Generation, all []Generation) error {
+	end, at, err := r.endIn(ctx, g)
+	if err != nil {
+		return err
+	}
+	for _, s := range slices.Backward(g.Snapshots) {
+		if s.Zxid > end {
+			continue
+		}
+		err := r.with(ctx, g, s, end)
+		if errors.Is(err, errFuzzy) {
+			continue
+		}
+		if err != nil {
+			return errors.Join(err, r.clean())
+		}
+		r.Result.Generation, r.Result.Snapshot, r.Result.Zxid, r.Result.Time = g.Number, s.Name, end, at
+		return r.publish(newestEpoch(all, end))
+	}
+	return errors.Join(fmt.Errorf("backup: generation %d has no snapshot with which %v can be restored: %w", g.Number, end, errNotThere), r.clean())
+}
+
+// endIn finds the last transaction to restore in a generation, and its time.
+func (r *Restore) endIn(ctx context.Context, g *Generation) (end zk.Zxid, at time.Time, err error) {
+	first := g.Snapshots[0].Zxid
+	if r.Zxid != 0 && r.Zxid < first {
+		return 0, at, fmt.Errorf("backup: generation %d begins with %v, after %v: %w", g.Number, first, r.Zxid, errNotThere)
+	}
+	end = first
+	stopped := false
+	for _, log := range g.Logs {
+		err := eachEntry(ctx, r.Store, g.file(logName(log)), r.MaxEntry, func(z zk.Zxid, payload []byte) error {
+			tx, err := txn.Decode(payload)
+			if err != nil {
+				return err
+			}
+			when := time.UnixMilli(tx.Time)
+			if r.Zxid != 0 && z > r.Zxid || !r.Time.IsZero() && when.After(r.Time) {
+				stopped = true
+				return errEnough
+			}
+			end, at = z, when
+			return nil
+		})
+		if err != nil {
+			return 0, at, err
+		}
+		if stopped {
+			break
+		}
+	}
+	switch {
+	case r.Zxid != 0 && end != r.Zxid:
+		return 0, at, fmt.Errorf("backup: generation %d has no transaction %v; it ends with %v: %w", g.Number, r.Zxid, end, errNotThere)
+	case !r.Time.IsZero() && at.IsZero():
+		return 0, at, fmt.Errorf("backup: generation %d has no transaction up to %s: %w", g.Number, r.Time.UTC().Format(time.RFC3339), errNotThere)
+	}
+	return end, at, nil
+}
+
+// errFuzzy reports a snapshot that has effects of transactions after the end.
+var errFuzzy = errors.New("the snapshot is ahead of the end")
+
+// with builds the directories with a snapshot and the log after it, and verifies them.
+func (r *Restore) with(ctx context.Context, g *Generation, s storage.Snapshot, end zk.Zxid) error {
+	if err := r.clean(); err != nil {
+		return err
+	}
+	data, logs := filepath.Join(r.DataDir, workDir), filepath.Join(r.LogDir, workDir)
+	for _, dir := range []string{data, logs} {
+		if err := os.MkdirAll(filepath.Join(dir, versionDir), 0o750); err != nil {
+			return fmt.Errorf("backup: %w", err)
+		}
+	}
+	if err := fetch(ctx, r.Store, g.file(s.Name), filepath.Join(data, versionDir, s.Name)); err != nil {
+		return err
+	}
+	loaded, err := history.ReadSnapshot(filepath.Join(data, versionDir, s.Name), r.MaxEntry)
+	if err != nil {
+		return err
+	}
+	if loaded.AheadUpTo() > end {
+		return errFuzzy
+	}
+	for i, first := range g.Logs {
+		if first > end || i+1 < len(g.Logs) && g.Logs[i+1] <= s.Zxid+1 {
+			continue
+		}
+		if err := r.putLog(ctx, g, first, end); err != nil {
+			return err
+		}
+	}
+	return r.verify(data, logs, end)
+}
+
+// putLog copies a log file up to the end.
+func (r *Restore) putLog(ctx context.Context, g *Generation, first, end zk.Zxid) error {
+	name := filepath.Join(r.LogDir, workDir, versionDir, logName(first))
+	if err := fetch(ctx, r.Store, g.file(logName(first)), name); err != nil {
+		return err
+	}
+	cut := int64(0)
+	err := eachEntryOf(name, name, r.MaxEntry, func(z zk.Zxid, payload []byte) error {
+		if z > end {
+			return errEnough
+		}
+		cut += int64(len(storage.AppendEntry(nil, payload)))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return os.Truncate(name, cut+int64(len(storage.AppendLogHeader(nil, 0))))
+}
+
+// verify reads what was built as a server would.
+func (r *Restore) verify(data, logs string, end zk.Zxid) error {
+	var out bytes.Buffer
+	v := history.Verification{Out: &out, MaxEntry: r.MaxEntry}
+	err := v.Verify(data, logs)
+	if err == nil && v.Reached != end {
+		err = fmt.Errorf("the state is that of %v, not of %v", v.Reached, end)
+	}
+	if err != nil {
+		return fmt.Errorf("backup: what was restored is not right: %w\n%s", err, &out)
+	}
+	r.Result.Compared = v.Compared
+	return nil
+}
+
+// publish gives the directories their names, the log first: a server does not start without
+// the snapshot. epoch is one that a leader has had; the next one must be newer, or its zxids
+// could be taken for those of transactions that are not restored.
+func (r *Restore) publish(epoch uint32) error {
+	d, err := storage.Open(vfs.OS{}, storage.Options{DataDir: filepath.Join(r.DataDir, workDir), DataLogDir: filepath.Join(r.LogDir, workDir)})
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	if epoch > r.Result.Zxid.Epoch() {
+		err = errors.Join(d.SetCurrentEpoch(r.Result.Zxid.Epoch()), d.SetAcceptedEpoch(epoch))
+	}
+	if err = errors.Join(err, d.Close()); err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	dirs := []string{r.LogDir}
+	if r.DataDir != r.LogDir {
+		dirs = append(dirs, r.DataDir)
+	}
+	for _, dir := range dirs {
+		from, to := filepath.Join(dir, workDir, versionDir), filepath.Join(dir, versionDir)
+		if err := errors.Join(syncDir(from), os.Rename(from, to), syncDir(dir)); err != nil {
+			return fmt.Errorf("backup: %w", err)
+		}
+	}
+	return r.clean()
+}
+
+// newestEpoch is the newest epoch of anything in the store.
+func newestEpoch(all []Generation, end zk.Zxid) uint32 {
+	newest := end.Epoch()
+	for _, g := range all {
+		for _, first := range g.Logs {
+			newest = max(newest, first.Epoch())
+		}
+		for _, s := range g.Snapshots {
+			newest = max(newest, s.Zxid.Epoch())
+		}
+	}
+	return newest
+}
+
+// clean removes what was built.
+func (r *Restore) clean() error {
+	return errors.Join(os.RemoveAll(filepath.Join(r.DataDir, workDir)), os.RemoveAll(filepath.Join(r.LogDir, workDir)))
+}
