@@ -89,18 +89,18 @@ func has(t *testing.T, c *client.Client, format string, upto int) {
 func TestBackupOfARunningServer(t *testing.T) {
 	dir, store := t.TempDir(), Local(filepath.Join(t.TempDir(), "store"))
 	s, c := start(t, dir)
-	create(t, c, "/a-%d", 0, 40)
+	create(t, c, "/a-%d", 0, 10)
 	first := run(t, Backup{Store: store, DataDir: dir})
-	if first.New == "" || first.Snapshot == "" || first.Transactions < 40 || first.Generation != 1 {
+	if first.New == "" || first.Snapshot == "" || first.Transactions < 10 || first.Generation != 1 {
 		t.Errorf("the first backup: %+v", first)
 	}
-	middle := create(t, c, "/a-%d", 40, 60)
-	if _, err := c.Set(within(t), "/a-59", []byte("later"), -1); err != nil {
+	middle := create(t, c, "/a-%d", 10, 15)
+	if _, err := c.Set(within(t), "/a-14", []byte("later"), -1); err != nil {
 		t.Fatal(err)
 	}
 	second := run(t, Backup{Store: store, DataDir: dir})
-	if second.New != "" || second.Snapshot != "" || second.Transactions != 21 || second.Zxid != middle+1 {
-		t.Errorf("the second backup: %+v, want 21 transactions up to %v", second, middle+1)
+	if second.New != "" || second.Snapshot != "" || second.Transactions != 6 || second.Zxid != middle+1 {
+		t.Errorf("the second backup: %+v, want 6 transactions up to %v", second, middle+1)
 	}
 	if third := run(t, Backup{Store: store, DataDir: dir}); third.Transactions != 0 || third.Zxid != second.Zxid {
 		t.Errorf("without anything new: %+v", third)
@@ -115,7 +115,7 @@ func TestBackupOfARunningServer(t *testing.T) {
 			if err := r.Run(within(t)); err != nil {
 				t.Fatal(err)
 			}
-			if want := max(r.Zxid, middle); name == "to a zxid" && r.Result.Zxid != want || r.Result.Compared < 40 {
+			if want := max(r.Zxid, middle); name == "to a zxid" && r.Result.Zxid != want || r.Result.Compared < 10 {
 				t.Errorf("restored %+v", r.Result)
 			}
 			if name == "everything" && r.Result.Zxid != second.Zxid {
@@ -124,9 +124,9 @@ func TestBackupOfARunningServer(t *testing.T) {
 			s, c := start(t, r.DataDir)
 			defer stop(t, s, c)
 			if name == "to a zxid" {
-				has(t, c, "/a-%d", 60)
-			} else if data, _, err := c.Get(within(t), "/a-59"); string(data) != "later" || err != nil {
-				t.Errorf("/a-59: %q, %v", data, err)
+				has(t, c, "/a-%d", 15)
+			} else if data, _, err := c.Get(within(t), "/a-14"); string(data) != "later" || err != nil {
+				t.Errorf("/a-14: %q, %v", data, err)
 			}
 			create(t, c, "/b-%d", 0, 1)
 		})
@@ -167,7 +167,7 @@ func TestRestoreToAnyZxid(t *testing.T) {
 	}
 	store := Local(t.TempDir())
 	run(t, Backup{Store: store, DataDir: early})
-	for z := zk.Zxid(1); z <= 0x3b; z += 6 {
+	for z := zk.Zxid(1); z <= 0x3b; z += 12 {
 		got, _, err := restoreFrom(t, store, func(r *Restore) { r.Zxid = z })
 		if err != nil || got.Zxid != z {
 			t.Errorf("%v: %+v, %v", z, got, err)
@@ -281,7 +281,7 @@ func TestBackupsWhileAServerWrites(t *testing.T) {
 		written <- n
 	}()
 	copied := 0
-	for i := 0; i < 15 || copied < 100; i++ {
+	for i := 0; i < 6 || copied < 50; i++ {
 		r := run(t, Backup{Store: store, DataDir: dir})
 		if r.Generation != 1 {
 			t.Errorf("backup %d: %+v", i, r)

@@ -74,20 +74,20 @@ func wipe(t *testing.T, dir string) {
 	}
 }
 
-// historyOfThree makes an ensemble that has 10 znodes, a backup of its first member, and 10 more
+// historyOfThree makes an ensemble that has four znodes, a backup of its first member, and four more
 // znodes.
 func historyOfThree(t *testing.T) (dir string, store Local, at zk.Zxid) {
 	t.Helper()
 	dir, store = t.TempDir(), Local(t.TempDir())
 	servers := startThree(t, dir)
 	c := clientOf(t, servers[0])
-	at = create(t, c, "/a-%d", 0, 10)
+	at = create(t, c, "/a-%d", 0, 4)
 	run(t, Backup{Store: store, DataDir: member(dir, 1)})
-	create(t, c, "/a-%d", 10, 20)
+	create(t, c, "/a-%d", 4, 8)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	everywhere(t, servers, "/a-%d", 20)
+	everywhere(t, servers, "/a-%d", 8)
 	stopThree(t, servers)
 	return dir, store, at
 }
@@ -109,7 +109,7 @@ func TestRestoreToAllMembers(t *testing.T) {
 	}
 	servers := startThree(t, dir)
 	defer stopThree(t, servers)
-	everywhere(t, servers, "/a-%d", 10)
+	everywhere(t, servers, "/a-%d", 4)
 	c := clientOf(t, servers[1])
 	defer c.Close()
 	create(t, c, "/b-%d", 0, 3)
@@ -136,7 +136,7 @@ func TestOneMemberGetsTheRest(t *testing.T) {
 			prepare(t, dir, store, at)
 			servers := startThree(t, dir)
 			defer stopThree(t, servers)
-			everywhere(t, servers, "/a-%d", 20)
+			everywhere(t, servers, "/a-%d", 8)
 		})
 	}
 }
