@@ -44,6 +44,8 @@ type peer struct {
 	inbox   []func() // for the explored server
 
 	// Of the leader.
+	snap    zab.Packet   // SNAP, which is delivered after the tree
+	session zk.SessionID // that was created last
 	prep    *prep.Preparer
 	tree    *znode.Tree
 	tracker *session.Tracker
@@ -68,9 +70,11 @@ func (ps *peers) start(s *explored) {
 			continue
 		}
 		p := &peer{all: ps, id: id}
-		p.core = zab.New(zab.Config{
-			ID: id, Members: explorers(), Tick: exploredTick, InitLimit: 10, SyncLimit: 10, Window: 500,
-		}, zab.State{}, 0)
+		cfg := zab.Config{ID: id, Members: explorers(), Tick: exploredTick, InitLimit: 10, SyncLimit: 10, Window: 500}
+		if s.k.kind.sentTree {
+			cfg.Window, cfg.SizeFactor = 1, -1
+		}
+		p.core = zab.New(cfg, zab.State{}, 0)
 		ps.list = append(ps.list, p)
 		s.rep.PeerUp(id)
 	}
@@ -95,7 +99,8 @@ func (ps *peers) leader() *peer {
 }
 
 // loseLeader ends the explored server's link to its leader. The leader goes on with the
-// other peer, and takes the server back.
+// other peer, and takes the server back. If it is to send its tree, it commits more in
+// between than its window keeps.
 func (ps *peers) loseLeader() {
 	l := zab.LinkID(len(ps.links) - 1)
 	for ps.links[l][0] != ps.s.id {
@@ -107,6 +112,12 @@ func (ps *peers) loseLeader() {
 	leader.core.LinkDown(ps.now(), l, err)
 	leader.do()
 	ps.pump()
+	for i := 0; i < 2 && ps.s.k.kind.sentTree; i++ {
+		body := (&wire.SetDataRequest{Path: "/a", Data: fmt.Append(nil, "meanwhile ", i), Version: -1}).Append(nil)
+		leader.propose(&prep.Request{Session: leader.session, Op: wire.OpSetData, Body: body, Owner: 1})
+		leader.do()
+		ps.pump()
+	}
 	ps.s.rep.LinkDown(l, err)
 }
 
@@ -230,10 +241,18 @@ func (p *peer) do() {
 	for {
 		rd := p.core.Ready()
 		for i := range rd.Sends {
-			if rd.Sends[i].Kind != zab.SendPackets {
+			switch s := &rd.Sends[i]; s.Kind {
+			case zab.SendPackets:
+				ps := s.Packets
+				if n := len(ps) - 1; n >= 0 && ps[n].Type == zab.Snap {
+					p.snap, ps = ps[n], ps[:n]
+				}
+				p.all.send(p.id, s.Link, ps)
+			case zab.SendSnapshot:
+				p.sendTree(s.Link)
+			default:
 				panic("a peer sends its log")
 			}
-			p.all.send(p.id, rd.Sends[i].Link, rd.Sends[i].Packets)
 		}
 		for i := range rd.Notify {
 			p.all.notify(p.id, rd.Notify[i].To, rd.Notify[i].Append(nil))
@@ -265,6 +284,24 @@ func (p *peer) do() {
 			return
 		}
 	}
+}
+
+// sendTree sends the leader's tree to the explored server.
+func (p *peer) sendTree(l zab.LinkID) {
+	var b []byte
+	for walk, done := p.tree.Walk(), false; !done; {
+		b, done = walk.Next(b, 1<<20)
+	}
+	s, snap := p.all.s, p.snap
+	s.trees++
+	p.all.post(p.id, p.all.links[l][0], func(*peer) { panic("a peer is sent a tree") }, func() {
+		if p.all.lost[l] {
+			return
+		}
+		must(s.rep.Snapshot(l, snap.Zxid, &bytesSource{b}))
+		s.x.pause()
+		s.rep.Packets(l, []zab.Packet{snap}, nil)
+	})
 }
 
 // write makes writes durable, and returns the number of the last.
@@ -307,13 +344,6 @@ func (p *peer) take(d *zab.Delivery) {
 
 // request proposes a learner's request.
 func (p *peer) request(d *zab.Delivery) {
-	if p.prep == nil {
-		authority, err := auth.New(auth.Config{})
-		must(err)
-		p.tree = znode.New(znode.Options{ExtendedTypes: true})
-		p.tracker = session.NewTracker(session.Config{TickMillis: 1 << 20, FirstID: 1})
-		p.prep = prep.New(prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true}, p.tree, authority, p.tracker)
-	}
 	b := d.Packet.Data
 	req := prep.Request{
 		Session: zk.SessionID(binary.BigEndian.Uint64(b)), Xid: int32(binary.BigEndian.Uint32(b[8:])),
@@ -323,11 +353,24 @@ func (p *peer) request(d *zab.Delivery) {
 		must(p.core.Sync(d.Link))
 		return
 	}
+	p.propose(&req)
+}
+
+// propose proposes a request.
+func (p *peer) propose(req *prep.Request) {
+	if p.prep == nil {
+		authority, err := auth.New(auth.Config{})
+		must(err)
+		p.tree = znode.New(znode.Options{ExtendedTypes: true})
+		p.tracker = session.NewTracker(session.Config{TickMillis: 1 << 20, FirstID: 1})
+		p.prep = prep.New(prep.Config{ExtendedTypes: true, ListClosedPaths: true, DigestEnabled: true}, p.tree, authority, p.tracker)
+	}
 	if req.Op == wire.OpCreateSession {
+		p.session = req.Session
 		p.tracker.Add(req.Session, 1<<30, 0)
 	}
 	z, _ := p.core.NextZxid()
 	var tx txn.Txn
-	p.prep.Prepare(&req, z, p.all.s.UnixMilli(), &tx)
+	p.prep.Prepare(req, z, p.all.s.UnixMilli(), &tx)
 	must(p.core.Propose([]zab.Entry{{Zxid: z, Data: tx.Append(nil)}}))
 }

@@ -36,6 +36,8 @@ type serverKind struct {
 	loses  bool     // a follower loses its link to the leader at some moment
 	falls  bool     // a leader loses its followers at some moment, which elect another leader
 	closes bool     // the server is closed at some moment, while its clients send requests
+
+	sentTree bool // with loses: the leader sends its tree (SNAP)
 }
 
 // action is something that a client's connection does.
@@ -76,6 +78,8 @@ func handOverCases() []handOvers {
 		{"standalone, snapshots", serverKind{snaps: true}, [][]action{pipelined, writer}, 2},
 		{"follower, snapshots", serverKind{role: zab.Following, snaps: true}, [][]action{writer, writer}, 1},
 		{"follower, leader lost", serverKind{role: zab.Following, loses: true}, [][]action{pipelined, reader}, 1},
+		{"follower, sent a tree", serverKind{role: zab.Following, loses: true, sentTree: true}, [][]action{pipelined, reader}, 1},
+		{"follower, sent a tree, snapshots", serverKind{role: zab.Following, loses: true, sentTree: true, snaps: true}, [][]action{pipelined, writer}, 1},
 		{"leader, followers lost", serverKind{role: zab.Leading, falls: true}, [][]action{pipelined, reader}, 1},
 		{"leader, followers lost, prompt disk", serverKind{role: zab.Leading, falls: true, prompt: true}, [][]action{pipelined, writer}, 1},
 		{"leader, followers lost, snapshots", serverKind{role: zab.Leading, falls: true, snaps: true}, [][]action{pipelined, writer}, 1},
@@ -104,6 +108,7 @@ type explored struct {
 
 	base    zk.Zxid // of the last transaction before the schedule
 	made    int     // transactions that the clients ask for
+	trees   int     // that the leader has sent
 	closed  bool    // the replica's Close has returned
 	durable zk.Zxid // known to be on the server's disk
 	writes  map[zk.Zxid]string
@@ -324,7 +329,10 @@ func (s *explored) finished() error {
 	if got, want := s.rep.LastApplied(), s.base+zk.Zxid(s.made); got != want {
 		return fmt.Errorf("P3: the last transaction is %v, must be %v", got, want)
 	}
-	if s.k.kind.snaps {
+	if s.k.kind.sentTree && s.trees == 0 {
+		return errors.New("the leader has sent no tree")
+	}
+	if s.k.kind.snaps || s.k.kind.sentTree {
 		return s.restarted()
 	}
 	return nil
@@ -377,6 +385,13 @@ func (s *explored) rejoined() error {
 		s.writes[e.Zxid] = string(tx.Data)
 	}
 	s.made = int(log[len(log)-1].Zxid - s.base)
+	if s.k.kind.sentTree {
+		var digest uint64
+		s.rep.View(func(v replica.View) { digest = v.Digest() })
+		if want := s.peers.leader().tree.Digest(); digest != want {
+			return fmt.Errorf("P3: the tree has the digest %d, the leader's %d", digest, want)
+		}
+	}
 	return nil
 }
 
