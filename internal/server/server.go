@@ -227,8 +227,8 @@ func (s *Server) Stop() {
 // the lower one of globalOutstandingLimit and request_throttle_max_requests, 0 for no limit.
 func (s *Server) maxInPipeline() int {
 	limit := s.cfg.Requests.MaxOutstanding
-	if n := s.cfg.Requests.MaxInPipeline; n > 0 {
-		limit = min(limit, n)
+	if n := s.cfg.Requests.MaxInPipeline; n > 0 && (limit <= 0 || n < limit) {
+		limit = n
 	}
 	return limit
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -219,6 +220,19 @@ func TestP6Outstanding(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each of the two limits of requests in the pipeline counts without the other.
+func TestMaxInPipeline(t *testing.T) {
+	for _, c := range []struct{ outstanding, throttle, want int }{
+		{1000, 0, 1000}, {1000, 10, 10}, {10, 1000, 10}, {0, 10, 10}, {0, 0, 0},
+	} {
+		cfg := config.Default()
+		cfg.Requests.MaxOutstanding, cfg.Requests.MaxInPipeline = c.outstanding, c.throttle
+		if got := (&Server{cfg: cfg}).maxInPipeline(); got != c.want {
+			t.Errorf("globalOutstandingLimit=%d and request_throttle_max_requests=%d: %d, want %d", c.outstanding, c.throttle, got, c.want)
+		}
+	}
 }
 
 // P6: while others have as many requests in flight as globalOutstandingLimit allows, a client
