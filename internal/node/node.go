@@ -200,6 +200,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping")
+		n.handOver()
 	case <-n.replica.Failed():
 		n.log.Error("the server has failed and stops: acknowledged writes are on the disk, others may be lost; restart it once the cause is gone", "err", n.replica.Failure())
 	case err = <-served:
@@ -207,6 +208,28 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	err = n.Close()
 	return errors.Join(<-served, err)
+}
+
+// handOverWithin is how long a leader that is stopped waits until another one can lead. It
+// is longer than the replica tries.
+const handOverWithin = 2 * time.Second
+
+// errNoAnswer is why a leader stops without handing over when its replica says nothing.
+var errNoAnswer = errors.New("server: the hand-over has not ended in time")
+
+// handOver has another member lead, if this one does and the others can.
+func (n *Node) handOver() {
+	left := make(chan error, 1)
+	n.replica.HandOver(func(err error) { left <- err })
+	select {
+	case err := <-left:
+		if err != nil && !errors.Is(err, replica.ErrNotLeader) {
+			n.log.Warn("this leader stops without handing over", "err", err)
+		}
+	case <-n.replica.Failed():
+	case <-time.After(handOverWithin):
+		n.log.Warn("this leader stops without handing over", "err", errNoAnswer)
+	}
 }
 
 // Join opens the ports for the other servers of the ensemble, and takes part in

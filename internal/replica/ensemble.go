@@ -29,6 +29,7 @@ type member struct {
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
 	forwarded  forwarded      // of learners, not committed
+	handing    *handing       // nil: the leadership is not being handed over
 	syncs      syncs
 
 	nextRefusal time.Duration // when the next refusal is logged
@@ -271,6 +272,10 @@ func (o *orderer) suspend() {
 	o.owners = map[zk.SessionID]owner{}
 	o.o.Clients.Suspend()
 	o.publishStatus()
+	if h := o.handing; h != nil {
+		o.handing = nil
+		o.endHandOver(h, ErrNotLeader)
+	}
 }
 
 // abandon drops the requests of a batch's transactions that were not handed to the

@@ -51,17 +51,27 @@ func (o *orderer) step(t *Turn) {
 	if o.o.Ensemble != nil && !o.stepCore(&t.mail) {
 		return
 	}
-	o.expireAtTick()
+	if o.handing == nil { // the ends of sessions could not be proposed
+		o.expireAtTick()
+	}
 	o.beginReadOnly()
 	for _, f := range t.mail.calls {
 		f(o.tracker, o.heard) // before resumes: one may be the end of a session
 	}
 	for _, s := range t.mail.resumes {
-		o.resume(s)
+		if o.handing != nil {
+			o.handing.resumes = append(o.handing.resumes, s)
+		} else {
+			o.resume(s)
+		}
 	}
+	o.beginHandOvers(t.mail.handOvers)
+	o.stepHandOver()
 	if b := o.takeRound(o.forwards()); b != nil {
 		o.beginLocals(b)
 		switch {
+		case o.handing != nil:
+			o.handing.held = append(o.handing.held, b)
 		case o.o.Ensemble == nil:
 			o.proposeAlone(b)
 		case !o.serving.Load():
@@ -83,7 +93,11 @@ func (o *orderer) deadline() time.Duration {
 	if o.core == nil {
 		return o.nextExpiry
 	}
-	at := min(o.nextExpiry, o.core.Deadline())
+	at := o.core.Deadline()
+	if o.handing != nil {
+		return min(at, o.handing.until)
+	}
+	at = min(at, o.nextExpiry)
 	if o.readOnlyAt > 0 {
 		at = min(at, o.readOnlyAt)
 	}
@@ -92,7 +106,7 @@ func (o *orderer) deadline() time.Duration {
 
 // forwards is the number of learners' requests that wait to be proposed here.
 func (o *orderer) forwards() int {
-	if o.role != zab.Leading || !o.serving.Load() {
+	if o.role != zab.Leading || !o.serving.Load() || o.handing != nil {
 		return 0
 	}
 	return len(o.incoming)

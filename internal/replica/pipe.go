@@ -39,7 +39,9 @@ type mail struct {
 	resumes []resume
 	calls   []call
 	events  []event
-	packets []zab.Packet // of the events
+
+	handOvers []func(error) // see HandOver
+	packets   []zab.Packet  // of the events
 }
 
 // job is something that must become durable. On a server of an ensemble the Zab
@@ -239,6 +241,7 @@ func (p *pipe) take(t *Turn) {
 func (p *pipe) takeMail(m *mail) {
 	m.resumes, p.resumes = p.resumes, nil
 	m.calls, p.calls = p.calls, nil
+	m.handOvers, p.handOvers = p.handOvers, nil
 	if p.unjoined {
 		return
 	}

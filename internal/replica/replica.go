@@ -20,6 +20,7 @@
 //	syncs.go     Order: syncs that are not answered
 //	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
 //	leader.go    Order: what a leader does for its learners
+//	handover.go  Order: a leader that is asked to leave
 //	forwarded.go Order: how many bytes of their requests a leader holds
 //	learner.go   Order: what a learner asks of its leader
 //	local.go     Order: sessions that live on this server alone; read-only mode

@@ -35,6 +35,7 @@ import (
 //	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
 //	Divergence     the next transaction with a digest reveals a corrupted tree, and no client is served from it
+//	HandOver       a leader that hands over leaves when all that it has proposed is delivered, by a quorum of the others too
 //	Stranger       what is no member, and says what it likes, takes no role from members that all serve, and uses up no epochs
 //	Protocol       no member refuses a peer, or leaves its role, because of what another member has sent
 type checker struct {
@@ -244,7 +245,7 @@ var lawful = [...]string{
 	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
-	"its tree is not what the log leads to",
+	"its tree is not what the log leads to", "hands over to the others",
 }
 
 // protocol checks why a role is left, or a peer refused.

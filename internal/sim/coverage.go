@@ -25,6 +25,7 @@ type Coverage struct {
 	Locals, LocalsResumed, LocalsOver, Upgrades   int // sessions
 	ReadOnly, ReadOnlyReads, Uncommitted          int // sessions, answers, answers of what was not committed yet
 	Divergences                                   int
+	HandOversAsked, HandOvers                     int
 	StrangePackets, StrangeVotes, StrangersServed int
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
@@ -94,6 +95,7 @@ func (c *Coverage) counters() []counter {
 		{"local sessions", &c.Locals}, {"local sessions resumed", &c.LocalsResumed}, {"local sessions over", &c.LocalsOver}, {"local sessions upgraded", &c.Upgrades},
 		{"connections to members that only read", &c.ReadOnly}, {"answers of members that only read", &c.ReadOnlyReads}, {"of these, of what was not committed yet", &c.Uncommitted},
 		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
+		{"leaders asked to hand over", &c.HandOversAsked}, {"leaders that have handed over", &c.HandOvers},
 		{"packets of strangers", &c.StrangePackets}, {"votes of strangers", &c.StrangeVotes}, {"strangers that have become observers", &c.StrangersServed},
 	}
 }

@@ -50,6 +50,7 @@ type profile struct {
 	readOnly                 bool          // members without a quorum serve clients that only read
 	readOnlyAfter            time.Duration // how long they look for a leader before
 	stranger                 strangerKind
+	handOvers                time.Duration // how often the leader is asked to hand over, on average; 0 is never
 
 	think    time.Duration // of a client between requests, at most
 	pipeline int           // requests that a client has on their way, at most
@@ -135,6 +136,9 @@ func (p *profile) drawVariants(r *rand.Rand) {
 	}
 	if r.IntN(6) == 0 {
 		p.drawStranger(r)
+	}
+	if r.IntN(4) == 0 && p.stranger != amongHealthy {
+		p.handOvers = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond}[r.IntN(2)]
 	}
 }
 

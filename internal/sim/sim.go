@@ -251,6 +251,7 @@ func (s *Sim) run() {
 	s.faulting = true
 	s.scheduleFault()
 	s.scheduleDivergence()
+	s.scheduleHandOver()
 	s.stranger.begin()
 	s.scheduleUpkeep()
 	s.runUntil(p.length, nil)

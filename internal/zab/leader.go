@@ -34,7 +34,8 @@ type leaderState struct {
 	syncs     fifo.Queue[pendingSync]
 	round     uint64 // of pings, that began last
 	pingDue   bool   // by the clock
-	wantRound bool   // by a sync
+	wantRound bool   // by a sync, or by Drained
+	farewell  uint64 // the round of pings that follows the last COMMIT, see Drained; 0: none was asked for
 }
 
 // stage is the progress of a leader.
@@ -72,6 +73,7 @@ type learner struct {
 	snapFrom     zk.Zxid
 	currentEpoch int32
 	newAcked     bool
+	base         zk.Zxid          // up to where it has the leader's history when it has acknowledged NEWLEADER
 	contact      time.Duration    // when what it last answered was sent; while it is synchronized, when bytes moved last
 	pings        fifo.Queue[ping] // not answered
 	round        uint64           // of pings, that it has answered

@@ -10,6 +10,7 @@ import (
 // look begins an election with what is durable.
 func (c *Core) look(reason string) {
 	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
+	c.handsOver = false
 	c.setPhase(Looking, electing)
 	c.event(Event{Kind: EventLooking, Reason: reason})
 	c.yield()
@@ -68,15 +69,18 @@ func (c *Core) leave(reason error) {
 	c.committed = c.last
 	c.epoch = 0
 	c.lookAt = c.now + c.lookDelay()
+	if c.handsOver {
+		c.lookAt = c.now + c.cfg.Tick
+	}
 	c.setPhase(Looking, settling)
 	c.withdraw()
 	c.publish()
 	c.settle()
 }
 
-// withdraw keeps this server out of elections until settle. If its disk stalls, that may
-// take long, and the others need not wait for its vote.
-func (c *Core) withdraw() { c.election.Withdraw(c.DiskStalled() || c.overfull()) }
+// withdraw keeps this server out of elections until settle. If its disk stalls, or it hands
+// over, that may take long, and the others need not wait for its vote.
+func (c *Core) withdraw() { c.election.Withdraw(c.handsOver || c.DiskStalled() || c.overfull()) }
 
 // settle begins the election once everything is durable, and no earlier than lookAt: a vote must not tell of
 // what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner

@@ -20,6 +20,7 @@
 //	sync.go       a leader: how a learner gets what it lacks
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
 //	losing.go     a leader: when it closes a link, and when it leaves its role
+//	handover.go   a leader that is asked to leave
 //	stall.go      a disk that finishes no write
 //	diverged.go   a server whose tree is not what its log leads to
 //	membership.go the servers of the ensemble, and changes of it
@@ -169,7 +170,8 @@ type Core struct {
 	since time.Duration // when the phase began
 	term  uint64        // counts the roles that were taken
 
-	lookAt time.Duration // when the next election may begin, while settling
+	lookAt    time.Duration // when the next election may begin, while settling
+	handsOver bool          // the role is left to the others, see HandOver; until the next election
 
 	// What is on the disk, or on its way there.
 	acceptedEpoch, currentEpoch uint32
