@@ -16,6 +16,7 @@
 //	member.go       commands about the ensemble
 //	backup.go       the command snapshot
 //	shed.go         the command shed_connections
+//	handover.go     the command hand_over
 //	authorize.go    who may use some of them
 //	json.go         the layout of the answers
 //	health.go       probes

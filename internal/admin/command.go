@@ -12,7 +12,7 @@ type command struct {
 	help       string // one line for the description
 }
 
-// commands returns all commands: those of Apache 3.9, and shed_connections of 3.10.
+// commands returns all commands: those of Apache 3.9, shed_connections of 3.10, and hand_over.
 func commands() []command {
 	one := func(help string, run func(*Server, *reply), names ...string) command {
 		return command{names: names, help: help, run: run, serving: true}
@@ -28,6 +28,8 @@ func commands() []command {
 		one("Sessions by the time of their expiry, and their ephemerals", (*Server).dump, "dump"),
 		always("The environment of the process", (*Server).environment, "environment", "env", "envi"),
 		always("The trace mask, which has no effect", (*Server).traceMask, "get_trace_mask", "gtmk"),
+		{names: []string{"hand_over"}, serving: true, authorized: true, post: true, run: (*Server).handOver,
+			help: "Has another member lead, if this server does"},
 		one("Digests of the tree at some zxids", (*Server).hash, "hash"),
 		one("The configuration file, on a standalone server", (*Server).initialConfiguration, "initial_configuration", "icfg"),
 		one("Whether the server is read-only", (*Server).isReadOnly, "is_read_only", "isro"),
