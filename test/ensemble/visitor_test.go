@@ -24,6 +24,7 @@ type visitor struct {
 	path      string // of the ephemeral, which it writes or reads
 	c         *client.Client
 	suspended atomic.Int64 // how often it lost its connection
+	failed    atomic.Int64 // operations without an answer
 
 	mu      sync.Mutex
 	answers []answer
@@ -131,12 +132,15 @@ func (c *crowd) repeat(v *visitor, pause time.Duration, operation func(context.C
 	for {
 		began := time.Now()
 		err := operation(context.Background())
-		if now := time.Now(); err == nil {
+		switch now := time.Now(); {
+		case err == nil:
 			v.mu.Lock()
 			v.answers = append(v.answers, answer{now.Sub(c.origin), now.Sub(began)})
 			v.mu.Unlock()
-		} else if errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, client.ErrClosed) {
+		case errors.Is(err, zk.ErrSessionExpired), errors.Is(err, client.ErrClosed):
 			return
+		default:
+			v.failed.Add(1)
 		}
 		select {
 		case <-c.stop:
