@@ -111,6 +111,7 @@ var otherModules = map[string][]string{
 	"github.com/spf13/cobra":              {"cmd/pinfold"},
 	"github.com/spf13/pflag":              {"cli", "cmd/pinfold"},
 	"github.com/prometheus/client_golang": {"exporter"},
+	"golang.org/x/sys/cpu":                {"storage"},
 	"golang.org/x/term":                   {"cli"},
 	"gonum.org/v1/plot":                   {"bench/report"},
 }

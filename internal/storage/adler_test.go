@@ -18,6 +18,9 @@ func TestAdler(t *testing.T) {
 		if got := sumAdler(adlerInit, p); got != want {
 			t.Fatalf("%d bytes: %#x, want %#x", len(p), got, want)
 		}
+		if got := adlerLanes(adlerInit, 0, p); got != want {
+			t.Fatalf("%d bytes by lanes: %#x, want %#x", len(p), got, want)
+		}
 		cut := rng.IntN(len(p) + 1)
 		if got := sumAdler(sumAdler(adlerInit, p[:cut]), p[cut:]); got != want {
 			t.Fatalf("%d bytes in two parts, cut at %d: %#x, want %#x", len(p), cut, got, want)
