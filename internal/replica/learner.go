@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -20,7 +21,8 @@ type learning struct {
 	leaderLink zab.LinkID
 	// waiting holds the requests that were forwarded, by session, in order. Their
 	// transactions come back in that order.
-	waiting   map[zk.SessionID][]Request
+	waiting   map[zk.SessionID]*fifo.Queue[Request]
+	unused    []*fifo.Queue[Request]  // empty, for the next sessions in waiting
 	requests  []zab.Packet            // memory of forward
 	asked     map[zk.SessionID]resume // sessions about which the leader was asked
 	lastPing  time.Duration
@@ -36,9 +38,9 @@ func (o *orderer) stopLearning() {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		o.dropRequests(o.waiting[id])
+		o.dropRequests(o.waiting[id].All())
 	}
-	o.waiting = nil
+	o.waiting, o.unused = nil, nil
 	ids = ids[:0]
 	for id := range o.asked {
 		ids = append(ids, id)
@@ -67,10 +69,7 @@ func (o *orderer) forward(b *batch) {
 			o.syncs.asked = append(o.syncs.asked, req.without(bytes.Clone(req.Body)))
 			continue
 		}
-		if o.waiting == nil {
-			o.waiting = map[zk.SessionID][]Request{}
-		}
-		o.waiting[req.Session] = append(o.waiting[req.Session], req.without(nil))
+		o.await(req)
 	}
 	if o.net.Send(o.leaderLink, ps) {
 		b.bodies = nil
@@ -78,6 +77,39 @@ func (o *orderer) forward(b *batch) {
 	o.pool.put(b)
 	clear(ps)
 	o.requests = ps[:0]
+}
+
+// maxUnused is how many empty queues of requests a learner keeps. A session that waits for its
+// requests again and again would else leave one to the garbage collector each time.
+const maxUnused = 64
+
+// await notes a request that was forwarded.
+func (o *orderer) await(req *Request) {
+	q := o.waiting[req.Session]
+	if q == nil {
+		if o.waiting == nil {
+			o.waiting = map[zk.SessionID]*fifo.Queue[Request]{}
+		}
+		if n := len(o.unused); n > 0 {
+			q, o.unused = o.unused[n-1], o.unused[:n-1]
+		} else {
+			q = new(fifo.Queue[Request])
+		}
+		o.waiting[req.Session] = q
+	}
+	q.Push(req.without(nil))
+}
+
+// awaited takes the oldest n requests of a session, which are answered or dropped.
+func (o *orderer) awaited(id zk.SessionID, n int) {
+	q := o.waiting[id]
+	if q.Drop(n); q.Len() > 0 {
+		return
+	}
+	delete(o.waiting, id)
+	if len(o.unused) < maxUnused {
+		o.unused = append(o.unused, q)
+	}
 }
 
 // without returns the request with another body, and without its packet.
@@ -91,7 +123,11 @@ func (o *orderer) match(tx *txn.Txn) Request {
 	if tx.Session == 0 {
 		return Request{}
 	}
-	list := o.waiting[tx.Session]
+	q := o.waiting[tx.Session]
+	if q == nil {
+		return o.expired(tx)
+	}
+	list := q.All()
 	for i := range list {
 		if list[i].Xid != tx.Cxid || !cameFrom(tx, list[i].Op) {
 			continue
@@ -101,11 +137,7 @@ func (o *orderer) match(tx *txn.Txn) Request {
 			// The leader has lost them: no reply will come.
 			o.dropRequests(list[:i])
 		}
-		if rest := list[i+1:]; len(rest) > 0 {
-			o.waiting[tx.Session] = rest
-		} else {
-			delete(o.waiting, tx.Session)
-		}
+		o.awaited(tx.Session, i+1)
 		switch tx.Header.Type {
 		case wire.OpCreateSession:
 			if !o.noteUpgrade(tx.Session, tx.Zxid) {
