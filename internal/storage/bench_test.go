@@ -30,11 +30,8 @@ func BenchmarkAppend(b *testing.B) {
 		for b.Loop() {
 			for range group {
 				z++
-				buf := l.Begin()
-				at := len(buf)
-				buf = append(buf, payload...)
-				binary.BigEndian.PutUint64(buf[at+txnZxidOffset:], uint64(z))
-				if err := l.End(z, buf); err != nil {
+				binary.BigEndian.PutUint64(payload[txnZxidOffset:], uint64(z))
+				if err := l.Append(z, payload); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -109,13 +108,11 @@ type Log struct {
 
 	// buf holds the part of the block before pos, followed by the entries that are
 	// not written yet. For a new file the header comes first. It is memory of
-	// vfs.AlignedBytes. Invariant: outside of Begin and End, len(buf) > kept
-	// exactly if there is an entry to write.
+	// vfs.AlignedBytes. Invariant: len(buf) > kept exactly if there is
+	// an entry to write.
 	buf   []byte
 	kept  int     // how much of buf is in the file; 0 without direct I/O
 	first zk.Zxid // zxid of the first entry in buf that is not written
-	start int     // where in buf the entry starts that Begin has started
-	begun bool
 
 	inFlight  []byte // the data of the write that is in progress; nil if none is
 	threaded  bool   // the last write was made by the file's own thread (vfs.Committer)
@@ -148,96 +145,59 @@ func (d *Dir) openEnd(name string) (bytes int64, open bool) {
 	return end.bytes.Load(), true
 }
 
-// Begin starts an entry. The caller appends the payload to the returned slice, without
-// changing what the slice holds, and passes the result to End. In between it may call
-// no other method of the log except Begin, which discards the started entry.
+// Append appends an entry. The payload begins with a TxnHeader that has the given zxid,
+// which follows that of the last entry. Append first writes and syncs the earlier entries
+// if the next write would otherwise be larger than maxWriteBytes.
 //
-// Begin may write and sync earlier entries if there are many; End returns an error of
-// that.
-func (l *Log) Begin() []byte {
-	if len(l.buf) >= maxWriteBytes {
-		_ = l.Flush() // the error sticks: End returns it
-	}
-	if cap(l.buf) == 0 {
-		l.buf = vfs.AlignedBytes(minBufferBytes)[:0]
-	}
-	l.begun, l.start = true, len(l.buf)
-	b := l.buf
-	if l.file == nil && len(b) == 0 {
-		b = appendFileHeader(b, logMagic, 0)
-	}
-	return append(b, make([]byte, prefixBytes)...)
-}
-
-// End completes the entry. buf is what Begin returned followed by the payload; the log
-// owns it again. The payload begins with a TxnHeader that has the given zxid, which
-// follows that of the last entry. End first writes and syncs the earlier entries if the
-// next write would otherwise be larger than maxWriteBytes.
-//
-// End drops an entry that it refuses (ErrGap, a payload shorter than a TxnHeader or
+// Append drops an entry that it refuses (ErrGap, a payload shorter than a TxnHeader or
 // longer than MaxEntryBytes, another zxid in the payload); the log continues without
 // it. Other errors stick.
-func (l *Log) End(zxid zk.Zxid, buf []byte) error {
+func (l *Log) Append(zxid zk.Zxid, payload []byte) error {
 	if l.err != nil {
 		return l.err
 	}
-	if !l.begun {
-		return fmt.Errorf("storage: append %v: End without Begin", zxid)
-	}
-	l.begun = false
-	start := l.start
-	frame := start
-	if l.file == nil && start == 0 {
-		frame = headerBytes
-	}
-	if err := l.check(zxid, buf, frame); err != nil {
+	if err := l.check(zxid, payload); err != nil {
 		return err
 	}
 	if l.o.Discard {
 		l.last = zxid
 		return nil
 	}
-	payload := buf[frame+prefixBytes:]
-	binary.BigEndian.PutUint64(buf[frame:], uint64(sumAdler(adlerInit, payload)))
-	binary.BigEndian.PutUint32(buf[frame+8:], uint32(len(payload)))
-	buf = append(buf, entryEnd)
-	if start > l.kept && len(buf) > maxWriteBytes {
-		// The entry does not fit into one write with the earlier ones. They are
-		// written first, padded up to a block, which overwrites the place of
-		// the entry: so copy it.
-		entry := bytes.Clone(buf[start:])
-		l.setBuffer(buf[:start])
-		if _, err := l.write(false); err != nil {
+	need := len(l.buf) + frameBytes + len(payload)
+	if need > maxWriteBytes && len(l.buf) > l.kept {
+		if err := l.Flush(); err != nil {
 			return err
 		}
-		start = l.kept
-		buf = append(l.buf, entry...)
+		need = len(l.buf) + frameBytes + len(payload)
 	}
-	if start == l.kept {
+	if need += headerBytes; need > cap(l.buf) {
+		l.buf = append(vfs.AlignedBytes(max(2*need, minBufferBytes))[:0], l.buf...)
+	}
+	b := l.buf
+	if len(b) == l.kept {
 		l.first = zxid
 	}
-	if start == 0 && l.file == nil && zxid != l.last+1 {
-		// In a newer epoch, only the header can say that nothing is missing
-		// before the file.
-		binary.BigEndian.PutUint64(buf[headerBytes-8:], uint64(l.last))
+	if l.file == nil && len(b) == 0 {
+		before := zk.Zxid(0)
+		if zxid != l.last+1 {
+			// In a newer epoch, only the header can say that nothing is missing
+			// before the file.
+			before = l.last
+		}
+		b = appendFileHeader(b, logMagic, int64(before))
 	}
-	l.setBuffer(buf)
+	// The sum is of the payload, not of its copy: bytes that were just stored are read late,
+	// after all stores before them.
+	b = binary.BigEndian.AppendUint64(b, uint64(sumAdler(adlerInit, payload)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	l.buf = append(append(b, payload...), entryEnd)
 	l.last = zxid
 	return nil
 }
 
-// setBuffer makes buf the buffer. If append has moved it to other memory, it is copied
-// to aligned memory of twice its length.
-func (l *Log) setBuffer(buf []byte) {
-	if &buf[:1][0] != &l.buf[:1][0] {
-		buf = append(vfs.AlignedBytes(2 * len(buf))[:0], buf...)
-	}
-	l.buf = buf
-}
-
 // check refuses an entry that the reader would not accept.
-func (l *Log) check(zxid zk.Zxid, buf []byte, frame int) error {
-	n := len(buf) - frame - prefixBytes
+func (l *Log) check(zxid zk.Zxid, payload []byte) error {
+	n := len(payload)
 	if n < txnHeadBytes {
 		return fmt.Errorf("storage: append %v: the payload has %d bytes, the header of a transaction alone has %d",
 			zxid, n, txnHeadBytes)
@@ -246,18 +206,13 @@ func (l *Log) check(zxid zk.Zxid, buf []byte, frame int) error {
 		return fmt.Errorf("storage: append %v: the transaction has %d bytes, more than the %d that the log reads back "+
 			"(jute.maxbuffer and zookeeper.jute.maxbuffer.extrasize together)", zxid, n, l.o.MaxEntryBytes)
 	}
-	if got := payloadZxid(buf[frame+prefixBytes:]); got != zxid {
+	if got := payloadZxid(payload); got != zxid {
 		return fmt.Errorf("storage: append %v: the payload says %v", zxid, got)
 	}
 	if zxid <= 0 || l.last != 0 && !follows(l.last, zxid) {
 		return fmt.Errorf("storage: append %v after %v: %w", zxid, l.last, ErrGap)
 	}
 	return nil
-}
-
-// Append is Begin, a copy of payload, and End.
-func (l *Log) Append(zxid zk.Zxid, payload []byte) error {
-	return l.End(zxid, append(l.Begin(), payload...))
 }
 
 // Flush writes the buffered entries and makes them durable: when it returns nil, every
@@ -300,7 +255,6 @@ func (l *Log) flush(bounded bool) (done bool, err error) {
 	if l.err != nil {
 		return true, l.err
 	}
-	l.begun = false
 	if len(l.buf) == l.kept {
 		return true, nil
 	}

@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -236,9 +236,6 @@ func TestLogRefuses(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	if err := l.End(zk.MakeZxid(2, 6), nil); err == nil {
-		t.Error("End without Begin is accepted")
-	}
 	want := appendTest(t, l, 50, zk.MakeZxid(2, 6), zk.MakeZxid(3, 1))
 	flush(t, l)
 	got, _, err := readAll(d, zk.MakeZxid(2, 5))
@@ -314,12 +311,8 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	round := func() {
 		for range 100 {
 			z++
-			buf := l.Begin()
-			at := len(buf)
-			buf = append(buf, payload...)
-			buf[at+txnZxidOffset+7], buf[at+txnZxidOffset+6] = byte(z), byte(z>>8)
-			buf[at+txnZxidOffset+5] = byte(z >> 16)
-			if err := l.End(z, buf); err != nil {
+			binary.BigEndian.PutUint64(payload[txnZxidOffset:], uint64(z))
+			if err := l.Append(z, payload); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -348,23 +341,3 @@ type discardFile struct{ vfs.File }
 
 func (discardFile) WriteAt(p []byte, off int64) (int, error) { return len(p), nil }
 func (discardFile) Preallocate(size int64) error             { return nil }
-
-// Bytes that Begin was given and that never came to an End leave no trace.
-func TestAbandonedBegin(t *testing.T) {
-	mem := vfs.NewMem()
-	d := openTest(t, mem, testOptions())
-	l := d.NewLog(0)
-	_ = append(l.Begin(), bytes.Repeat([]byte{1}, 500)...)
-	flush(t, l)
-	if names := list(t, mem, "/data/version-2"); len(names) != 0 {
-		t.Fatalf("files %v from an abandoned entry", names)
-	}
-	want := appendTest(t, l, 50, 1)
-	_ = append(l.Begin(), bytes.Repeat([]byte{1}, 500)...)
-	want = append(want, appendTest(t, l, 60, 2)...)
-	flush(t, l)
-	got, _, err := readAll(d, 0)
-	if err != nil || !sameEntries(got, want) {
-		t.Fatalf("%d entries, %v", len(got), err)
-	}
-}

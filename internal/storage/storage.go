@@ -12,7 +12,7 @@
 //	for { payload, err := r.Next(); … }  // to io.EOF
 //	err = d.CutTail(r.Tail())            // before anything is appended
 //	log := d.NewLog(r.LastZxid())
-//	buf := log.Begin(); buf = append(buf, payload...); err = log.End(zxid, buf)
+//	err = log.Append(zxid, payload)
 //	err = log.Flush()                    // durable: acknowledge
 //
 // Invariants, each with a test:
