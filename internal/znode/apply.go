@@ -287,12 +287,15 @@ func (t *Tree) applySetData(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk
 	return zk.OK
 }
 
-// replaceData sets the data and the related fields of the Stat.
+// replaceData sets the data and the related fields of the Stat. It copies the data last: the
+// digest is computed from bytes that were just stored, and the processor may have to wait until
+// all stores before those have reached the memory.
 func (t *Tree) replaceData(path string, n *node, data []byte, h *txn.Header, version int32) {
 	t.subDigest(path, n)
-	t.storeData(path, n, data)
+	n.sum = Sum(path, data)
 	n.version, n.mzxid, n.mtime = version, h.Zxid, h.Time
 	t.addDigest(path, n)
+	t.storeData(n, data)
 }
 
 func (t *Tree) applySetACL(op *txn.Op, s *zk.Stat) zk.Code {

@@ -90,7 +90,9 @@ func (t *Tree) changeStats(quota string, change func(*Quota)) {
 	n := t.nodes.at(id)
 	s := ParseQuota(t.data(n))
 	change(&s)
-	t.storeData(path, n, s.append(nil))
+	data := s.append(nil)
+	n.sum = Sum(path, data)
+	t.storeData(n, data)
 }
 
 // quotaNodeCreated starts to count when a limits or stats znode is created.

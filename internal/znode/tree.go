@@ -351,7 +351,8 @@ func (t *Tree) expired(ids map[ID]struct{}, f func(path string), over func(*node
 // version is -1 from then on, as in Apache.
 func (t *Tree) SetConfig(data []byte, nowMillis int64) {
 	n := t.nodes.at(t.Lookup(ConfigPath))
-	t.storeData(ConfigPath, n, data)
+	n.sum = Sum(ConfigPath, data)
+	t.storeData(n, data)
 	n.version, n.mtime = -1, nowMillis
 }
 
@@ -415,8 +416,8 @@ func (t *Tree) fill(n *node, name string, data []byte) {
 	}
 }
 
-// storeData replaces the data of n, the znode at path, outside the digest.
-func (t *Tree) storeData(path string, n *node, data []byte) {
+// storeData replaces the data of n. The caller sets n.sum, and maintains the digest.
+func (t *Tree) storeData(n *node, data []byte) {
 	t.size += int64(len(data)) - int64(max(n.dataLen, 0))
 	if int(n.dataLen) == len(data) && data != nil {
 		copy(t.arena.bytes(n.blob, int(n.nameLen)+len(data))[n.nameLen:], data)
@@ -425,7 +426,6 @@ func (t *Tree) storeData(path string, n *node, data []byte) {
 		t.fill(n, name, data)
 		t.arena.release(old)
 	}
-	n.sum = Sum(path, data)
 }
 
 // removeNode takes out id, the znode at path, which has no children.
