@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -207,4 +208,31 @@ func TestAnIDIsNotKeptByALeaderThatBeginsToServe(t *testing.T) {
 	}
 	want(t, "its link", o.core.leader.holders[2].link, l)
 	want(t, "refused", o.refused(), "")
+}
+
+// A leader refuses a learner that says that it is the leader itself, or no server, or that its
+// history is of an epoch that has not begun, or ends beyond the leader's, or is none that a
+// server can have; with a line, and without a change of its own.
+func TestALearnerThatCannotBeIsRefused(t *testing.T) {
+	o, _ := leads(t, testConfig(3), history(4, 3), 2)
+	epoch := o.core.epoch
+	for _, id := range []int64{1, noServer} {
+		o.step(o.accept(), infoOf(id, 4))
+		want(t, "refused", strings.Contains(o.refused(), "which is not possible"), true)
+	}
+	for _, c := range []struct {
+		currentEpoch int32
+		last         zk.Zxid
+	}{
+		{int32(epoch), zk.MakeZxid(4, 3)}, {maxEpoch, zk.MakeZxid(4, 3)}, {-2, 0}, {math.MinInt32, 0},
+		{4, zk.MakeZxid(epoch, 1)}, {4, zk.MakeZxid(epoch+1, 0)}, {4, math.MaxInt64}, {4, -2}, {4, math.MinInt64},
+	} {
+		l := o.join(3, 4, c.currentEpoch, c.last)
+		want(t, "refused", strings.Contains(o.refused(), "its history is of epoch"), true)
+		want(t, "the link is kept", o.core.leader.links[l] != nil, false)
+	}
+	want(t, "role", o.core.role, Leading)
+	want(t, "epoch", o.core.epoch, epoch)
+	o.join(3, 4, 4, zk.MakeZxid(epoch, 0))
+	want(t, "holders", o.core.leader.holders[3] != nil, true)
 }
