@@ -264,7 +264,8 @@ func TestP6FewOutstandingNeverWait(t *testing.T) {
 			innocent.send(wire.OpDelete, deleteBody("/none"))
 			synctest.Wait()
 			if got := s.rep.Outstanding(); got != before+n+1 {
-				t.Fatalf("%d requests in flight after write %d of another client, want %d", got, n, before+n+1)
+				t.Errorf("%d requests in flight after write %d of another client, want %d", got, n, before+n+1)
+				break
 			}
 		}
 		g.set(false, nil)

@@ -27,6 +27,7 @@ type Coverage struct {
 	Divergences                                   int
 	HandOversAsked, HandOvers                     int
 	StrangePackets, StrangeVotes, StrangersServed int
+	StrangersCut                                  int                  // links
 	Codes                                         [len(knownCodes)]int // of writes and reads
 	Faults                                        [faultKinds]int
 	Packets                                       [32]int
@@ -97,6 +98,7 @@ func (c *Coverage) counters() []counter {
 		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"starts refused: no database", &c.RefusedStarts}, {"disks that hand a leadership over", &c.Stalls},
 		{"leaders asked to hand over", &c.HandOversAsked}, {"leaders that have handed over", &c.HandOvers},
 		{"packets of strangers", &c.StrangePackets}, {"votes of strangers", &c.StrangeVotes}, {"strangers that have become observers", &c.StrangersServed},
+		{"strangers whose history was cut", &c.StrangersCut},
 	}
 }
 

@@ -257,21 +257,18 @@ func (x *intruder) receive(e *end, c chunk) {
 			return
 		}
 		b = b[n:]
-		if p.Type == zab.UpToDate {
+		switch p.Type {
+		case zab.UpToDate:
 			l.upto = true
 			x.s.cover.StrangersServed++
+		case zab.Trunc:
+			x.s.cover.StrangersCut++
 		}
 		if x.rng.IntN(8) == 0 {
 			continue
 		}
-		switch p.Type {
-		case zab.LeaderInfo:
-			history := binary.BigEndian.AppendUint32(nil, uint32(x.rng.IntN(2))-1)
-			x.send(l, zab.Packet{Type: zab.AckEpoch, Data: history})
-		case zab.NewLeader:
-			x.send(l, zab.Packet{Type: zab.Ack, Zxid: p.Zxid})
-		case zab.Ping:
-			x.send(l, zab.Packet{Type: zab.Ping, Zxid: p.Zxid})
+		if a, ok := stranger.DrawAnswer(x.rng, x.target(l.to), int32(p.Type), p.Zxid); ok {
+			x.send(l, zab.Packet{Type: zab.PacketType(a.Type), Zxid: a.Zxid, Data: a.Data})
 		}
 	}
 }
@@ -304,9 +301,9 @@ func (x *intruder) hearPacket(from *member, p zab.Packet) {
 	}
 	p.Data = slices.Clone(p.Data) // the sender uses it again
 	x.overheard = append(x.overheard[max(0, len(x.overheard)+1-keptMessages):], p)
-	for _, l := range x.links {
-		if l.upto && l.to == from && p.Type == zab.Proposal && x.rng.IntN(4) == 0 {
-			x.send(l, zab.Packet{Type: zab.Ack, Zxid: p.Zxid})
+	for _, l := range x.links { // an observer is not sent proposals, and acknowledges them
+		if a, ok := stranger.DrawAnswer(x.rng, x.target(l.to), int32(p.Type), p.Zxid); ok && l.upto && l.to == from && p.Type == zab.Proposal {
+			x.send(l, zab.Packet{Type: zab.PacketType(a.Type), Zxid: a.Zxid, Data: a.Data})
 		}
 	}
 }

@@ -89,6 +89,58 @@ func DrawPacket(r *rand.Rand, t *Target) Packet {
 	return Packet{Type: kind, Zxid: zxid(r, t), Data: make([]byte, r.IntN(24))}
 }
 
+// Types of packets that a leader sends, with Apache's numbers.
+const (
+	Proposal   int32 = 2
+	Ping       int32 = 5
+	Inform     int32 = 8
+	NewLeader  int32 = 10
+	UpToDate   int32 = 12
+	LeaderInfo int32 = 17
+)
+
+// DrawAnswer draws what a stranger answers to a packet of a leader, if anything. Mostly it is
+// what a learner answers, so that a stranger comes through discovery with a history that is
+// sent as DIFF, cut by TRUNC or replaced by SNAP, and stays as an observer does. Now and then a
+// number in it is another one: it acknowledges what it was not sent.
+func DrawAnswer(r *rand.Rand, t *Target, kind int32, z zk.Zxid) (p Packet, ok bool) {
+	wrong := r.IntN(8) == 0
+	if wrong {
+		z = zxid(r, t)
+	}
+	switch kind {
+	case LeaderInfo:
+		return drawHistory(r, t), true
+	case NewLeader, UpToDate:
+		return Packet{Type: Ack, Zxid: z}, true
+	case Ping:
+		p := Packet{Type: Ping, Zxid: z}
+		for range r.IntN(3) { // of sessions that nobody has
+			p.Data = binary.BigEndian.AppendUint64(p.Data, uint64(math.MaxInt64-r.Int64N(8)))
+			p.Data = binary.BigEndian.AppendUint32(p.Data, []uint32{0, 1, math.MaxInt32, math.MaxUint32}[r.IntN(4)])
+		}
+		return p, true
+	case Proposal, Inform:
+		return Packet{Type: Ack, Zxid: z}, wrong || r.IntN(4) == 0
+	}
+	return Packet{}, false
+}
+
+// drawHistory draws an ACKEPOCH: a history that ends where the target's does, before it,
+// within it where it has none, or beyond.
+func drawHistory(r *rand.Rand, t *Target) Packet {
+	last := []zk.Zxid{
+		0, -1, t.Last, t.Committed, t.Last - 1, t.Committed - zk.Zxid(r.IntN(20)),
+		zk.MakeZxid(t.CurrentEpoch, 1<<20), zk.MakeZxid(t.Epoch-1, 1<<31), zk.MakeZxid(t.Epoch-1, uint32(r.IntN(20))),
+		zk.MakeZxid(uint32(r.IntN(int(min(t.Epoch, 8))+1)), uint32(r.IntN(50))), zxid(r, t),
+	}
+	epochs := []uint32{math.MaxUint32, 0, t.Epoch - 1, t.CurrentEpoch, DrawEpoch(r, t)}
+	return Packet{
+		Type: AckEpoch, Zxid: last[r.IntN(len(last))],
+		Data: binary.BigEndian.AppendUint32(nil, epochs[r.IntN(len(epochs))]),
+	}
+}
+
 // DrawNotification draws a message of the election.
 func DrawNotification(r *rand.Rand, t *Target) election.Notification {
 	rounds := []int64{t.ElectionEpoch, t.ElectionEpoch + 1, 0, -1, 1 << 62, 1<<62 - 1, math.MaxInt64, math.MinInt64}
