@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,24 +17,31 @@ import (
 // work.
 func backupCommand() *cobra.Command {
 	var b backup.Backup
+	var store storeFlags
 	c := &cobra.Command{
 		Use:   "backup DATADIR STORE",
 		Short: "Back up a data directory whose server may be running",
 		Long: `Backup copies the newest snapshot and the log after it, and from the second time on only
 what is new. DATADIR is dataDir of a server's zoo.cfg, of Pinfold or Apache ZooKeeper,
 which need not be stopped; of an ensemble, one member is enough. STORE is a directory,
-which is created.
+which is created, or s3://BUCKET/PREFIX: a bucket of a service with the protocol of Amazon
+S3. Its credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in
+~/.aws/credentials, or in the role of the machine.
 
 If the server's log does not go on where the store ends, because logs were purged since, or
 because it is that of another server, a new generation begins with a new snapshot.`,
 		Example: `  pinfold backup /var/lib/zookeeper /backup/zookeeper
   pinfold backup --log-dir /log/zookeeper /var/lib/zookeeper /backup/zookeeper
-  pinfold backup --full /var/lib/zookeeper /backup/zookeeper`,
+  pinfold backup --full /var/lib/zookeeper /backup/zookeeper
+  pinfold backup --s3-endpoint https://minio:9000 /var/lib/zookeeper s3://backups/zookeeper`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) (err error) {
 			ctx, stop := untilStopped(c.Context())
 			defer stop()
-			b.DataDir, b.Store = args[0], backup.Local(args[1])
+			b.DataDir = args[0]
+			if b.Store, err = store.open(args[1]); err != nil {
+				return err
+			}
 			if err := b.Run(ctx); err != nil {
 				return err
 			}
@@ -43,8 +51,25 @@ because it is that of another server, a new generation begins with a new snapsho
 	p := c.Flags()
 	p.StringVar(&b.LogDir, "log-dir", "", "dataLogDir of zoo.cfg, if it is another directory")
 	p.BoolVar(&b.Full, "full", false, "begin a new generation, with a new snapshot")
+	store.register(c)
 	maxEntryFlag(c, &b.MaxEntry)
 	return c
+}
+
+// storeFlags say where a bucket is.
+type storeFlags struct{ s3 backup.S3Options }
+
+func (f *storeFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.s3.Endpoint, "s3-endpoint", "", "https://host:port of the service of s3://... (default Amazon's)")
+	c.Flags().StringVar(&f.s3.Region, "s3-region", "", "its region, if the service does not tell it")
+}
+
+// open opens a store by its name.
+func (f *storeFlags) open(name string) (backup.Store, error) {
+	if strings.HasPrefix(name, "s3://") {
+		return backup.OpenS3(name, f.s3)
+	}
+	return backup.Local(name), nil
 }
 
 func printBackup(c *cobra.Command, r *backup.Result) error {
@@ -72,6 +97,7 @@ func restoreCommand() *cobra.Command {
 	var r backup.Restore
 	var zxid, at string
 	var list bool
+	var store storeFlags
 	c := &cobra.Command{
 		Use:   "restore STORE DATADIR",
 		Short: "Make a data directory from a backup, as it was at a zxid or a time",
@@ -84,10 +110,13 @@ To restore an ensemble, restore the same to every member before any is started.`
 		Example: `  pinfold restore /backup/zookeeper /var/lib/zookeeper
   pinfold restore --to-zxid 0x100000017 /backup/zookeeper /var/lib/zookeeper
   pinfold restore --to-time 2026-11-22T02:45:00Z /backup/zookeeper /var/lib/zookeeper
-  pinfold restore --list /backup/zookeeper`,
+  pinfold restore --list /backup/zookeeper
+  pinfold restore s3://backups/zookeeper /var/lib/zookeeper`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			r.Store = backup.Local(args[0])
+			if r.Store, err = store.open(args[0]); err != nil {
+				return err
+			}
 			if list && len(args) == 1 {
 				return listBackups(c, r.Store, r.MaxEntry)
 			}
@@ -112,6 +141,7 @@ To restore an ensemble, restore the same to every member before any is started.`
 	p.StringVar(&r.LogDir, "log-dir", "", "dataLogDir of zoo.cfg, if it is another directory")
 	p.IntVar(&r.Generation, "generation", 0, "restore from this generation (default the newest that has the end)")
 	p.BoolVar(&list, "list", false, "print what is in the store")
+	store.register(c)
 	maxEntryFlag(c, &r.MaxEntry)
 	return c
 }

@@ -108,6 +108,7 @@ const mustNever = `
 var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine":   {"test/ensemble/history"},
 	"github.com/klauspost/compress":       {"storage"},
+	"github.com/minio/minio-go":           {"backup"},
 	"github.com/spf13/cobra":              {"cmd/pinfold"},
 	"github.com/spf13/pflag":              {"cli", "cmd/pinfold"},
 	"github.com/prometheus/client_golang": {"exporter"},
