@@ -175,13 +175,6 @@ func (r *Restore) with(ctx context.Context, g *Generation, s storage.Snapshot, e
 	if err := fetch(ctx, r.Store, g.file(s.Name), filepath.Join(data, versionDir, s.Name)); err != nil {
 		return err
 	}
-	loaded, err := history.ReadSnapshot(filepath.Join(data, versionDir, s.Name), r.MaxEntry)
-	if err != nil {
-		return err
-	}
-	if loaded.AheadUpTo() > end {
-		return errFuzzy
-	}
 	for i, first := range g.Logs {
 		if first > end || i+1 < len(g.Logs) && g.Logs[i+1] <= s.Zxid+1 {
 			continue
@@ -218,6 +211,9 @@ func (r *Restore) verify(data, logs string, end zk.Zxid) error {
 	var out bytes.Buffer
 	v := history.Verification{Out: &out, MaxEntry: r.MaxEntry}
 	err := v.Verify(data, logs)
+	if v.Ahead > end {
+		return errFuzzy
+	}
 	if err == nil && v.Reached != end {
 		err = fmt.Errorf("the state is that of %v, not of %v", v.Reached, end)
 	}

@@ -29,6 +29,7 @@ type Verification struct {
 	MaxEntry int // length of the longest transaction, 0 for the default
 
 	Reached  zk.Zxid // the newest state that can be restored
+	Ahead    zk.Zxid // the last transaction of which a snapshot has effects
 	Lost     []Range // of the newest state
 	Hidden   []Range // of states before a snapshot
 	Compared int     // digests
@@ -36,6 +37,7 @@ type Verification struct {
 	end      zk.Zxid // the last transaction that the directory is known to have had
 	problems int
 	valid    []storage.Snapshot // oldest first
+	only     *replica.State     // that of the only snapshot, so that it is read once
 }
 
 // Verify verifies the directories, of which logDir may be empty. It prints what it finds,
@@ -87,6 +89,10 @@ func (v *Verification) snapshots() error {
 		case err == nil:
 			v.valid = append(v.valid, s)
 			v.end = max(v.end, s.Zxid)
+			v.Ahead = max(v.Ahead, state.AheadUpTo())
+			if len(list) == 1 {
+				v.only = state
+			}
 			err = v.print("%-24s whole    %d znodes, %d sessions", s.Name, state.Tree().Count(), state.Tree().SessionCount())
 		}
 		if err != nil {
@@ -212,7 +218,10 @@ func (v *Verification) states() error {
 // replay applies the log to a snapshot for as long as it can be read, and returns the zxid
 // of the last state. What stops it is reported unless it is the end of the log.
 func (v *Verification) replay(from storage.Snapshot) (zk.Zxid, error) {
-	state, err := v.load(from)
+	state, err := v.only, error(nil)
+	if state == nil {
+		state, err = v.load(from)
+	}
 	if err != nil {
 		return 0, err
 	}
