@@ -87,7 +87,7 @@ func printBackup(c *cobra.Command, r *backup.Result) error {
 	}
 	print("copied %d transactions; generation %d has the history up to %v (%d new bytes)", r.Transactions, r.Generation, r.Zxid, r.Bytes)
 	if r.Tail != "" {
-		print("the end of the log cannot be read yet, the next backup will: %s", r.Tail)
+		print("the server was writing: the next backup copies what follows (%s)", r.Tail)
 	}
 	return errors.Join(errs...)
 }

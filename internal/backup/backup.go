@@ -11,7 +11,6 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/storage"
-	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -297,9 +296,6 @@ func (b *Backup) copyLog(ctx context.Context, r *storage.LogReader, synced zk.Zx
 
 // add appends a transaction to the segment.
 func (b *Backup) add(ctx context.Context, z zk.Zxid, payload []byte) error {
-	if _, err := txn.Decode(payload); err != nil {
-		return fmt.Errorf("backup: %w", err)
-	}
 	next := z == b.end+1 || z.Epoch() > b.end.Epoch()
 	if next && len(b.segment) > 0 && len(b.segment)+len(payload) > segmentBytes {
 		if err := b.flush(ctx); err != nil {
