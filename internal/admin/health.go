@@ -49,6 +49,9 @@ func (s *Server) unready() (reasons []string) {
 	if stopping {
 		reasons = append(reasons, "the server is stopping")
 	}
+	if s.replica.DiskShort() {
+		reasons = append(reasons, "the disk is nearly full, and writes are refused")
+	}
 	switch mode := s.server.Mode(); {
 	case s.server.ServesClients(), stopping:
 	case mode == replica.Leader:

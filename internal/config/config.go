@@ -89,6 +89,7 @@ type Data struct {
 	Dir        string // snapshots, epochs, myid; the files are in Dir/version-2
 	LogDir     string // transaction logs
 	AutoCreate bool   // create missing directories
+	Reserve    int    // bytes of the disk that are kept free; 0: it is not looked at
 
 	// DBAutoCreate lets a server with an empty data directory start with an empty
 	// database. Without it, this needs a file named initialize.

@@ -217,6 +217,8 @@ func own() []Desc {
 		gauge("forwarded_request_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' requests that are not committed yet; a learner that forwards more than its share is answered -127"),
 		gauge("peer_buffer_bytes", UnitBytes, ownLinks, "Bytes held in the buffers of all connections of other servers; `peerBufferBytes` bounds them").on(OnMember),
 		gauge("unsynced_bytes", UnitBytes, ownReplica, "On a server of an ensemble, memory of the transactions that wait for its disk; `unsyncedBytes` bounds it"),
+		gauge("disk_free_bytes", UnitBytes, ownReplica, "Bytes that can still be written to the disk of the log or of the snapshots, whichever has less"),
+		gauge("disk_nearly_full", UnitCount, ownReplica, "Whether less of the disk is free than `diskReserveBytes`, so that writes of this server's clients are refused: 1 or 0"),
 		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in input buffers, replies not taken and identities; `connectionBufferBytes` bounds them"),
 		gauge("watch_memory_bytes", UnitBytes, ownReplica, "Bytes that all watches take; `watchBytes` bounds them"),
 		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet, 512 or more for each operation of a multi; `globalOutstandingBytes` bounds them"),

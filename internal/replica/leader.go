@@ -86,6 +86,9 @@ func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 	case req.Op == wire.OpCreateSession && len(req.Body) < 4:
 		return fmt.Errorf("createSession without a timeout")
 	}
+	if o.DiskShort() && req.Op != wire.OpCreateSession && req.Op != wire.OpCloseSession && req.Op != wire.OpSync {
+		req.Refused = zk.ErrNotReadOnly
+	}
 	if !o.forwarded.admit(l, int64(len(req.Body)), o.o.ForwardedBytes) {
 		req.Body, req.Refused = nil, zk.ErrThrottledOp
 	}

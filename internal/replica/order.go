@@ -65,6 +65,7 @@ func (o *orderer) step(t *Turn) {
 			o.resume(s)
 		}
 	}
+	o.watchRoom()
 	o.beginHandOvers(t.mail.handOvers)
 	o.stepHandOver()
 	if b := o.takeRound(o.forwards()); b != nil {

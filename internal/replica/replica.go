@@ -30,6 +30,7 @@
 //	snapshot.go  fuzzy snapshots, written beside the stages
 //	recount.go   the usage of quotas of large subtrees, counted beside the stages
 //	transfer.go  the log and the tree on their way to a learner, and from a leader
+//	room.go      a disk that is nearly full
 //	recover.go   the state at the start
 //
 // A batch of requests passes the stages as one. While Log waits for the disk the next
@@ -90,6 +91,9 @@ type Options struct {
 	PurgeInterval  time.Duration // 0 is never
 	PurgeRetain    int
 	FsyncWarnAfter time.Duration
+	// DiskReserve is how many bytes of the disk are to be free, or a twentieth of it if that is
+	// less; with less, writes of clients are refused. 0: the disk is not looked at.
+	DiskReserve int64
 	// ThrottledOpWait is how long a request may have waited when it comes to be
 	// prepared; one that waited longer is answered ErrThrottledOp. 0 is for ever.
 	ThrottledOpWait time.Duration
@@ -166,6 +170,7 @@ type Replica struct {
 	diverged   atomic.Bool  // the tree is not what the log leads to, see giveUpTree
 	status     atomic.Pointer[zab.Status]
 	recounting atomic.Bool // the task of recountQuotas runs
+	room       room
 	rollLog    atomic.Bool // the snapshotter asks the writer for a new file
 	stats      Stats
 	started    time.Time

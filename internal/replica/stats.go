@@ -89,6 +89,8 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"snapshot_time":                      &s.Snapshot,
 		"stage_time":                         s.stages,
 		"watch_count":                        metric.Func(r.countWatches),
+		"disk_free_bytes":                    metric.Func(r.room.free.Load),
+		"disk_nearly_full":                   metric.Func(r.diskShort),
 		"watch_memory_bytes":                 metric.Func(r.sumWatches),
 	} {
 		reg.Bind(name, source)

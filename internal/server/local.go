@@ -79,3 +79,9 @@ func refusedReadOnly(op wire.OpCode) bool {
 	}
 	return op.IsWrite() && op != wire.OpCreateSession
 }
+
+// refusedWithoutRoom reports whether a server whose disk is nearly full refuses an
+// operation. Sessions begin and end, and syncs are answered.
+func refusedWithoutRoom(op wire.OpCode) bool {
+	return op != wire.OpSync && op != wire.OpCheck && refusedReadOnly(op)
+}

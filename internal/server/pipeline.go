@@ -272,6 +272,11 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 		c.login(&q)
 	case !c.mayAskLocked():
 		c.turnAway(&q)
+	case c.s.replica.DiskShort() && refusedWithoutRoom(q.Op):
+		if r.mustWait = !c.mu.pending.empty() && !c.stepped; r.mustWait {
+			return true // replies leave in the order of the requests
+		}
+		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.mu.onlyReads && refusedReadOnly(q.Op):
 		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.goesThroughLog(&q):

@@ -29,6 +29,8 @@ type Replica interface {
 	Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin replica.Origin)
 	// EndLocal ends a session that is local to this server.
 	EndLocal(id zk.SessionID)
+	// DiskShort reports whether the disk is nearly full, so that writes are refused.
+	DiskShort() bool
 	// Outstanding returns the number of requests submitted and not yet applied.
 	Outstanding() int
 

@@ -180,7 +180,7 @@ func (m *member) simulate(o *replica.Options) {
 	p := &m.s.profile
 	o.Clock, o.Driver, o.Group, o.Saw = m, &driver{m: m}, m.group, m.saw
 	o.Seed = m.s.o.Seed<<8 + uint64(m.life)
-	o.Prefetch, o.PurgeInterval, o.Scrub = false, 0, true
+	o.Prefetch, o.PurgeInterval, o.DiskReserve, o.Scrub = false, 0, 0, true
 	o.ReadOnlyAfter = p.readOnlyAfter
 	o.Ensemble.LastCounter, o.Ensemble.StallAfter = p.lastCounter, p.stallAfter
 }

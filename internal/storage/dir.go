@@ -149,6 +149,20 @@ func (d *Dir) clean(dir string) error {
 	return nil
 }
 
+// Room returns how much can still be written, and how much in all, of the file system of
+// the log or that of the snapshots: the one with less room.
+func (d *Dir) Room() (free, all int64, err error) {
+	free, all, err = d.fs.Room(d.logDir)
+	if err != nil || d.snapDir == d.logDir {
+		return free, all, err
+	}
+	other, allOther, err := d.fs.Room(d.snapDir)
+	if other < free {
+		free, all = other, allOther
+	}
+	return free, all, err
+}
+
 // Close releases the locks. The caller closes logs, snapshots and readers first.
 func (d *Dir) Close() error {
 	errs := []error{d.mark.close()}

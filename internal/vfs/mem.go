@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"sync"
@@ -214,6 +215,9 @@ func (m *Mem) Size(name string) (int64, error) {
 	}
 	return n.size, nil
 }
+
+// Room implements FS: there is as much as can be counted.
+func (m *Mem) Room(string) (free, all int64, err error) { return math.MaxInt64, math.MaxInt64, nil }
 
 // SyncDir implements FS.
 func (m *Mem) SyncDir(dir string) error {

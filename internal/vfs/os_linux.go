@@ -71,3 +71,13 @@ func flock(f *os.File) error {
 	}
 	return err
 }
+
+// Room implements FS by statfs.
+func (OS) Room(dir string) (free, all int64, err error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	unit := int64(st.Bsize)
+	return int64(st.Bavail) * unit, int64(st.Blocks) * unit, nil
+}

@@ -3,6 +3,8 @@
 package vfs
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -26,4 +28,9 @@ func flock(f *os.File) error {
 		return ErrLocked
 	}
 	return err
+}
+
+// Room implements FS. It cannot tell.
+func (OS) Room(dir string) (free, all int64, err error) {
+	return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: errors.ErrUnsupported}
 }

@@ -64,6 +64,9 @@ type FS interface {
 	Size(name string) (int64, error)
 	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
+	// Room returns how many bytes can still be written to the file system of a directory, and
+	// how many it has in all. The error wraps errors.ErrUnsupported if the system cannot tell.
+	Room(dir string) (free, all int64, err error)
 	// Lock takes an exclusive lock on the file name, which it creates if necessary,
 	// until the result is closed or the process ends. It does not wait: it returns
 	// ErrLocked if the lock is held.

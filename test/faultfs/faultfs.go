@@ -214,6 +214,9 @@ func (f *FS) Size(name string) (int64, error) {
 	return f.inner.Size(name)
 }
 
+// Room implements vfs.FS. It is no operation on which a fault can happen.
+func (f *FS) Room(dir string) (free, all int64, err error) { return f.inner.Room(dir) }
+
 // SyncDir implements vfs.FS.
 func (f *FS) SyncDir(dir string) error {
 	if _, err := f.enter("syncdir", dir, 0); err != nil {
