@@ -129,7 +129,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			disks := map[*cluster.Member]*cluster.Disk{}
 			r := newRig(t, members, rigOptions{
-				lines: []string{"snapCount=20000", "preAllocSize=1024"},
+				lines: []string{"snapCount=20000", "preAllocSize=1024", "diskReserveBytes=0"}, // otherwise writes are refused first
 				before: func(e *cluster.Ensemble) {
 					for _, m := range e.Members {
 						d, err := cluster.LimitDisk(m, diskMegabytes)
