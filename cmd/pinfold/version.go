@@ -20,20 +20,17 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// buildVersion returns the module's version or, for a build from a checkout, its
-// commit.
+// buildVersion returns the commit of the build, or the module's version.
 func buildVersion() string {
+	if revision, _ := server.Commit(); len(revision) >= 12 {
+		return revision[:12]
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
 	}
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return s.Value[:12]
-		}
 	}
 	return "devel"
 }

@@ -18,21 +18,38 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
-// FullVersion returns the version in the format that monitoring parses: number, commit,
-// time of the commit. A build outside of a repository has neither, and says so.
-func FullVersion() string {
-	revision, built := "", "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
+// stamp is the commit of a build and its time (RFC 3339), separated by a space. The linker
+// sets it (scripts/stamp); if it is empty, Go's own stamp counts.
+var stamp string
+
+// Commit returns the commit of which the binary was built, and the time of that commit, as
+// far as they are known. They are not in a build outside of a repository.
+func Commit() (revision string, at time.Time) {
+	revision, text, _ := strings.Cut(stamp, " ")
+	if info, ok := debug.ReadBuildInfo(); ok && revision == "" {
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
-				revision = "-" + s.Value[:min(len(s.Value), 12)]
+				revision = s.Value
 			case "vcs.time":
-				if at, err := time.Parse(time.RFC3339, s.Value); err == nil {
-					built = at.UTC().Format("2006-01-02 15:04 MST")
-				}
+				text = s.Value
 			}
 		}
+	}
+	at, _ = time.Parse(time.RFC3339, text) // zero if it cannot be parsed
+	return revision, at
+}
+
+// FullVersion returns the version in the format that monitoring parses: number, commit,
+// time of the commit. A build outside of a repository has neither, and says so.
+func FullVersion() string {
+	revision, at := Commit()
+	if revision != "" {
+		revision = "-" + revision[:min(len(revision), 12)]
+	}
+	built := "unknown"
+	if !at.IsZero() {
+		built = at.UTC().Format("2006-01-02 15:04 MST")
 	}
 	return Version + revision + ", built on " + built
 }
