@@ -292,9 +292,20 @@ func (s *Sim) mustConverge() {
 // readmit handles voters that have accepted a later epoch than the one that serves: they
 // cannot follow before an election in which they take part (docs/zab.md, Strangers). It stops
 // the leader, as the operator would, starts it again when the others have elected one or
-// cannot, and reports whether members converge then. A leader that is a quorum by itself does
+// cannot, and reports whether members converge then. Others may be a quorum before these voters
+// come: then it stops the next leader. A leader that is a quorum by itself does
 // not wait for votes of others: then these voters are lost, until the epoch files are reset.
 func (s *Sim) readmit() bool {
+	for range 5 {
+		if s.changeLeader() {
+			return true
+		}
+	}
+	return false
+}
+
+// changeLeader is one attempt of readmit.
+func (s *Sim) changeLeader() bool {
 	l := s.leader()
 	if l == nil {
 		return false
