@@ -114,7 +114,7 @@ func New(c Config) (*Server, error) {
 	switch own := conf.Quorum.Own(); {
 	case c.Addr != "":
 		conf.Client.Host, _, _ = net.SplitHostPort(c.Addr) // source has checked it
-	case c.File == "" && c.Settings["clientPort"] == "" && (own == nil || !own.HasClient):
+	case c.File == "" && c.Settings["clientPort"] == "" && c.Settings["secureClientPort"] == "" && (own == nil || !own.HasClient):
 		conf.Client.Host, conf.Client.Port = "127.0.0.1", 0
 	}
 	s.config = conf
@@ -169,12 +169,9 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.life != nil && !s.life.ended() {
 		return ErrRunning
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Client.Addr())
+	listener, err := s.listen(ctx)
 	if err != nil {
 		return fmt.Errorf("pinfold: client port: %w", err)
-	}
-	if a, ok := listener.Addr().(*net.TCPAddr); ok {
-		s.config.Client.Port = a.Port // the next Start uses the same port
 	}
 	o := node.Options{Config: s.config, Logger: s.log, FS: s.fs, Listener: listener, Memory: s.memory}
 	if len(s.held) > 0 {
@@ -198,6 +195,22 @@ func (s *Server) Start(ctx context.Context) error {
 		close(l.done)
 	}()
 	return nil
+}
+
+// listen opens the client port, if there is one without TLS. The next Start uses the same
+// port.
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	if s.config.Client.OnlySecure {
+		return nil, nil
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Client.Addr())
+	if err != nil {
+		return nil, err
+	}
+	if a, ok := l.Addr().(*net.TCPAddr); ok {
+		s.config.Client.Port = a.Port
+	}
+	return l, nil
 }
 
 // listenHeld returns the port at the address that NewEnsemble has opened, or opens it
@@ -308,6 +321,16 @@ func (s *Server) Addr() string {
 		return net.JoinHostPort("localhost", strconv.Itoa(a.Port))
 	}
 	return l.node.Addr().String()
+}
+
+// SecureAddr returns the address of the port with TLS only (secureClientPort), host:port; ""
+// before the first Start, and if there is none.
+func (s *Server) SecureAddr() string {
+	l := s.current()
+	if l == nil || l.node.SecureAddr() == nil {
+		return ""
+	}
+	return l.node.SecureAddr().String()
 }
 
 // AdminAddr returns the address of the administration server, host:port; "" before the

@@ -9,6 +9,7 @@
 //	GET /debug/pprof/              profiles of the process, if admin.pprof.enabled
 //
 //	admin.go        the server: its port and its life
+//	https.go        TLS on the port
 //	route.go        from a request to a page or a command
 //	command.go      the table of commands
 //	state.go        commands about the server
@@ -117,6 +118,9 @@ func Listen(o Options) (*Server, error) {
 	var err error
 	if s.listener, err = net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port))); err != nil {
 		return nil, fmt.Errorf("server: administration port: %w", err)
+	}
+	if err := s.encrypt(); err != nil {
+		return nil, fmt.Errorf("server: administration port: %w", errors.Join(err, s.listener.Close()))
 	}
 	return s, nil
 }

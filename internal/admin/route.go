@@ -22,6 +22,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
 		return // the server is being closed
 	}
+	if overTLS(r) {
+		w.Header().Set("Strict-Transport-Security", "max-age=86400; includeSubDomains")
+	}
 	if r.ContentLength != 0 { // a body is read in pieces, and what is left of it is skipped
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pieceTimeout)) // fails only if it is closed
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/access"
@@ -51,6 +52,8 @@ func (a *Authority) matchesAny(rule zk.ID, ids []zk.ID) bool {
 				return true
 			}
 		}
+	case schemeX509:
+		return a.cfg.X509 && slices.Contains(ids, rule)
 	case schemeIP:
 		p, ok := parsePrefix(rule.ID)
 		if !ok {
@@ -119,7 +122,8 @@ func (a *Authority) expand(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 		}
 		valid := false
 		for _, id := range ids {
-			if id.Scheme == schemeDigest && !a.cfg.DigestDisabled || id.Scheme == schemeSASL && a.cfg.SASL {
+			if id.Scheme == schemeDigest && !a.cfg.DigestDisabled || id.Scheme == schemeSASL && a.cfg.SASL ||
+				id.Scheme == schemeX509 && a.cfg.X509 {
 				valid = true
 				out = append(out, zk.ACL{Perms: e.Perms, ID: id})
 			}
@@ -143,6 +147,8 @@ func (a *Authority) wellFormed(id zk.ID) bool {
 		return ok
 	case schemeSASL:
 		return a.cfg.SASL && principal(id.ID)
+	case schemeX509:
+		return a.cfg.X509 && isSubject(id.ID)
 	}
 	return false
 }

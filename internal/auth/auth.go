@@ -16,13 +16,13 @@
 //  3. Everything fails closed: an unknown scheme, a malformed identity and an address
 //     of the other family match no client.
 //  4. An identity of scheme super is created only by a digest equal to the configured
-//     one, or by the login of a configured user; no ACL can name it.
+//     one, by the login of a configured user, or by a certificate of the configured
+//     subject; no ACL can name it.
 //  5. Input is never changed, and no result but FixUp's and Mask's aliases it.
 //
 // A scheme that does not exist is unknown: new ACLs with it are refused, and in old
-// ACLs it matches no client. This applies to x509, which in Apache comes with a secure
-// port, and to sasl unless the configuration names its provider. Logins do not need
-// that.
+// ACLs it matches no client. This applies to x509 unless there is a port with TLS, and to
+// sasl unless the configuration names its provider. Logins do not need that.
 package auth
 
 import (
@@ -45,6 +45,7 @@ const (
 	schemeSuper    = "super"
 	schemeEnsemble = "ensemble"
 	schemeSASL     = "sasl"
+	schemeX509     = "x509"
 )
 
 // saslSuper is the user of scheme sasl that every ACL entry of that scheme covers. To
@@ -103,6 +104,11 @@ type Config struct {
 	// AnySASLUser is an id of scheme sasl that in ACLs means every logged-in user.
 	// Empty means none.
 	AnySASLUser string
+	// X509 makes x509 a known scheme.
+	X509 bool
+	// X509SuperUser is the subject of the certificates that make superusers. Empty
+	// means none.
+	X509SuperUser string
 	// SuperUsers are the names of users that are superusers when they have logged
 	// in. Empty names are ignored.
 	SuperUsers []string
@@ -167,6 +173,11 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 			return nil, Refused
 		}
 		return ids, Accepted
+	case scheme == schemeX509 && a.cfg.X509:
+		// The certificate that the connection came with has given the identity.
+		if slices.ContainsFunc(have, func(id zk.ID) bool { return id.Scheme == schemeX509 }) {
+			return have, Accepted
+		}
 	case scheme == schemeEnsemble && a.cfg.Ensemble:
 		names := a.cfg.EnsembleNames
 		if len(data) == 0 || len(names) == 0 || slices.Contains(names, string(data)) {
@@ -193,6 +204,19 @@ func (a *Authority) LogIn(user string, have []zk.ID) (ids []zk.ID, ok bool) {
 	return ids, true
 }
 
+// Certified returns the identities of a connection whose client has proved to own a
+// certificate of that subject, in the form of RFC 2253: have, followed by new ones.
+func (a *Authority) Certified(subject string, have []zk.ID) []zk.ID {
+	if !a.cfg.X509 {
+		return have
+	}
+	ids := withID(have, zk.ID{Scheme: schemeX509, ID: subject})
+	if a.cfg.X509SuperUser != "" && subject == a.cfg.X509SuperUser {
+		ids = withID(ids, zk.ID{Scheme: schemeSuper, ID: subject})
+	}
+	return ids
+}
+
 // withID returns ids with id appended, unless it is in ids. It never writes to the
 // array of ids, not even after its length.
 func withID(ids []zk.ID, id zk.ID) []zk.ID {
@@ -215,7 +239,7 @@ func (a *Authority) digestID(userPassword string) string {
 // login, or an address. It is empty for the superuser and for unknown schemes.
 func (a *Authority) UserName(id zk.ID) string {
 	switch {
-	case id.Scheme == schemeIP, id.Scheme == schemeSASL && a.cfg.SASL:
+	case id.Scheme == schemeIP, id.Scheme == schemeSASL && a.cfg.SASL, id.Scheme == schemeX509 && a.cfg.X509:
 		return id.ID
 	case id.Scheme == schemeDigest && !a.cfg.DigestDisabled:
 		user, _, _ := strings.Cut(id.ID, ":")

@@ -57,7 +57,7 @@ func newIndex(entries []zk.ACL) *access.Index {
 		case schemeSASL:
 			x.SASL |= e.Perms
 			s = slotOf(entries, x, &e.ID)
-		case schemeDigest:
+		case schemeDigest, schemeX509:
 			s = slotOf(entries, x, &e.ID)
 		default:
 			continue
@@ -142,6 +142,10 @@ func (a *Authority) allowedByIndex(entries []zk.ACL, x *access.Index, want zk.Pe
 			return true
 		case schemeDigest:
 			if !a.cfg.DigestDisabled {
+				p = slotOf(entries, x, &ids[i]).Perms
+			}
+		case schemeX509:
+			if a.cfg.X509 {
 				p = slotOf(entries, x, &ids[i]).Perms
 			}
 		case schemeIP:

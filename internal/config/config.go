@@ -52,6 +52,9 @@ type Config struct {
 	Metrics  Metrics
 	Quorum   Quorum
 
+	TLS       TLS // of the client port: ssl.*
+	QuorumTLS TLS // of the administration server: ssl.quorum.*
+
 	// Properties holds every Java property that was set, known or not, by its full
 	// name (zookeeper.snapCount). The admin command system_properties shows it.
 	Properties map[string]string
@@ -65,6 +68,16 @@ type Client struct {
 	MaxPerIP     int    // connections of one client address; 0: no limit
 	MaxTotal     int    // connections of all clients; 0: no limit
 	TCPKeepAlive bool
+
+	OnlySecure bool   // there is no port without TLS: Host and Port do not count
+	Secure     bool   // there is a port with TLS only
+	SecureHost string // its address; "": every address
+	SecurePort int    // 0 lets the system choose
+	Unified    bool   // client.portUnification: Port accepts TLS, too
+
+	// MaxHandshakes is how many TLS handshakes may be in progress; a connection beyond
+	// that is closed. <= 0: later connections wait.
+	MaxHandshakes int
 
 	// SessionlessTimeout is the time after which a connection without a session is
 	// closed.
@@ -83,6 +96,36 @@ type Client struct {
 
 // Addr returns host and port in the form of net.Listen.
 func (c *Client) Addr() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }
+
+// SecureAddr returns host and port of the TLS port in the form of net.Listen.
+func (c *Client) SecureAddr() string {
+	return net.JoinHostPort(c.SecureHost, strconv.Itoa(c.SecurePort))
+}
+
+// TLS says how the connections of a port are encrypted.
+type TLS struct {
+	KeyStore   Store
+	TrustStore Store // without a File: what the operating system trusts
+
+	Protocol  string   // ssl.protocol
+	Protocols []string // ssl.enabledProtocols; nil: Protocol alone
+	Suites    []string // ssl.ciphersuites; nil: those of package crypto/tls
+
+	ClientAuth string // none, want or need: whether a client has a certificate
+
+	// ClientHost makes a client's certificate valid only if it names the client's
+	// address. It counts only with Hosts.
+	ClientHost bool
+	Hosts      bool // ssl.hostnameVerification
+}
+
+// Store is a file with keys or certificates.
+type Store struct {
+	File         string
+	Password     string
+	PasswordFile string // overrides Password; "": none
+	Type         string // JKS, PEM or PKCS12, in any case; "": the suffix of File says it
+}
 
 // Data is where the server keeps its state.
 type Data struct {
@@ -154,6 +197,9 @@ type Auth struct {
 	EnsembleNames []string
 
 	SASL SASL
+
+	X509          bool   // the scheme x509 exists: there is a port with TLS
+	X509SuperUser string // the subject whose certificate makes a superuser; "": none
 
 	Enforce        bool     // EnforceSchemes applies
 	EnforceSchemes []string // a connection must have authenticated by one of them
@@ -267,7 +313,14 @@ type Admin struct {
 	Snapshot     bool          // the command snapshot is enabled
 	RateInterval time.Duration // in which one snapshot is allowed
 	Pprof        bool          // profiles of the process are shown
+
+	ForceHTTPS     bool // HTTPS only; overrides Unified
+	Unified        bool // HTTP and HTTPS
+	NeedClientAuth bool // over HTTPS, a client needs a certificate
 }
+
+// HTTPS reports whether the server speaks HTTPS.
+func (a *Admin) HTTPS() bool { return a.Enabled && (a.ForceHTTPS || a.Unified) }
 
 // Metrics is the exporter of metrics.
 type Metrics struct {

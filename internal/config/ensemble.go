@@ -283,7 +283,7 @@ func (l *loader) checkOwn() {
 		return
 	case own.HasSecure:
 		where, key := l.serverPlace(own.ID)
-		l.fail(where, key, "", "has a secure client port; TLS is not supported yet")
+		l.fail(where, key, "", "has a secure client port, which is not supported there; use secureClientPort")
 	}
 	if own.ID > maxSessionServer {
 		l.warn(l.idPlace(), "myid", "%d is above %d: its session ids look like those of server %d",

@@ -70,7 +70,7 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "participant against the line", file: three + "server.4=k:1:2:observer\npeerType=participant", myid: "4",
 			want: "warning zoo.cfg:9: peerType: differs from server.4; server.4 counts\n", addr: ":2181"},
 		{name: "3.10 has TLS there", file: limits + "server.1=h:1:2;2181;2281\n" + server2 + server3, myid: own1,
-			want: "error zoo.cfg:5: server.1: has a secure client port; TLS is not supported yet\n"},
+			want: "error zoo.cfg:5: server.1: has a secure client port, which is not supported there; use secureClientPort\n"},
 
 		// How many.
 		{name: "two", file: limits + server1 + server2, myid: own1,
@@ -129,8 +129,8 @@ func TestEnsembleReports(t *testing.T) {
 				"warning zoo.cfg:8: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n",
 			addr: ":2181"},
 		{name: "unsafe to leave out", file: three + "sslQuorum=true\nportUnification=true\nquorum.auth.enableSasl=true", myid: own1,
-			want: "error zoo.cfg:8: sslQuorum=true: TLS is not supported yet\n" +
-				"error zoo.cfg:9: portUnification=true: TLS is not supported yet\n" +
+			want: "error zoo.cfg:8: sslQuorum=true: TLS between servers is not supported yet\n" +
+				"error zoo.cfg:9: portUnification=true: TLS between servers is not supported yet\n" +
 				"error zoo.cfg:10: quorum.auth.enableSasl=true: SASL between servers is not supported yet\n"},
 	}
 	for _, tt := range tests {

@@ -11,6 +11,7 @@ import (
 func (l *loader) finish() {
 	l.finishQuorum()
 	l.finishClient()
+	l.finishTLS()
 	l.finishData()
 	l.finishSessions()
 	l.finishAuth()
@@ -25,7 +26,8 @@ func (l *loader) isSet(name string) bool { return l.places[name] != "" }
 func (l *loader) finishClient() {
 	c := &l.config.Client
 	set := l.isSet("clientPort")
-	if l.config.File == "" && !set && !l.isSet("clientPortAddress") && !l.config.Quorum.Distributed() {
+	c.Secure = l.isSet("secureClientPort")
+	if l.config.File == "" && !set && !c.Secure && !l.isSet("clientPortAddress") && !l.config.Quorum.Distributed() {
 		c.Host, c.Port = "127.0.0.1", 2181
 		return
 	}
@@ -37,7 +39,10 @@ func (l *loader) finishClient() {
 		l.ownAddress(own, set)
 		return
 	}
-	if !set && !l.badMembers && !l.config.Quorum.Distributed() {
+	switch {
+	case !set && c.Secure:
+		c.OnlySecure = true
+	case !set && !l.badMembers && !l.config.Quorum.Distributed():
 		l.fail(l.name, "clientPort", "", "is not set; no client could connect")
 	}
 }
@@ -87,7 +92,7 @@ func (l *loader) finishAuth() {
 	}
 	where := l.places["zookeeper."+key]
 	for _, scheme := range a.Enforced() {
-		if scheme == "ip" || scheme == "digest" && a.DigestEnabled || scheme == "sasl" && a.SASL.Provider {
+		if scheme == "ip" || scheme == "digest" && a.DigestEnabled || scheme == "sasl" && a.SASL.Provider || scheme == "x509" && a.X509 {
 			continue
 		}
 		reason := fmt.Sprintf("the scheme %q does not exist", scheme)

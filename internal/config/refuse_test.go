@@ -109,24 +109,21 @@ func TestReports(t *testing.T) {
 		{name: "another exporter", file: base + "metricsProvider.className=org.example.Provider\nmetricsProvider.httpport=7001",
 			want: "warning zoo.cfg:4: metricsProvider.httpport: is unknown and has no effect; did you mean metricsProvider.httpPort?\n" +
 				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
-		{name: "missing", file: base + "admin.restore.enabled=true\nssl.keyStore.location=/k",
+		{name: "missing", file: base + "admin.restore.enabled=true\nssl.quorum.clientAuth=want",
 			want: "warning zoo.cfg:3: admin.restore.enabled: has no effect here: the command `restore` is not supported yet, and is answered 503\n" +
-				"warning zoo.cfg:4: ssl.keyStore.location: has no effect here: TLS is not supported yet; the keys that enable it are refused\n"},
+				"warning zoo.cfg:4: ssl.quorum.clientAuth: has no effect here: for TLS between servers, which is not supported yet\n"},
 		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
-			want: "error zoo.cfg:3: secureClientPort=2281: TLS is not supported yet\n" +
-				"error zoo.cfg:4: sslQuorum=true: TLS is not supported yet\n" +
+			want: "error zoo.cfg:4: sslQuorum=true: TLS between servers is not supported yet\n" +
 				"error zoo.cfg:5: quorum.auth.enableSasl=true: SASL between servers is not supported yet\n" +
 				"error zoo.cfg:6: audit.enable=true: no audit log would be written\n" +
 				"error zoo.cfg:7: authProvider.1=org.example.Provider: " +
-				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; the class of sasl enables sasl\n" +
-				"error zoo.cfg:8: client.portUnification=true: TLS is not supported yet\n"},
+				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the class of sasl enables sasl\n" +
+				"error zoo.cfg: ssl.keyStore.location: is not set; secureClientPort needs it\n"},
 		{name: "administration server", file: base + "admin.enableServer=true\nadmin.forceHttps=true\nadmin.portUnification=true\n" +
 			"admin.needClientAuth=true\nadmin.commandURL=/readyz",
-			want: "error zoo.cfg:4: admin.forceHttps=true: HTTPS is not supported yet; the administration server would answer without it\n" +
-				"error zoo.cfg:5: admin.portUnification=true: HTTPS is not supported yet; the administration server would answer without it\n" +
-				"error zoo.cfg:6: admin.needClientAuth=true: HTTPS is not supported yet; the administration server would answer without it\n" +
-				"error zoo.cfg:7: admin.commandURL=/readyz: is the path of another page\n"},
+			want: "error zoo.cfg:7: admin.commandURL=/readyz: is the path of another page\n" +
+				"error zoo.cfg: ssl.quorum.keyStore.location: is not set; admin.forceHttps or admin.portUnification needs it\n"},
 		{name: "path of the commands", file: base + "admin.commandURL=/commands/",
 			want: "error zoo.cfg:3: admin.commandURL=/commands/: must be a path that begins with / and does not end with it\n"},
 		{name: "refused features turned off", file: base + "sslQuorum=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +

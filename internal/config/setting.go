@@ -108,7 +108,7 @@ type catalogue struct {
 }
 
 // find returns the setting with that scope and name, nil if there is none. An exact
-// name has priority over a pattern.
+// name has priority over a pattern, and a longer pattern over a shorter one.
 func (k *catalogue) find(in scope, name string) *setting {
 	var pattern *setting
 	for i := range k.sections {
@@ -120,7 +120,9 @@ func (k *catalogue) find(in scope, name string) *setting {
 			if s.name == name {
 				return s
 			}
-			pattern = s
+			if pattern == nil || len(s.name) > len(pattern.name) {
+				pattern = s
+			}
 		}
 	}
 	return pattern

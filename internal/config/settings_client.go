@@ -150,7 +150,7 @@ func authSettings() []setting {
 			note: "neither Apache nor this server reads it; `sessionRequireClientSASLAuth=true` has the documented effect"},
 		{name: "authProvider.*", scope: property, effect: refused, harmless: builtinProviders,
 			setter: setter{set: authProvider},
-			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; the class of sasl enables sasl"},
+			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the class of sasl enables sasl"},
 		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.UseForwardedFor }),
 			note:   "the administration server takes the client's address from the header X-Forwarded-For, its first item. Clients can write the header: only for a server that a proxy protects"},
@@ -161,7 +161,8 @@ func authSettings() []setting {
 const saslProvider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 
 // builtinProviders are the Java classes of the schemes that this server has.
-const builtinProviders = "org.apache.zookeeper.server.auth.DigestAuthenticationProvider," +
+const builtinProviders = "org.apache.zookeeper.server.auth.X509AuthenticationProvider," +
+	"org.apache.zookeeper.server.auth.DigestAuthenticationProvider," +
 	"org.apache.zookeeper.server.auth.IPAuthenticationProvider," + saslProvider
 
 // authProvider enables the scheme sasl if its class is named. The effect of the setting

@@ -10,7 +10,6 @@ import (
 func adminSettings() []setting {
 	const worker = "numbers are recorded at once, without a queue"
 	const https = "the metrics cannot be served over TLS yet: remove the key, and let a proxy terminate TLS"
-	const adminTLS = "HTTPS is not supported yet; the administration server would answer without it"
 	return []setting{
 		{name: "4lw.commands.whitelist", scope: property, def: "srvr",
 			setter: setter{set: whitelist},
@@ -38,9 +37,15 @@ func adminSettings() []setting {
 		{name: "admin.pprof.enabled", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Admin.Pprof }),
 			note:   "only in Pinfold. Shows profiles of the process below /debug/pprof/, without authorization"},
-		{name: "admin.forceHttps", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: adminTLS},
-		{name: "admin.portUnification", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: adminTLS},
-		{name: "admin.needClientAuth", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(), note: adminTLS},
+		{name: "admin.forceHttps", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.ForceHTTPS }),
+			note:   "the administration server speaks HTTPS only, with the keys `ssl.quorum.keyStore.*` and `ssl.quorum.trustStore.*`"},
+		{name: "admin.portUnification", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.Unified }),
+			note:   "its port speaks HTTP and HTTPS"},
+		{name: "admin.needClientAuth", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.NeedClientAuth }),
+			note:   "over HTTPS, a client must have a certificate that `ssl.quorum.trustStore.*` trusts"},
 		{name: "admin.httpVersion", scope: property, def: "11", effect: accepted, setter: anyWhole(), note: "the server speaks HTTP/1.1"},
 		{name: "metricsProvider.className", scope: inFile, def: defaultProvider,
 			setter: oneOf([]string{defaultProvider, nullProvider, prometheusProvider}, func(c *Config, s string) { c.Metrics.Provider = s }),
@@ -84,22 +89,6 @@ func commandURL(c *Config, text string) error {
 func whitelist(c *Config, text string) error {
 	c.Commands.Allowed = append([]string{}, commaList(text)...)
 	return nil
-}
-
-func tlsSettings() []setting {
-	return slices.Concat(
-		without("TLS is not supported yet", `
-			file     refused whole   secureClientPort
-			file     refused words   secureClientPortAddress
-			property refused boolean client.portUnification=false
-			file     refused boolean sslQuorum=false portUnification=false
-			file     missing boolean sslQuorumReloadCertFiles=false
-			property missing boolean client.certReload=false`),
-		without("TLS is not supported yet; the keys that enable it are refused", "property missing words ssl.*"),
-		without("the scheme `x509` needs TLS", "property missing words X509AuthenticationProvider.superUser"),
-		without("for TLS and SASL", "property missing boolean fips-mode"),
-		without("for TLS", "bare missing words com.sun.net.ssl.checkRevocation"),
-	)
 }
 
 func saslSettings() []setting {

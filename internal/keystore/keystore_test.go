@@ -10,7 +10,9 @@ import (
 
 const password = "changeit"
 
-func testdata(name string) Store { return Store{File: filepath.Join("testdata", name), Password: password} }
+func testdata(name string) Store {
+	return Store{File: filepath.Join("testdata", name), Password: password}
+}
 
 // read returns the content of the store's files.
 func read(t *testing.T, s Store) *Files {

@@ -12,7 +12,7 @@ import (
 // starts one, and the function that runs, or for a literal the function that it
 // stands in. Each has its row in docs/architecture.md, which says who owns what.
 var goroutines = map[string]string{
-	"internal/node Run":              "accept loop",
+	"internal/node serve":            "accept loop",
 	"internal/node follow":           "limits reader",
 	"internal/node serveMetrics":     "metrics port",
 	"internal/node serveAdmin":       "administration server",

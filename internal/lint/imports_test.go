@@ -19,7 +19,8 @@ const importOrder = `
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
 	NONE < test/memconn, test/choices, test/goroutines;
-	NONE < config, sasl, metric, refusal, logging, systemd;
+	NONE < config, sasl, metric, refusal, logging, systemd, keystore;
+	config, keystore < tlsport;
 	NONE < httpconn; metric, httpconn < exporter;
 	zk < fourletter;
 	NONE < fifo, ratelimit;
@@ -40,7 +41,7 @@ const importOrder = `
 	# The driver, and the client side.
 	NONE < pipeline;
 	prep, storage, zab, metric, pipeline < replica;
-	replica, config, sasl, metric, socket, refusal, fifo, ratelimit < server;
+	replica, config, sasl, metric, socket, refusal, fifo, ratelimit, tlsport < server;
 
 
 	# The client that people use.
@@ -106,15 +107,18 @@ const mustNever = `
 
 // otherModules says where code of others is used; tests may use more.
 var otherModules = map[string][]string{
-	"github.com/anishathalye/porcupine":   {"test/ensemble/history"},
-	"github.com/klauspost/compress":       {"storage"},
-	"github.com/minio/minio-go":           {"backup"},
-	"github.com/spf13/cobra":              {"cmd/pinfold"},
-	"github.com/spf13/pflag":              {"cli", "cmd/pinfold"},
-	"github.com/prometheus/client_golang": {"exporter"},
-	"golang.org/x/sys/cpu":                {"storage"},
-	"golang.org/x/term":                   {"cli"},
-	"gonum.org/v1/plot":                   {"bench/report"},
+	"github.com/anishathalye/porcupine":       {"test/ensemble/history"},
+	"github.com/klauspost/compress":           {"storage"},
+	"github.com/minio/minio-go":               {"backup"},
+	"github.com/spf13/cobra":                  {"cmd/pinfold"},
+	"github.com/spf13/pflag":                  {"cli", "cmd/pinfold"},
+	"github.com/prometheus/client_golang":     {"exporter"},
+	"golang.org/x/sys/cpu":                    {"storage"},
+	"golang.org/x/term":                       {"cli"},
+	"gonum.org/v1/plot":                       {"bench/report"},
+	"github.com/pavlo-v-chernykh/keystore-go": {"keystore"},
+	"github.com/youmark/pkcs8":                {"keystore"},
+	"software.sslmate.com/src/go-pkcs12":      {"keystore"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.

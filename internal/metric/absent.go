@@ -17,6 +17,8 @@ const (
 	apacheForwarded = "the options of forwarding by learners"
 )
 
+// absentCounters also has the two counters of TLS handshakes that are not absent: mntr
+// shows them in this order.
 func absentCounters() []Desc {
 	const n = UnitCount
 	return []Desc{
@@ -39,8 +41,8 @@ func absentCounters() []Desc {
 		counter("ensemble_auth_success", n, ownServer, "Clients that named this ensemble").absent(apacheEnsemble),
 		counter("ensemble_auth_fail", n, ownServer, "Clients that named another ensemble").absent(apacheEnsemble),
 		counter("ensemble_auth_skip", n, ownServer, "Clients that named no ensemble, or a server without a name").absent(apacheEnsemble),
-		counter("tls_handshake_exceeded", n, ownServer, "Connections refused because of too many TLS handshakes").absent(apacheTLS),
-		counter("unsuccessful_handshake", n, ownServer, "Failed TLS handshakes").absent(apacheTLS),
+		counter("tls_handshake_exceeded", n, ownServer, "Connections refused because of too many TLS handshakes"),
+		counter("unsuccessful_handshake", n, ownServer, "Failed TLS handshakes"),
 		counter("insecure_admin_count", n, ownServer, "Connections without TLS to the administration port").absent(apacheTLS),
 		counter("cnxn_closed_without_zk_server_running", n, ownServer, "Connections closed because no server ran").absent(apacheShutdown),
 		counter("unrecoverable_error_count", n, ownServer, "Threads that ended by an exception").absent(apacheShutdown),

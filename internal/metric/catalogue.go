@@ -135,7 +135,7 @@ func presentState() []Desc {
 		gauge("min_client_response_size", UnitBytes, ownServer, "Size of the smallest reply, -1 before the first"),
 		gauge("max_client_response_size", UnitBytes, ownServer, "Size of the largest reply, -1 before the first"),
 		gauge("auth_failed_count", UnitCount, ownServer, "Failed authentications"),
-		gauge("outstanding_tls_handshake", UnitCount, ownServer, "TLS handshakes in progress").absent(tls),
+		gauge("outstanding_tls_handshake", UnitCount, ownServer, "TLS handshakes in progress"),
 		gauge("non_mtls_remote_conn_count", UnitCount, ownServer, "Connections from other hosts without mutual TLS").absent(tls),
 		gauge("non_mtls_local_conn_count", UnitCount, ownServer, "Connections from this host without mutual TLS").absent(tls),
 	}

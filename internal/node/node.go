@@ -5,6 +5,7 @@
 // tuned by a Memory, which the caller creates and nodes share.
 //
 //	node.go     a node: Open, Join, Run, Close
+//	ports.go    the ports of clients, and TLS
 //	login.go    the users of SASL, from the login file
 //	admin.go    the administration server
 //	limits.go   the limits of sessions and identities, from their file
@@ -17,7 +18,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -59,7 +59,9 @@ type Options struct {
 type Node struct {
 	o        Options
 	log      *slog.Logger
-	listener net.Listener
+	listener net.Listener       // nil: no port without TLS
+	secure   net.Listener       // nil: no port with TLS only
+	tls      *server.Encryption // nil: no client has TLS
 	dir      *storage.Dir
 	server   *server.Server
 	replica  *replica.Replica
@@ -114,10 +116,8 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	if n.listener == nil {
-		if n.listener, err = net.Listen("tcp", cfg.Client.Addr()); err != nil {
-			return fmt.Errorf("server: client port: %w", err)
-		}
+	if err := n.openPorts(); err != nil {
+		return err
 	}
 	if n.dir, err = storage.Open(n.o.FS, options.Storage(cfg)); err != nil {
 		return err
@@ -175,8 +175,13 @@ func (n *Node) serveMetrics() {
 	}()
 }
 
-// Addr returns the address of the client port.
-func (n *Node) Addr() net.Addr { return n.listener.Addr() }
+// Addr returns the address of the client port; of that with TLS if there is no other.
+func (n *Node) Addr() net.Addr {
+	if n.listener == nil {
+		return n.secure.Addr()
+	}
+	return n.listener.Addr()
+}
 
 // Report returns what Open has recovered.
 func (n *Node) Report() *replica.Report { return &n.report }
@@ -195,8 +200,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	defer n.followLimits(ctx)()
 	n.serveMetrics()
-	served := make(chan error, 1)
-	go func() { served <- n.server.Serve(n.listener) }()
+	served := n.serve()
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping")
@@ -309,8 +313,8 @@ func (n *Node) release() error {
 	if n.reserve != nil {
 		n.reserve.Release()
 	}
-	if n.listener != nil {
-		if err := n.listener.Close(); !errors.Is(err, net.ErrClosed) {
+	for _, l := range n.ports() {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

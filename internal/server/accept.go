@@ -11,10 +11,11 @@ import (
 )
 
 // Serve accepts connections until Stop; then the listener is closed, and it returns nil.
-// The listener's owner may close it at any time after Stop was called.
-func (s *Server) Serve(l net.Listener) error {
+// The listener's owner may close it at any time after Stop was called. With e, the
+// connections have TLS. Serve may be called for several listeners.
+func (s *Server) Serve(l net.Listener, e *Encryption) error {
 	s.mu.Lock()
-	s.listener = l
+	s.listeners = append(s.listeners, l)
 	closed := s.mu.closed
 	s.mu.Unlock()
 	if closed {
@@ -35,7 +36,7 @@ func (s *Server) Serve(l net.Listener) error {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		s.accept(nc)
+		s.accept(nc, e)
 	}
 }
 
@@ -45,7 +46,7 @@ func (s *Server) Serve(l net.Listener) error {
 const kernelOutBytes = 256 << 10
 
 // accept admits a connection or, if there are too many, closes it.
-func (s *Server) accept(nc net.Conn) {
+func (s *Server) accept(nc net.Conn, e *Encryption) {
 	addr := remoteAddr(nc)
 	if t, ok := nc.(*net.TCPConn); ok {
 		_ = t.SetWriteBuffer(kernelOutBytes) // fails only if closed
@@ -57,7 +58,11 @@ func (s *Server) accept(nc net.Conn) {
 	}
 	c := s.newConn(nc, addr)
 	c.established = time.Now()
-	if reason := s.admit(c, c.serve); reason != "" {
+	serve := c.serve
+	if e != nil {
+		serve = func() { c.serveTLS(e) }
+	}
+	if reason := s.admit(c, serve); reason != "" {
 		s.stats.Rejected.Add(1)
 		s.refused.Warn("a client was refused", "client", addr, "reason", reason)
 		nc.Close()

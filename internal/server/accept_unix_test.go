@@ -26,7 +26,7 @@ func TestKernelBufferOfAConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.accept(nc)
+	s.accept(nc, nil)
 	size := 0
 	if err := raw.Control(func(fd uintptr) { size, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF) }); err != nil {
 		t.Fatal(err)

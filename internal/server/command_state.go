@@ -119,12 +119,19 @@ func (t *text) conf() {
 	if cfg.Quorum.Distributed() {
 		server = cfg.Quorum.MyID
 	}
+	plain, secure := cfg.Client.Port, -1
+	if cfg.Client.Secure {
+		secure = cfg.Client.SecurePort
+	}
+	if cfg.Client.OnlySecure {
+		plain = -1
+	}
 	for _, line := range [...]struct {
 		key   string
 		value any
 	}{
-		{"clientPort", cfg.Client.Port},
-		{"secureClientPort", -1},
+		{"clientPort", plain},
+		{"secureClientPort", secure},
 		{"dataDir", data},
 		{"dataDirSize", sizeOf(data)},
 		{"dataLogDir", log},

@@ -300,7 +300,7 @@ func TestUnreadOutputHoldsNothing(t *testing.T) {
 			}
 			client, server := net.Pipe()
 			counted := &pieces{Conn: server}
-			s.accept(counted)
+			s.accept(counted, nil)
 			mustWrite(t, client, word)
 			if _, err := io.ReadFull(client, make([]byte, 10)); err != nil { // and then no more
 				t.Fatal(err)
@@ -348,7 +348,7 @@ func TestManyWatches(t *testing.T) {
 	for word, want := range map[string]int{"wchc": 1 + n + 1, "wchp": 2*n + 1} {
 		client, server := net.Pipe()
 		counted := &pieces{Conn: server}
-		s.accept(counted)
+		s.accept(counted, nil)
 		text := ask(t, client, word)
 		if lines := strings.Count(text, "\n"); lines != want {
 			t.Errorf("%s: %d lines, want %d", word, lines, want)

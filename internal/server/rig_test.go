@@ -151,7 +151,7 @@ func (s *rig) pipe() net.Conn {
 
 func (s *rig) pipeFrom(from netip.AddrPort) net.Conn {
 	client, server := memconn.New(rigBuffer, from)
-	s.srv.accept(server)
+	s.srv.accept(server, nil)
 	return client
 }
 
@@ -163,7 +163,7 @@ func (s *rig) listen() string {
 		s.t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.srv.Serve(l) }()
+	go func() { done <- s.srv.Serve(l, nil) }()
 	s.t.Cleanup(func() {
 		s.stop()
 		if err := <-done; err != nil {

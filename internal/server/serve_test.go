@@ -20,7 +20,7 @@ func TestServeAfterStop(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := s.srv.Serve(l); err != nil {
+		if err := s.srv.Serve(l, nil); err != nil {
 			t.Errorf("already closed %v: %v", closed, err)
 		}
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {

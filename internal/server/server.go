@@ -6,6 +6,7 @@
 //
 //	accept.go     connections, their limits
 //	conn.go       the two halves of the socket: frames in, one write per batch out
+//	tls.go        TLS: which connections have it, the handshake, the client's certificate
 //	handshake.go  sessions: new, resumed, refused
 //	hold.go       handshakes that wait for a quorum
 //	eager.go      writes that the ACLs of this server's tree already refuse
@@ -129,8 +130,9 @@ type Server struct {
 		held     map[*conn]heldConn
 		closed   bool
 	}
-	listener net.Listener
-	wg       sync.WaitGroup
+	listeners  []net.Listener // guarded by mu
+	handshakes chan struct{}  // holds one for each TLS handshake in progress
+	wg         sync.WaitGroup
 
 	gate struct {
 		sync.Mutex
@@ -156,6 +158,7 @@ func New(o Options) *Server {
 	s.mu.perIP = map[netip.Addr]int{}
 	s.mu.sessions = map[zk.SessionID]*conn{}
 	s.mu.held = map[*conn]heldConn{}
+	s.handshakes = make(chan struct{}, maxHandshakes)
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return newRun() }
 	s.budget = socket.NewBudget(o.Config.BufferBytes())
@@ -199,7 +202,7 @@ func (s *Server) Attach(r Replica) {
 // be taken after Attach.
 func (s *Server) Metrics() *metric.Registry { return s.metrics }
 
-// Stop closes the listener and all connections, and waits for them. Sessions survive:
+// Stop closes the listeners and all connections, and waits for them. Sessions survive:
 // their clients reconnect.
 func (s *Server) Stop() {
 	s.mu.Lock()
@@ -210,9 +213,9 @@ func (s *Server) Stop() {
 			conns = append(conns, c)
 		}
 	}
-	l := s.listener
+	listeners := s.listeners
 	s.mu.Unlock()
-	if l != nil {
+	for _, l := range listeners {
 		l.Close() // an error changes nothing: no connection is accepted any more
 	}
 	for _, c := range conns {

@@ -21,6 +21,8 @@ type Stats struct {
 	Dropped                  metric.Counter // connections that the client closed without a closeSession
 	Sessionless              metric.Counter // connections that never requested a session
 	Rejected                 metric.Counter // connections
+	TLSFailed                metric.Counter // handshakes
+	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
 	AuthFailed               metric.Counter
 	SlowClients              metric.Counter
 	LargeRejected            metric.Counter

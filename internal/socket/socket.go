@@ -37,6 +37,7 @@
 package socket
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -87,17 +88,46 @@ func New(nc net.Conn, o Options) *Conn {
 			c.direct.init(raw)
 		}
 	}
-	switch {
-	case o.Layer == nil:
-	case c.raw == nil:
-		c.layer = o.Layer(nc)
-	default:
-		c.records = newRecords(nc, c.raw)
-		c.layer = o.Layer(c.records)
-		_, handshakes := c.layer.(handshaker)
-		c.records.blocking.Store(handshakes)
+	if o.Layer != nil {
+		c.AddLayer(o.Layer)
 	}
 	return c
+}
+
+// AddLayer puts a layer between the Conn and its connection, like Options.Layer. The
+// reader calls it before anything is read or written.
+func (c *Conn) AddLayer(layer func(nc net.Conn) net.Conn) {
+	if c.raw == nil {
+		c.layer = layer(c.nc)
+		return
+	}
+	c.records = newRecords(c.nc, c.raw)
+	c.layer = layer(c.records)
+	_, handshakes := c.layer.(handshaker)
+	c.records.blocking.Store(handshakes)
+}
+
+// PeekByte waits until a byte has arrived and returns it; it is read again later. The
+// reader calls it before there is a layer. The error is io.EOF if the peer has closed
+// its side, and errors.ErrUnsupported if the connection has no descriptor.
+func (c *Conn) PeekByte() (byte, error) {
+	if c.raw == nil {
+		return 0, errors.ErrUnsupported
+	}
+	var first [1]byte
+	var n int
+	var failed error
+	err := c.raw.Read(func(fd uintptr) bool {
+		n, failed = rawio.Peek(fd, first[:])
+		return failed != syscall.EAGAIN && failed != syscall.EINTR
+	})
+	switch err = cmp.Or(err, failed); {
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return first[0], nil
 }
 
 // handshaker is a layer whose handshake must be complete before it can read or write
@@ -106,17 +136,21 @@ type handshaker interface{ Handshake() error }
 
 // Handshake completes the layer's handshake. The reader calls it before anything is
 // read or flushed; it blocks as long as the deadlines allow. Without a layer it does
-// nothing.
+// nothing. After an error the Conn has no layer any more: it can only be closed, by Close
+// or in order.
 func (c *Conn) Handshake() error {
 	h, ok := c.layer.(handshaker)
 	if !ok {
 		return nil
 	}
-	err := h.Handshake()
+	if err := h.Handshake(); err != nil {
+		c.layer, c.records = c.nc, nil
+		return err
+	}
 	if c.records != nil {
 		c.records.blocking.Store(false)
 	}
-	return err
+	return nil
 }
 
 // Read waits until bytes have arrived and reads once into p; p is in use while it waits

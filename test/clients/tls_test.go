@@ -65,14 +65,19 @@ func securePort(t *testing.T) string {
 	return port
 }
 
-// TestTLS talks to an Apache that demands certificates of its clients, through a
-// connection that breaks.
+// TestTLS talks to servers that demand certificates of their clients, through a connection
+// that breaks.
 func TestTLS(t *testing.T) {
-	mixtures(t)
+	for _, kind := range mixtures(t, "apache", "pinfold") {
+		t.Run(kind, func(t *testing.T) { testTLS(t, kind) })
+	}
+}
+
+func testTLS(t *testing.T, kind string) {
 	dir := t.TempDir()
 	server, user := selfSigned(t, dir, "server"), selfSigned(t, dir, "user")
 	port := securePort(t)
-	s := startServers(t, "apache",
+	s := startServers(t, kind,
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 		"secureClientPortAddress=127.0.0.2", "secureClientPort="+port, "ssl.clientAuth=need", "ssl.hostnameVerification=false",
 		"ssl.keyStore.type=PEM", "ssl.keyStore.location="+server.store,

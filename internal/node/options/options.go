@@ -34,6 +34,7 @@ func Auth(cfg *config.Config) auth.Config {
 	return auth.Config{
 		DigestAlg: a.DigestHash, DigestDisabled: !a.DigestEnabled, SuperDigest: a.SuperDigest,
 		SkipACL: a.SkipACL, EnsembleNames: a.EnsembleNames, Ensemble: len(a.EnsembleNames) > 0,
+		X509: a.X509, X509SuperUser: a.X509SuperUser,
 		SASL: a.SASL.Provider, AnySASLUser: a.SASL.AnyUser, SuperUsers: a.SASL.SuperUsers,
 	}
 }

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func tlsSettings() []setting {
+	const quorum = "for TLS between servers, which is not supported yet"
+	return slices.Concat([]setting{
+		{name: "secureClientPort", scope: inFile,
+			setter: port(func(c *Config) *int { return &c.Client.SecurePort }),
+			note:   "port for clients with TLS, beside `clientPort` or instead of it; 0 lets the system choose. See [security](security.md)"},
+		{name: "secureClientPortAddress", scope: inFile,
+			setter: filled(func(c *Config) *string { return &c.Client.SecureHost }),
+			note:   "address that it listens on; every address if it is not set"},
+		{name: "client.portUnification", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Client.Unified }),
+			note:   "`clientPort` accepts TLS as well: the first byte of a connection decides"},
+		{name: "client.certReload", scope: property, def: "false", effect: accepted, setter: anyBoolean(),
+			note: "the files are always read again when they change"},
+		{name: "netty.server.outstandingHandshake.limit", scope: property, def: "-1",
+			setter: count(-1<<31, func(c *Config) *int { return &c.Client.MaxHandshakes }),
+			note:   "TLS handshakes in progress, beyond which a connection is closed; -1: it waits while there are 1,000"},
+		{name: "ssl.protocol", scope: property, def: "TLSv1.3",
+			setter: oneOf(protocols, func(c *Config, s string) { c.TLS.Protocol = s }), note: "the only protocol version, unless `ssl.enabledProtocols` is set"},
+		{name: "ssl.enabledProtocols", scope: property,
+			setter: setter{set: func(c *Config, text string) (err error) { c.TLS.Protocols, err = protocolList(text); return err }},
+			note:   "TLSv1.3, TLSv1.2, or both, separated by commas. Older versions are refused"},
+		{name: "ssl.ciphersuites", scope: property,
+			setter: setter{set: func(c *Config, text string) (err error) { c.TLS.Suites, err = suiteList(text); return err }},
+			note:   "names of cipher suites, separated by commas. TLS 1.3 is used with all three suites or not at all: a list with one or two of them is refused unless TLSv1.3 is off"},
+		{name: "ssl.clientAuth", scope: property, def: "need",
+			setter: setter{set: func(c *Config, text string) error {
+				c.TLS.ClientAuth = strings.ToLower(text)
+				return checkClientAuth(text)
+			}},
+			note: "whether a client must have a certificate: `need`, `want` or `none`"},
+		{name: "ssl.hostnameVerification", scope: property, def: "true", setter: boolean(func(c *Config) *bool { return &c.TLS.Hosts }),
+			note: "`false` turns `ssl.clientHostnameVerification` off"},
+		{name: "ssl.clientHostnameVerification", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.TLS.ClientHost }),
+			note: "a client's certificate must name the address from which the client connects"},
+		{name: "ssl.handshakeDetectionTimeoutMillis", scope: property, def: "5000", effect: accepted, setter: anyWhole(),
+			note: "a connection that sends nothing is closed after `nio.sessionlessCnxnTimeout`"},
+		{name: "ssl.sslProvider", scope: property, def: "JDK", effect: accepted, setter: anyWords(), note: "it is Go's"},
+		{name: "ssl.authProvider", scope: property, def: "x509", effect: refused, harmless: "x509", setter: anyWords(), note: "Java classes cannot be loaded; only x509 exists"},
+		{name: "X509AuthenticationProvider.superUser", scope: property,
+			setter: words(func(c *Config) *string { return &c.Auth.X509SuperUser }),
+			note:   "subject of the certificate whose owner is the superuser, as `CN=admin,O=Example`"},
+	}, storeSettings("ssl.", "the client port", func(c *Config) *TLS { return &c.TLS }),
+		storeSettings("ssl.quorum.", "the administration server", func(c *Config) *TLS { return &c.QuorumTLS }),
+		without("certificates would not be checked for revocation", `
+			property refused boolean ssl.crl=false ssl.ocsp=false
+			bare     refused boolean com.sun.net.ssl.checkRevocation=false`),
+		without("Java classes cannot be loaded; use key and trust stores", "property refused words ssl.context.supplier.class ssl.quorum.context.supplier.class"),
+		without("the address alone counts", "property missing boolean ssl.allowReverseDnsLookup=false"),
+		without("TLS between servers is not supported yet", `
+			file     refused boolean sslQuorum=false portUnification=false
+			file     missing boolean sslQuorumReloadCertFiles=false`),
+		without(quorum, "property missing words ssl.quorum.*"),
+		without("the key is not known", "property refused words ssl.*"),
+		without("host names are checked by the rules of `true` in either case", "property accepted boolean fips-mode=true"),
+	)
+}
+
+// storeSettings are the settings of the key store and the trust store of a port.
+func storeSettings(prefix, of string, at func(*Config) *TLS) (list []setting) {
+	for _, store := range []struct {
+		name, content string
+		at            func(*Config) *Store
+	}{
+		{"keyStore", "private key and certificates", func(c *Config) *Store { return &at(c).KeyStore }},
+		{"trustStore", "trusted certificates", func(c *Config) *Store { return &at(c).TrustStore }},
+	} {
+		list = append(list,
+			setting{name: prefix + store.name + ".location", scope: property,
+				setter: filled(func(c *Config) *string { return &store.at(c).File }),
+				note:   "file with the " + store.content + " of " + of},
+			setting{name: prefix + store.name + ".password", scope: property,
+				setter: words(func(c *Config) *string { return &store.at(c).Password }),
+				note:   "its password"},
+			setting{name: prefix + store.name + ".passwordPath", scope: property,
+				setter: filled(func(c *Config) *string { return &store.at(c).PasswordFile }),
+				note:   "file with the password, which then counts"},
+			setting{name: prefix + store.name + ".type", scope: property,
+				setter: setter{set: func(c *Config, text string) error { store.at(c).Type = text; return nil }},
+				note:   "PEM, JKS or PKCS12; if it is not set, the suffix decides: .pem, .jks or .p12"})
+	}
+	return list
+}
+
+// protocols are the protocol versions that exist here.
+var protocols = []string{"TLSv1.3", "TLSv1.2"}
+
+func protocolList(text string) ([]string, error) {
+	list := commaList(text)
+	for _, name := range list {
+		if !slices.Contains(protocols, name) {
+			return nil, fmt.Errorf("%s is not one of %s", name, strings.Join(protocols, ", "))
+		}
+	}
+	return list, nil
+}
+
+func checkClientAuth(text string) error {
+	switch strings.ToLower(text) {
+	case "none", "want", "need":
+		return nil
+	}
+	return errors.New("not one of none, want, need")
+}
+
+// suiteList checks the names of cipher suites, which are the same in Java and in Go.
+func suiteList(text string) ([]string, error) {
+	list := commaList(text)
+	for _, name := range list {
+		if suite(name) == nil {
+			return nil, fmt.Errorf("the cipher suite %s does not exist here", name)
+		}
+	}
+	return list, nil
+}
+
+// suite returns the cipher suite of that name, nil if there is none.
+func suite(name string) *tls.CipherSuite {
+	all := slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites())
+	if i := slices.IndexFunc(all, func(s *tls.CipherSuite) bool { return s.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// Versions returns the lowest and the highest protocol version, as numbers of package
+// crypto/tls. REQUIRES: the configuration was loaded without an error.
+func (t *TLS) Versions() (lowest, highest uint16) {
+	lowest, highest = tls.VersionTLS13, tls.VersionTLS12
+	for _, name := range t.enabled() {
+		if name == "TLSv1.2" {
+			lowest = tls.VersionTLS12
+		} else if len(t.Suites) == 0 || len(t.suites(tls.VersionTLS13)) > 0 {
+			highest = tls.VersionTLS13
+		}
+	}
+	return lowest, highest
+}
+
+// SuiteIDs returns the numbers of the cipher suites below TLS 1.3 in package crypto/tls,
+// nil for its own choice.
+func (t *TLS) SuiteIDs() []uint16 { return t.suites(tls.VersionTLS12) }
+
+// suites returns the listed suites of a protocol version.
+func (t *TLS) suites(version uint16) (ids []uint16) {
+	for _, name := range t.Suites {
+		if s := suite(name); s != nil && slices.Contains(s.SupportedVersions, version) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+func (t *TLS) enabled() []string {
+	if len(t.Protocols) > 0 {
+		return t.Protocols
+	}
+	if t.Protocol == "" {
+		return protocols // the administration server has no such keys
+	}
+	return []string{t.Protocol}
+}
+
+// finishTLS checks the settings of the ports with TLS, if there are any.
+func (l *loader) finishTLS() {
+	c := l.config
+	if l.isSet("secureClientPortAddress") && !c.Client.Secure {
+		l.fail(l.places["secureClientPortAddress"], "secureClientPortAddress", c.Client.SecureHost, "needs secureClientPort")
+	}
+	if c.Client.Unified && c.Client.OnlySecure {
+		l.fail(l.places["zookeeper.client.portUnification"], "client.portUnification", "true", "needs clientPort")
+	}
+	if c.Client.Secure || c.Client.Unified {
+		c.Auth.X509 = true
+		key := "secureClientPort"
+		if !c.Client.Secure {
+			key = "client.portUnification"
+		}
+		l.checkTLS(&c.TLS, key, "ssl.keyStore.location")
+	}
+	if c.Admin.HTTPS() {
+		l.checkTLS(&c.QuorumTLS, "admin.forceHttps or admin.portUnification", "ssl.quorum.keyStore.location")
+	}
+	if c.Auth.X509SuperUser != "" && !c.Auth.X509 {
+		l.warnAt("zookeeper.X509AuthenticationProvider.superUser", "has no effect without secureClientPort or client.portUnification")
+	}
+}
+
+// checkTLS checks that a port, which key enables, has what it needs.
+func (l *loader) checkTLS(t *TLS, key, location string) {
+	if t.KeyStore.File == "" {
+		l.fail(l.name, location, "", "is not set; "+key+" needs it")
+	}
+	if len(t.Suites) == 0 {
+		return
+	}
+	lowest, highest := t.Versions()
+	where := l.places["zookeeper.ssl.ciphersuites"]
+	switch n := len(t.suites(tls.VersionTLS13)); {
+	case lowest > highest || lowest == tls.VersionTLS12 && len(t.SuiteIDs()) == 0:
+		l.fail(where, "ssl.ciphersuites", "", "has no cipher suite for "+strings.Join(t.enabled(), " or for "))
+	case highest == tls.VersionTLS13 && n < 3:
+		l.fail(where, "ssl.ciphersuites", "", "has some of the three cipher suites of TLS 1.3, and this server cannot turn the others off: "+
+			"list TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256, or set ssl.enabledProtocols=TLSv1.2")
+	}
+}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"crypto/tls"
+	"testing"
+)
+
+// Nothing that the file says of TLS is left out silently.
+func TestTLSReports(t *testing.T) {
+	const base = "dataDir=/d\nclientPort=2181\nsecureClientPort=2281\nssl.keyStore.location=/k.p12\n"
+	const some = "has some of the three cipher suites of TLS 1.3, and this server cannot turn the others off: " +
+		"list TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256, or set ssl.enabledProtocols=TLSv1.2\n"
+	for _, c := range []struct{ file, want string }{
+		{base, ""},
+		{base + "ssl.enabledProtocols=TLSv1.3, TLSv1.2\nssl.clientAuth=WANT\nssl.protocol=TLSv1.2\nfips-mode=false\nclient.certReload=true", ""},
+		{base + "ssl.enabledProtocols=TLSv1.1", "error zoo.cfg:5: ssl.enabledProtocols=TLSv1.1: TLSv1.1 is not one of TLSv1.3, TLSv1.2\n"},
+		{base + "ssl.clientAuth=yes", "error zoo.cfg:5: ssl.clientAuth=yes: not one of none, want, need\n"},
+		{base + "ssl.crl=true", "error zoo.cfg:5: ssl.crl=true: certificates would not be checked for revocation\n"},
+		{base + "ssl.keystore.location=/k", "error zoo.cfg:5: ssl.keystore.location=/k: the key is not known\n"},
+		{base + "ssl.authProvider=mine", "error zoo.cfg:5: ssl.authProvider=mine: Java classes cannot be loaded; only x509 exists\n"},
+		{base + "ssl.ciphersuites=TLS_NONE", "error zoo.cfg:5: ssl.ciphersuites=TLS_NONE: the cipher suite TLS_NONE does not exist here\n"},
+		{base + "ssl.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:5: ssl.ciphersuites: " + some},
+		{base + "ssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "error zoo.cfg:5: ssl.ciphersuites: has no cipher suite for TLSv1.3\n"},
+		{base + "ssl.enabledProtocols=TLSv1.2\nssl.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:6: ssl.ciphersuites: has no cipher suite for TLSv1.2\n"},
+		{base + "ssl.enabledProtocols=TLSv1.2\nssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ""},
+		{"dataDir=/d\nclientPort=1\nsecureClientPortAddress=h", "error zoo.cfg:3: secureClientPortAddress=h: needs secureClientPort\n"},
+		{"dataDir=/d\nsecureClientPort=1\nssl.keyStore.location=/k\nclient.portUnification=true", "error zoo.cfg:4: client.portUnification=true: needs clientPort\n"},
+		{"dataDir=/d\nclientPort=1\nclient.portUnification=true", "error zoo.cfg: ssl.keyStore.location: is not set; client.portUnification needs it\n"},
+		{"dataDir=/d\nclientPort=1\nX509AuthenticationProvider.superUser=CN=a",
+			"warning zoo.cfg:3: X509AuthenticationProvider.superUser: has no effect without secureClientPort or client.portUnification\n"},
+	} {
+		inDir(t, map[string]string{"zoo.cfg": c.file})
+		_, warnings, err := Load("zoo.cfg", nil, "")
+		if got := report(warnings, err); got != c.want {
+			t.Errorf("%s\ngot  %swant %s", c.file, got, c.want)
+		}
+	}
+}
+
+// The defaults are those of 3.9: TLS 1.3 alone, and a client needs a certificate.
+func TestTLSDefaults(t *testing.T) {
+	inDir(t, map[string]string{"zoo.cfg": "dataDir=/d\nsecureClientPort=1\nssl.keyStore.location=/k.jks\nssl.clientHostnameVerification=true\nssl.hostnameVerification=false"})
+	c, _, err := Load("zoo.cfg", nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lowest, highest := c.TLS.Versions()
+	if lowest != tls.VersionTLS13 || highest != tls.VersionTLS13 || c.TLS.ClientAuth != "need" || !c.TLS.ClientHost || c.TLS.Hosts || !c.Client.OnlySecure || !c.Auth.X509 {
+		t.Errorf("%x, %x, %+v", lowest, highest, c.TLS)
+	}
+}

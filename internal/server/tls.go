@@ -1,0 +1,114 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/refusal"
+	"github.com/pinfold-zk/pinfold/internal/tlsport"
+)
+
+const (
+	// maxHandshakes is how many TLS handshakes may be in progress; later connections
+	// wait, without a buffer.
+	maxHandshakes = 1000
+	// crowdedHandshake is the time limit of a handshake when half of them are in
+	// progress: clients that stop in the middle must not keep the others out.
+	crowdedHandshake = 2 * time.Second
+)
+
+// Encryption is TLS on a port.
+type Encryption struct {
+	Config *tls.Config
+	// Optional lets a connection whose first byte is not that of a TLS handshake go on
+	// without TLS.
+	Optional bool
+}
+
+// tlsHandshake is the first byte of a connection with TLS. No frame and no four-letter
+// word begins with it.
+const tlsHandshake = 0x16
+
+// serveTLS is serve on a connection with TLS. The handshake is part of the time that a connection has
+// until it has a session.
+func (c *conn) serveTLS(e *Encryption) {
+	deadline := time.Now().Add(c.s.cfg.Client.SessionlessTimeout)
+	_ = c.sock.SetReadDeadline(deadline) // fails only if closed; then reading fails too
+	first, err := c.sock.PeekByte()
+	if err == nil && (first == tlsHandshake || !e.Optional) {
+		err = c.encrypt(e.Config, deadline)
+	}
+	if err != nil {
+		c.noteEnd(err)
+		c.end()
+		return
+	}
+	c.serve()
+}
+
+// encrypt shakes hands, and adds the identity of the client's certificate.
+func (c *conn) encrypt(config *tls.Config, deadline time.Time) error {
+	if !c.s.beginHandshake(deadline) {
+		c.s.stats.TLSExceeded.Add(1)
+		return fmt.Errorf("%w: too many TLS handshakes at a time", errEnd)
+	}
+	defer c.s.endHandshake()
+	if len(c.s.handshakes) > maxHandshakes/2 {
+		deadline = time.Now().Add(min(crowdedHandshake, time.Until(deadline)))
+	}
+	_ = c.sock.SetReadDeadline(deadline)
+	_ = c.sock.SetWriteDeadline(deadline) // they fail only if closed; then the handshake fails too
+	var layer *tls.Conn
+	c.sock.AddLayer(func(nc net.Conn) net.Conn {
+		layer = tls.Server(nc, config)
+		return layer
+	})
+	if err := c.sock.Handshake(); err != nil {
+		c.s.stats.TLSFailed.Add(1)
+		c.s.refused.Warn("a client's TLS handshake failed", "client", c.remote, "err", refusal.Cut(err.Error()))
+		return fmt.Errorf("%w: TLS: %w", errEnd, err)
+	}
+	_ = c.sock.SetWriteDeadline(time.Time{})
+	return c.identify(layer)
+}
+
+// identify adds the identity of the client's certificate, if it has one.
+func (c *conn) identify(layer *tls.Conn) error {
+	chain := layer.ConnectionState().PeerCertificates
+	if len(chain) == 0 {
+		return nil
+	}
+	subject, err := tlsport.SubjectName(chain[0].RawSubject)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errProtocol, err)
+	}
+	c.mu.Lock()
+	c.mu.ids = c.s.auth.Certified(subject, c.mu.ids)
+	c.mu.Unlock()
+	return nil
+}
+
+// beginHandshake waits until a handshake may begin, at most until the deadline. If the
+// configuration limits handshakes, it does not wait.
+func (s *Server) beginHandshake(deadline time.Time) bool {
+	if limit := s.cfg.Client.MaxHandshakes; limit > 0 && len(s.handshakes) >= limit {
+		return false
+	}
+	select {
+	case s.handshakes <- struct{}{}:
+		return true
+	default:
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case s.handshakes <- struct{}{}:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (s *Server) endHandshake() { <-s.handshakes }

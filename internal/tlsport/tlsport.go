@@ -1,0 +1,187 @@
+// Package tlsport is TLS on the ports of a server: the configuration of package crypto/tls
+// that the settings and the key and trust stores mean.
+//
+// The files are read again when they change: at the next handshake, at most once a second.
+// New connections then have the new certificates; established ones remain. If the new
+// files cannot be used, the old certificates remain, and the log says so.
+package tlsport
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/keystore"
+)
+
+// rereadInterval is how often the files are looked at, at most.
+const rereadInterval = time.Second
+
+// Port is TLS on one port. Its methods may be called concurrently.
+type Port struct {
+	cfg     config.TLS
+	log     *slog.Logger
+	current atomic.Pointer[tls.Config]
+
+	mu     sync.Mutex // held by the goroutine that reads the files
+	looked time.Time
+	files  files // of current, or those that could not be used
+}
+
+// files are what Port has read.
+type files struct{ keys, trusted *keystore.Files }
+
+func (f files) equal(g files) bool { return f.keys.Equal(g.keys) && f.trusted.Equal(g.trusted) }
+
+// Open reads the stores. The error says what is wrong with which file.
+func Open(cfg config.TLS, log *slog.Logger) (*Port, error) {
+	p := &Port{cfg: cfg, log: log, looked: time.Now()}
+	var err error
+	if p.files, err = p.read(); err != nil {
+		return nil, err
+	}
+	c, err := p.decode(p.files)
+	if err != nil {
+		return nil, err
+	}
+	p.current.Store(c)
+	return p, nil
+}
+
+func (p *Port) read() (f files, err error) {
+	if f.keys, err = store(p.cfg.KeyStore).Read(); err != nil {
+		return f, fmt.Errorf("key store: %w", err)
+	}
+	if p.cfg.TrustStore.File == "" {
+		return f, nil
+	}
+	if f.trusted, err = store(p.cfg.TrustStore).Read(); err != nil {
+		return f, fmt.Errorf("trust store: %w", err)
+	}
+	return f, nil
+}
+
+func store(s config.Store) *keystore.Store { k := keystore.Store(s); return &k }
+
+// decode makes a configuration of the files.
+func (p *Port) decode(f files) (*tls.Config, error) {
+	keys, err := f.keys.Keys()
+	if err != nil {
+		return nil, fmt.Errorf("key store: %w", err)
+	}
+	lowest, highest := p.cfg.Versions()
+	c := &tls.Config{Certificates: keys, MinVersion: lowest, MaxVersion: highest, CipherSuites: p.cfg.SuiteIDs()}
+	switch p.cfg.ClientAuth {
+	case "need":
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	case "want":
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	if f.trusted == nil {
+		return c, nil
+	}
+	list, err := f.trusted.Trusted()
+	if err != nil {
+		return nil, fmt.Errorf("trust store: %w", err)
+	}
+	c.ClientCAs = x509.NewCertPool()
+	for _, cert := range list {
+		c.ClientCAs.AddCert(cert)
+	}
+	return c, nil
+}
+
+// Config returns a configuration for servers; each connection gets the certificates that
+// are current when it shakes hands.
+func (p *Port) Config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			return p.configFor(hello.Conn.RemoteAddr()), nil
+		},
+	}
+}
+
+// configFor returns the current configuration for a client at that address.
+func (p *Port) configFor(client net.Addr) *tls.Config {
+	p.reread()
+	c := p.current.Load()
+	if c.ClientAuth == tls.NoClientCert {
+		return c
+	}
+	c = c.Clone()
+	c.VerifyConnection = func(s tls.ConnectionState) error { return p.verify(c, s, client) }
+	return c
+}
+
+// verify checks what package crypto/tls does not: that the certificate of a resumed
+// connection is still trusted, and the client's address if that is configured.
+func (p *Port) verify(c *tls.Config, s tls.ConnectionState, client net.Addr) error {
+	if len(s.PeerCertificates) == 0 {
+		return nil // crypto/tls has refused it if it must have one
+	}
+	if s.DidResume {
+		between := x509.NewCertPool()
+		for _, issuer := range s.PeerCertificates[1:] {
+			between.AddCert(issuer)
+		}
+		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
+			Roots: c.ClientCAs, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !p.cfg.ClientHost || !p.cfg.Hosts {
+		return nil
+	}
+	a, ok := client.(*net.TCPAddr)
+	if !ok {
+		return errors.New("the client has no address that its certificate could name")
+	}
+	return s.PeerCertificates[0].VerifyHostname(a.IP.String())
+}
+
+// reread reads the files again if the last time was long ago. One goroutine does so at a
+// time; the others go on with the current certificates.
+func (p *Port) reread() {
+	if !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
+	now := time.Now()
+	if now.Sub(p.looked) < rereadInterval {
+		return
+	}
+	p.looked = now
+	p.replace()
+}
+
+// replace takes the files if they have changed and can be used. REQUIRES: p.mu.
+func (p *Port) replace() {
+	f, err := p.read()
+	if err == nil {
+		if f.equal(p.files) {
+			return
+		}
+		p.files = f
+		var c *tls.Config
+		if c, err = p.decode(f); err == nil {
+			p.current.Store(c)
+			p.log.Info("new certificates are in use for new connections", "key_store", p.cfg.KeyStore.File, "trust_store", p.cfg.TrustStore.File)
+			return
+		}
+	} else if p.files == (files{}) {
+		return // it is known already
+	} else {
+		p.files = files{} // so that the same files are taken when they are back
+	}
+	p.log.Error("new certificates cannot be used; the old ones remain in use", "err", err)
+}

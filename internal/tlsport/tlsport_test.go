@@ -1,0 +1,283 @@
+package tlsport
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/config"
+)
+
+// identity is a certificate that signs itself.
+type identity struct {
+	cert tls.Certificate
+	pem  []byte // key and certificate
+}
+
+func newIdentity(t *testing.T, name string, change ...func(*x509.Certificate)) identity {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	for _, f := range change {
+		f(template)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity{
+		cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
+		pem: append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...),
+	}
+}
+
+// port is a Port with its files.
+type port struct {
+	*Port
+	keys, trust string
+	log         *bytes.Buffer
+}
+
+func write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, server identity, cfg config.TLS, clients ...identity) port {
+	t.Helper()
+	p := port{keys: filepath.Join(t.TempDir(), "k.pem"), trust: filepath.Join(t.TempDir(), "t.pem"), log: new(bytes.Buffer)}
+	write(t, p.keys, server.pem)
+	cfg.KeyStore.File = p.keys
+	if len(clients) > 0 {
+		var all []byte
+		for _, c := range clients {
+			all = append(all, c.pem...)
+		}
+		write(t, p.trust, all)
+		cfg.TrustStore.File = p.trust
+	}
+	var err error
+	if p.Port, err = Open(cfg, slog.New(slog.NewTextHandler(p.log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// shake shakes hands over loopback; it returns the states and errors of both sides.
+func (p port) shake(t *testing.T, c *tls.Config) (server, client tls.ConnectionState, serverErr, clientErr error) {
+	t.Helper()
+	return shake(t, p.Config(), c)
+}
+
+func shake(t *testing.T, config, c *tls.Config) (server, client tls.ConnectionState, serverErr, clientErr error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	far, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	s := tls.Server(near, config)
+	go func() {
+		defer close(done)
+		defer near.Close()
+		if serverErr = s.Handshake(); serverErr == nil {
+			_, serverErr = s.Write([]byte("x")) // so that the client gets its tickets
+		}
+	}()
+	tc := tls.Client(far, c)
+	if clientErr = tc.Handshake(); clientErr == nil {
+		_, clientErr = tc.Read(make([]byte, 1))
+	}
+	<-done
+	return s.ConnectionState(), tc.ConnectionState(), serverErr, clientErr
+}
+
+func clientConfig(server identity, own ...identity) *tls.Config {
+	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}
+	c.RootCAs.AddCert(server.cert.Leaf)
+	for _, o := range own {
+		c.Certificates = append(c.Certificates, o.cert)
+	}
+	return c
+}
+
+func TestClientCertificates(t *testing.T) {
+	server, client, stranger := newIdentity(t, "server"), newIdentity(t, "client"), newIdentity(t, "client")
+	expired := newIdentity(t, "expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	early := newIdentity(t, "early", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })
+	here := newIdentity(t, "here", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} })
+	for _, c := range []struct {
+		name string
+		cfg  config.TLS
+		own  []identity
+		want string // part of the server's error; "" for none
+	}{
+		{"need", config.TLS{ClientAuth: "need"}, []identity{client}, ""},
+		{"need and none", config.TLS{ClientAuth: "need"}, nil, "didn't provide a certificate"},
+		{"need and a stranger", config.TLS{ClientAuth: "need"}, []identity{stranger}, "unknown authority"},
+		{"expired", config.TLS{ClientAuth: "need"}, []identity{expired}, "expired"},
+		{"not yet valid", config.TLS{ClientAuth: "need"}, []identity{early}, "not yet valid"},
+		{"want", config.TLS{ClientAuth: "want"}, nil, ""},
+		{"want and a stranger", config.TLS{ClientAuth: "want"}, []identity{stranger}, "unknown authority"},
+		{"none", config.TLS{ClientAuth: "none"}, []identity{stranger}, ""},
+		{"its address", config.TLS{ClientAuth: "need", ClientHost: true, Hosts: true}, []identity{here}, ""},
+		{"another address", config.TLS{ClientAuth: "need", ClientHost: true, Hosts: true}, []identity{client}, "127.0.0.1"},
+	} {
+		p := open(t, server, c.cfg, client, expired, early, here)
+		config := clientConfig(server)
+		// The client sends what it has, whatever authorities the server names.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			if len(c.own) == 0 {
+				return new(tls.Certificate), nil
+			}
+			return &c.own[0].cert, nil
+		}
+		_, _, err, _ := p.shake(t, config)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// The protocol versions and cipher suites are those of the configuration.
+func TestVersions(t *testing.T) {
+	server := newIdentity(t, "server")
+	const suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+	for _, c := range []struct {
+		cfg     config.TLS
+		highest uint16 // of the client
+		want    uint16 // 0: no connection
+	}{
+		{config.TLS{Protocol: "TLSv1.3"}, tls.VersionTLS13, tls.VersionTLS13},
+		{config.TLS{Protocol: "TLSv1.3"}, tls.VersionTLS12, 0},
+		{config.TLS{Protocol: "TLSv1.2"}, tls.VersionTLS13, tls.VersionTLS12},
+		{config.TLS{Protocol: "TLSv1.3", Protocols: []string{"TLSv1.2", "TLSv1.3"}}, tls.VersionTLS12, tls.VersionTLS12},
+		{config.TLS{Protocol: "TLSv1.3", Protocols: []string{"TLSv1.2", "TLSv1.3"}}, tls.VersionTLS13, tls.VersionTLS13},
+		{config.TLS{Protocol: "TLSv1.3", Protocols: []string{"TLSv1.2", "TLSv1.3"}, Suites: []string{suite}}, tls.VersionTLS13, tls.VersionTLS12},
+		{config.TLS{}, tls.VersionTLS12, tls.VersionTLS12},
+		{config.TLS{}, tls.VersionTLS11, 0},
+	} {
+		config := clientConfig(server)
+		config.MinVersion, config.MaxVersion = tls.VersionTLS10, c.highest
+		state, _, err, _ := open(t, server, c.cfg).shake(t, config)
+		if (err == nil) != (c.want != 0) || err == nil && state.Version != c.want {
+			t.Errorf("%v, client %x: %x, %v, want %x", c.cfg, c.highest, state.Version, err, c.want)
+		}
+		if len(c.cfg.Suites) > 0 && tls.CipherSuiteName(state.CipherSuite) != suite {
+			t.Errorf("cipher suite %s", tls.CipherSuiteName(state.CipherSuite))
+		}
+	}
+}
+
+// New files are in use for new connections; broken ones are not, and the log says so once.
+func TestReload(t *testing.T) {
+	old, next := newIdentity(t, "old"), newIdentity(t, "next")
+	p := open(t, old, config.TLS{ClientAuth: "none"})
+	serves := func(id identity) {
+		t.Helper()
+		if _, _, err, clientErr := p.shake(t, clientConfig(id)); err != nil || clientErr != nil {
+			t.Errorf("%v, %v", err, clientErr)
+		}
+	}
+	replace := func(wantLog string) {
+		t.Helper()
+		p.log.Reset()
+		p.mu.Lock()
+		p.replace()
+		p.mu.Unlock()
+		if got := p.log.String(); !strings.Contains(got, wantLog) || (got == "") != (wantLog == "") {
+			t.Errorf("the log says %q, want %q", got, wantLog)
+		}
+	}
+	serves(old)
+	replace("")
+	write(t, p.keys, old.pem[:len(old.pem)/2])
+	replace("cannot be used")
+	replace("")
+	serves(old)
+	if err := os.Remove(p.keys); err != nil {
+		t.Fatal(err)
+	}
+	replace("cannot be used")
+	replace("")
+	serves(old)
+	write(t, p.keys, next.pem)
+	replace("are in use")
+	replace("")
+	serves(next)
+}
+
+// The files are looked at again by themselves.
+func TestRereads(t *testing.T) {
+	old, next := newIdentity(t, "old"), newIdentity(t, "next")
+	p := open(t, old, config.TLS{ClientAuth: "none"})
+	write(t, p.keys, next.pem)
+	p.mu.Lock()
+	p.looked = time.Now().Add(-time.Hour)
+	p.mu.Unlock()
+	if _, _, err, clientErr := p.shake(t, clientConfig(next)); err != nil || clientErr != nil {
+		t.Errorf("%v, %v", err, clientErr)
+	}
+}
+
+// A session is resumed, but not if its certificate is not trusted any more.
+func TestResumption(t *testing.T) {
+	server, client, other := newIdentity(t, "server"), newIdentity(t, "client"), newIdentity(t, "other")
+	p := open(t, server, config.TLS{ClientAuth: "need"}, client)
+	shared := p.Config()
+	config := clientConfig(server, client)
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	for _, resumed := range []bool{false, true} {
+		state, _, err, _ := shake(t, shared, config)
+		if err != nil || state.DidResume != resumed {
+			t.Errorf("resumed %v, %v, want %v", state.DidResume, err, resumed)
+		}
+	}
+	write(t, p.trust, other.pem)
+	p.mu.Lock()
+	p.replace()
+	p.mu.Unlock()
+	if state, _, err, _ := shake(t, shared, config); err == nil {
+		t.Errorf("a certificate that is not trusted any more is accepted, resumed %v", state.DidResume)
+	}
+}
