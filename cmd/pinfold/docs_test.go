@@ -17,7 +17,7 @@ var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold ((?:server|ensemble|be
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "pinfold"}
-	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
 	return root
 }
 

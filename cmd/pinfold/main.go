@@ -28,7 +28,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		if !cli.Told(err) {
 			fmt.Fprintln(os.Stderr, "pinfold:", err)
