@@ -378,7 +378,7 @@ func (w *world) moves() (ms []move) {
 			return c
 		}})
 	}
-	if due := w.m.Due(); len(ms) == 0 && due < time.Hour {
+	if due := w.hands[Orderer-1].turn.Due; len(ms) == 0 && due < time.Hour {
 		ms = append(ms, move{"time", func() *world {
 			c := w.clone()
 			c.now = due

@@ -97,6 +97,10 @@ type Turn struct {
 	// has ended, and nothing waits. The worker then ends.
 	Closing bool
 	Exit    bool // the worker is to end; nothing is to be run
+	// Due is when the Orderer, which has nothing to run now, is to call Next although it was
+	// not woken; Never if it will be. It belongs to the call of Next: what is due may change
+	// before the Orderer sleeps, and the machine then wakes it only if that is earlier.
+	Due time.Duration
 
 	taken int // stages run since the worker was idle
 }
@@ -127,7 +131,7 @@ type Machine struct {
 	alone    bool // see Alone
 	rounds   rounds
 	deadline time.Duration // when Order has something to do by the clock
-	armed    time.Duration // the earliest time for which the Orderer has a timer
+	armed    time.Duration // the Orderer's timer: Due of its last turn
 	awaiting bool          // Order wants to know when all steps are applied
 
 	closing bool // no more work comes from outside
@@ -231,7 +235,8 @@ func (m *Machine) rest(t *Turn) {
 	}
 	m.asleep[w] = true
 	if w == Orderer {
-		m.armed = m.Due()
+		m.armed = m.due()
+		t.Due = m.armed
 	}
 }
 
@@ -323,7 +328,7 @@ func (m *Machine) Wake(now time.Duration) (wake Wakes) {
 		}
 		s := w.own()
 		due := m.free(s, now) || m.failed || m.closed[s]
-		if w == Orderer && !m.owned[Order] && m.Due() < m.armed {
+		if w == Orderer && !m.owned[Order] && m.due() < m.armed {
 			due = true // its timer is to be set earlier
 		}
 		if due {

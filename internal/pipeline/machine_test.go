@@ -189,12 +189,45 @@ func TestDeadline(t *testing.T) {
 	m.Deadline(time.Minute)
 	expect(t, m, turns[Caller], None, Orderer)
 	expect(t, m, turns[Orderer], None)
-	if m.Due() != time.Minute {
-		t.Errorf("due at %v", m.Due())
+	if due := turns[Orderer].Due; due != time.Minute {
+		t.Errorf("due at %v", due)
 	}
 	if _, ok := m.Next(turns[Orderer], time.Minute); !ok {
 		t.Error("the deadline is met by nothing")
 	}
+}
+
+// The Orderer has nothing to run, and before it sleeps a Caller runs Order. Its timer is that of
+// its own turn: the machine does not wake it for a deadline that is later.
+func TestDeadlineBelongsToTheTurn(t *testing.T) {
+	m, turns := asleep(t)
+	for _, next := range []time.Duration{2 * time.Hour, time.Minute} {
+		due := turns[Orderer].Due
+		m.Arrived(1)
+		expect(t, m, turns[Caller], Order)
+		if turns[Orderer].Due != due || due == Never {
+			t.Errorf("the Orderer sleeps until %v", turns[Orderer].Due)
+		}
+		m.Deadline(next)
+		if next > due {
+			expect(t, m, turns[Caller], None)
+		} else {
+			expect(t, m, turns[Caller], None, Orderer)
+		}
+	}
+}
+
+// An Orderer that goes to sleep while a Caller runs Order has no timer, and is woken after it.
+func TestDeadlineWhileOrderRuns(t *testing.T) {
+	m, turns := asleep(t)
+	m.Arrived(1)
+	expect(t, m, turns[Caller], Order)
+	expect(t, m, turns[Orderer], None)
+	if due := turns[Orderer].Due; due != Never {
+		t.Errorf("the Orderer sleeps until %v", due)
+	}
+	m.Deadline(time.Minute)
+	expect(t, m, turns[Caller], None, Orderer)
 }
 
 // Close finishes what waits, stage by stage, and then all workers exit.

@@ -96,10 +96,10 @@ func (m *Machine) roundDue(now time.Duration) bool {
 	return now >= r.until
 }
 
-// Due is when Order has something to do by the clock: its deadline, or the end of
+// due is when Order has something to do by the clock: its deadline, or the end of
 // a wait for a round. While a worker runs Order it is Never: the Orderer is woken when
 // that has ended.
-func (m *Machine) Due() time.Duration {
+func (m *Machine) due() time.Duration {
 	if m.owned[Order] {
 		return Never
 	}

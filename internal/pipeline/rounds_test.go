@@ -32,7 +32,7 @@ func TestRoundsWaitForTheAnswered(t *testing.T) {
 	if m.Round(now) {
 		t.Fatal("nine of ten are a round")
 	}
-	if at := m.Due(); at != now+took {
+	if at := m.due(); at != now+took {
 		t.Fatalf("waits until %v, want %v", at, now+took)
 	}
 	if m.Round(now + took/2) {

@@ -50,13 +50,13 @@ func (g *goroutines) Start(r *Replica) {
 	}
 }
 
-// orderer is the goroutine of the Orderer. It also wakes by the clock.
+// orderer is the goroutine of the Orderer. It also wakes by the clock, when its turn is due.
 func (g *goroutines) orderer() {
 	t := Turn{Turn: pipeline.Turn{Worker: pipeline.Orderer}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for g.r.work(&t); !t.Exit; g.r.work(&t) {
-		timer.Reset(min(g.r.Due()-g.r.Now(), time.Hour))
+		timer.Reset(min(t.Due-g.r.Now(), time.Hour))
 		select {
 		case <-g.woken[pipeline.Orderer]:
 		case <-timer.C:

@@ -455,10 +455,3 @@ func (r *Replica) wake(ws pipeline.Wakes) {
 		}
 	}
 }
-
-// Due is when the Orderer is to call Next even if it is not woken, by Now.
-func (r *Replica) Due() time.Duration {
-	r.pipe.Lock()
-	defer r.pipe.Unlock()
-	return r.pipe.machine.Due()
-}

@@ -63,7 +63,7 @@ func (d *driver) next(t *replica.Turn) {
 func (d *driver) sleep() {
 	d.timer++
 	set := d.timer
-	due := d.r.Due()
+	due := d.workers[pipeline.Orderer].Due
 	if due == pipeline.Never {
 		return
 	}

@@ -226,7 +226,7 @@ func (s *explored) settle(done func() bool) {
 			return
 		}
 		if !s.x.step() {
-			if s.now = s.rep.Due(); s.now > exploredTick {
+			if s.now = s.drv.due; s.now > exploredTick {
 				break
 			}
 		}
@@ -277,7 +277,7 @@ func (s *explored) live() bool {
 		s.poll()
 		return true
 	}
-	due := s.rep.Due()
+	due := s.drv.due
 	if due <= s.now || due > s.now+shortWait {
 		return false
 	}

@@ -198,6 +198,7 @@ type workers struct {
 	x      *explorer
 	r      *replica.Replica
 	woken  [pipeline.Applier + 1]bool // each is a token
+	due    time.Duration              // the Orderer's timer
 	owners [pipeline.Apply + 1]int    // of each stage
 	hands  []*hand                    // of the workers and tasks
 	stuck  bool                       // the disk finishes no write
@@ -219,9 +220,10 @@ func (d *workers) worker(w pipeline.Worker) {
 		if t.Exit {
 			return
 		}
-		d.x.await(func() bool {
-			return d.woken[w] || w == pipeline.Orderer && d.r.Now() >= d.r.Due()
-		}, false)
+		if w == pipeline.Orderer {
+			d.due = t.Due
+		}
+		d.x.await(func() bool { return d.woken[w] || w == pipeline.Orderer && d.r.Now() >= d.due }, false)
 		d.woken[w] = false
 	}
 }
