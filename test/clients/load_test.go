@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,21 +41,30 @@ func (l *setLog) add(t *testing.T, i int, stat zk.Stat, err error) {
 	}
 }
 
-func (l *setLog) counts() (sets, acked int) {
+func (l *setLog) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.sets), l.acked
+	return len(l.sets)
 }
 
-// progress waits for more sets to succeed.
-func (l *setLog) progress(ctx context.Context, t *testing.T, more int) {
+// progress waits until a set succeeds that was started after it was called, and more others. So the
+// connection works that followed the one that was cut before the call: what is lost with each is a
+// run of its own.
+func (l *setLog) progress(ctx context.Context, t *testing.T, started *atomic.Int64, more int) {
 	t.Helper()
-	_, acked := l.counts()
-	for target := acked + more; acked < target; _, acked = l.counts() {
+	target := int(started.Load()) + more
+	for {
+		l.mu.Lock()
+		n := len(l.sets)
+		reached := n > target && l.sets[n-1].err == nil
+		l.mu.Unlock()
+		if reached {
+			return
+		}
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("no progress: %d of %d", acked, target)
+			t.Fatalf("no progress: %d of %d", n, target)
 		}
 	}
 }
@@ -73,8 +83,10 @@ func fifo(t *testing.T, e *Env) {
 	log := &setLog{}
 	stop, cancel := context.WithCancel(ctx)
 	var writer sync.WaitGroup
+	var started atomic.Int64
 	writer.Go(func() {
 		for i := 0; stop.Err() == nil; i++ {
+			started.Store(int64(i))
 			c.SetAsync(ctx, fmt.Sprint("/", i%registers), fmt.Append(nil, i), -1, func(stat zk.Stat, err error) {
 				log.add(t, i, stat, err)
 			})
@@ -83,16 +95,16 @@ func fifo(t *testing.T, e *Env) {
 	defer writer.Wait()
 	defer cancel()
 	for range 5 {
-		log.progress(ctx, t, 500)
+		log.progress(ctx, t, &started, 500)
 		e.Cut(c)
 	}
-	log.progress(ctx, t, 500)
-	from, _ := log.counts()
+	log.progress(ctx, t, &started, 500)
+	from := log.count()
 	e.Restart()
-	log.progress(ctx, t, 500)
-	to, _ := log.counts()
+	log.progress(ctx, t, &started, 500)
+	to := log.count()
 	e.Cut(c)
-	log.progress(ctx, t, 500)
+	log.progress(ctx, t, &started, 500)
 	cancel()
 	writer.Wait()
 	last := make(chan error)
