@@ -2,6 +2,7 @@ package pinfold_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -63,9 +64,14 @@ func ExampleNewEnsemble() {
 	if err := servers[0].Stop(); err != nil {
 		log.Fatal(err)
 	}
-	// The member that stops may have had the client's connection.
+	// The member that stops may have had the client's connection, and may have carried out
+	// a create whose answer is lost.
 	for {
-		if _, err = c.Create(ctx, "/survives", nil, zk.Persistent, nil); err == nil || ctx.Err() != nil {
+		_, err = c.Create(ctx, "/survives", nil, zk.Persistent, nil)
+		if errors.Is(err, zk.ErrNodeExists) {
+			err = nil
+		}
+		if err == nil || ctx.Err() != nil {
 			break
 		}
 	}
