@@ -166,7 +166,8 @@ func (v *Verification) entries(r *storage.EntryReader, name string) (count int, 
 		count++
 		if !e.Valid {
 			err = v.problem(name, "at byte %d: the checksum of the transaction after %v is wrong", e.Offset, last)
-		} else if last = max(last, e.Zxid); true {
+		} else {
+			last = max(last, e.Zxid)
 			v.end = max(v.end, last)
 			if _, bad := txn.Decode(e.Payload); bad != nil {
 				err = v.problem(name, "at byte %d: %v", e.Offset, bad)

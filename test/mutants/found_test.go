@@ -47,6 +47,7 @@ func TestFound(t *testing.T) {
 	all := read(t)
 	ms := slices.DeleteFunc(slices.Clone(all), func(m Mutant) bool { return !only.MatchString(m.Name) })
 	rows := make([]string, len(ms)) // "" if the mutant survives
+	failed := make([]error, len(ms))
 	var wg sync.WaitGroup
 	turns := make(chan int)
 	for range *atOnceFlag {
@@ -55,7 +56,7 @@ func TestFound(t *testing.T) {
 				began := time.Now()
 				how, err := prove(t.TempDir(), &ms[i])
 				if err != nil {
-					t.Errorf("%s: %v", ms[i].Name, err)
+					failed[i] = fmt.Errorf("%s: %w", ms[i].Name, err)
 					continue
 				}
 				rows[i] = row(&ms[i], how)
@@ -69,6 +70,9 @@ func TestFound(t *testing.T) {
 	close(turns)
 	wg.Wait()
 	fmt.Print(tableHead, strings.Join(rows, ""))
+	if err := errors.Join(failed...); err != nil {
+		t.Error(err) // in the end, where it is seen
+	}
 	if *updateFlag {
 		if err := updateTable(all, rows); err != nil {
 			t.Error(err)
