@@ -18,12 +18,13 @@ const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < test/memconn, test/choices, test/goroutines;
-	NONE < config, sasl, metric, refusal, logging, systemd, keystore;
+	NONE < test/memconn, test/choices, test/goroutines, test/certs;
+	NONE < fifo, ratelimit;
+	NONE < config, sasl, metric, systemd, keystore;
+	ratelimit < refusal, logging;
 	config, keystore < tlsport;
 	NONE < httpconn; metric, httpconn < exporter;
 	zk < fourletter;
-	NONE < fifo, ratelimit;
 
 	# What a request and a transaction are, and what they do. Pure.
 	zk < access;

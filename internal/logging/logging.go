@@ -13,6 +13,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 )
 
 // New returns a logger that writes lines to w, one call of Write each. Format is "text"
@@ -29,7 +31,7 @@ func New(w io.Writer, format string, level slog.Leveler) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("log format %q is unknown: text or json", format)
 	}
-	return slog.New(&handler{to: to, limits: newLimits(time.Now)}), nil
+	return slog.New(&handler{to: to, limits: newLimits()}), nil
 }
 
 // ParseLevel reads a level: debug, info, warn or error.
@@ -91,22 +93,17 @@ const (
 // limits counts the lines of each event. Events are a closed set (Event), so it does not
 // grow.
 type limits struct {
-	now func() time.Time
+	start time.Time
 
 	mu struct {
 		sync.Mutex
-		events map[string]*limit
+		events map[string]*ratelimit.Lines
 	}
 }
 
-type limit struct {
-	full    time.Time // when a whole burst is allowed again
-	omitted int
-}
-
-func newLimits(now func() time.Time) *limits {
-	l := &limits{now: now}
-	l.mu.events = map[string]*limit{}
+func newLimits() *limits {
+	l := &limits{start: time.Now()}
+	l.mu.events = map[string]*ratelimit.Lines{}
 	return l
 }
 
@@ -118,20 +115,10 @@ func (l *limits) admit(event string, level slog.Level) (omitted int, ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
 	e := l.mu.events[event]
 	if e == nil {
-		e = &limit{}
+		e = &ratelimit.Lines{Burst: Burst, Period: Period}
 		l.mu.events[event] = e
 	}
-	if e.full.Before(now) {
-		e.full = now
-	}
-	if e.full.Sub(now) > (Burst-1)*Period {
-		e.omitted++
-		return 0, false
-	}
-	e.full = e.full.Add(Period)
-	omitted, e.omitted = e.omitted, 0
-	return omitted, true
+	return e.Admit(time.Since(l.start))
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 )
 
 // How many lines a Log writes: Burst at once, then one per Period.
@@ -25,16 +27,20 @@ const maxText = 128
 // Period. A line says how many lines before it were omitted. Several goroutines may use
 // a Log at once.
 type Log struct {
-	log *slog.Logger
-	mu  struct {
+	log   *slog.Logger
+	start time.Time
+	mu    struct {
 		sync.Mutex
-		full    time.Time // when a whole burst is allowed again
-		omitted int
+		lines ratelimit.Lines
 	}
 }
 
 // New returns a Log that writes to log.
-func New(log *slog.Logger) *Log { return &Log{log: log} }
+func New(log *slog.Logger) *Log {
+	l := &Log{log: log, start: time.Now()}
+	l.mu.lines = ratelimit.Lines{Burst: Burst, Period: Period}
+	return l
+}
 
 // Warn writes a line of level Warn, or counts it as omitted. The attributes are those
 // of slog.Logger.Warn. The caller passes text from outside through Cut.
@@ -44,7 +50,9 @@ func (l *Log) Warn(msg string, attrs ...any) { l.write(slog.LevelWarn, msg, attr
 func (l *Log) Error(msg string, attrs ...any) { l.write(slog.LevelError, msg, attrs) }
 
 func (l *Log) write(level slog.Level, msg string, attrs []any) {
-	omitted, ok := l.admit(time.Now())
+	l.mu.Lock()
+	omitted, ok := l.mu.lines.Admit(time.Since(l.start))
+	l.mu.Unlock()
 	if !ok {
 		return
 	}
@@ -52,23 +60,6 @@ func (l *Log) write(level slog.Level, msg string, attrs []any) {
 		attrs = append(attrs[:len(attrs):len(attrs)], "omitted", omitted)
 	}
 	l.log.Log(context.Background(), level, msg, attrs...)
-}
-
-// admit reports whether a line may be written now, and how many were omitted since the
-// last one. If not, it counts one more.
-func (l *Log) admit(now time.Time) (omitted int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.mu.full.Before(now) {
-		l.mu.full = now
-	}
-	if l.mu.full.Sub(now) > (Burst-1)*Period {
-		l.mu.omitted++
-		return 0, false
-	}
-	l.mu.full = l.mu.full.Add(Period)
-	omitted, l.mu.omitted = l.mu.omitted, 0
-	return omitted, true
 }
 
 // Cut returns text in the form in which a line shows it: quoted, at most its first 128
