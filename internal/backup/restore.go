@@ -244,7 +244,7 @@ func (r *Restore) publish(epoch uint32) error {
 	}
 	for _, dir := range dirs {
 		from, to := filepath.Join(dir, workDir, versionDir), filepath.Join(dir, versionDir)
-		if err := errors.Join(syncDir(from), os.Rename(from, to), syncDir(dir)); err != nil {
+		if err := errors.Join(vfs.OS{}.SyncDir(from), os.Rename(from, to), vfs.OS{}.SyncDir(dir)); err != nil {
 			return fmt.Errorf("backup: %w", err)
 		}
 	}

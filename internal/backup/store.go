@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
 // A Store keeps files by names with slashes.
@@ -85,16 +87,7 @@ func writeFile(to string, content io.Reader, bytes int64) error {
 	if err := os.Rename(tmp, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return vfs.OS{}.SyncDir(filepath.Dir(to))
 }
 
 // Get implements Store.
