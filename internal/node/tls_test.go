@@ -2,19 +2,10 @@ package node
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,57 +13,25 @@ import (
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/certs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
-
-// certificate makes a certificate that signs itself, and its PEM file with key.
-func certificate(t *testing.T, name string) (cert tls.Certificate, file string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file = filepath.Join(t.TempDir(), name+".pem")
-	text := append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, file
-}
 
 // secured is a running node with TLS, and what its clients need.
 type secured struct {
 	*Node
-	user, server tls.Certificate
+	user, server certs.Identity
 }
 
 // startSecured runs a node with a TLS port, and with TLS on the plain port.
 func startSecured(t *testing.T, settings map[string]string) secured {
 	t.Helper()
 	var s secured
-	var serverFile, userFile string
-	s.server, serverFile = certificate(t, "server")
-	s.user, userFile = certificate(t, "user")
+	s.server, s.user = certs.New(t, "server"), certs.New(t, "user")
 	all := map[string]string{
 		"dataDir": "/data", "preAllocSize": "64", "clientPort": "0", "clientPortAddress": "127.0.0.1",
 		"secureClientPort": "0", "secureClientPortAddress": "127.0.0.1", "client.portUnification": "true",
-		"ssl.keyStore.location": serverFile, "ssl.trustStore.location": userFile,
+		"ssl.keyStore.location": s.server.Store(t), "ssl.trustStore.location": s.user.Store(t),
 	}
 	for k, v := range settings {
 		all[k] = v
@@ -101,10 +60,9 @@ func startSecured(t *testing.T, settings map[string]string) secured {
 
 // config is that of a client, with the user's certificate or without.
 func (s *secured) config(certified bool) *tls.Config {
-	c := &tls.Config{RootCAs: x509.NewCertPool()}
-	c.RootCAs.AddCert(s.server.Leaf)
+	c := &tls.Config{RootCAs: s.server.Pool()}
 	if certified {
-		c.Certificates = []tls.Certificate{s.user}
+		c.Certificates = []tls.Certificate{s.user.TLS}
 	}
 	return c
 }
@@ -211,7 +169,7 @@ func TestOnlySecurePort(t *testing.T) {
 // The administration server has HTTPS, alone or beside HTTP, and asks for a certificate if
 // that is configured.
 func TestHTTPS(t *testing.T) {
-	_, file := certificate(t, "admin")
+	file := certs.New(t, "admin").Store(t)
 	for _, c := range []struct {
 		name, key, need    string
 		http, https, known bool // which requests are answered: HTTP, HTTPS, HTTPS with a certificate
@@ -221,10 +179,10 @@ func TestHTTPS(t *testing.T) {
 		{"with a certificate", "admin.forceHttps", "true", false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cert, trust := certificate(t, "reader")
+			reader := certs.New(t, "reader")
 			s := startSecured(t, map[string]string{
 				"admin.enableServer": "true", "admin.serverAddress": "127.0.0.1", "admin.serverPort": "0", c.key: "true", "admin.needClientAuth": c.need,
-				"ssl.quorum.keyStore.location": file, "ssl.quorum.trustStore.location": trust,
+				"ssl.quorum.keyStore.location": file, "ssl.quorum.trustStore.location": reader.Store(t),
 			})
 			for _, try := range []struct {
 				scheme string
@@ -233,7 +191,7 @@ func TestHTTPS(t *testing.T) {
 			}{
 				{"http", nil, c.http},
 				{"https", &tls.Config{InsecureSkipVerify: true}, c.https},
-				{"https", &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}, c.known},
+				{"https", &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{reader.TLS}}, c.known},
 			} {
 				transport := &http.Transport{TLSClientConfig: try.config, DisableKeepAlives: true}
 				answer, err := (&http.Client{Transport: transport}).Get(try.scheme + "://" + s.AdminAddr().String() + "/commands/ruok")

@@ -2,15 +2,9 @@ package tlsport
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,45 +13,8 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/test/certs"
 )
-
-// identity is a certificate that signs itself.
-type identity struct {
-	cert tls.Certificate
-	pem  []byte // key and certificate
-}
-
-func newIdentity(t *testing.T, name string, change ...func(*x509.Certificate)) identity {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	for _, f := range change {
-		f(template)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return identity{
-		cert: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
-		pem: append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
-			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...),
-	}
-}
 
 // port is a Port with its files.
 type port struct {
@@ -73,15 +30,15 @@ func write(t *testing.T, name string, content []byte) {
 	}
 }
 
-func open(t *testing.T, server identity, cfg config.TLS, clients ...identity) port {
+func open(t *testing.T, server certs.Identity, cfg config.TLS, clients ...certs.Identity) port {
 	t.Helper()
 	p := port{keys: filepath.Join(t.TempDir(), "k.pem"), trust: filepath.Join(t.TempDir(), "t.pem"), log: new(bytes.Buffer)}
-	write(t, p.keys, server.pem)
+	write(t, p.keys, server.PEM())
 	cfg.KeyStore.File = p.keys
 	if len(clients) > 0 {
 		var all []byte
 		for _, c := range clients {
-			all = append(all, c.pem...)
+			all = append(all, c.PEM()...)
 		}
 		write(t, p.trust, all)
 		cfg.TrustStore.File = p.trust
@@ -132,45 +89,44 @@ func shake(t *testing.T, config, c *tls.Config) (server, client tls.ConnectionSt
 	return s.ConnectionState(), tc.ConnectionState(), serverErr, clientErr
 }
 
-func clientConfig(server identity, own ...identity) *tls.Config {
-	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}
-	c.RootCAs.AddCert(server.cert.Leaf)
+func clientConfig(server certs.Identity, own ...certs.Identity) *tls.Config {
+	c := &tls.Config{RootCAs: server.Pool(), ServerName: "localhost"}
 	for _, o := range own {
-		c.Certificates = append(c.Certificates, o.cert)
+		c.Certificates = append(c.Certificates, o.TLS)
 	}
 	return c
 }
 
 func TestClientCertificates(t *testing.T) {
-	server, client, stranger := newIdentity(t, "server"), newIdentity(t, "client"), newIdentity(t, "client")
-	expired := newIdentity(t, "expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
-	early := newIdentity(t, "early", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })
-	here := newIdentity(t, "here", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} })
+	server, client, stranger := certs.New(t, "server"), certs.New(t, "client"), certs.New(t, "client")
+	expired := certs.New(t, "expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	early := certs.New(t, "early", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })
+	elsewhere := certs.New(t, "elsewhere", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(10, 0, 0, 1)} })
 	for _, c := range []struct {
 		name string
 		cfg  config.TLS
-		own  []identity
+		own  []certs.Identity
 		want string // part of the server's error; "" for none
 	}{
-		{"need", config.TLS{ClientAuth: "need"}, []identity{client}, ""},
+		{"need", config.TLS{ClientAuth: "need"}, []certs.Identity{client}, ""},
 		{"need and none", config.TLS{ClientAuth: "need"}, nil, "didn't provide a certificate"},
-		{"need and a stranger", config.TLS{ClientAuth: "need"}, []identity{stranger}, "unknown authority"},
-		{"expired", config.TLS{ClientAuth: "need"}, []identity{expired}, "expired"},
-		{"not yet valid", config.TLS{ClientAuth: "need"}, []identity{early}, "not yet valid"},
+		{"need and a stranger", config.TLS{ClientAuth: "need"}, []certs.Identity{stranger}, "unknown authority"},
+		{"expired", config.TLS{ClientAuth: "need"}, []certs.Identity{expired}, "expired"},
+		{"not yet valid", config.TLS{ClientAuth: "need"}, []certs.Identity{early}, "not yet valid"},
 		{"want", config.TLS{ClientAuth: "want"}, nil, ""},
-		{"want and a stranger", config.TLS{ClientAuth: "want"}, []identity{stranger}, "unknown authority"},
-		{"none", config.TLS{ClientAuth: "none"}, []identity{stranger}, ""},
-		{"its address", config.TLS{ClientAuth: "need", ClientHost: true, Hosts: true}, []identity{here}, ""},
-		{"another address", config.TLS{ClientAuth: "need", ClientHost: true, Hosts: true}, []identity{client}, "127.0.0.1"},
+		{"want and a stranger", config.TLS{ClientAuth: "want"}, []certs.Identity{stranger}, "unknown authority"},
+		{"none", config.TLS{ClientAuth: "none"}, []certs.Identity{stranger}, ""},
+		{"its address", config.TLS{ClientAuth: "need", ClientHost: true, Hosts: true}, []certs.Identity{client}, ""},
+		{"another address", config.TLS{ClientAuth: "need", ClientHost: true, Hosts: true}, []certs.Identity{elsewhere}, "127.0.0.1"},
 	} {
-		p := open(t, server, c.cfg, client, expired, early, here)
+		p := open(t, server, c.cfg, client, expired, early, elsewhere)
 		config := clientConfig(server)
 		// The client sends what it has, whatever authorities the server names.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if len(c.own) == 0 {
 				return new(tls.Certificate), nil
 			}
-			return &c.own[0].cert, nil
+			return &c.own[0].TLS, nil
 		}
 		_, _, err, _ := p.shake(t, config)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -181,7 +137,7 @@ func TestClientCertificates(t *testing.T) {
 
 // The protocol versions and cipher suites are those of the configuration.
 func TestVersions(t *testing.T) {
-	server := newIdentity(t, "server")
+	server := certs.New(t, "server")
 	const suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
 	for _, c := range []struct {
 		cfg     config.TLS
@@ -211,9 +167,9 @@ func TestVersions(t *testing.T) {
 
 // New files are in use for new connections; broken ones are not, and the log says so once.
 func TestReload(t *testing.T) {
-	old, next := newIdentity(t, "old"), newIdentity(t, "next")
+	old, next := certs.New(t, "old"), certs.New(t, "next")
 	p := open(t, old, config.TLS{ClientAuth: "none"})
-	serves := func(id identity) {
+	serves := func(id certs.Identity) {
 		t.Helper()
 		if _, _, err, clientErr := p.shake(t, clientConfig(id)); err != nil || clientErr != nil {
 			t.Errorf("%v, %v", err, clientErr)
@@ -231,7 +187,7 @@ func TestReload(t *testing.T) {
 	}
 	serves(old)
 	replace("")
-	write(t, p.keys, old.pem[:len(old.pem)/2])
+	write(t, p.keys, old.PEM()[:len(old.PEM())/2])
 	replace("cannot be used")
 	replace("")
 	serves(old)
@@ -241,7 +197,7 @@ func TestReload(t *testing.T) {
 	replace("cannot be used")
 	replace("")
 	serves(old)
-	write(t, p.keys, next.pem)
+	write(t, p.keys, next.PEM())
 	replace("are in use")
 	replace("")
 	serves(next)
@@ -249,9 +205,9 @@ func TestReload(t *testing.T) {
 
 // The files are looked at again by themselves.
 func TestRereads(t *testing.T) {
-	old, next := newIdentity(t, "old"), newIdentity(t, "next")
+	old, next := certs.New(t, "old"), certs.New(t, "next")
 	p := open(t, old, config.TLS{ClientAuth: "none"})
-	write(t, p.keys, next.pem)
+	write(t, p.keys, next.PEM())
 	p.mu.Lock()
 	p.looked = time.Now().Add(-time.Hour)
 	p.mu.Unlock()
@@ -262,7 +218,7 @@ func TestRereads(t *testing.T) {
 
 // A session is resumed, but not if its certificate is not trusted any more.
 func TestResumption(t *testing.T) {
-	server, client, other := newIdentity(t, "server"), newIdentity(t, "client"), newIdentity(t, "other")
+	server, client, other := certs.New(t, "server"), certs.New(t, "client"), certs.New(t, "other")
 	p := open(t, server, config.TLS{ClientAuth: "need"}, client)
 	shared := p.Config()
 	config := clientConfig(server, client)
@@ -273,7 +229,7 @@ func TestResumption(t *testing.T) {
 			t.Errorf("resumed %v, %v, want %v", state.DidResume, err, resumed)
 		}
 	}
-	write(t, p.trust, other.pem)
+	write(t, p.trust, other.PEM())
 	p.mu.Lock()
 	p.replace()
 	p.mu.Unlock()

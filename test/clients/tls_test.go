@@ -2,57 +2,17 @@ package clients
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/test/certs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
-
-// credentials are a certificate that signs itself, in the files that Apache reads
-// and as a client has it.
-type credentials struct {
-	cert         tls.Certificate
-	store, trust string // PEM: key and certificate, certificate
-}
-
-// selfSigned makes the certificate of name, for 127.0.0.2.
-func selfSigned(t *testing.T, dir, name string) credentials {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 2)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	leaf, err := x509.ParseCertificate(der)
-	must(t, err)
-	c := credentials{
-		cert:  tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
-		store: filepath.Join(dir, name+"-store.pem"), trust: filepath.Join(dir, name+"-trust.pem"),
-	}
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	must(t, os.WriteFile(c.trust, cert, 0o600))
-	must(t, os.WriteFile(c.store, append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), cert...), 0o600))
-	return c
-}
 
 // securePort is free on 127.0.0.2, from where nothing else connects.
 func securePort(t *testing.T) string {
@@ -74,21 +34,19 @@ func TestTLS(t *testing.T) {
 }
 
 func testTLS(t *testing.T, kind string) {
-	dir := t.TempDir()
-	server, user := selfSigned(t, dir, "server"), selfSigned(t, dir, "user")
+	server, user := certs.New(t, "server"), certs.New(t, "user")
 	port := securePort(t)
 	s := startServers(t, kind,
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
 		"secureClientPortAddress=127.0.0.2", "secureClientPort="+port, "ssl.clientAuth=need", "ssl.hostnameVerification=false",
-		"ssl.keyStore.type=PEM", "ssl.keyStore.location="+server.store,
-		"ssl.trustStore.type=PEM", "ssl.trustStore.location="+user.trust,
+		"ssl.keyStore.type=PEM", "ssl.keyStore.location="+server.Store(t),
+		"ssl.trustStore.type=PEM", "ssl.trustStore.location="+user.Trust(t),
 		"authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider")
 	e := &Env{t: t, s: s}
-	roots := x509.NewCertPool()
-	roots.AddCert(server.cert.Leaf)
+	roots := server.Pool()
 	addr := net.JoinHostPort("127.0.0.2", port)
 
-	c := e.dialAt(addr, client.TLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{user.cert}}))
+	c := e.dialAt(addr, client.TLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{user.TLS}}))
 	ctx := e.Context()
 	_, err := c.Create(ctx, "/own", []byte("sealed"), zk.Persistent, []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}})
 	must(t, err)
@@ -108,7 +66,7 @@ func testTLS(t *testing.T, kind string) {
 		config *tls.Config
 	}{
 		{"certificate", &tls.Config{RootCAs: roots}},
-		{"unknown authority", &tls.Config{Certificates: []tls.Certificate{user.cert}}},
+		{"unknown authority", &tls.Config{Certificates: []tls.Certificate{user.TLS}}},
 	} {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, err := client.Dial(short, addr, client.TLS(refused.config))
