@@ -41,6 +41,7 @@ var goroutines = map[string]string{
 	"internal/transport open":        "dialler",
 	"internal/transport tryName":     "dialler",
 	"internal/trial await":           "child watch",
+	"internal/kerberos ticketFor":    "ticket seeker",
 	"client run":                     "client's connection",
 	"client serve":                   "client's writer",
 	"client dispatch":                "client's callbacks",

@@ -20,7 +20,7 @@ const importOrder = `
 	rawio < socket;
 	NONE < test/memconn, test/choices, test/goroutines, test/certs;
 	NONE < fifo, ratelimit;
-	NONE < config, sasl, metric, systemd, keystore;
+	NONE < config, sasl, kerberos, metric, systemd, keystore;
 	ratelimit < refusal, logging;
 	config, keystore < tlsport;
 	NONE < httpconn; metric, httpconn < exporter;
@@ -109,6 +109,8 @@ const mustNever = `
 // otherModules says where code of others is used; tests may use more.
 var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine":       {"test/ensemble/history"},
+	"github.com/jcmturner/gofork":             {"kerberos"},
+	"github.com/jcmturner/gokrb5":             {"kerberos"},
 	"github.com/klauspost/compress":           {"storage"},
 	"github.com/minio/minio-go":               {"backup"},
 	"github.com/spf13/cobra":                  {"cmd/pinfold"},

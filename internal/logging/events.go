@@ -31,6 +31,8 @@ var events = map[string]string{
 	"connection closed: the client did not authenticate first":                   "authentication_required",
 	"new certificates are in use for new connections":                            "certificates_changed",
 	"new certificates cannot be used; the old ones remain in use":                "certificates_unusable",
+	"the changed keytab cannot be read: the keys remain as they were":            "keytab_unusable",
+	"the keytab has changed and was read again":                                  "keytab_changed",
 	"connection closed":                                                          "client_connection_closed",
 	"a client's connection was closed because of an error":                       "client_connection_failed",
 	"connection closed: the client does not read its events":                     "client_reads_no_events",
