@@ -1,6 +1,10 @@
 // Package tlsport is TLS on the ports of a server: the configuration of package crypto/tls
 // that the settings and the key and trust stores mean.
 //
+//	tlsport.go   a port of clients; the files, and how they are read again
+//	peer.go      connections between servers, in both directions
+//	subject.go   the identity in a client's certificate
+//
 // The files are read again when they change: at the next handshake, at most once a second.
 // New connections then have the new certificates; established ones remain. If the new
 // files cannot be used, the old certificates remain, and the log says so.
@@ -128,14 +132,7 @@ func (p *Port) verify(c *tls.Config, s tls.ConnectionState, client net.Addr) err
 		return nil // crypto/tls has refused it if it must have one
 	}
 	if s.DidResume {
-		between := x509.NewCertPool()
-		for _, issuer := range s.PeerCertificates[1:] {
-			between.AddCert(issuer)
-		}
-		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{
-			Roots: c.ClientCAs, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		})
-		if err != nil {
+		if err := verifyChain(s.PeerCertificates, c.ClientCAs, x509.ExtKeyUsageClientAuth); err != nil {
 			return err
 		}
 	}

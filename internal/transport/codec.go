@@ -62,6 +62,9 @@ func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
 		return zab.Packet{}, 4, nil
 	}
 	if p.Type = zab.PacketType(int32(binary.BigEndian.Uint32(b))); !p.Type.Known() {
+		if b[0] == tlsHandshake {
+			return zab.Packet{}, 0, fmt.Errorf("%w: %w: the other server uses it, and neither sslQuorum nor portUnification is set", ErrPacket, ErrTLS)
+		}
 		return zab.Packet{}, 0, fmt.Errorf("%w: %v", ErrPacket, p.Type)
 	}
 	if len(b) < dataOffset {

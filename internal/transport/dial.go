@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/socket"
 )
 
 // leaderPause is the first pause between attempts to reach a leader, which may not
@@ -44,7 +46,7 @@ func electionTargets(addresses []Address) (list []target) {
 }
 
 // dialLeader connects to a server's quorum port, trying until ctx ends.
-func (t *Transport) dialLeader(ctx context.Context, id int64) (net.Conn, error) {
+func (t *Transport) dialLeader(ctx context.Context, id int64) (*socket.Conn, error) {
 	targets := quorumTargets(t.addresses(id))
 	if len(targets) == 0 {
 		return nil, fmt.Errorf("%w: %d", ErrUnknown, id)
@@ -53,7 +55,10 @@ func (t *Transport) dialLeader(ctx context.Context, id int64) (net.Conn, error) 
 	for pause := min(leaderPause, t.o.RetryDelay); ; pause = min(2*pause, t.o.RetryDelay) {
 		nc, err := t.open(ctx, targets)
 		if err == nil {
-			return nc, nil
+			var sock *socket.Conn
+			if sock, err = t.secureLeader(ctx, nc, id, targets); err == nil {
+				return sock, nil
+			}
 		}
 		if reason == nil || ctx.Err() == nil {
 			reason = err // the end of the budget says less than the previous error
@@ -151,7 +156,7 @@ func selfConnected(nc net.Conn) bool {
 }
 
 // remoteName returns the other end's address for logs and errors.
-func remoteName(nc net.Conn) string {
+func remoteName(nc interface{ RemoteAddr() net.Addr }) string {
 	if a := nc.RemoteAddr(); a != nil {
 		return a.String()
 	}

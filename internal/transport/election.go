@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -70,6 +71,9 @@ func readHello(r io.Reader) (hello, error) {
 	if _, err := io.ReadFull(r, head[:8]); err != nil {
 		return hello{}, fmt.Errorf("transport: read the server id: %w", err)
 	}
+	if head[0] == tlsHandshake {
+		return hello{}, fmt.Errorf("%w: the other server uses it, and neither sslQuorum nor portUnification is set", ErrTLS)
+	}
 	first := int64(binary.BigEndian.Uint64(head[:]))
 	if first >= 0 {
 		return hello{id: first, bare: true}, nil
@@ -124,9 +128,19 @@ func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
 // greet reads the first message of an accepted connection and decides what to do with
 // it.
 func (t *Transport) greet(g *greeting) {
-	link := t.newElectionLink(g.nc, g.order)
-	_ = g.nc.SetDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
-	h, err := readHello(link.in)
+	deadline := time.Now().Add(t.o.ElectionTimeout)
+	nc := g.nc
+	a, err := t.secureAccepted(nc, socket.New(nc, socket.Options{}), func(config *tls.Config) (*tls.Conn, func() error) {
+		layer := tls.Server(g.nc, config)
+		nc = secureConn{layer}
+		return layer, layer.Handshake
+	})
+	link := t.newElectionLink(nc, g.order)
+	var h hello
+	if err == nil {
+		_ = g.nc.SetDeadline(deadline) // fails only if closed; then the read fails too
+		h, err = readHello(link.in)
+	}
 	if !t.endGreeting(g) {
 		if t.ctx.Err() == nil {
 			t.logRefused("election port", link.remote, fmt.Errorf("%w: %d connections have not sent their server id", ErrCrowded, maxGreetings))
@@ -135,6 +149,9 @@ func (t *Transport) greet(g *greeting) {
 	}
 	if err == nil {
 		_ = g.nc.SetDeadline(time.Time{}) // fails only if closed
+		err = t.checkClaim(a, h.id)
+	}
+	if err == nil {
 		err = t.introduce(h, link)
 	}
 	if err != nil {

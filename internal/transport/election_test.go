@@ -344,7 +344,7 @@ func TestGarbageOnTheElectionPort(t *testing.T) {
 		say(t, good, helloV1Of(3))
 		for i, tt := range []struct{ name, sent, why string }{
 			{"HTTP", "GET / HTTP/1.1\r\n\r\n", "the server has no known address: 5135603447292250196"},
-			{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "the server has no known address: 1586112601866174465"},
+			{"TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "neither sslQuorum nor portUnification is set"},
 			{"a wrong version", string(helloOf(-65534, 1, electionAddr(1))), "unknown election protocol version -65534"},
 			{"a giant address", string(jute.AppendInt(helloV1Of(1)[:16], math.MaxInt32)), "server 1 announces 2147483647 bytes"},
 			{"its own id", string(helloV1Of(2)), "the peer has this server's id, 2"},

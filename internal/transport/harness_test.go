@@ -401,14 +401,46 @@ func (r *recorder) awaitPackets(t *testing.T, l zab.LinkID, n int) (ps []zab.Pac
 
 // logBuffer is what a Transport has logged.
 type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu      sync.Mutex
+	b       bytes.Buffer
+	written chan struct{} // closed by the next line; nil: nobody waits
 }
 
 func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.written != nil {
+		close(b.written)
+		b.written = nil
+	}
 	return b.b.Write(p)
+}
+
+// next returns what is closed when the next line is written.
+func (b *logBuffer) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.written == nil {
+		b.written = make(chan struct{})
+	}
+	return b.written
+}
+
+// awaitRefusals returns the refusals once there are n of them.
+func (b *logBuffer) awaitRefusals(t *testing.T, n int) []string {
+	t.Helper()
+	timeout := time.After(90 * time.Second)
+	for {
+		written := b.next()
+		if lines := b.refusals(); len(lines) >= n {
+			return lines
+		}
+		select {
+		case <-written:
+		case <-timeout:
+			t.Fatalf("%d refusals are not logged in 90 seconds: %q", n, b.refusals())
+		}
+	}
 }
 
 // refusals returns the lines about who was turned away.

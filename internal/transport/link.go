@@ -2,11 +2,13 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +26,11 @@ type link struct {
 	dialed bool
 	peer   int64  // the server to which the link was dialled
 	remote string // the other end's address; owned by the reader
+
+	nc       net.Conn // of an accepted link
+	address  string   // the IP address from which it was accepted
+	accepted accepted // owned by the reader
+	up       bool     // LinkUp was called; owned by the reader
 
 	place   place
 	backlog socket.Account // of the queued packets, without their data; with mu
@@ -60,15 +67,14 @@ func (t *Transport) addLinkLocked() *link {
 
 // attach sets the link's connection. If the link has ended meanwhile, it closes the
 // connection and returns false.
-func (l *link) attach(nc net.Conn) bool {
+func (l *link) attach(sock *socket.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mu.err != nil {
-		nc.Close() // an error changes nothing: nothing was sent
+		sock.Close() // an error changes nothing: nothing was sent
 		return false
 	}
-	sock := socket.New(nc, socket.Options{})
-	l.in.src, l.remote = sock, remoteName(nc)
+	l.in.src, l.remote = sock, remoteName(sock)
 	l.mu.counts = linkCounts{remote: l.remote, since: time.Now()}
 	l.sock.Store(sock)
 	return true
@@ -77,12 +83,12 @@ func (l *link) attach(nc net.Conn) bool {
 // runDialed is the reader of a link that this server dials.
 func (l *link) runDialed(ctx context.Context) {
 	defer l.end()
-	nc, err := l.t.dialLeader(ctx, l.peer)
+	sock, err := l.t.dialLeader(ctx, l.peer)
 	if err != nil {
 		l.fail(err)
 		return
 	}
-	if l.attach(nc) {
+	if l.attach(sock) {
 		l.serve()
 	}
 }
@@ -90,12 +96,26 @@ func (l *link) runDialed(ctx context.Context) {
 // runAccepted is the reader of a link that the quorum port has accepted.
 func (l *link) runAccepted() {
 	defer l.end()
-	_ = l.sock.Load().SetReadDeadline(time.Now().Add(l.t.o.HandshakeTimeout)) // fails only if closed; then the read fails too
+	sock, deadline := l.sock.Load(), time.Now().Add(l.t.o.HandshakeTimeout)
+	var err error
+	l.accepted, err = l.t.secureAccepted(l.nc, sock, func(config *tls.Config) (layer *tls.Conn, handshake func() error) {
+		sock.AddLayer(func(nc net.Conn) net.Conn {
+			layer = tls.Server(nc, config)
+			return layer
+		})
+		return layer, sock.Handshake
+	})
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	_ = sock.SetReadDeadline(deadline) // fails only if closed; then the read fails too
 	l.serve()
 }
 
 // serve reads until the link ends.
 func (l *link) serve() {
+	l.up = true
 	l.t.h.LinkUp(l.id, l.remote, l.dialed)
 	l.mu.Lock()
 	l.mu.out.Attach(l.sock.Load())
@@ -212,10 +232,13 @@ func (l *link) end() {
 	l.mu.Unlock()
 	l.in.close()
 	l.t.forget(l)
-	if stranger := errors.Is(reason, ErrPacket) || errors.Is(reason, ErrSilent) || errors.Is(reason, ErrCrowded); stranger {
+	is := func(target error) bool { return errors.Is(reason, target) }
+	if !l.dialed && slices.ContainsFunc([]error{ErrPacket, ErrSilent, ErrCrowded, ErrTLS, ErrIdentity}, is) {
 		l.t.logRefused("quorum port", l.remote, reason)
 	}
-	l.t.h.LinkDown(l.id, reason)
+	if l.up || l.dialed {
+		l.t.h.LinkDown(l.id, reason)
+	}
 }
 
 // forget removes a link from the tables.

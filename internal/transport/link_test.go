@@ -403,7 +403,7 @@ func TestGarbageOnTheQuorumPort(t *testing.T) {
 	port, _ := leader.Addrs()
 	for i, tt := range []struct{ name, sent, why string }{
 		{"HTTP", "GET / HTTP/1.1\r\n\r\n", "packet type 1195725856"},
-		{"a TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "packet type 369295618"},
+		{"a TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "neither sslQuorum nor portUnification is set"},
 		{"a client", "\x00\x00\x00\x2d\x00\x00\x00\x00", "packet type 45"},
 		{"an election peer", string(leader.hello), "packet type -1"},
 		{"giant data", "\x00\x00\x00\x0b\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff", "FOLLOWERINFO with 2147483647 bytes of data"},

@@ -77,12 +77,14 @@ func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
 
 // greeting is a connection to the election port that has not sent its server id.
 type greeting struct {
-	nc    net.Conn
-	order uint64 // of acceptance
+	nc      net.Conn
+	address string // the IP address of the other side
+	order   uint64 // of acceptance
 }
 
 // admitPeer waits for the first message of a connection to the election port, in a
-// goroutine of its own. If too many connections wait, it closes the oldest.
+// goroutine of its own. If too many connections wait, it closes the oldest one of the
+// address from which most of them have come.
 func (t *Transport) admitPeer(nc net.Conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,14 +93,29 @@ func (t *Transport) admitPeer(nc net.Conn) {
 		return
 	}
 	if len(t.mu.greetings) >= maxGreetings {
-		oldest := t.mu.greetings[0]
-		t.mu.greetings = slices.Delete(t.mu.greetings, 0, 1)
-		oldest.nc.Close() // an error changes nothing: its goroutine ends
+		i := mostFromOneAddress(t.mu.greetings)
+		t.mu.greetings[i].nc.Close() // an error changes nothing: its goroutine ends
+		t.mu.greetings = slices.Delete(t.mu.greetings, i, i+1)
 	}
 	t.mu.lastAccept++
-	g := &greeting{nc, t.mu.lastAccept}
+	g := &greeting{nc, addressOf(nc), t.mu.lastAccept}
 	t.mu.greetings = append(t.mu.greetings, g)
 	t.wg.Go(func() { t.greet(g) })
+}
+
+// mostFromOneAddress returns the index of the oldest one of the address from which most
+// connections have come. REQUIRES: there is one.
+func mostFromOneAddress(list []*greeting) (first int) {
+	from := map[string]int{}
+	for _, g := range list {
+		from[g.address]++
+	}
+	for i, g := range list {
+		if from[g.address] > from[list[first].address] {
+			first = i
+		}
+	}
+	return first
 }
 
 // endGreeting removes a connection from the list. It returns false if another goroutine

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"encoding/binary"
 	"sync"
 	"time"
@@ -305,12 +306,20 @@ func (p *peer) tryConnect() time.Duration {
 // the peer then connects to this server, and the connection is closed.
 func (t *Transport) dialPeer(id int64, targets []target) dialResult {
 	nc, err := t.open(t.ctx, targets)
+	if err == nil {
+		nc, err = t.secureDialled(t.ctx, nc, id, targets)
+	}
 	if err != nil {
 		return dialResult{err: err}
 	}
-	_ = nc.SetWriteDeadline(time.Now().Add(t.o.ConnectTimeout)) // fails only if closed; then the write fails too
+	deadline := time.Now().Add(t.o.ConnectTimeout)
+	_ = nc.SetWriteDeadline(deadline) // fails only if closed; then the write fails too
 	_, err = nc.Write(t.hello)
 	if err != nil || id > t.o.ID {
+		if secure, ok := nc.(secureConn); ok && err == nil {
+			defer context.AfterFunc(t.ctx, func() { nc.Close() })() // an error changes nothing: finish ends
+			err = secure.finish(deadline)
+		}
 		nc.Close() // an error changes nothing: the message was sent
 		return dialResult{err: err}
 	}

@@ -14,13 +14,18 @@ import (
 // The quorum port accepts any connection, and any first packet. The first packet of an
 // accepted link decides to which kind the link belongs, and each kind has its own limit:
 // links of unknown servers never take the places of members. When a kind is full, the
-// transport closes the oldest link that has sent no second packet. A link with a second
-// packet keeps its place: the core closes it if that packet was not due.
+// transport closes a link that has sent no second packet: the oldest one of the address
+// from which most links of this kind have come, so that a peer which opens many, and stops
+// half-way in TLS handshakes for example, ends its own. A link with a second packet keeps
+// its place: the core closes it if that packet was not due.
 const (
 	maxSilent    = 64 // links that have sent no packet
 	maxUnknown   = 64 // links of servers that are not members
 	maxPerMember = 4  // links that name the same member
 )
+
+// noID is the id of a link that does not begin with one. No member has it.
+const noID = -1
 
 // place says which limit counts an accepted link. Transport.mu guards it. The link's
 // reader, which alone writes kind and settled, may read these without the lock.
@@ -59,34 +64,37 @@ func (t *Transport) admitLearner(nc net.Conn) {
 		return
 	}
 	l := t.addLinkLocked()
-	l.place.kind = silent
-	l.attach(nc) // the link is new, so it cannot have ended
+	l.place.kind, l.nc, l.address = silent, nc, addressOf(nc)
+	l.attach(socket.New(nc, socket.Options{})) // the link is new, so it cannot have ended
 	t.wg.Go(l.runAccepted)
 }
 
 // makeRoomLocked makes room for one more link of a kind. If there are more than most, it
-// closes the oldest that is not settled. The error is ErrCrowded if all are settled.
+// closes one that is not settled. The error is ErrCrowded if all are settled.
 // REQUIRES: t.mu.
 func (t *Transport) makeRoomLocked(at place, most int) error {
-	var oldest *link
-	count := 0
+	var all []*link
+	from := map[string]int{} // how many have come from an address
 	for _, l := range t.mu.links {
-		if l.place.kind != at.kind || l.place.member != at.member || l.place.evicted {
-			continue
-		}
-		count++
-		if !l.place.settled && (oldest == nil || l.id < oldest.id) {
-			oldest = l
+		if l.place.kind == at.kind && l.place.member == at.member && !l.place.evicted {
+			all = append(all, l)
+			from[l.address]++
 		}
 	}
-	switch {
-	case count <= most:
+	if len(all) <= most {
 		return nil
-	case oldest == nil:
-		return fmt.Errorf("%w: %d links %v", ErrCrowded, count, at.kind)
 	}
-	oldest.place.evicted = true
-	oldest.fail(fmt.Errorf("%w: %d links %v, and this is the oldest that has sent no second packet", ErrCrowded, count, at.kind))
+	var victim *link
+	for _, l := range all {
+		if !l.place.settled && (victim == nil || from[l.address] > from[victim.address] || from[l.address] == from[victim.address] && l.id < victim.id) {
+			victim = l
+		}
+	}
+	if victim == nil {
+		return fmt.Errorf("%w: %d links %v", ErrCrowded, len(all), at.kind)
+	}
+	victim.place.evicted = true
+	victim.fail(fmt.Errorf("%w: %d links %v, and this is the oldest of its address that has sent no second packet", ErrCrowded, len(all), at.kind))
 	return nil
 }
 
@@ -112,12 +120,15 @@ func (l *link) notePackets(ps []zab.Packet) error {
 // takePlace gives the link the place for its first packet.
 func (l *link) takePlace(first *zab.Packet) error {
 	t, at := l.t, place{kind: unknown}
-	most := maxUnknown - 1
+	most, id := maxUnknown-1, int64(noID)
 	if (first.Type == zab.FollowerInfo || first.Type == zab.ObserverInfo) && len(first.Data) >= 8 {
-		id := int64(binary.BigEndian.Uint64(first.Data))
+		id = int64(binary.BigEndian.Uint64(first.Data))
 		if t.member(id) {
 			at, most = place{kind: ofMember, member: id}, maxPerMember-1
 		}
+	}
+	if err := t.checkClaim(l.accepted, id); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	if l.mu.observer = first.Type == zab.ObserverInfo || at.kind != ofMember; l.mu.observer {

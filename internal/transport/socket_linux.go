@@ -13,6 +13,9 @@ const tcpUserTimeout = 0x12
 // long. Without it TCP retries, with pauses of up to two minutes, so that a vote may
 // still not arrive long after the network works again.
 func limitUnsent(nc net.Conn, d time.Duration) {
+	if secure, ok := nc.(secureConn); ok {
+		nc = secure.NetConn()
+	}
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return

@@ -22,6 +22,7 @@
 //	listen.go    both ports, and which connections the election port accepts
 //	places.go    which links the quorum port accepts
 //	dial.go      connecting to an address, and to a leader
+//	secure.go    TLS on both ports, and whose certificate it is
 //	election.go  which connection to a peer is kept; the first message
 //	peer.go      one peer's election link
 //
@@ -42,11 +43,13 @@
 //
 // # TLS and SASL
 //
-// Neither is implemented. TLS on learner links would be a socket.Options.Layer in
-// attach, with its handshake before LinkUp; on election links it would come between TCP
-// and the first byte, in open of dial.go and admitPeer of listen.go. SASL on the quorum
-// port would come between LinkUp and the first packet, on the election port after the
-// first message (protocol page, section 16).
+// With Options.Encryption, TLS comes between TCP and the first byte of either protocol: on
+// the goroutine that dials, or on the reader of an accepted connection, which keeps its
+// place among those that have not identified themselves. So as many handshakes are in
+// progress as there are such places. A learner link has it as a layer of its socket.Conn.
+//
+// SASL is not implemented. On the quorum port it would come between LinkUp and the first
+// packet, on the election port after the first message (protocol page, section 16).
 package transport
 
 import (
@@ -178,6 +181,8 @@ type Options struct {
 	// large ones: these are bounded by budgets of all links, parts of it. 128 MiB.
 	MaxQueueBytes int
 
+	Encryption *Encryption // nil: there is no TLS
+
 	Handler Handler
 	Logger  *slog.Logger // nil: nothing is logged
 
@@ -266,6 +271,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if e := o.Encryption; e != nil {
+		def(&e.Timeout, 5*time.Second)
 	}
 	s := system{keepAlive: o.TCPKeepAlive}
 	if o.Listen == nil {
