@@ -15,7 +15,7 @@
 //	state.go        commands about the server
 //	clients.go      commands about connections, sessions and watches
 //	member.go       commands about the ensemble
-//	backup.go       the command snapshot
+//	backup.go       the commands snapshot and restore
 //	shed.go         the command shed_connections
 //	handover.go     the command hand_over
 //	authorize.go    who may use some of them
@@ -108,6 +108,7 @@ type Server struct {
 	end       context.CancelFunc // ends the contexts of all requests
 	listings  chan struct{}      // holds one for each answer with a copy of much
 	snapshots limiter
+	restores  limiter
 }
 
 // Listen opens the port of the administration server, at the address of the
@@ -132,6 +133,7 @@ func newServer(o Options) *Server {
 		conns:     httpconn.Limit{Most: maxConnections},
 		listings:  make(chan struct{}, maxListings),
 		snapshots: limiter{interval: o.Config.Admin.RateInterval},
+		restores:  limiter{interval: o.Config.Admin.RateInterval},
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

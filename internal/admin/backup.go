@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 )
 
@@ -90,5 +92,42 @@ func (s *Server) sendFile(q *reply, file io.Reader, of storage.Snapshot) {
 	}
 }
 
-// restore answers as an Apache server with admin.restore.enabled=false.
-func (s *Server) restore(q *reply) { q.status = http.StatusServiceUnavailable }
+// restore replaces the state by the snapshot in the body. Its errors have no text, as in
+// Apache, except where Apache would go on and this server does not.
+func (s *Server) restore(q *reply) {
+	switch {
+	case !s.cfg.Admin.Restore:
+		q.status = http.StatusServiceUnavailable
+		return
+	case !s.cfg.Log.SerializeLastTxn:
+		q.status = http.StatusInternalServerError
+		return
+	case !s.restores.allow(s.now()):
+		s.server.CountRestoreLimited()
+		q.status = http.StatusTooManyRequests
+		return
+	}
+	began := s.now()
+	zxid, err := s.replica.Restore(q.r.Context(), pieces{q})
+	s.server.CountRestore(s.now().Sub(began), err)
+	switch {
+	case err == nil:
+		q.int("last_zxid", int64(zxid))
+	case errors.Is(err, replica.ErrNotLeader), errors.Is(err, replica.ErrRestoring),
+		errors.Is(err, replica.ErrNotDrained), errors.Is(err, replica.ErrNotRestored):
+		q.fail(http.StatusConflict, q.name, err.Error())
+	default:
+		s.log.Error("a restore by the administration server failed; the state is as it was", "err", err)
+		q.status = http.StatusInternalServerError
+	}
+}
+
+// pieces reads the body of a request. The client must send each piece within pieceTimeout.
+type pieces struct{ q *reply }
+
+// Read implements io.Reader.
+func (p pieces) Read(b []byte) (int, error) {
+	// It fails only if the connection is closed; then the read fails too.
+	_ = http.NewResponseController(p.q.w).SetReadDeadline(time.Now().Add(pieceTimeout))
+	return p.q.r.Body.Read(b)
+}

@@ -39,7 +39,7 @@ func commands() []command {
 		one("Resets the counts of the links to observers", (*Server).nothing, "observer_connection_stat_reset", "orst"),
 		one("The observers that follow this leader", (*Server).observers, "observers", "obsr"),
 		{names: []string{"restore", "rest"}, serving: true, authorized: true, post: true, run: (*Server).restore,
-			help: "Replaces the state by a snapshot; this server always answers that it is disabled"},
+			help: "Replaces the state by the snapshot in the body"},
 		always("Whether the process runs; see /readyz", (*Server).nothing, "ruok"),
 		one("The state of the server", (*Server).serverStats, "server_stats", "srvr"),
 		always("Sets the trace mask, which has no effect", (*Server).setTraceMask, "set_trace_mask", "stmk"),

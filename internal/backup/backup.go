@@ -31,6 +31,7 @@ type Backup struct {
 
 	dir        *storage.Dir
 	generation Generation
+	replaced   bool    // the state after end did not come from the log
 	end        zk.Zxid // up to which the generation has the history
 	segment    []byte
 	first      zk.Zxid // of the segment
@@ -102,12 +103,22 @@ const (
 // copyNew copies what follows in the log.
 func (b *Backup) copyNew(ctx context.Context, synced zk.Zxid) error {
 	b.Result.Tail = ""
+	snapshots, err := b.dir.Snapshots() // before the log is read, which then leads to the newest
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
 	log, err := b.goOn(ctx)
 	if err != nil {
 		return err
 	}
 	b.Full = false
-	return errors.Join(b.copyLog(ctx, log, synced), log.Close())
+	err = errors.Join(b.copyLog(ctx, log, synced), log.Close())
+	replaced := errors.Is(err, storage.ErrGap) || err == nil && b.Result.Tail == "" && len(snapshots) > 0 && snapshots[0].Zxid > b.end
+	if replaced && b.Result.Snapshot == "" {
+		b.replaced = true
+		return b.copyNew(ctx, synced)
+	}
+	return err
 }
 
 // goOn opens the log where the newest generation ends; or it begins a generation with the
@@ -123,6 +134,9 @@ func (b *Backup) goOn(ctx context.Context) (*storage.LogReader, error) {
 	switch {
 	case len(generations) == 0:
 		b.Result.New = "the store is empty"
+	case b.replaced:
+		b.replaced = false
+		b.Result.New = fmt.Sprintf("the state after %v did not come from the log: it was restored, or is a leader's", b.end)
 	case b.Full:
 		b.Result.New = "a full backup was asked for"
 	default:

@@ -1,9 +1,12 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -225,6 +228,82 @@ func TestAnotherHistoryBeginsAGeneration(t *testing.T) {
 	s, c := start(t, dir)
 	has(t, c, "/0-%d", 5)
 	stop(t, s, c)
+}
+
+// A state that was restored into the running server is in no log: a generation begins, before
+// and after the first transaction that follows.
+func TestARestoredStateBeginsAGeneration(t *testing.T) {
+	for _, writes := range []int{0, 5} {
+		store, dir := Local(t.TempDir()), t.TempDir()
+		s, err := pinfold.New(pinfold.Config{DataDir: dir, Settings: map[string]string{
+			"admin.enableServer": "true", "admin.serverAddress": "127.0.0.1", "admin.serverPort": "0",
+		}})
+		if err == nil {
+			err = s.Start(within(t))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.Dial(within(t), s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, "/a%d", 0, 3)
+		snapshot := admin(t, s, http.MethodGet, "snapshot", nil)
+		create(t, c, "/b%d", 0, 3)
+		run(t, Backup{Store: store, DataDir: dir})
+		admin(t, s, http.MethodPost, "restore", snapshot)
+		for i := range writes {
+			for {
+				_, err := c.Create(within(t), fmt.Sprintf("/c%d", i), nil, zk.Persistent, nil)
+				if err == nil || errors.Is(err, zk.ErrNodeExists) {
+					break
+				}
+				if !errors.Is(err, zk.ErrConnectionLoss) {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := run(t, Backup{Store: store, DataDir: dir}); got.Generation != 2 || !strings.Contains(got.New, "did not come from the log") {
+			t.Errorf("%d writes after a restore: %+v", writes, got)
+		}
+		if got := run(t, Backup{Store: store, DataDir: dir}); got.Generation != 2 || got.New != "" {
+			t.Errorf("the same again: %+v", got)
+		}
+		stop(t, s, c)
+		_, to, err := restoreFrom(t, store, func(*Restore) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, c = start(t, to)
+		has(t, c, "/a%d", 3)
+		for path, want := range map[string]bool{"/b0": false, "/c0": writes > 0} {
+			if _, exists, err := c.Exists(within(t), path); exists != want || err != nil {
+				t.Errorf("%s: %v, %v", path, exists, err)
+			}
+		}
+		stop(t, s, c)
+	}
+}
+
+// admin has a server carry out a command of its administration server.
+func admin(t *testing.T, s *pinfold.Server, method, command string, body []byte) []byte {
+	t.Helper()
+	r, err := http.NewRequestWithContext(within(t), method, "http://"+s.AdminAddr()+"/commands/"+command, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "ip")
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil || a.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d, %s, %v", command, a.StatusCode, b, err)
+	}
+	return b
 }
 
 // Damage in a store is found before anything is in place, and a directory that has a

@@ -311,6 +311,7 @@ type Admin struct {
 	IdleTimeout  time.Duration // of a connection; <= 0: no limit
 	CommandURL   string        // path of the list of commands; begins with /, does not end with it
 	Snapshot     bool          // the command snapshot is enabled
+	Restore      bool          // the command restore is enabled
 	RateInterval time.Duration // in which one snapshot is allowed
 	Pprof        bool          // profiles of the process are shown
 

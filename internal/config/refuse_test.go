@@ -109,9 +109,8 @@ func TestReports(t *testing.T) {
 		{name: "another exporter", file: base + "metricsProvider.className=org.example.Provider\nmetricsProvider.httpport=7001",
 			want: "warning zoo.cfg:4: metricsProvider.httpport: is unknown and has no effect; did you mean metricsProvider.httpPort?\n" +
 				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
-		{name: "missing", file: base + "admin.restore.enabled=true\nssl.quorum.clientAuth=want",
-			want: "warning zoo.cfg:3: admin.restore.enabled: has no effect here: the command `restore` is not supported yet, and is answered 503\n" +
-				"warning zoo.cfg:4: ssl.quorum.clientAuth: has no effect here: for TLS between servers, which is not supported yet\n"},
+		{name: "missing", file: base + "ssl.quorum.clientAuth=want",
+			want: "warning zoo.cfg:3: ssl.quorum.clientAuth: has no effect here: for TLS between servers, which is not supported yet\n"},
 		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
 			want: "error zoo.cfg:4: sslQuorum=true: TLS between servers is not supported yet\n" +

@@ -11,7 +11,6 @@ const (
 	apacheWatches   = "the deferred removal of watches"
 	apacheEnsemble  = "the counts of the authentication scheme `ensemble`"
 	apacheTLS       = "TLS"
-	apacheAdmin     = "snapshot and restore over HTTP"
 	apacheShutdown  = "a process that continues without its database: here the process ends"
 	apacheMachine   = "the Java virtual machine and Netty"
 	apacheForwarded = "the options of forwarding by learners"
@@ -46,8 +45,6 @@ func absentCounters() []Desc {
 		counter("insecure_admin_count", n, ownServer, "Connections without TLS to the administration port").absent(apacheTLS),
 		counter("cnxn_closed_without_zk_server_running", n, ownServer, "Connections closed because no server ran").absent(apacheShutdown),
 		counter("unrecoverable_error_count", n, ownServer, "Threads that ended by an exception").absent(apacheShutdown),
-		counter("restore_error_count", n, ownServer, "Restores that failed").absent(apacheAdmin),
-		counter("restore_rate_limited_count", n, ownServer, "Restores refused because of the rate limit").absent(apacheAdmin),
 	}
 }
 
@@ -57,7 +54,6 @@ func absentSummaries() []Desc {
 		summary("inflight_snap_count", n, ownReplica, "Learners that are being synchronized by a snapshot").absent(apacheMembers),
 		summary("inflight_diff_count", n, ownReplica, "Learners that are being synchronized by transactions").absent(apacheMembers),
 		summary("learner_request_processor_queue_size", n, ownReplica, "Requests queued on a learner").absent(apacheMembers),
-		summary("restore_time", ms, ownServer, "Restores").absent(apacheAdmin),
 		summary("prep_processor_queue_size", n, ownReplica, "Requests that wait to be prepared").absent(apacheQueues),
 		summary("prep_process_time", ms, ownReplica, "Preparing a request").absent(apacheQueues),
 		summary("proposal_process_time", ms, ownReplica, "Passing a request on after it was prepared").absent(apacheQueues),

@@ -29,7 +29,8 @@ type member struct {
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
 	forwarded  forwarded      // of learners, not committed
-	handing    *handing       // nil: the leadership is not being handed over
+	handing    *handing       // nil: the leadership is not being handed over, and nothing restored
+	restored   *restoring     // nil: no role was left for a restore
 	syncs      syncs
 
 	nextRefusal time.Duration // when the next refusal is logged
@@ -275,6 +276,9 @@ func (o *orderer) suspend() {
 	if h := o.handing; h != nil {
 		o.handing = nil
 		o.endHandOver(h, ErrNotLeader)
+		if h.restore != nil {
+			h.restore.done(ErrNotLeader)
+		}
 	}
 }
 
@@ -307,6 +311,7 @@ func (o *orderer) serve() {
 		o.deliver(&waiting[i])
 	}
 	o.gather(o.role == zab.Leading)
+	o.endRestore()
 }
 
 // allApplied reports whether all transactions that were handed to Apply are in the tree.
@@ -369,9 +374,12 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 	case zab.WriteTruncate, zab.WriteInstall:
 		o.resetSeqs = append(o.resetSeqs, w.Seq)
 		o.replaceEnds(w.Kind, w.Zxid)
-		o.fuzzy.Store(w.Kind == zab.WriteInstall)
+		o.fuzzy.Store(w.Kind == zab.WriteInstall && w.Link != 0)
 		o.released = w.Zxid
-		if w.Kind == zab.WriteInstall {
+		switch {
+		case w.Kind == zab.WriteInstall && w.Link == 0:
+			j.restore = o.restored
+		case w.Kind == zab.WriteInstall:
 			j.tree = o.incomingTrees.remove(w.Link)
 		}
 	}

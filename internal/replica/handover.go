@@ -23,6 +23,8 @@ type handing struct {
 	until time.Duration
 	done  []func(error)
 
+	restore *restoring // the state is to be restored, and no other server is to lead; nil: it hands over
+
 	// What came meanwhile. Requests are proposed if this server leads on, sessions that come
 	// back are answered then: one may be about to be made global by a request.
 	held    []*batch
@@ -66,6 +68,8 @@ func (o *orderer) stepHandOver() {
 	h := o.handing
 	switch {
 	case h == nil:
+	case h.restore != nil:
+		o.stepRestore(h)
 	case o.core.Drained() && o.allApplied(true):
 		o.handing = nil
 		o.core.HandOver()

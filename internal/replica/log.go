@@ -177,6 +177,9 @@ func (l *logger) writeOther(j *job) error {
 	case zab.WriteTruncate:
 		return l.truncate(j)
 	case zab.WriteInstall:
+		if j.restore != nil {
+			return l.installRestored(j.restore)
+		}
 		return l.install(w, j.tree)
 	}
 	return fmt.Errorf("replica: a write of kind %d without entries", w.Kind)

@@ -37,10 +37,15 @@ func (o *orderer) start(last zk.Zxid, rep *Report) error {
 	if o.o.Ensemble != nil {
 		return o.loadEpochs(rep)
 	}
-	o.prep = prep.New(o.o.Prep, o.tree, o.o.Auth, o.tracker)
-	o.setMode(Standalone)
+	o.startAlone()
 	o.decides.Store(true)
 	return nil
+}
+
+// startAlone makes a standalone server serve clients, with a new tracker and the tree.
+func (o *orderer) startAlone() {
+	o.prep = prep.New(o.o.Prep, o.tree, o.o.Auth, o.tracker)
+	o.setMode(Standalone)
 }
 
 // step is a turn of Order: it takes in what has happened, does what is due by the
@@ -67,6 +72,7 @@ func (o *orderer) step(t *Turn) {
 	}
 	o.watchRoom()
 	o.beginHandOvers(t.mail.handOvers)
+	o.beginRestores(t.mail.restores)
 	o.stepHandOver()
 	if b := o.takeRound(o.forwards()); b != nil {
 		o.beginLocals(b)
@@ -91,7 +97,10 @@ func (o *orderer) step(t *Turn) {
 
 // deadline is when step has something to do by the clock, at the latest.
 func (o *orderer) deadline() time.Duration {
-	if o.core == nil {
+	switch {
+	case o.core == nil && o.handing != nil:
+		return o.Now() + restorePoll
+	case o.core == nil:
 		return o.nextExpiry
 	}
 	at := o.core.Deadline()

@@ -41,6 +41,7 @@ type mail struct {
 	events  []event
 
 	handOvers []func(error) // see HandOver
+	restores  []*restoring  // see Restore
 	packets   []zab.Packet  // of the events
 }
 
@@ -51,7 +52,9 @@ type job struct {
 	b     *batch // of WriteEntries
 	write zab.Write
 	term  uint64      // of the role that wants it
-	tree  *znode.Tree // of WriteInstall
+	tree  *znode.Tree // of WriteInstall, from a link
+
+	restore *restoring // of WriteInstall, from no link
 
 	// synced are syncs of a standalone server, which are answered when what was
 	// asked for before them is applied. Nothing is written for them.
@@ -242,6 +245,7 @@ func (p *pipe) takeMail(m *mail) {
 	m.resumes, p.resumes = p.resumes, nil
 	m.calls, p.calls = p.calls, nil
 	m.handOvers, p.handOvers = p.handOvers, nil
+	m.restores, p.restores = p.restores, nil
 	if p.unjoined {
 		return
 	}

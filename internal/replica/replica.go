@@ -21,6 +21,7 @@
 //	ensemble.go  Order: the Zab core, what goes in, and what is done with what comes out
 //	leader.go    Order: what a leader does for its learners
 //	handover.go  Order: a leader that is asked to leave
+//	restore.go   the state is replaced by a snapshot from outside
 //	forwarded.go Order: how many bytes of their requests a leader holds
 //	learner.go   Order: what a learner asks of its leader
 //	local.go     Order: sessions that live on this server alone; read-only mode
@@ -166,6 +167,7 @@ type Replica struct {
 	since      atomic.Int64 // when the mode began
 	diskAway   atomic.Bool  // the mode is Idle, and began because the disk stalls
 	decides    atomic.Bool  // this server makes the transactions: it leads, or is alone
+	restoring  atomic.Bool  // Restore is being executed
 	fuzzy      atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
 	diverged   atomic.Bool  // the tree is not what the log leads to, see giveUpTree
 	status     atomic.Pointer[zab.Status]

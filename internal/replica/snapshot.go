@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -355,7 +356,7 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 	}
 	took := r.clock.Now() - j.began
 	r.stats.Snapshot.Add(took)
-	r.log.Info("snapshot written", "zxid", j.walk.Zxid(), "znodes", j.walk.Nodes(), "bytes", j.w.Bytes(), "took", took.Round(time.Millisecond))
+	r.log.Info("snapshot written", "zxid", j.w.Snapshot().Zxid, "znodes", j.walk.Nodes(), "bytes", j.w.Bytes(), "took", took.Round(time.Millisecond))
 	return nil
 }
 
@@ -422,6 +423,7 @@ type loadedSnapshot struct {
 	diverged   bool // when it was compared last, it was not
 	unlisted   int
 	newest     zk.Zxid       // in the snapshot
+	said       zk.Zxid       // the zxid that its last block names, 0 if there is none
 	log        txnSource     // after the snapshot; replay closes it
 	recent     recentEntries // of that
 }
@@ -523,7 +525,7 @@ func (l *loadedSnapshot) readTrailer(sr *storage.SnapshotReader) error {
 		l.hasDigest = d.Int() == txn.DigestVersion && l.digestZxid > 0
 		l.digest = uint64(d.Long())
 		sr.Discard(digestBlockBytes)
-		if err := sr.CheckSeal(); err != nil {
+		if err := sealAfter(sr); err != nil {
 			return err
 		}
 		b, err = sr.Fill(zxidBlockBytes + sealedBytes)
@@ -537,9 +539,19 @@ func (l *loadedSnapshot) readTrailer(sr *storage.SnapshotReader) error {
 	if len(b) < zxidBlockBytes {
 		return sr.Corrupt("the trailer ends within a record")
 	}
+	l.said = zk.Zxid(binary.BigEndian.Uint64(b))
 	sr.Discard(zxidBlockBytes)
-	if err := sr.CheckSeal(); err != nil {
+	if err := sealAfter(sr); err != nil {
 		return err
 	}
 	return sr.CheckEnd()
+}
+
+// sealAfter reads the seal that must follow a block.
+func sealAfter(sr *storage.SnapshotReader) error {
+	err := sr.CheckSeal()
+	if err == io.EOF {
+		return sr.Corrupt("the snapshot ends before the seal of its trailer")
+	}
+	return err
 }

@@ -80,6 +80,18 @@ func (s *Server) ResetStats() {
 	s.stats.replies.Reset()
 }
 
+// CountRestoreLimited counts a restore that was refused because of its rate limit.
+func (s *Server) CountRestoreLimited() { s.stats.RestoresLimited.Add(1) }
+
+// CountRestore counts a restore that took so long, and how it ended.
+func (s *Server) CountRestore(took time.Duration, err error) {
+	if err != nil {
+		s.stats.RestoreErrors.Add(1)
+		return
+	}
+	s.stats.Restore.Add(took)
+}
+
 // CountRateLimited counts a snapshot that was refused because of its rate limit.
 func (s *Server) CountRateLimited() { s.stats.SnapshotsLimited.Add(1) }
 

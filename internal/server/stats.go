@@ -26,8 +26,11 @@ type Stats struct {
 	AuthFailed               metric.Counter
 	SlowClients              metric.Counter
 	LargeRejected            metric.Counter
-	Stalled                  metric.Counter   // waits for room in the pipeline
-	SnapshotsLimited         metric.Counter   // refused because of the rate limit
+	Stalled                  metric.Counter // waits for room in the pipeline
+	SnapshotsLimited         metric.Counter // refused because of the rate limit
+	RestoresLimited          metric.Counter // the same
+	RestoreErrors            metric.Counter
+	Restore                  metric.Summary[time.Duration]
 	LimitRefused             metric.Counter   // requests for more watches or ephemerals than allowed
 	LimitConns               metric.Counter   // of Rejected, because of the limit of an identity
 	LimitWaits               metric.Histogram // of connections for the tokens of their rates

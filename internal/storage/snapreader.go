@@ -30,9 +30,9 @@ import (
 // The bytes are not checked before CheckSeal has returned nil: a flipped bit may be
 // among them, and the caller has to check lengths.
 type SnapshotReader struct {
-	name   string // with directory
-	file   vfs.File
-	size   int64 // of the file
+	name   string   // with directory
+	file   vfs.File // nil: a stream
+	size   int64    // of the file
 	chunks *chunks
 	buf    []byte
 	r, w   int    // buf[r:w] is read and not consumed
@@ -88,6 +88,11 @@ func (r *SnapshotReader) open(c Compression) error {
 		return r.readError(0, err)
 	}
 	r.chunks = newChunks(src, size)
+	return r.header()
+}
+
+// header consumes the header of the stream.
+func (r *SnapshotReader) header() error {
 	b, err := r.Fill(headerBytes)
 	if err == io.EOF {
 		return r.corrupt(0, "the snapshot ends within its header")
@@ -225,8 +230,11 @@ func (r *SnapshotReader) readError(offset int64, err error) error {
 	return fmt.Errorf("storage: read snapshot %s: %w", r.name, err)
 }
 
-// Close releases the file.
+// Close releases the file; a stream is its owner's to close.
 func (r *SnapshotReader) Close() error {
 	r.chunks.stopAhead()
+	if r.file == nil {
+		return nil
+	}
 	return r.file.Close()
 }

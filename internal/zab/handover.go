@@ -1,6 +1,11 @@
 package zab
 
-import "errors"
+import (
+	"errors"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
 
 // A leader that is asked to leave hands over: its owner proposes nothing more, waits
 // until Drained, and calls HandOver. Then everything that was proposed is committed and
@@ -45,4 +50,32 @@ func (c *Core) HandOver() {
 	c.check(c.Drained(), "the leadership is handed over with %d proposals that are not committed", c.leader.outstanding.Len())
 	c.handsOver = true
 	c.leave(errHandsOver)
+}
+
+// errReplaced is why a leader whose state is restored leaves its role.
+var errReplaced = errors.New("its state was replaced by a snapshot that is restored")
+
+// Settled reports whether this server leads, and everything that was proposed is
+// committed.
+func (c *Core) Settled() bool {
+	return c.role == Leading && c.phase == broadcast && c.leader.outstanding.Len() == 0
+}
+
+// Replace makes the owner's tree the state at z, the next zxid, and leaves the leadership: a
+// quorum has to get that state before it is served. This server votes when it is durable.
+// It has the longest history then, and the others elect it if they hear its vote in time.
+// If not, z is cut off, as a proposal is that only its leader has.
+//
+// No log has z, so all learners are sent a snapshot. No epoch that is begun from now on is
+// epoch or before it: the state may have znodes with zxids of that epoch.
+//
+// REQUIRES: Settled, with no input since.
+func (c *Core) Replace(now time.Duration, z zk.Zxid, epoch uint32) {
+	c.at(now)
+	c.check(c.Settled() && z == c.leader.zxid+1, "the state is replaced at %v, with %d proposals that are not committed", z, c.leader.outstanding.Len())
+	if epoch > c.acceptedEpoch {
+		c.writeAcceptedEpoch(epoch)
+	}
+	c.reset(WriteInstall, z)
+	c.leave(errReplaced)
 }

@@ -14,7 +14,7 @@ const (
 	WriteAcceptedEpoch                  // the file acceptedEpoch becomes Epoch
 	WriteCurrentEpoch                   // the file currentEpoch becomes Epoch
 	WriteTruncate                       // the log ends at Zxid, and the tree is read again from the disk
-	WriteInstall                        // the tree that came over Link is the state at Zxid, and the log begins after it
+	WriteInstall                        // the tree that came over Link, or of Replace if that is 0, is the state at Zxid, and the log begins after it
 	WriteMembers                        // Members is what the server knows of the membership
 )
 

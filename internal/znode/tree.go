@@ -308,6 +308,9 @@ func (t *Tree) Sessions(f func(s zk.SessionID, timeoutMillis int32)) {
 // LastZxid is the zxid of the last transaction applied.
 func (t *Tree) LastZxid() zk.Zxid { return t.lastZxid }
 
+// MoveTo makes the tree the state at another zxid.
+func (t *Tree) MoveTo(z zk.Zxid) { t.lastZxid = z }
+
 // Digest is the digest of the whole tree.
 func (t *Tree) Digest() uint64 { return t.digest }
 

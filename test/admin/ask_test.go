@@ -18,6 +18,7 @@ type question struct {
 	name  string // of the recording
 	get   string // path below the server, with the method if it is not GET
 	auth  string // Authorization
+	body  string // of the request
 	exact bool   // the body must be equal, byte for byte
 }
 
@@ -50,6 +51,8 @@ func questions() (list []question) {
 		question{name: "HEAD", get: "HEAD /commands/ruok", exact: true},
 		question{name: "POST of what is unknown", get: "POST /commands/bogus", exact: true},
 		question{name: "POST without authorization", get: "POST /commands/restore", exact: true},
+		question{name: "a restore of nothing", get: "POST /commands/restore", auth: "digest a:b", exact: true},
+		question{name: "a restore too soon", get: "POST /commands/rest", auth: "digest a:b", exact: true},
 		question{name: "root", get: "/"},
 		question{name: "elsewhere", get: "/foo"},
 		question{name: "nearly", get: "/commandsx"},
@@ -74,7 +77,7 @@ func ask(t *testing.T, address string, q question) answer {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, strings.NewReader(q.body))
 	must(t, err)
 	if q.auth != "" {
 		r.Header.Set("Authorization", q.auth)

@@ -78,11 +78,22 @@ func TestSnapshot(t *testing.T) {
 // What is turned off is refused with Apache's status, and after the authorization.
 func TestTurnedOff(t *testing.T) {
 	t.Parallel()
-	for setting, status := range map[string]int{"admin.snapshot.enabled": http.StatusServiceUnavailable, "serializeLastProcessedZxid.enabled": http.StatusInternalServerError} {
+	for _, setting := range []string{"admin.snapshot.enabled", "admin.restore.enabled", "serializeLastProcessedZxid.enabled"} {
 		s := with(t, map[string]string{setting: "false"})
-		check(t, s.AdminAddr(), question{get: "/commands/snapshot", auth: "ip"}, status, `"error" : null`)
+		status, restore := http.StatusInternalServerError, http.StatusInternalServerError // a body that is no snapshot
+		switch setting {
+		case "admin.snapshot.enabled":
+			status = http.StatusServiceUnavailable
+		case "admin.restore.enabled":
+			status, restore = http.StatusOK, http.StatusServiceUnavailable
+		}
+		part := `"error" : null`
+		if status == http.StatusOK {
+			part = "ZKSN"
+		}
+		check(t, s.AdminAddr(), question{get: "/commands/snapshot", auth: "ip"}, status, part)
 		check(t, s.AdminAddr(), question{get: "/commands/snapshot"}, http.StatusUnauthorized, "Auth info is missing")
-		check(t, s.AdminAddr(), question{get: "POST /commands/restore", auth: "ip"}, http.StatusServiceUnavailable, `"error" : null`)
+		check(t, s.AdminAddr(), question{get: "POST /commands/restore", auth: "ip"}, restore, `"error" : null`)
 		check(t, s.AdminAddr(), question{get: "/commands/restore", auth: "ip"}, http.StatusMethodNotAllowed, "does not accept the method GET")
 		check(t, s.AdminAddr(), question{get: "POST /commands/ruok"}, http.StatusMethodNotAllowed, "does not accept the method POST")
 		check(t, s.AdminAddr(), question{get: "/debug/pprof/"}, http.StatusNotFound, "")
@@ -135,16 +146,9 @@ func TestShed(t *testing.T) {
 	id := c.SessionID()
 	post := func(body string, status int, part string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.AdminAddr()+"/commands/shed_connections", strings.NewReader(body))
-		must(t, err)
-		r.Header.Set("Authorization", "ip")
-		a, err := http.DefaultClient.Do(r)
-		must(t, err)
-		defer a.Body.Close()
-		text, err := io.ReadAll(a.Body)
-		must(t, err)
-		if a.StatusCode != status || !strings.Contains(string(text), part) {
-			t.Errorf("%s: %d, %s", body, a.StatusCode, text)
+		a := ask(t, s.AdminAddr(), question{get: "POST /commands/shed_connections", auth: "ip", body: body})
+		if a.Status != status || !strings.Contains(a.Body, part) {
+			t.Errorf("%s: %d, %s", body, a.Status, a.Body)
 		}
 	}
 	post("", http.StatusBadRequest, "Request body is required")
