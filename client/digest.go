@@ -25,7 +25,7 @@ func (m digestMD5) Authenticate(_ context.Context, _ string, send func(token []b
 	if len(challenge) == 0 {
 		return fmt.Errorf("sasl: the server has no logins: %w", zk.ErrAuthFailed)
 	}
-	x := sasl.NewClientExchange(m.user, m.password)
+	x := sasl.NewClientExchange(sasl.ClientProtocol, sasl.ClientServerName, m.user, m.password)
 	token, err := x.Respond(challenge, rand.Reader)
 	if err != nil {
 		return err

@@ -128,10 +128,9 @@ func TestEnsembleReports(t *testing.T) {
 				"warning zoo.cfg:11: multiAddress.enabled: has no effect here: only the first address of a server is used\n" +
 				"warning zoo.cfg:8: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n",
 			addr: ":2181"},
-		{name: "unsafe to leave out", file: three + "sslQuorum=true\nportUnification=true\nquorum.auth.enableSasl=true", myid: own1,
+		{name: "unsafe to leave out", file: three + "sslQuorum=true\nportUnification=true", myid: own1,
 			want: "error zoo.cfg:8: sslQuorum=true: TLS between servers is not supported yet\n" +
-				"error zoo.cfg:9: portUnification=true: TLS between servers is not supported yet\n" +
-				"error zoo.cfg:10: quorum.auth.enableSasl=true: SASL between servers is not supported yet\n"},
+				"error zoo.cfg:9: portUnification=true: TLS between servers is not supported yet\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -255,6 +254,7 @@ func TestQuorumValues(t *testing.T) {
 		MyID: 4, HasMyID: true, Members: c.Quorum.Members, Observer: true,
 		InitLimit: 10, SyncLimit: 5, ConnectLimit: 10, ListenOnAllIPs: true,
 		LocalSessions: true, LocalUpgrading: true, StandaloneEnabled: true, ReadOnlyMode: true,
+		Login:          PeerLogin{ServerSection: "QuorumServer", LearnerSection: "QuorumLearner"},
 		ConnectTimeout: 300 * time.Millisecond, LinkTimeout: 10 * time.Second, RetryDelay: 20 * time.Millisecond,
 		MinNotification: 50 * time.Millisecond, MaxNotification: 5 * time.Second,
 		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond,

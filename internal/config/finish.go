@@ -15,6 +15,7 @@ func (l *loader) finish() {
 	l.finishData()
 	l.finishSessions()
 	l.finishAuth()
+	l.finishPeerLogin()
 	l.derive()
 	l.warnDangers()
 }
@@ -103,6 +104,23 @@ func (l *loader) finishAuth() {
 	}
 	if slices.Equal(a.Enforced(), []string{"sasl"}) && a.SASL.LoginFile == "" {
 		l.warn(where, key, "no client can log in: -Djava.security.auth.login.config is not set")
+	}
+}
+
+// finishPeerLogin checks that what servers require of each other can be met, by the rules
+// of Apache.
+func (l *loader) finishPeerLogin() {
+	p := &l.config.Quorum.Login
+	const enable, learner, server = "quorum.auth.enableSasl", "quorum.auth.learnerRequireSasl", "quorum.auth.serverRequireSasl"
+	switch {
+	case !p.Enabled && p.LearnerRequired:
+		l.fail(l.places[learner], learner, "true", "needs "+enable+"=true")
+	case !p.Enabled && p.ServerRequired:
+		l.fail(l.places[server], server, "true", "needs "+enable+"=true")
+	case p.ServerRequired && !p.LearnerRequired:
+		l.fail(l.places[server], server, "true", "needs "+learner+"=true")
+	case p.Enabled && l.config.Auth.SASL.LoginFile == "":
+		l.fail(l.places[enable], enable, "true", "needs -Djava.security.auth.login.config")
 	}
 }
 

@@ -31,6 +31,8 @@ type Quorum struct {
 	DynamicFile       string // dynamicConfigFile; "" if the members are in File
 	MultiAddress      bool   // server lines may have several addresses, of which the first is used
 
+	Login PeerLogin
+
 	ElectionBindRetry int           // attempts; 0: no limit
 	ConnectTimeout    time.Duration // cnxTimeout: of election connections
 	LinkTimeout       time.Duration // quorumCnxnTimeoutMs; Tick*SyncLimit if that is 0 or less
@@ -44,6 +46,16 @@ type Quorum struct {
 	PeerBufferBytes   int // peerBufferBytes: of all connections of other servers
 	UnsyncedBytes     int // unsyncedBytes: of transactions that wait for the disk
 	TCPKeepAlive      bool
+}
+
+// PeerLogin is the login of servers at each other, by SASL. The users are in the file that
+// SASL.LoginFile names.
+type PeerLogin struct {
+	Enabled         bool
+	LearnerRequired bool   // this server logs in where it connects; only if Enabled
+	ServerRequired  bool   // other servers must log in; only if LearnerRequired
+	ServerSection   string // of the login file: the users as which other servers log in
+	LearnerSection  string // of the login file: this server's name and password
 }
 
 // Distributed reports whether the configuration is that of an ensemble. One participant

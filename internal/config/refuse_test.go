@@ -111,14 +111,25 @@ func TestReports(t *testing.T) {
 				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
 		{name: "missing", file: base + "ssl.quorum.clientAuth=want",
 			want: "warning zoo.cfg:3: ssl.quorum.clientAuth: has no effect here: for TLS between servers, which is not supported yet\n"},
-		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\nquorum.auth.enableSasl=true\naudit.enable=true\n" +
+		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\naudit.enable=true\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
 			want: "error zoo.cfg:4: sslQuorum=true: TLS between servers is not supported yet\n" +
-				"error zoo.cfg:5: quorum.auth.enableSasl=true: SASL between servers is not supported yet\n" +
-				"error zoo.cfg:6: audit.enable=true: no audit log would be written\n" +
-				"error zoo.cfg:7: authProvider.1=org.example.Provider: " +
+				"error zoo.cfg:5: audit.enable=true: no audit log would be written\n" +
+				"error zoo.cfg:6: authProvider.1=org.example.Provider: " +
 				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the class of sasl enables sasl\n" +
 				"error zoo.cfg: ssl.keyStore.location: is not set; secureClientPort needs it\n"},
+		{name: "logins of servers", file: base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\n" +
+			"quorum.auth.serverRequireSasl=true\nquorum.auth.server.saslLoginContext=S\nquorum.auth.learner.saslLoginContext=L\n" +
+			"quorum.cnxn.threads.size=20", flags: []string{"-Djava.security.auth.login.config=/jaas"}},
+		{name: "logins of servers without users", file: base + "quorum.auth.enableSasl=true",
+			want: "error zoo.cfg:3: quorum.auth.enableSasl=true: needs -Djava.security.auth.login.config\n"},
+		{name: "logins required and off", file: base + "quorum.auth.learnerRequireSasl=true",
+			want: "error zoo.cfg:3: quorum.auth.learnerRequireSasl=true: needs quorum.auth.enableSasl=true\n"},
+		{name: "logins required of others and off", file: base + "quorum.auth.serverRequireSasl=true",
+			want: "error zoo.cfg:3: quorum.auth.serverRequireSasl=true: needs quorum.auth.enableSasl=true\n"},
+		{name: "logins required of others alone", file: base + "quorum.auth.enableSasl=true\nquorum.auth.serverRequireSasl=true",
+			flags: []string{"-Djava.security.auth.login.config=/jaas"},
+			want:  "error zoo.cfg:4: quorum.auth.serverRequireSasl=true: needs quorum.auth.learnerRequireSasl=true\n"},
 		{name: "administration server", file: base + "admin.enableServer=true\nadmin.forceHttps=true\nadmin.portUnification=true\n" +
 			"admin.needClientAuth=true\nadmin.commandURL=/readyz",
 			want: "error zoo.cfg:7: admin.commandURL=/readyz: is the path of another page\n" +

@@ -100,12 +100,7 @@ func saslSettings() []setting {
 		{name: "sasl.serverconfig", scope: property, def: "Server",
 			setter: filled(func(c *Config) *string { return &c.Auth.SASL.Section }),
 			note:   "name of that section"},
-	}, without("SASL between servers is not supported yet", `
-			file refused boolean quorum.auth.enableSasl=false quorum.auth.serverRequireSasl=false
-			file refused boolean quorum.auth.learnerRequireSasl=false
-			file missing words   quorum.auth.server.saslLoginContext quorum.auth.learner.saslLoginContext
-			file missing words   quorum.auth.kerberos.servicePrincipal`,
-	), []setting{
+	}, peerLoginSettings(), []setting{
 		{name: "superUser", scope: property, setter: setter{set: superUser},
 			note: "name of a user that is the superuser once logged in by SASL"},
 		{name: "superUser.*", scope: property, setter: setter{set: superUser},
@@ -124,6 +119,33 @@ func saslSettings() []setting {
 		without("Kerberos is not supported yet", `
 			property missing words kerberos.* security.auth_to_local kinit`),
 	)
+}
+
+// peerLoginSettings are about servers that log in at each other.
+func peerLoginSettings() []setting {
+	return []setting{
+		{name: "quorum.auth.enableSasl", scope: inFile, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Quorum.Login.Enabled }),
+			note: "other servers may log in, on the quorum port and the election port; the login file needs both sections below. " +
+				"A login that fails is refused, even if none is required"},
+		{name: "quorum.auth.learnerRequireSasl", scope: inFile, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Quorum.Login.LearnerRequired }),
+			note:   "this server logs in wherever it connects"},
+		{name: "quorum.auth.serverRequireSasl", scope: inFile, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Quorum.Login.ServerRequired }),
+			note:   "other servers must log in; needs `quorum.auth.learnerRequireSasl`"},
+		{name: "quorum.auth.server.saslLoginContext", scope: inFile, def: "QuorumServer",
+			setter: filled(func(c *Config) *string { return &c.Quorum.Login.ServerSection }),
+			note:   "section of the login file with the users as which other servers log in"},
+		{name: "quorum.auth.learner.saslLoginContext", scope: inFile, def: "QuorumLearner",
+			setter: filled(func(c *Config) *string { return &c.Quorum.Login.LearnerSection }),
+			note:   "section of the login file with the `username` and `password` of this server"},
+		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, effect: missing,
+			setter: anyWords(), note: "Kerberos between servers is not supported yet"},
+		{name: "quorum.cnxn.threads.size", scope: inFile, def: "20", effect: accepted, setter: anyWhole(),
+			note: "a login of another server has a goroutine of its own; at most 64 connections to each port wait for it, and " +
+				"a further one takes the place of the oldest from the address that has most"},
+	}
 }
 
 // loginFile reads the name in the forms that Java accepts: as a file: URL, or with one
@@ -165,7 +187,6 @@ func javaSettings() []setting {
 			property accepted boolean learner.closeSocketAsync=false
 			property accepted boolean follower.skipLearnerRequestToNextProcessor=false
 			property accepted boolean forward_learner_requests_to_commit_processor_disabled=false
-			file     accepted whole   quorum.cnxn.threads.size=20
 			file     accepted boolean jvm.pause.monitor=false
 			file     accepted whole   jvm.pause.*
 			property accepted words   watchManagerName

@@ -15,7 +15,7 @@ import (
 var plainPackages = []string{
 	"client", "cmd/pinfold", "internal/access", "internal/auth", "internal/bench", "internal/bench/report", "internal/broadcast", "internal/cli",
 	"internal/config", "internal/fifo", "internal/fourletter", "internal/jute", "internal/lint", "internal/metric",
-	"internal/node", "internal/node/options", "internal/pipeline", "internal/prep", "internal/ratelimit", "internal/rawio",
+	"internal/node", "internal/node/options", "internal/peerauth", "internal/pipeline", "internal/prep", "internal/ratelimit", "internal/rawio",
 	"internal/refusal",
 	"internal/replica", "internal/sasl", "internal/server", "internal/session", "internal/sim", "internal/socket",
 	"internal/storage", "internal/transport", "internal/trial", "internal/txn", "internal/vfs", "internal/watch", "internal/wire",

@@ -89,6 +89,8 @@ var events = map[string]string{
 	"cannot accept a connection of another server; trying again: are there enough file descriptors?": "peer_accept_failed",
 	"a connection of another server was refused":                                                     "peer_connection_refused",
 	"cannot listen for the other servers; trying again in a second":                                  "peer_listen_failed",
+	"another server has logged in":                                                                   "peer_logged_in",
+	"this server could not log in at another server":                                                 "peer_login_failed",
 	"a peer was refused":                                                     "peer_refused",
 	"a TLS handshake with another server failed":                             "peer_tls_failed",
 	"another server has connected without TLS, which portUnification allows": "peer_without_tls",

@@ -22,10 +22,11 @@ func Check(cfg *config.Config, log *slog.Logger) error {
 	n := &Node{o: Options{Config: cfg}, log: log}
 	_, authority := auth.New(options.Auth(cfg))
 	_, users := logins(cfg, log)
+	_, peers := peerLogins(cfg)
 	_, passwords := sessionPasswords(cfg)
 	_, limits := n.openLimits()
 	_, quorum := options.Replica(cfg)
-	return errors.Join(authority, users, passwords, limits, quorum,
+	return errors.Join(authority, users, peers, passwords, limits, quorum,
 		checkDirectory("dataDir", cfg.Data.Dir, cfg.Data.AutoCreate),
 		checkDirectory("dataLogDir", cfg.Data.LogDir, cfg.Data.AutoCreate))
 }

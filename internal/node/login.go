@@ -7,9 +7,27 @@ import (
 	"os"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/session"
 )
+
+// loginFile reads the login file of the configuration.
+func loginFile(cfg *config.Config) (sasl.Login, error) {
+	name := cfg.Auth.SASL.LoginFile
+	text, err := readFile(name, sasl.MaxLoginBytes)
+	if err != nil {
+		return nil, fmt.Errorf("server: java.security.auth.login.config: %w", err)
+	}
+	login, err := sasl.ParseLogin(text, func(name string) (string, bool) {
+		value, ok := cfg.Properties[name]
+		return value, ok
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", name, err)
+	}
+	return login, nil
+}
 
 // logins returns the users that may log in by SASL, read from the login file. It
 // returns nil if no login file is configured, and nil with a warning if the file
@@ -19,23 +37,18 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 	if c.LoginFile == "" {
 		return nil, nil
 	}
-	text, err := readFile(c.LoginFile, sasl.MaxLoginBytes)
+	login, err := loginFile(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("server: java.security.auth.login.config: %w", err)
-	}
-	login, err := sasl.ParseLogin(text, func(name string) (string, bool) {
-		value, ok := cfg.Properties[name]
-		return value, ok
-	})
-	if err != nil {
-		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
+		return nil, err
 	}
 	users, ok, err := login.Users(c.Section)
 	if err != nil {
 		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
 	}
 	if !ok {
-		log.Warn("no client can log in by SASL: the login file lacks the section; add it, or name another one by zookeeper.sasl.serverconfig", "file", c.LoginFile, "section", c.Section)
+		if !cfg.Quorum.Login.Enabled { // the file may be for the other servers alone
+			log.Warn("no client can log in by SASL: the login file lacks the section; add it, or name another one by zookeeper.sasl.serverconfig", "file", c.LoginFile, "section", c.Section)
+		}
 		return nil, nil
 	}
 	const super = "super"
@@ -47,6 +60,37 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 		}
 	}
 	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil
+}
+
+// peerLogins returns how the servers of the ensemble log in at each other; nil if they do
+// not. Both sections must be in the login file, as in Apache.
+func peerLogins(cfg *config.Config) (*peerauth.Authority, error) {
+	p, name := &cfg.Quorum.Login, cfg.Auth.SASL.LoginFile
+	if !p.Enabled {
+		return nil, nil
+	}
+	login, err := loginFile(cfg)
+	if err != nil {
+		return nil, err
+	}
+	users, ok, err := login.Users(p.ServerSection)
+	if err == nil && !ok {
+		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.ServerSection)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", name, err)
+	}
+	user, password, ok, err := login.User(p.LearnerSection)
+	if err == nil && !ok {
+		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.LearnerSection)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: %s: %w", name, err)
+	}
+	return peerauth.New(peerauth.Options{
+		ServerRequired: p.ServerRequired, LearnerRequired: p.LearnerRequired,
+		Learner: peerauth.DigestLearner(user, password), Server: peerauth.DigestServer(users),
+	}), nil
 }
 
 // maxSecretBytes is the maximum length of a secret.

@@ -106,3 +106,39 @@ func TestSessionPasswords(t *testing.T) {
 		t.Errorf("no such file: %v", err)
 	}
 }
+
+func TestPeerLogins(t *testing.T) {
+	const server = `QuorumServer { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob="secret"; };`
+	const learner = `QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob" password="secret"; };`
+	for _, tt := range []struct{ name, file, err string }{
+		{"both", server + learner, ""},
+		{"no users", learner, "jaas.conf: no section QuorumServer: quorum.auth.enableSasl needs it"},
+		{"no password", server, "jaas.conf: no section QuorumLearner: quorum.auth.enableSasl needs it"},
+		{"half", server + `QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob"; };`,
+			"jaas.conf: sasl: section QuorumLearner: the options username and password are needed"},
+		{"syntax", "QuorumServer {", "jaas.conf: sasl: login configuration, line 1"},
+	} {
+		cfg := config.Default()
+		cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "jaas.conf")
+		if err := os.WriteFile(cfg.Auth.SASL.LoginFile, []byte(tt.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := peerLogins(cfg); a != nil || err != nil {
+			t.Errorf("%s, not enabled: %v, %v", tt.name, a, err)
+		}
+		cfg.Quorum.Login.Enabled, cfg.Quorum.Login.LearnerRequired = true, true
+		a, err := peerLogins(cfg)
+		if (a != nil) != (tt.err == "") || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, %v; want %q", tt.name, a, err, tt.err)
+		}
+		if a != nil && (!a.LearnerRequired() || a.ServerRequired()) {
+			t.Errorf("%s: what is required is lost", tt.name)
+		}
+		if tt.err == "" {
+			var log bytes.Buffer
+			if _, err := logins(cfg, slog.New(slog.NewTextHandler(&log, nil))); err != nil || log.Len() > 0 {
+				t.Errorf("a file for servers alone: %v, %s", err, log.String())
+			}
+		}
+	}
+}

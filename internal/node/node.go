@@ -29,6 +29,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/exporter"
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
+	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/storage"
@@ -64,6 +65,7 @@ type Node struct {
 	tls      *server.Encryption // nil: no client has TLS
 	dir      *storage.Dir
 	server   *server.Server
+	peers    *peerauth.Authority // nil: the servers of the ensemble do not log in
 	replica  *replica.Replica
 	report   replica.Report
 	links    atomic.Pointer[transport.Transport] // nil: standalone, or not running
@@ -106,6 +108,9 @@ func (n *Node) open() error {
 	}
 	users, err := logins(cfg, n.log)
 	if err != nil {
+		return err
+	}
+	if n.peers, err = peerLogins(cfg); err != nil {
 		return err
 	}
 	passwords, err := sessionPasswords(cfg)
@@ -246,7 +251,7 @@ func (n *Node) Join(ctx context.Context) error {
 		return nil
 	}
 	o := options.Transport(cfg)
-	o.Handler, o.Logger, o.Listen, o.Dial = n.replica, n.log, n.o.Listen, n.o.Dial
+	o.Handler, o.Logger, o.Listen, o.Dial, o.Authority = n.replica, n.log, n.o.Listen, n.o.Dial, n.peers
 	t, err := transport.New(o)
 	if err != nil {
 		return err

@@ -13,13 +13,15 @@ import (
 // A ClientExchange is the client's half of an exchange by DIGEST-MD5, for one
 // connection.
 type ClientExchange struct {
+	uri            string
 	user, password string
 	want           []byte // the server's proof that it knows the password
 }
 
-// NewClientExchange begins a login. The first token to the server is empty.
-func NewClientExchange(user, password string) *ClientExchange {
-	return &ClientExchange{user: user, password: password}
+// NewClientExchange begins a login to the service with that protocol and name. The
+// first token to the server is empty.
+func NewClientExchange(protocol, name, user, password string) *ClientExchange {
+	return &ClientExchange{uri: protocol + "/" + name, user: user, password: password}
 }
 
 // Respond answers the server's challenge. random provides the client's nonce. The error
@@ -36,7 +38,7 @@ func (x *ClientExchange) Respond(challenge []byte, random io.Reader) ([]byte, er
 	r := &response{
 		username: x.user, realm: given["realm"], nonce: given["nonce"], hasCnonce: true,
 		cnonce: base64.StdEncoding.EncodeToString(b[:]),
-		uri:    ClientProtocol + "/" + ClientServerName,
+		uri:    x.uri,
 	}
 	secret := r.secret(x.password, r.realm)
 	x.want = append([]byte("rspauth="), r.proof(secret, ":")...)

@@ -10,40 +10,48 @@ import (
 // The two halves agree, whatever is in names and passwords, and only then.
 func TestClientAgainstServer(t *testing.T) {
 	users := Users{"bob": "secret", "é": "ü", `a"b\c,d`: `x"y\z`, "日本": "語"}
-	s := NewServer(ClientProtocol, ClientServerName, users)
+	for _, service := range [][2]string{{ClientProtocol, ClientServerName}, {PeerProtocol, PeerServerName}} {
+		agree(t, service[0], service[1], users)
+	}
+	other := NewClientExchange(PeerProtocol, ClientServerName, "bob", "secret")
+	if err := logIn(NewServer(ClientProtocol, ClientServerName, users).Begin(), other); !errors.Is(err, ErrRefused) {
+		t.Errorf("a login to another service: %v", err)
+	}
+}
+
+// agree logs every user in, and one with a wrong password.
+func agree(t *testing.T, protocol, name string, users Users) {
+	t.Helper()
+	s := NewServer(protocol, name, users)
 	for user, password := range users {
-		x, c := s.Begin(), NewClientExchange(user, password)
-		challenge, err := x.Step([]byte{}, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, err := c.Respond(challenge, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		proof, err := x.Step(token, rand.Reader)
-		if err != nil {
-			t.Errorf("%s: %v", user, err)
-		}
-		if err := c.Verify(proof); err != nil {
+		c := NewClientExchange(protocol, name, user, password)
+		if err := logIn(s.Begin(), c); err != nil {
 			t.Errorf("%s: %v", user, err)
 		}
 		if err := c.Verify([]byte("rspauth=" + strings.Repeat("0", 32))); err == nil {
 			t.Error("a wrong proof is taken")
 		}
 	}
-	x, c := s.Begin(), NewClientExchange("bob", "wrong")
+	if err := logIn(s.Begin(), NewClientExchange(protocol, name, "bob", "wrong")); !errors.Is(err, ErrRefused) {
+		t.Errorf("a wrong password: %v", err)
+	}
+}
+
+// logIn carries the tokens of one login.
+func logIn(x *Exchange, c *ClientExchange) error {
 	challenge, err := x.Step([]byte{}, rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	token, err := c.Respond(challenge, rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if _, err := x.Step(token, rand.Reader); !errors.Is(err, ErrRefused) {
-		t.Errorf("a wrong password: %v", err)
+	proof, err := x.Step(token, rand.Reader)
+	if err != nil {
+		return err
 	}
+	return c.Verify(proof)
 }
 
 func TestChallengesThatAreNone(t *testing.T) {
@@ -51,11 +59,11 @@ func TestChallengesThatAreNone(t *testing.T) {
 		"", "nonsense", `realm="r",algorithm=md5-sess`, `nonce="n",algorithm=md5`,
 		`nonce="n",algorithm=md5-sess,qop="auth-conf"`, strings.Repeat("x", MaxTokenBytes+1),
 	} {
-		if token, err := NewClientExchange("u", "p").Respond([]byte(challenge), rand.Reader); err == nil {
+		if token, err := NewClientExchange(ClientProtocol, ClientServerName, "u", "p").Respond([]byte(challenge), rand.Reader); err == nil {
 			t.Errorf("challenge %.40q is answered with %q", challenge, token)
 		}
 	}
-	if err := NewClientExchange("u", "p").Verify(nil); err == nil {
+	if err := NewClientExchange(ClientProtocol, ClientServerName, "u", "p").Verify(nil); err == nil {
 		t.Error("a proof is taken before the challenge")
 	}
 }

@@ -1,6 +1,6 @@
-// Package sasl is the server's half of a login by SASL: the file that lists the users,
-// and the mechanism DIGEST-MD5 (RFC 2831) as Java's servers implement it (protocol
-// page, section 3.7; features page, section 16).
+// Package sasl is a login by SASL: the file that lists the users, and the mechanism
+// DIGEST-MD5 (RFC 2831) as Java implements it, both halves (protocol page, section 3.7;
+// features page, section 16).
 //
 // It is pure: the caller provides the bytes of the file, the tokens of the client and
 // the randomness, and keeps the Exchange. The package does not know what carries the
@@ -28,11 +28,13 @@ import (
 	"strings"
 )
 
-// The names that servers and clients of ZooKeeper use in the digest-uri; the second one
-// is also the realm.
+// The names that ZooKeeper uses in the digest-uri between client and server, and between
+// the servers of an ensemble; the second one of each is also the realm.
 const (
 	ClientProtocol   = "zookeeper"
 	ClientServerName = "zk-sasl-md5"
+	PeerProtocol     = "zookeeper-quorum"
+	PeerServerName   = "zk-quorum-sasl-md5"
 )
 
 // MaxTokenBytes is the longest token that a client may send, as in Java.
@@ -83,6 +85,22 @@ func (f Login) Users(section string) (users Users, ok bool, err error) {
 		}
 	}
 	return users, true, nil
+}
+
+// User returns the name and the password with which a section logs in elsewhere: the
+// options username and password of its module. ok is false if there is no such section
+// or it is empty. It fails for other modules, as Users does, and if an option is missing.
+func (f Login) User(section string) (name, password string, ok bool, err error) {
+	if _, ok, err = f.Users(section); !ok {
+		return "", "", false, err
+	}
+	for _, m := range f[section] {
+		name, ok = m.Options["username"]
+		if password = m.Options["password"]; !ok || password == "" {
+			return "", "", false, fmt.Errorf("sasl: section %s: the options username and password are needed", section)
+		}
+	}
+	return name, password, true, nil
 }
 
 // A Server checks logins to one service. It is immutable and safe for concurrent use.

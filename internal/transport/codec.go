@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -62,6 +63,9 @@ func DecodePacket(b []byte, limit int) (p zab.Packet, n int, err error) {
 		return zab.Packet{}, 4, nil
 	}
 	if p.Type = zab.PacketType(int32(binary.BigEndian.Uint32(b))); !p.Type.Known() {
+		if peerauth.MayBeLogin(uint32(p.Type)) {
+			return zab.Packet{}, 0, fmt.Errorf("%w: %w", ErrPacket, peerauth.ErrOff)
+		}
 		if b[0] == tlsHandshake {
 			return zab.Packet{}, 0, fmt.Errorf("%w: %w: the other server uses it, and neither sslQuorum nor portUnification is set", ErrPacket, ErrTLS)
 		}

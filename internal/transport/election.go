@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 )
 
@@ -141,6 +142,12 @@ func (t *Transport) greet(g *greeting) {
 		_ = g.nc.SetDeadline(deadline) // fails only if closed; then the read fails too
 		h, err = readHello(link.in)
 	}
+	if err == nil {
+		err = t.checkClaim(a, h.id)
+	}
+	if err == nil {
+		err = t.admitPeerLogin(h.id, link, deadline)
+	}
 	if !t.endGreeting(g) {
 		if t.ctx.Err() == nil {
 			t.logRefused("election port", link.remote, fmt.Errorf("%w: %d connections have not sent their server id", ErrCrowded, maxGreetings))
@@ -149,9 +156,6 @@ func (t *Transport) greet(g *greeting) {
 	}
 	if err == nil {
 		_ = g.nc.SetDeadline(time.Time{}) // fails only if closed
-		err = t.checkClaim(a, h.id)
-	}
-	if err == nil {
 		err = t.introduce(h, link)
 	}
 	if err != nil {
@@ -279,6 +283,9 @@ func readFrame(r io.Reader, reserve func(size int) error) ([]byte, error) {
 	}
 	size := int32(binary.BigEndian.Uint32(head[:]))
 	if size < 1 || size > MaxNotificationBytes {
+		if peerauth.MayBeLogin(uint32(size)) {
+			return nil, fmt.Errorf("%w: %w", errFrame, peerauth.ErrOff)
+		}
 		return nil, fmt.Errorf("%w: a frame of %d bytes, the limit is %d", errFrame, size, MaxNotificationBytes)
 	}
 	if size <= frameReadBytes {

@@ -71,11 +71,16 @@ func (n *memNet) resolve(_ context.Context, host string) ([]string, error) {
 }
 
 func (n *memNet) dial(ctx context.Context, address string) (net.Conn, error) {
+	return n.dialFrom(ctx, "10.9.9.9", address)
+}
+
+// dialFrom is a dial from a host.
+func (n *memNet) dialFrom(ctx context.Context, host, address string) (net.Conn, error) {
 	n.mu.Lock()
 	n.dials = append(n.dials, dialRecord{time.Now(), address})
 	l, lost := n.listeners[address], n.blackhole[address]
 	n.nextPort++
-	from := netip.AddrPortFrom(netip.MustParseAddr("10.9.9.9"), uint16(n.nextPort))
+	from := netip.AddrPortFrom(netip.MustParseAddr(host), uint16(n.nextPort))
 	n.mu.Unlock()
 	if lost {
 		<-ctx.Done()

@@ -87,6 +87,27 @@ func (in *input) fill() error {
 	return err
 }
 
+// Peek returns the next n bytes without consuming them, valid until the next call. It is,
+// like Read, for what comes before the first packet.
+func (in *input) Peek(n int) ([]byte, error) {
+	for in.w-in.r < n {
+		if err := in.fill(); err != nil {
+			return nil, err
+		}
+	}
+	return in.buf[in.r : in.r+n], nil
+}
+
+// Read consumes bytes (io.Reader).
+func (in *input) Read(p []byte) (int, error) {
+	if _, err := in.Peek(1); err != nil {
+		return 0, err
+	}
+	n := copy(p, in.buf[in.r:in.w])
+	in.r += n
+	return n, nil
+}
+
 // renew continues in a new buffer, with the bytes that are not decoded.
 func (in *input) renew() error {
 	size := chunkBytes

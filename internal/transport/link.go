@@ -88,9 +88,14 @@ func (l *link) runDialed(ctx context.Context) {
 		l.fail(err)
 		return
 	}
-	if l.attach(sock) {
-		l.serve()
+	if !l.attach(sock) {
+		return
 	}
+	if err := l.prove(); err != nil {
+		l.fail(err)
+		return
+	}
+	l.serve()
 }
 
 // runAccepted is the reader of a link that the quorum port has accepted.
@@ -110,6 +115,10 @@ func (l *link) runAccepted() {
 		return
 	}
 	_ = sock.SetReadDeadline(deadline) // fails only if closed; then the read fails too
+	if err := l.admit(deadline); err != nil {
+		l.fail(err)
+		return
+	}
 	l.serve()
 }
 
@@ -122,12 +131,12 @@ func (l *link) serve() {
 	l.mu.out.Flush(false)
 	l.mu.Unlock()
 	for {
-		if err := l.in.fill(); err != nil {
-			l.fail(l.readError(err))
+		if err := l.handOver(); err != nil { // what admit has looked at may be a packet
+			l.fail(err)
 			return
 		}
-		if err := l.handOver(); err != nil {
-			l.fail(err)
+		if err := l.in.fill(); err != nil {
+			l.fail(l.readError(err))
 			return
 		}
 	}
@@ -233,7 +242,7 @@ func (l *link) end() {
 	l.in.close()
 	l.t.forget(l)
 	is := func(target error) bool { return errors.Is(reason, target) }
-	if !l.dialed && slices.ContainsFunc([]error{ErrPacket, ErrSilent, ErrCrowded, ErrTLS, ErrIdentity}, is) {
+	if !l.dialed && slices.ContainsFunc([]error{ErrPacket, ErrSilent, ErrCrowded, ErrTLS, ErrIdentity, errLogin}, is) {
 		l.t.logRefused("quorum port", l.remote, reason)
 	}
 	if l.up || l.dialed {

@@ -312,9 +312,12 @@ func (t *Transport) dialPeer(id int64, targets []target) dialResult {
 	if err != nil {
 		return dialResult{err: err}
 	}
+	link := t.newElectionLink(nc, 0)
 	deadline := time.Now().Add(t.o.ConnectTimeout)
 	_ = nc.SetWriteDeadline(deadline) // fails only if closed; then the write fails too
-	_, err = nc.Write(t.hello)
+	if _, err = nc.Write(t.hello); err == nil {
+		err = t.provePeer(id, link, targets)
+	}
 	if err != nil || id > t.o.ID {
 		if secure, ok := nc.(secureConn); ok && err == nil {
 			defer context.AfterFunc(t.ctx, func() { nc.Close() })() // an error changes nothing: finish ends
@@ -323,7 +326,7 @@ func (t *Transport) dialPeer(id int64, targets []target) dialResult {
 		nc.Close() // an error changes nothing: the message was sent
 		return dialResult{err: err}
 	}
-	return dialResult{link: t.newElectionLink(nc, 0)}
+	return dialResult{link: link}
 }
 
 // dialEnded handles the result of an attempt.

@@ -24,6 +24,7 @@
 //	dial.go      connecting to an address, and to a leader
 //	secure.go    TLS on both ports, and whose certificate it is
 //	election.go  which connection to a peer is kept; the first message
+//	login.go     SASL on both ports
 //	peer.go      one peer's election link
 //
 // # Goroutines
@@ -48,8 +49,9 @@
 // place among those that have not identified themselves. So as many handshakes are in
 // progress as there are such places. A learner link has it as a layer of its socket.Conn.
 //
-// SASL is not implemented. On the quorum port it would come between LinkUp and the first
-// packet, on the election port after the first message (protocol page, section 16).
+// With Options.Authority, servers log in (package peerauth), within TLS if there is TLS: on
+// the quorum port before LinkUp, on the election port after the first message. A connection
+// that has not logged in counts as one that has not identified itself, too.
 package transport
 
 import (
@@ -62,6 +64,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -182,6 +185,10 @@ type Options struct {
 	MaxQueueBytes int
 
 	Encryption *Encryption // nil: there is no TLS
+
+	// Authority logs this server in at others, and has them log in here. nil: there are
+	// no logins, and one that comes is refused as anything else that is no packet.
+	Authority *peerauth.Authority
 
 	Handler Handler
 	Logger  *slog.Logger // nil: nothing is logged

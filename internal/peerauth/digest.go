@@ -1,0 +1,52 @@
+package peerauth
+
+import (
+	"crypto/rand"
+	"errors"
+
+	"github.com/pinfold-zk/pinfold/internal/sasl"
+)
+
+// DigestLearner returns what Options.Learner is for logins by DIGEST-MD5.
+func DigestLearner(user, password string) func(host string) (Learner, error) {
+	return func(string) (Learner, error) {
+		return &digestLearner{x: sasl.NewClientExchange(sasl.PeerProtocol, sasl.PeerServerName, user, password)}, nil
+	}
+}
+
+// digestLearner has one challenge to answer and one proof to check.
+type digestLearner struct {
+	x        *sasl.ClientExchange
+	answered bool
+}
+
+// Begin returns an empty token: the server speaks first.
+func (l *digestLearner) Begin() ([]byte, error) { return []byte{}, nil }
+
+// Answer proves the password, and then has the server prove it.
+func (l *digestLearner) Answer(challenge []byte, last bool) ([]byte, error) {
+	switch {
+	case last:
+		return nil, l.x.Verify(challenge)
+	case l.answered:
+		return nil, errors.New("a second challenge")
+	}
+	l.answered = true
+	return l.x.Respond(challenge, rand.Reader)
+}
+
+// DigestServer returns what Options.Server is for logins by DIGEST-MD5 of the users. A
+// user's name says nothing of a host: it is not compared with the members.
+func DigestServer(users sasl.Users) func(func(string) bool) Server {
+	s := sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, users)
+	return func(func(string) bool) Server { return &digestServer{s.Begin()} }
+}
+
+type digestServer struct{ x *sasl.Exchange }
+
+// Step is a step of the exchange.
+func (s *digestServer) Step(token []byte) (answer []byte, name string, done bool, err error) {
+	answer, err = s.x.Step(token, rand.Reader)
+	name, done = s.x.User()
+	return answer, name, done, err
+}
