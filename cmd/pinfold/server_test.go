@@ -103,7 +103,11 @@ func TestCheck(t *testing.T) {
 		{name: "dynamic file", text: static + members, want: "server 1 of an ensemble of 3"},
 		{name: "groups", text: static + members + groups, want: "server 1 of an ensemble of 3"},
 		{name: "standalone", text: "dataDir=DIR/data\nclientPort=34003\nclinetPort=1\n", want: "clinetPort: is unknown and has no effect; did you mean clientPort?"},
-		{name: "TLS", text: "dataDir=DIR/data\nclientPort=34003\nsslQuorum=true\n", wrong: "zoo.cfg:3: sslQuorum=true: "},
+		{name: "TLS", text: "dataDir=DIR/data\nclientPort=34003\nssl.crl=true\n", wrong: "zoo.cfg:3: ssl.crl=true: "},
+		{name: "certificates of clients", text: "dataDir=DIR/data\nsecureClientPort=34003\nssl.keyStore.location=DIR/client.pem\n",
+			wrong: "TLS of the client port: key store: open "},
+		{name: "certificates of servers", text: "sslQuorum=true\nssl.quorum.keyStore.location=DIR/server.pem\n" + static + members,
+			wrong: "TLS between servers: key store: open "},
 		{name: "login file", text: "dataDir=DIR/data\nclientPort=34003\nlimitsFile=DIR/missing\n", wrong: "missing: no such file"},
 		{name: "directory", text: "dataDir=DIR/none\nclientPort=34003\ndatadir.autocreate=false\n", wrong: "does not exist, and datadir.autocreate is false"},
 	} {

@@ -17,11 +17,7 @@ func (s *Server) encrypt() error {
 	if !s.cfg.Admin.HTTPS() {
 		return nil
 	}
-	c := s.cfg.QuorumTLS
-	if c.ClientAuth = "none"; s.cfg.Admin.NeedClientAuth {
-		c.ClientAuth = "need"
-	}
-	p, err := tlsport.Open(c, s.log)
+	p, err := tlsport.Open(*s.cfg.AdminTLS(), s.log)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ type Config struct {
 	Quorum   Quorum
 
 	TLS       TLS // of the client port: ssl.*
-	QuorumTLS TLS // of the administration server: ssl.quorum.*
+	QuorumTLS TLS // of the connections between servers: ssl.quorum.*
 
 	// Properties holds every Java property that was set, known or not, by its full
 	// name (zookeeper.snapCount). The admin command system_properties shows it.
@@ -117,6 +117,16 @@ type TLS struct {
 	// address. It counts only with Hosts.
 	ClientHost bool
 	Hosts      bool // ssl.hostnameVerification
+}
+
+// AdminTLS is TLS on the port of the administration server: the stores of the connections
+// between servers, and nothing else of them.
+func (c *Config) AdminTLS() *TLS {
+	t := &TLS{KeyStore: c.QuorumTLS.KeyStore, TrustStore: c.QuorumTLS.TrustStore, ClientAuth: "none"}
+	if c.Admin.NeedClientAuth {
+		t.ClientAuth = "need"
+	}
+	return t
 }
 
 // Store is a file with keys or certificates.

@@ -128,9 +128,6 @@ func TestEnsembleReports(t *testing.T) {
 				"warning zoo.cfg:11: multiAddress.enabled: has no effect here: only the first address of a server is used\n" +
 				"warning zoo.cfg:8: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n",
 			addr: ":2181"},
-		{name: "unsafe to leave out", file: three + "sslQuorum=true\nportUnification=true", myid: own1,
-			want: "error zoo.cfg:8: sslQuorum=true: TLS between servers is not supported yet\n" +
-				"error zoo.cfg:9: portUnification=true: TLS between servers is not supported yet\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -259,6 +256,7 @@ func TestQuorumValues(t *testing.T) {
 		MinNotification: 50 * time.Millisecond, MaxNotification: 5 * time.Second,
 		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond,
 		MaxSnapSyncs: 2, MaxDiffSyncs: 3, PeerBufferBytes: 64 << 20, UnsyncedBytes: 192 << 20, TCPKeepAlive: true,
+		TLS: QuorumTLS{FIPS: true, Timeout: 5 * time.Second},
 	}
 	if diff := cmp.Diff(want, c.Quorum); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -46,7 +46,24 @@ type Quorum struct {
 	PeerBufferBytes   int // peerBufferBytes: of all connections of other servers
 	UnsyncedBytes     int // unsyncedBytes: of transactions that wait for the disk
 	TCPKeepAlive      bool
+
+	TLS QuorumTLS
 }
+
+// QuorumTLS says which connections between servers have TLS, and whose certificates are
+// valid there. Config.QuorumTLS has the certificates.
+type QuorumTLS struct {
+	Enabled     bool          // sslQuorum: this server makes connections with TLS, and accepts them
+	Plain       bool          // portUnification: it accepts connections with TLS and without
+	Hosts       bool          // a server to which this one connects has a certificate for its host
+	ClientHosts bool          // so has a server that connects
+	Members     bool          // ssl.quorum.verifyPeers
+	FIPS        bool          // fips-mode, which decides about Hosts if that is not set
+	Timeout     time.Duration // of an accepted handshake; <= 0: the default
+}
+
+// Ports reports whether the ports for other servers accept TLS.
+func (t *QuorumTLS) Ports() bool { return t.Enabled || t.Plain }
 
 // PeerLogin is the login of servers at each other, by SASL. The users are in the file that
 // SASL.LoginFile names.

@@ -109,11 +109,11 @@ func TestReports(t *testing.T) {
 		{name: "another exporter", file: base + "metricsProvider.className=org.example.Provider\nmetricsProvider.httpport=7001",
 			want: "warning zoo.cfg:4: metricsProvider.httpport: is unknown and has no effect; did you mean metricsProvider.httpPort?\n" +
 				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
-		{name: "missing", file: base + "ssl.quorum.clientAuth=want",
-			want: "warning zoo.cfg:3: ssl.quorum.clientAuth: has no effect here: for TLS between servers, which is not supported yet\n"},
-		{name: "refused", file: base + "secureClientPort=2281\nsslQuorum=true\naudit.enable=true\n" +
+		{name: "missing", file: base + "ssl.allowReverseDnsLookup=true",
+			want: "warning zoo.cfg:3: ssl.allowReverseDnsLookup: has no effect here: the address alone counts\n"},
+		{name: "refused", file: base + "secureClientPort=2281\nssl.quorum.crl=true\naudit.enable=true\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
-			want: "error zoo.cfg:4: sslQuorum=true: TLS between servers is not supported yet\n" +
+			want: "error zoo.cfg:4: ssl.quorum.crl=true: certificates would not be checked for revocation\n" +
 				"error zoo.cfg:5: audit.enable=true: no audit log would be written\n" +
 				"error zoo.cfg:6: authProvider.1=org.example.Provider: " +
 				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the class of sasl enables sasl\n" +
@@ -136,7 +136,7 @@ func TestReports(t *testing.T) {
 				"error zoo.cfg: ssl.quorum.keyStore.location: is not set; admin.forceHttps or admin.portUnification needs it\n"},
 		{name: "path of the commands", file: base + "admin.commandURL=/commands/",
 			want: "error zoo.cfg:3: admin.commandURL=/commands/: must be a path that begins with / and does not end with it\n"},
-		{name: "refused features turned off", file: base + "sslQuorum=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +
+		{name: "refused features turned off", file: base + "ssl.quorum.crl=false\naudit.enable=FALSE\nenforce.auth.enabled=false\n" +
 			"authProvider.1=org.apache.zookeeper.server.auth.IPAuthenticationProvider"},
 		{name: "dangerous", file: base + "forceSync=no\nskipACL=yes\nsnapshot.trust.empty=true",
 			want: "warning zoo.cfg:3: forceSync: no: acknowledged writes are LOST if the machine crashes\n" +

@@ -9,7 +9,6 @@ import (
 )
 
 func tlsSettings() []setting {
-	const quorum = "for TLS between servers, which is not supported yet"
 	return slices.Concat([]setting{
 		{name: "secureClientPort", scope: inFile,
 			setter: port(func(c *Config) *int { return &c.Client.SecurePort }),
@@ -51,18 +50,16 @@ func tlsSettings() []setting {
 			setter: words(func(c *Config) *string { return &c.Auth.X509SuperUser }),
 			note:   "subject of the certificate whose owner is the superuser, as `CN=admin,O=Example`"},
 	}, storeSettings("ssl.", "the client port", func(c *Config) *TLS { return &c.TLS }),
-		storeSettings("ssl.quorum.", "the administration server", func(c *Config) *TLS { return &c.QuorumTLS }),
+		storeSettings("ssl.quorum.", "connections between servers, and of the administration server", func(c *Config) *TLS { return &c.QuorumTLS }),
+		quorumTLSSettings(),
 		without("certificates would not be checked for revocation", `
-			property refused boolean ssl.crl=false ssl.ocsp=false
+			property refused boolean ssl.crl=false ssl.ocsp=false ssl.quorum.crl=false ssl.quorum.ocsp=false
 			bare     refused boolean com.sun.net.ssl.checkRevocation=false`),
 		without("Java classes cannot be loaded; use key and trust stores", "property refused words ssl.context.supplier.class ssl.quorum.context.supplier.class"),
 		without("the address alone counts", "property missing boolean ssl.allowReverseDnsLookup=false"),
-		without("TLS between servers is not supported yet", `
-			file     refused boolean sslQuorum=false portUnification=false
-			file     missing boolean sslQuorumReloadCertFiles=false`),
-		without(quorum, "property missing words ssl.quorum.*"),
 		without("the key is not known", "property refused words ssl.*"),
-		without("host names are checked by the rules of `true` in either case", "property accepted boolean fips-mode=true"),
+		[]setting{{name: "fips-mode", scope: property, def: "true", setter: boolean(func(c *Config) *bool { return &c.Quorum.TLS.FIPS }),
+			note: "`false` turns `ssl.quorum.hostnameVerification` on. By which rules a host name is checked does not depend on it"}},
 	)
 }
 
@@ -166,7 +163,7 @@ func (t *TLS) enabled() []string {
 		return t.Protocols
 	}
 	if t.Protocol == "" {
-		return protocols // the administration server has no such keys
+		return protocols // nothing is set for the other servers, or it is the administration server, which has no such keys
 	}
 	return []string{t.Protocol}
 }
@@ -186,31 +183,34 @@ func (l *loader) finishTLS() {
 		if !c.Client.Secure {
 			key = "client.portUnification"
 		}
-		l.checkTLS(&c.TLS, key, "ssl.keyStore.location")
+		l.checkTLS(&c.TLS, key, "ssl.")
 	}
 	if c.Admin.HTTPS() {
-		l.checkTLS(&c.QuorumTLS, "admin.forceHttps or admin.portUnification", "ssl.quorum.keyStore.location")
+		l.checkTLS(c.AdminTLS(), "admin.forceHttps or admin.portUnification", "ssl.quorum.")
 	}
+	l.finishQuorumTLS()
 	if c.Auth.X509SuperUser != "" && !c.Auth.X509 {
 		l.warnAt("zookeeper.X509AuthenticationProvider.superUser", "has no effect without secureClientPort or client.portUnification")
 	}
 }
 
-// checkTLS checks that a port, which key enables, has what it needs.
-func (l *loader) checkTLS(t *TLS, key, location string) {
+// checkTLS checks that a port, which key enables, has what it needs of the settings that
+// begin with prefix.
+func (l *loader) checkTLS(t *TLS, key, prefix string) {
 	if t.KeyStore.File == "" {
-		l.fail(l.name, location, "", "is not set; "+key+" needs it")
+		l.fail(l.name, prefix+"keyStore.location", "", "is not set; "+key+" needs it")
 	}
 	if len(t.Suites) == 0 {
 		return
 	}
 	lowest, highest := t.Versions()
-	where := l.places["zookeeper.ssl.ciphersuites"]
+	suites := prefix + "ciphersuites"
+	where := l.places["zookeeper."+suites]
 	switch n := len(t.suites(tls.VersionTLS13)); {
 	case lowest > highest || lowest == tls.VersionTLS12 && len(t.SuiteIDs()) == 0:
-		l.fail(where, "ssl.ciphersuites", "", "has no cipher suite for "+strings.Join(t.enabled(), " or for "))
+		l.fail(where, suites, "", "has no cipher suite for "+strings.Join(t.enabled(), " or for "))
 	case highest == tls.VersionTLS13 && n < 3:
-		l.fail(where, "ssl.ciphersuites", "", "has some of the three cipher suites of TLS 1.3, and this server cannot turn the others off: "+
-			"list TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256, or set ssl.enabledProtocols=TLSv1.2")
+		l.fail(where, suites, "", "has some of the three cipher suites of TLS 1.3, and this server cannot turn the others off: "+
+			"list TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256, or set "+prefix+"enabledProtocols=TLSv1.2")
 	}
 }

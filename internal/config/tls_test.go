@@ -49,3 +49,64 @@ func TestTLSDefaults(t *testing.T) {
 		t.Errorf("%x, %x, %+v", lowest, highest, c.TLS)
 	}
 }
+
+// Nothing that the file says of TLS between servers is left out silently.
+func TestQuorumTLSReports(t *testing.T) {
+	const members = "dataDir=data\nclientPort=1\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
+	const stores = members + "ssl.quorum.keyStore.location=/k.p12\nssl.quorum.trustStore.location=/t.p12\n"
+	const full = stores + "sslQuorum=true\n"
+	for _, c := range []struct{ file, want string }{
+		{full, ""},
+		{stores + "portUnification=true\nssl.quorum.protocol=TLSv1.2\nssl.quorum.handshakeDetectionTimeoutMillis=-1", ""},
+		{members + "sslQuorum=true\nssl.quorum.trustStore.location=/t.p12", "error zoo.cfg: ssl.quorum.keyStore.location: is not set; sslQuorum needs it\n"},
+		{members + "portUnification=true\nssl.quorum.trustStore.location=/t.p12", "error zoo.cfg: ssl.quorum.keyStore.location: is not set; portUnification needs it\n"},
+		{members + "sslQuorum=true\nssl.quorum.keyStore.location=/k.p12", "warning zoo.cfg: ssl.quorum.trustStore.location: is not set: " +
+			"any certificate that the operating system trusts is valid for a server of the ensemble\n"},
+		{full + "ssl.quorum.clientAuth=none", "warning zoo.cfg:11: ssl.quorum.clientAuth: none: whoever reaches the port may connect as a server of the ensemble\n"},
+		{full + "ssl.quorum.clientAuth=some", "error zoo.cfg:11: ssl.quorum.clientAuth=some: not one of none, want, need\n"},
+		{full + "ssl.quorum.verifyPeers=true\nssl.quorum.clientAuth=want",
+			"error zoo.cfg:12: ssl.quorum.clientAuth=want: ssl.quorum.verifyPeers needs the certificate of each server\n"},
+		{full + "ssl.quorum.verifyPeers=true\nportUnification=true",
+			"warning zoo.cfg:12: portUnification: true: servers that connect without TLS are not subject to ssl.quorum.verifyPeers\n"},
+		{stores + "ssl.quorum.verifyPeers=true", "error zoo.cfg:10: ssl.quorum.verifyPeers=true: needs sslQuorum or portUnification\n"},
+		{full + "ssl.quorum.ocsp=true", "error zoo.cfg:11: ssl.quorum.ocsp=true: certificates would not be checked for revocation\n"},
+		{full + "ssl.quorum.verifypeers=true", "error zoo.cfg:11: ssl.quorum.verifypeers=true: the key is not known\n"},
+		{full + "ssl.quorum.protocol=TLSv1.1", "error zoo.cfg:11: ssl.quorum.protocol=TLSv1.1: not one of TLSv1.3, TLSv1.2\n"},
+		{full + "ssl.quorum.protocol=TLSv1.2\nssl.quorum.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:12: ssl.quorum.ciphersuites: has no cipher suite for TLSv1.2\n"},
+	} {
+		inDir(t, map[string]string{"zoo.cfg": c.file, "data/myid": "1"})
+		_, warnings, err := Load("zoo.cfg", nil, "")
+		if got := report(warnings, err); got != c.want {
+			t.Errorf("%s\ngot  %swant %s", c.file, got, c.want)
+		}
+	}
+}
+
+// The defaults of TLS between servers are those of 3.9: TLS 1.3 and 1.2, a certificate of
+// each server, and names only without fips-mode or if the file asks for them.
+func TestQuorumTLSDefaults(t *testing.T) {
+	const base = "dataDir=/d\nclientPort=1\nssl.quorum."
+	for _, c := range []struct {
+		file            string
+		hosts, client   bool
+		lowest, highest uint16
+	}{
+		{"keyStore.location=/k.jks", false, false, tls.VersionTLS12, tls.VersionTLS13},
+		{"protocol=TLSv1.3\nfips-mode=true", false, false, tls.VersionTLS12, tls.VersionTLS13},
+		{"protocol=TLSv1.2\nfips-mode=false", true, true, tls.VersionTLS12, tls.VersionTLS12},
+		{"enabledProtocols=TLSv1.3\nfips-mode=false\nssl.quorum.clientHostnameVerification=false", true, false, tls.VersionTLS13, tls.VersionTLS13},
+		{"hostnameVerification=true", true, true, tls.VersionTLS12, tls.VersionTLS13},
+		{"clientHostnameVerification=true", false, true, tls.VersionTLS12, tls.VersionTLS13},
+		{"hostnameVerification=false\nfips-mode=false\nssl.quorum.clientHostnameVerification=true", false, false, tls.VersionTLS12, tls.VersionTLS13},
+	} {
+		inDir(t, map[string]string{"zoo.cfg": base + c.file})
+		cfg, _, err := Load("zoo.cfg", nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lowest, highest := cfg.QuorumTLS.Versions()
+		if q := cfg.Quorum.TLS; q.Hosts != c.hosts || q.ClientHosts != c.client || lowest != c.lowest || highest != c.highest || cfg.QuorumTLS.ClientAuth != "need" {
+			t.Errorf("%s: %+v, %x, %x", c.file, q, lowest, highest)
+		}
+	}
+}

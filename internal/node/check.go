@@ -26,7 +26,7 @@ func Check(cfg *config.Config, log *slog.Logger) error {
 	_, passwords := sessionPasswords(cfg)
 	_, limits := n.openLimits()
 	_, quorum := options.Replica(cfg)
-	return errors.Join(authority, users, peers, passwords, limits, quorum,
+	return errors.Join(authority, users, peers, passwords, limits, quorum, n.openStores(),
 		checkDirectory("dataDir", cfg.Data.Dir, cfg.Data.AutoCreate),
 		checkDirectory("dataLogDir", cfg.Data.LogDir, cfg.Data.AutoCreate))
 }

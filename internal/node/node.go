@@ -33,6 +33,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/tlsport"
 	"github.com/pinfold-zk/pinfold/internal/transport"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -63,6 +64,7 @@ type Node struct {
 	listener net.Listener       // nil: no port without TLS
 	secure   net.Listener       // nil: no port with TLS only
 	tls      *server.Encryption // nil: no client has TLS
+	peerTLS  *tlsport.Port      // nil: no other server has TLS
 	dir      *storage.Dir
 	server   *server.Server
 	peers    *peerauth.Authority // nil: the servers of the ensemble do not log in
@@ -119,6 +121,9 @@ func (n *Node) open() error {
 	}
 	limits, err := n.openLimits()
 	if err != nil {
+		return err
+	}
+	if err := n.openStores(); err != nil {
 		return err
 	}
 	if err := n.openPorts(); err != nil {
@@ -252,6 +257,9 @@ func (n *Node) Join(ctx context.Context) error {
 	}
 	o := options.Transport(cfg)
 	o.Handler, o.Logger, o.Listen, o.Dial, o.Authority = n.replica, n.log, n.o.Listen, n.o.Dial, n.peers
+	if o.Encryption = options.Encryption(cfg); o.Encryption != nil {
+		o.Encryption.Port = n.peerTLS
+	}
 	t, err := transport.New(o)
 	if err != nil {
 		return err

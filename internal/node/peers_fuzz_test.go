@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"testing"
@@ -60,7 +61,8 @@ type peers struct {
 	nodes    map[int64]*peerNode
 	disks    map[int64]vfs.FS
 	stranger *peersStranger
-	written  []string // znodes whose creation was acknowledged
+	more     func(id int64) map[string]string // settings of a server; nil: none
+	written  []string                         // znodes whose creation was acknowledged
 	tries    int
 	trace    []string
 }
@@ -114,6 +116,9 @@ func (p *peers) start(id int64) {
 	}
 	for i := range p.size {
 		settings[fmt.Sprintf("server.%d", i+1)] = fmt.Sprintf("10.0.0.%d:2888:3888", i+1)
+	}
+	if p.more != nil {
+		maps.Copy(settings, p.more(id))
 	}
 	source := config.Source{Settings: settings, ID: &id}
 	cfg, _, err := source.Load()

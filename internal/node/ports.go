@@ -9,16 +9,26 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/tlsport"
 )
 
-// openPorts opens the ports of clients, and reads the stores of TLS.
-func (n *Node) openPorts() (err error) {
-	c := &n.o.Config.Client
-	if c.Secure || c.Unified {
+// openStores reads the stores of TLS.
+func (n *Node) openStores() (err error) {
+	if c := &n.o.Config.Client; c.Secure || c.Unified {
 		p, err := tlsport.Open(n.o.Config.TLS, n.log)
 		if err != nil {
 			return fmt.Errorf("server: TLS of the client port: %w", err)
 		}
 		n.tls = &server.Encryption{Config: p.Config()}
 	}
+	if q := &n.o.Config.Quorum; q.Distributed() && q.TLS.Ports() {
+		if n.peerTLS, err = tlsport.Open(n.o.Config.QuorumTLS, n.log); err != nil {
+			return fmt.Errorf("server: TLS between servers: %w", err)
+		}
+	}
+	return nil
+}
+
+// openPorts opens the ports of clients.
+func (n *Node) openPorts() (err error) {
+	c := &n.o.Config.Client
 	if n.listener == nil && !c.OnlySecure {
 		if n.listener, err = net.Listen("tcp", c.Addr()); err != nil {
 			return fmt.Errorf("server: client port: %w", err)

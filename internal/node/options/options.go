@@ -185,3 +185,15 @@ func Transport(cfg *config.Config) transport.Options {
 		TCPKeepAlive: q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg), BufferBytes: q.PeerBufferBytes,
 	}
 }
+
+// Encryption returns which connections with other members have TLS, nil if none has. The
+// caller adds Port.
+func Encryption(cfg *config.Config) *transport.Encryption {
+	t := &cfg.Quorum.TLS
+	if !t.Ports() {
+		return nil
+	}
+	return &transport.Encryption{
+		Dial: t.Enabled, Plain: t.Plain, Timeout: t.Timeout, Hosts: t.Hosts, ClientHosts: t.ClientHosts, Members: t.Members,
+	}
+}
