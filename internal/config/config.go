@@ -27,6 +27,7 @@ package config
 import (
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 	Commands Commands
 	Admin    Admin
 	Metrics  Metrics
+	Audit    Audit
 	Quorum   Quorum
 
 	TLS       TLS // of the client port: ssl.*
@@ -100,6 +102,23 @@ func (c *Client) Addr() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.
 // SecureAddr returns host and port of the TLS port in the form of net.Listen.
 func (c *Client) SecureAddr() string {
 	return net.JoinHostPort(c.SecureHost, strconv.Itoa(c.SecurePort))
+}
+
+// Audit is the audit log.
+type Audit struct {
+	Enabled      bool
+	Class        string // one of Apache's two
+	File         string // "": the standard output
+	MaxFileBytes int    // 0: the file is never rotated
+	MaxFiles     int    // old ones that are kept
+	JSON         bool   // instead of Apache's format
+	Details      bool   // zxid, versions and sizes
+	QueueBytes   int    // lines that may wait; beyond that, changes wait
+}
+
+// ShortClass is the name of the logger as Apache's sample configuration prints it.
+func (a *Audit) ShortClass() string {
+	return "o.a.z.a." + a.Class[strings.LastIndexByte(a.Class, '.')+1:]
 }
 
 // TLS says how the connections of a port are encrypted.

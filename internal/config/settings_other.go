@@ -65,9 +65,40 @@ func adminSettings() []setting {
 		{name: "metricsProvider.httpVersion", scope: inFile, effect: accepted, setter: anyWords(), note: "HTTP/1.1 is spoken"},
 		{name: "metricsProvider.httpsPort", scope: inFile, def: "-1", effect: refused, harmless: "-1", setter: anyWhole(), note: https},
 		{name: "metricsProvider.ssl.*", scope: inFile, effect: refused, setter: anyWords(), note: https},
-		{name: "audit.enable", scope: property, def: "false", effect: refused, harmless: "false", setter: anyBoolean(),
-			note: "no audit log would be written"},
-		{name: "audit.impl.class", scope: property, effect: accepted, setter: anyWords(), note: "for `audit.enable`"},
+	}
+}
+
+// The classes of Apache's audit loggers.
+const (
+	slf4jAudit = "org.apache.zookeeper.audit.Slf4jAuditLogger"
+	log4jAudit = "org.apache.zookeeper.audit.Log4jAuditLogger"
+)
+
+func auditSettings() []setting {
+	return []setting{
+		{name: "audit.enable", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Audit.Enabled }), note: "writes the [audit log](security.md#the-audit-log)"},
+		{name: "audit.impl.class", scope: property, def: slf4jAudit,
+			setter: oneOf([]string{slf4jAudit, log4jAudit}, func(c *Config, s string) { c.Audit.Class = s }),
+			note:   "or `" + log4jAudit + "`: the name of the logger in each line. Other Java classes cannot be loaded, and are refused"},
+		{name: "audit.file", scope: property,
+			setter: filled(func(c *Config) *string { return &c.Audit.File }),
+			note:   "only in Pinfold. File of the audit log; if it is not set, the lines go to the standard output"},
+		{name: "audit.maxFileBytes", scope: property, def: "10485760",
+			setter: count(0, func(c *Config) *int { return &c.Audit.MaxFileBytes }),
+			note:   "only in Pinfold. Size at which the file is renamed to `NAME.1`, that to `NAME.2` and so on; 0 means never"},
+		{name: "audit.maxFiles", scope: property, def: "10",
+			setter: count(0, func(c *Config) *int { return &c.Audit.MaxFiles }),
+			note:   "only in Pinfold. How many such files are kept"},
+		{name: "audit.format", scope: property, def: "text",
+			setter: oneOf([]string{"text", "json"}, func(c *Config, s string) { c.Audit.JSON = s == "json" }),
+			note:   "only in Pinfold. `text` is Apache's format, `json` an object for each line"},
+		{name: "audit.details", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Audit.Details }),
+			note:   "only in Pinfold. Lines also have the zxid, the old and the new version, and the size of the data"},
+		{name: "audit.queueBytes", scope: property, def: "4194304",
+			setter: count(1, func(c *Config) *int { return &c.Audit.QueueBytes }),
+			note:   "only in Pinfold. Bytes of lines that may wait to be written; beyond that, clients' changes wait"},
 	}
 }
 

@@ -19,6 +19,7 @@ var goroutines = map[string]string{
 	"cmd/pinfold runServer":          "beside the server",
 	"cmd/pinfold toggleDebug":        "level switch",
 	"pinfold Start":                  "embedded server",
+	"internal/audit run":             "audit writer",
 	"internal/server serve":          "connection",
 	"internal/socket Flush":          "flusher",
 	"internal/socket runQueued":      "flusher",

@@ -42,7 +42,8 @@ const importOrder = `
 	# The driver, and the client side.
 	NONE < pipeline;
 	prep, storage, zab, metric, pipeline < replica;
-	replica, config, sasl, metric, socket, refusal, fifo, ratelimit, tlsport < server;
+	zk, vfs, metric < audit;
+	replica, config, sasl, metric, socket, refusal, fifo, ratelimit, tlsport, audit < server;
 
 
 	# The client that people use.

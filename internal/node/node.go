@@ -8,6 +8,7 @@
 //	ports.go    the ports of clients, and TLS
 //	login.go    the users of SASL, from the login file
 //	admin.go    the administration server
+//	audit.go    the audit log
 //	limits.go   the limits of sessions and identities, from their file
 //	memory.go   Memory: how much garbage may gather
 //	trim.go     returning memory to the system
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/admin"
+	"github.com/pinfold-zk/pinfold/internal/audit"
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/exporter"
@@ -77,6 +79,8 @@ type Node struct {
 	metrics  *exporter.Listener                  // nil: metricsProvider.className is not Prometheus's
 	exporter *exporter.Exporter                  // nil: nothing shows the metrics
 	admin    *admin.Server                       // nil: it is not enabled
+	audit    *audit.Log                          // nil: there is no audit log
+	started  bool                                // Run has begun to serve
 }
 
 // reservedFiles is how many file descriptors are reserved for the disk: for a new log
@@ -97,6 +101,7 @@ func Open(o Options) (*Node, error) {
 		n.o.FS = n.reserve
 	}
 	if err := n.open(); err != nil {
+		n.note(audit.ServerStart, audit.Failure)
 		return nil, errors.Join(err, n.release())
 	}
 	return n, nil
@@ -119,6 +124,9 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
+	if n.audit, err = n.openAudit(); err != nil {
+		return err
+	}
 	limits, err := n.openLimits()
 	if err != nil {
 		return err
@@ -136,7 +144,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Passwords: passwords, Limits: limits, Logger: n.log})
+	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Audit: n.audit, Passwords: passwords, Limits: limits, Logger: n.log})
 	if err := n.openMetrics(); err != nil {
 		return err
 	}
@@ -210,6 +218,8 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	defer n.followLimits(ctx)()
 	n.serveMetrics()
+	n.note(audit.ServerStart, audit.Success)
+	n.started = true
 	served := n.serve()
 	select {
 	case <-ctx.Done():
@@ -307,7 +317,11 @@ func (n *Node) Close() error {
 		err = n.admin.Close()
 	}
 	n.server.Stop()
-	return errors.Join(err, n.replica.Close(), n.release())
+	err = errors.Join(err, n.replica.Close())
+	if n.started {
+		n.note(audit.ServerStop, audit.Invoked)
+	}
+	return errors.Join(err, n.release())
 }
 
 // release closes what the node has opened, except for server and replica.
@@ -319,6 +333,9 @@ func (n *Node) release() error {
 	}
 	if n.metrics != nil {
 		errs = append(errs, n.metrics.Close())
+	}
+	if n.audit != nil {
+		errs = append(errs, n.audit.Close())
 	}
 	if n.dir != nil {
 		errs = append(errs, n.dir.Close())

@@ -247,6 +247,9 @@ func (a *applier) pause(between func()) {
 
 // fire triggers the watches for what the transaction changed.
 func (a *applier) fire(tx *txn.Txn) {
+	if tx.Header.Type == wire.OpCloseSession && len(a.result.Events) > 0 {
+		a.o.Clients.Ended(tx, a.result.Events)
+	}
 	for i := range a.result.Events {
 		ch := &a.result.Events[i]
 		a.watchMu.Lock()

@@ -55,6 +55,10 @@ type Clients interface {
 	// client of whichever server sent it. Stage Apply, before Applied; tx is valid during
 	// the call only.
 	Carried(tx *txn.Txn)
+	// Ended reports what the end of a session, transaction tx, has deleted: each of its
+	// ephemerals, and events of their parents. A very long list comes in parts. Stage
+	// Apply, under the tree's write lock; everything is valid during the call only.
+	Ended(tx *txn.Txn, changes []znode.Change)
 	// Flush sends what Applied, Synced and Fired have queued; Outstanding may have fallen.
 	// Stage Apply, after a batch, no lock.
 	Flush()

@@ -154,6 +154,9 @@ func (n *notes) Released() {
 
 func (n *notes) Carried(*txn.Txn) {}
 
+// Ended implements Clients.
+func (n *notes) Ended(*txn.Txn, []znode.Change) {}
+
 func (n *notes) Applying(*Request, *znode.Result) {}
 
 func (n *notes) LastHeard() time.Duration {

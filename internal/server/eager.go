@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/audit"
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -30,6 +31,9 @@ func (c *conn) refusedEarly(tree replica.View, q *request) bool {
 	code := c.judge(tree, q)
 	if code == zk.OK {
 		return false
+	}
+	if c.s.audit != nil {
+		c.audit(q).writeFailure(q.Op, audit.Failure)
 	}
 	c.replyErrLocked(q.Xid, 0, code)
 	return true

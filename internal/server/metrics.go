@@ -12,7 +12,13 @@ import (
 // bindMetrics binds the metrics that the server itself keeps. Attach binds those of the
 // replica.
 func (s *Server) bindMetrics() {
+	audited := s.audit.Stats()
 	for name, source := range map[string]metric.Source{
+		"audit_lines_count":               &audited.Lines,
+		"audit_lines_lost_count":          &audited.Lost,
+		"audit_write_errors_count":        &audited.Failed,
+		"audit_queue_bytes":               metric.Func(s.audit.Queued),
+		"audit_wait_count":                &s.stats.AuditWaits,
 		"packets_received":                &s.stats.Received,
 		"packets_sent":                    &s.stats.Sent,
 		"auth_failed_count":               &s.stats.AuthFailed,

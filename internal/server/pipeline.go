@@ -45,6 +45,7 @@ type turn struct {
 	mustWait bool   // it stopped at a read that must wait for the session's writes
 	blocked  int    // it stopped at a request of this weight, for which there was no room
 	charge   int    // weight of the small requests that it submitted
+	audited  bool   // it submits changes that the audit log has lines about
 	err      error
 
 	mostOutput              int // in bytes, as far as the budget has room
@@ -134,12 +135,8 @@ func (c *conn) process(b []byte) (n int, err error) {
 		n += r.done
 		c.chargeTurn(r)
 		c.spend(r.received, r.done)
-		if len(r.submit) > 0 {
-			c.pauseReading()
-			c.s.replica.Bring(r.submit)
-			c.resumeReading()
-			clear(r.submit)
-			r.submit = r.submit[:0]
+		if len(r.submit) > 0 || r.audited {
+			c.submitTurn(r)
 		}
 		c.flush(true)
 		if r.stopped() {
@@ -388,6 +385,7 @@ func (c *conn) submit(q *request, r *run) {
 		return
 	}
 	c.mu.pending.largest = max(c.mu.pending.largest, len(q.body))
+	r.audited = r.audited || c.s.audit != nil && isAudited(q.Op)
 	if c.mu.local {
 		c.upgradeFor(q)
 	}
@@ -410,7 +408,7 @@ func (c *conn) appendRequest(reqs []replica.Request, q *request, received time.D
 		Request: prep.Request{
 			Session: c.mu.session, Xid: q.Xid, Op: q.Op, Body: q.body, IDs: q.ids, Owner: c.owner(),
 		},
-		Origin:   c,
+		Origin:   c.origin(q),
 		Received: received,
 		Weight:   q.weight,
 	}

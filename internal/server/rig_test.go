@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/audit"
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
@@ -36,6 +37,7 @@ type rigSetup struct {
 	fs        vfs.FS
 	cfg       *config.Config
 	passwords session.Passwords
+	audit     *audit.Log
 	limits    string // the content of limitsFile; "": there is none
 	onFlush   func() // called by the applier before each Flush, without a lock; nil is allowed
 }
@@ -68,7 +70,7 @@ func newRig(t testing.TB, change ...func(*rigSetup)) *rig {
 	}
 	s := &rig{t: t, cfg: setup.cfg, fs: setup.fs}
 	s.srv, s.rep, s.dir = assemble(t, setup.cfg, setup.fs, setup.onFlush)
-	s.srv.passwords = setup.passwords
+	s.srv.passwords, s.srv.audit = setup.passwords, setup.audit
 	if setup.limits != "" {
 		s.srv.limits = newLimits(parseLimits(t, setup.limits), s.rep.Now)
 	}

@@ -20,6 +20,7 @@
 //	pieces.go     requests whose work is done in pieces
 //	sasl.go       SASL logins
 //	write.go      replies to requests that write
+//	audit.go      lines of the audit log about them
 //	events.go     events of watches
 //	command.go    four-letter words
 //	inspect.go    what they and the administration server show of a server
@@ -46,6 +47,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/audit"
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -80,6 +82,7 @@ type Options struct {
 	Config *config.Config
 	Auth   *auth.Authority
 	SASL   *sasl.Server // the users that may log in; nil: none
+	Audit  *audit.Log   // nil: there is no audit log
 	Logger *slog.Logger
 	// Limits are those of sessions and identities; nil: there are none, and SetLimits
 	// must not be called.
@@ -94,6 +97,7 @@ type Server struct {
 	cfg       *config.Config
 	auth      *auth.Authority
 	sasl      *sasl.Server // nil if no user can log in
+	audit     *audit.Log   // nil if there is none
 	log       *slog.Logger
 	refused   *refusal.Log // logs refusals of clients
 	replica   Replica
@@ -150,7 +154,7 @@ type Server struct {
 
 // New returns a server without a replica. It implements replica.Clients.
 func New(o Options) *Server {
-	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, passwords: o.Passwords, log: o.Logger}
+	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, audit: o.Audit, passwords: o.Passwords, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

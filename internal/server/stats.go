@@ -24,6 +24,7 @@ type Stats struct {
 	TLSFailed                metric.Counter // handshakes
 	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
 	AuthFailed               metric.Counter
+	AuditWaits               metric.Counter // turns that waited for the audit log
 	SlowClients              metric.Counter
 	LargeRejected            metric.Counter
 	Stalled                  metric.Counter // waits for room in the pipeline

@@ -20,7 +20,8 @@ type Result struct {
 }
 
 // Outcome is the result of one change: an error, or, for the kinds of change that
-// report them, the path of the znode and its Stat after the change.
+// report them, the path of the znode and its Stat after the change. Of a deletion, the Stat
+// has the version and the size of the znode that was deleted, and the zxid.
 type Outcome struct {
 	Type wire.OpCode
 	Err  zk.Code
@@ -103,7 +104,7 @@ func (t *Tree) applyOp(h *txn.Header, op *txn.Op, r *Result) Outcome {
 		o.Path = op.Path
 		o.Err = t.applyCreate(h, op, r, &o.Stat)
 	case wire.OpDelete, wire.OpDeleteContainer:
-		o.Err = t.applyDelete(h.Zxid, op.Path, r)
+		o.Err = t.applyDelete(h.Zxid, op.Path, r, &o.Stat)
 	case wire.OpSetData, wire.OpReconfig:
 		o.Err = t.applySetData(h, op, r, &o.Stat)
 	case wire.OpSetACL:
@@ -191,7 +192,8 @@ func (t *Tree) countChild(parent ID, path string, cversion int32, z zk.Zxid) {
 	t.addDigest(path, n)
 }
 
-func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
+// applyDelete deletes a znode. It sets version, size and last zxid of s, unless s is nil.
+func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result, s *zk.Stat) zk.Code {
 	parentPath, _, ok := split(path)
 	if !ok {
 		return zk.ErrNoNode
@@ -207,6 +209,10 @@ func (t *Tree) applyDelete(z zk.Zxid, path string, r *Result) zk.Code {
 			t.touch(parent, parentPath, z)
 		}
 		return zk.ErrNoNode
+	}
+	if s != nil {
+		n := t.nodes.at(id)
+		s.Version, s.DataLength, s.Mzxid = n.version, max(n.dataLen, 0), z
 	}
 	return t.deleteNode(z, id, path, parentPath, r)
 }
@@ -318,10 +324,10 @@ func (t *Tree) applySetACL(op *txn.Op, s *zk.Stat) zk.Code {
 // others that the tree still has of the session, all with this zxid.
 func (t *Tree) applyCloseSession(h *txn.Header, op *txn.Op, r *Result) {
 	for _, path := range op.Paths {
-		t.applyDelete(h.Zxid, path, r)
+		t.applyDelete(h.Zxid, path, r, nil)
 	}
 	for _, path := range t.ephemeralsOf(h.Session) {
-		t.applyDelete(h.Zxid, path, r)
+		t.applyDelete(h.Zxid, path, r, nil)
 	}
 	delete(t.sessions, h.Session)
 }
@@ -347,7 +353,7 @@ func (t *Tree) DropOrphans() (dropped []string) {
 		}
 		var r Result
 		for _, path := range t.ephemeralsOf(s) {
-			if t.applyDelete(t.lastZxid, path, &r) == zk.OK {
+			if t.applyDelete(t.lastZxid, path, &r, nil) == zk.OK {
 				dropped = append(dropped, path)
 			}
 		}

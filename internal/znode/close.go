@@ -45,7 +45,7 @@ func (c *Close) Next(r *Result) (done bool) {
 	for work := 0; work < PieceUnits; {
 		switch {
 		case len(c.paths) > 0:
-			c.tree.applyDelete(c.h.Zxid, c.paths[0], r)
+			c.tree.applyDelete(c.h.Zxid, c.paths[0], r, nil)
 			c.paths = c.paths[1:]
 			work += deleteWork
 		case len(c.ids) > 0:

@@ -106,6 +106,7 @@ func (m *model) applyOp(tx *txn.Txn, op *txn.Op) string {
 		m.event(zk.EventNodeCreated, op.Path)
 		m.event(zk.EventNodeChildrenChanged, modelParent(op.Path))
 	case wire.OpDelete, wire.OpDeleteContainer:
+		o.Stat = zk.Stat{Version: m.nodes[op.Path].Version, DataLength: m.stat(op.Path).DataLength, Mzxid: tx.Zxid}
 		m.delete(tx.Zxid, op.Path)
 	case wire.OpSetData, wire.OpReconfig:
 		n := m.nodes[path]
