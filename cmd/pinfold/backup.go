@@ -98,18 +98,28 @@ func restoreCommand() *cobra.Command {
 	var zxid, at string
 	var list bool
 	var store storeFlags
+	var subtree subtreeFlags
 	c := &cobra.Command{
-		Use:   "restore STORE DATADIR",
-		Short: "Make a data directory from a backup, as it was at a zxid or a time",
+		Use:   "restore STORE [DATADIR]",
+		Short: "Make a data directory from a backup, or restore a subtree of a live ensemble",
 		Long: `Restore makes the data directory of a server that does not run. It writes the newest
 snapshot before the end and the log from there to the end, reads both as a server does,
 with every checksum and digest, and only then gives them their names. DATADIR must have no
 version-2, or an empty one; other files in it, such as myid, stay.
 
-To restore an ensemble, restore the same to every member before any is started.`,
+To restore an ensemble, restore the same to every member before any is started.
+
+With --subtree, and without DATADIR, one znode and all below it are created anew in a live
+ensemble of Pinfold or Apache ZooKeeper, as a client. What differs there is printed before
+anything is changed, and ends the command unless --overwrite is given. If it is interrupted,
+the same command goes on: znodes that are as they should be are left alone. It is not one
+transaction. Znodes that the backup does not have are kept. Data, ACLs and kinds of znodes are
+restored; versions, zxids and times are new; ephemerals and quotas are left out.`,
 		Example: `  pinfold restore /backup/zookeeper /var/lib/zookeeper
   pinfold restore --to-zxid 0x100000017 /backup/zookeeper /var/lib/zookeeper
   pinfold restore --to-time 2026-11-22T02:45:00Z /backup/zookeeper /var/lib/zookeeper
+  pinfold restore --to-zxid 0x100000017 --subtree /app --server zk1:2181 --dry-run /backup/zookeeper
+  pinfold restore --to-zxid 0x100000017 --subtree /app --server zk1:2181 /backup/zookeeper
   pinfold restore --list /backup/zookeeper
   pinfold restore s3://backups/zookeeper /var/lib/zookeeper`,
 		Args: cobra.RangeArgs(1, 2),
@@ -120,15 +130,18 @@ To restore an ensemble, restore the same to every member before any is started.`
 			if list && len(args) == 1 {
 				return listBackups(c, r.Store, r.MaxEntry)
 			}
-			if list || len(args) != 2 {
-				return errors.New("want a store and a data directory, or --list and a store")
+			if list || (len(args) == 1) != (subtree.path != "") {
+				return errors.New("want a store and a data directory, or a store and --list or --subtree")
 			}
-			r.DataDir = args[1]
 			if r.Zxid, r.Time, err = endOf(zxid, at); err != nil {
 				return err
 			}
 			ctx, stop := untilStopped(c.Context())
 			defer stop()
+			if subtree.path != "" {
+				return restoreSubtree(ctx, c, &r, &subtree)
+			}
+			r.DataDir = args[1]
 			if err := r.Run(ctx); err != nil {
 				return err
 			}
@@ -142,6 +155,7 @@ To restore an ensemble, restore the same to every member before any is started.`
 	p.IntVar(&r.Generation, "generation", 0, "restore from this generation (default the newest that has the end)")
 	p.BoolVar(&list, "list", false, "print what is in the store")
 	store.register(c)
+	subtree.register(c)
 	maxEntryFlag(c, &r.MaxEntry)
 	return c
 }

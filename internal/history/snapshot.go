@@ -40,6 +40,35 @@ func ReadSnapshot(name string, maxRecord int) (*Snapshot, error) {
 	return &Snapshot{state, s.Zxid}, err
 }
 
+// A Znode is one of a state, in the vocabulary of clients.
+type Znode struct {
+	Path string
+	Data []byte // nil if it has none; valid during the call
+	ACL  []zk.ACL
+	Stat zk.Stat
+	Mode zk.CreateMode // without a sequence number
+	TTL  time.Duration // of zk.PersistentWithTTL
+}
+
+// Each calls f with each znode of a state at path and below, parents before their children.
+// /zookeeper is the server's own, and left out.
+func Each(state *replica.State, path string, f func(z *Znode) error) error {
+	t := state.Tree()
+	return walk(t, path, func(path string, id znode.ID) error {
+		if path == systemPath || strings.HasPrefix(path, systemPath+"/") {
+			return nil
+		}
+		z := Znode{Path: path, Data: t.Data(id), ACL: t.ACL(id).All()}
+		t.Stat(id, &z.Stat)
+		mode, ttl := t.Kind(id)
+		z.Mode, z.TTL = mode, time.Duration(ttl)*time.Millisecond
+		return f(&z)
+	})
+}
+
+// systemPath is the root of the server's own znodes.
+const systemPath = "/zookeeper"
+
 // walk calls f with each znode at path and below, parents before their children, and those
 // in the order of their names. Apache's tools print children in the order of a hash table.
 func walk(t *znode.Tree, path string, f func(path string, id znode.ID) error) error {

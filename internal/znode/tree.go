@@ -230,6 +230,20 @@ func (t *Tree) OwnerOf(session zk.SessionID, container bool, ttl int64) int64 {
 	return int64(session)
 }
 
+// Kind returns the mode with which a znode like id is created, without a sequence number,
+// and its time to live in milliseconds, 0 unless it has one.
+func (t *Tree) Kind(id ID) (mode zk.CreateMode, ttl int64) {
+	switch owner := t.nodes.at(id).owner; t.opts.ownerKind(owner) {
+	case kindEphemeral:
+		return zk.Ephemeral, 0
+	case kindContainer:
+		return zk.Container, 0
+	case kindTTL:
+		return zk.PersistentWithTTL, t.opts.ownerTTL(owner)
+	}
+	return zk.Persistent, 0
+}
+
 // ACL returns the ACL of id. It stays valid after the next Apply, and belongs
 // to the tree.
 func (t *Tree) ACL(id ID) *access.List { return t.acls.list(t.nodes.at(id).acl) }
