@@ -259,6 +259,12 @@ type SASL struct {
 	SuperPassword string   // of user super, instead of the one in LoginFile; "": that of LoginFile
 	AnyUser       string   // id that in an ACL means every logged-in user; "": none
 	AllowFailed   bool     // a client whose login fails stays connected, without an identity
+
+	KerberosFile  string // krb5.conf; "": where Kerberos looks for it
+	KerberosRealm string // the default realm, instead of the one in KerberosFile; "": that
+	NameRules     string // auth_to_local: how a principal becomes a user
+	RemoveHost    bool   // from the user: the host of its principal
+	RemoveRealm   bool   // from the user: the realm of its principal
 }
 
 // Reaper deletes containers and znodes whose time to live has passed.

@@ -17,26 +17,29 @@ func TestSASLSettings(t *testing.T) {
 		want     SASL
 		enforced []string
 	}{
-		{name: "nothing", want: SASL{Section: "Server"}},
+		{name: "nothing", want: SASL{NameRules: "DEFAULT", Section: "Server"}},
 		{name: "everything",
 			file: saslLine + "superUser=a\nsuperUser.1=b\nallowSaslFailedClients=true\nletAnySaslUserDoX=any\n" +
 				"SASLAuthenticationProvider.superPassword=p\nsasl.serverconfig=Mine\nsessionRequireClientSASLAuth=TRUE",
 			flags: []string{"-Djava.security.auth.login.config=/etc/jaas.conf"},
-			want: SASL{LoginFile: "/etc/jaas.conf", Section: "Mine", Provider: true, SuperUsers: []string{"a", "b"},
+			want: SASL{NameRules: "DEFAULT", LoginFile: "/etc/jaas.conf", Section: "Mine", Provider: true, SuperUsers: []string{"a", "b"},
 				SuperPassword: "p", AnyUser: "any", AllowFailed: true},
 			enforced: []string{"sasl"}},
+		{name: "Kerberos", file: "kerberos.removeHostFromPrincipal=true\nkerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local=RULE:[1:$1] DEFAULT",
+			flags: []string{"-Djava.security.krb5.conf=/etc/k.conf", "-Djava.security.krb5.realm=R", "-Dzookeeper.kinit=/usr/bin/kinit", "-Dsun.security.krb5.debug=true"},
+			want:  SASL{Section: "Server", KerberosFile: "/etc/k.conf", KerberosRealm: "R", NameRules: "RULE:[1:$1] DEFAULT", RemoveHost: true, RemoveRealm: true}},
 		{name: "as properties",
 			flags: []string{"-Dzookeeper.authProvider.x=" + saslProvider, "-Dzookeeper.superUser=a", "-Dzookeeper.sasl.serverconfig=Mine"},
-			want:  SASL{Section: "Mine", Provider: true, SuperUsers: []string{"a"}}},
-		{name: "the only file", flags: []string{"-Djava.security.auth.login.config==jaas.conf"}, want: SASL{Section: "Server", LoginFile: "jaas.conf"}},
-		{name: "a URL", flags: []string{"-Djava.security.auth.login.config=file:///etc/jaas.conf"}, want: SASL{Section: "Server", LoginFile: "/etc/jaas.conf"}},
-		{name: "a short URL", flags: []string{"-Djava.security.auth.login.config=file:/etc/jaas.conf"}, want: SASL{Section: "Server", LoginFile: "/etc/jaas.conf"}},
+			want:  SASL{NameRules: "DEFAULT", Section: "Mine", Provider: true, SuperUsers: []string{"a"}}},
+		{name: "the only file", flags: []string{"-Djava.security.auth.login.config==jaas.conf"}, want: SASL{NameRules: "DEFAULT", Section: "Server", LoginFile: "jaas.conf"}},
+		{name: "a URL", flags: []string{"-Djava.security.auth.login.config=file:///etc/jaas.conf"}, want: SASL{NameRules: "DEFAULT", Section: "Server", LoginFile: "/etc/jaas.conf"}},
+		{name: "a short URL", flags: []string{"-Djava.security.auth.login.config=file:/etc/jaas.conf"}, want: SASL{NameRules: "DEFAULT", Section: "Server", LoginFile: "/etc/jaas.conf"}},
 		{name: "enforced", file: saslLine + "enforce.auth.enabled=true\nenforce.auth.schemes= sasl , digest,,ip",
-			want: SASL{Section: "Server", Provider: true}, enforced: []string{"sasl", "digest", "ip"}},
-		{name: "schemes that do not count", file: "enforce.auth.schemes=nonsense", want: SASL{Section: "Server"}},
+			want: SASL{NameRules: "DEFAULT", Section: "Server", Provider: true}, enforced: []string{"sasl", "digest", "ip"}},
+		{name: "schemes that do not count", file: "enforce.auth.schemes=nonsense", want: SASL{NameRules: "DEFAULT", Section: "Server"}},
 		{name: "SASL goes before the schemes", file: saslLine + "enforce.auth.enabled=true\nenforce.auth.schemes=digest\nsessionRequireClientSASLAuth=true",
 			flags: []string{"-Djava.security.auth.login.config=j"},
-			want:  SASL{Section: "Server", Provider: true, LoginFile: "j"}, enforced: []string{"sasl"}},
+			want:  SASL{NameRules: "DEFAULT", Section: "Server", Provider: true, LoginFile: "j"}, enforced: []string{"sasl"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

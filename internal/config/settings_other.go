@@ -127,7 +127,8 @@ func saslSettings() []setting {
 		{name: "java.security.auth.login.config", scope: bare,
 			setter: setter{set: loginFile},
 			note: "file in the form of Java's JAAS. Its section `Server`, with DigestLoginModule and options " +
-				"`user_NAME=\"password\"`, lets clients log in by DIGEST-MD5. A file without the section turns SASL off"},
+				"`user_NAME=\"password\"`, lets clients log in by DIGEST-MD5; with Krb5LoginModule, by [Kerberos](security.md#kerberos). " +
+				"A file without the section turns SASL off"},
 		{name: "sasl.serverconfig", scope: property, def: "Server",
 			setter: filled(func(c *Config) *string { return &c.Auth.SASL.Section }),
 			note:   "name of that section"},
@@ -147,8 +148,7 @@ func saslSettings() []setting {
 			note:   "a client whose login fails stays connected, without an identity, unless SASL is enforced"},
 	},
 		without("read by Java clients", "property accepted words sasl.client*"),
-		without("Kerberos is not supported yet", `
-			property missing words kerberos.* security.auth_to_local kinit`),
+		kerberosSettings(),
 	)
 }
 
@@ -177,6 +177,31 @@ func peerLoginSettings() []setting {
 			note: "a login of another server has a goroutine of its own; at most 64 connections to each port wait for it, and " +
 				"a further one takes the place of the oldest from the address that has most"},
 	}
+}
+
+// kerberosSettings are about logins of clients by Kerberos.
+func kerberosSettings() []setting {
+	return slices.Concat([]setting{
+		{name: "kerberos.removeHostFromPrincipal", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Auth.SASL.RemoveHost }),
+			note:   "the user of the principal `NAME/HOST@REALM` is `NAME@REALM`"},
+		{name: "kerberos.removeRealmFromPrincipal", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Auth.SASL.RemoveRealm }),
+			note:   "the user of the principal `NAME@REALM` is `NAME`"},
+		{name: "security.auth_to_local", scope: property, def: "DEFAULT",
+			setter: words(func(c *Config) *string { return &c.Auth.SASL.NameRules }),
+			note: "rules for the first part of a user's name, separated by blanks: `DEFAULT` or `RULE:` ([Kerberos](security.md#kerberos)). " +
+				"Regular expressions are RE2's; others are refused"},
+		{name: "java.security.krb5.conf", scope: bare,
+			setter: words(func(c *Config) *string { return &c.Auth.SASL.KerberosFile }),
+			note:   "krb5.conf, for the default realm and the clock skew. Without it, the file of the environment variable KRB5_CONFIG, or /etc/krb5.conf"},
+		{name: "java.security.krb5.realm", scope: bare,
+			setter: words(func(c *Config) *string { return &c.Auth.SASL.KerberosRealm }),
+			note:   "the default realm, instead of the one in krb5.conf"},
+	}, without("a server does not talk to the KDC", `
+			bare     accepted words   java.security.krb5.kdc javax.security.auth.useSubjectCredsOnly
+			bare     accepted boolean sun.security.krb5.debug=false
+			property accepted words   kinit kerberos.minReLoginTimeMs kerberos.canonicalizeHostNames`))
 }
 
 // loginFile reads the name in the forms that Java accepts: as a file: URL, or with one

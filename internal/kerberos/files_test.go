@@ -2,7 +2,6 @@ package kerberos
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jcmturner/gokrb5/v8/types"
+
+	"github.com/pinfold-zk/pinfold/test/tickets"
 )
 
 // write makes a file in a directory of the test.
@@ -78,47 +79,19 @@ module /x/y:z
 	}
 }
 
-// cache writes a ticket cache of version 4 with one ticket-granting ticket.
-func cache(t testing.TB, dir string, r *rig, client, realm string, till time.Time) string {
+// granting issues a ticket-granting ticket, sealed with any key.
+func granting(t testing.TB, client string, till time.Duration) tickets.Ticket {
 	t.Helper()
-	b := []byte{5, 4, 0, 0}
-	number := func(n int) { b = binary.BigEndian.AppendUint32(b, uint32(n)) }
-	data := func(s string) { number(len(s)); b = append(b, s...) }
-	principal := func(name, realm string) {
-		parts := strings.Split(name, "/")
-		number(1)
-		number(len(parts))
-		data(realm)
-		for _, p := range parts {
-			data(p)
-		}
-	}
-	k := r.ticket(nil)
-	sealed, err := k.Ticket.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	principal(client, realm)
-	principal(client, realm)
-	principal("krbtgt/"+realm, realm)
-	b = binary.BigEndian.AppendUint16(b, uint16(k.key.KeyType))
-	data(string(k.key.KeyValue))
-	for _, at := range []time.Time{time.Now(), time.Now(), till, till} {
-		number(int(at.Unix()))
-	}
-	b = append(b, 0, 0, 0, 0, 0)
-	number(0)
-	number(0)
-	data(string(sealed))
-	data("")
-	return write(t, dir, fmt.Sprintf("cc_%d", till.Unix()), string(b))
+	k := tickets.New(t, func(i *issue) { i.Client, i.Till = client, till })
+	k.Service = "krbtgt/" + realm
+	return k
 }
 
 // TestTicketCache: whose cache it is, and what is wrong with one.
 func TestTicketCache(t *testing.T) {
 	r, dir := newRig(t), t.TempDir()
-	conf := write(t, dir, "krb5.conf", "[libdefaults]\n default_realm = EXAMPLE.COM\n")
-	good := cache(t, dir, r, "bob/admin", realm, time.Now().Add(time.Hour))
+	conf := tickets.Config(t)
+	good := tickets.Cache(t, granting(t, "bob/admin", time.Hour))
 	for _, c := range []Credentials{{Cache: good}, {Cache: "FILE:" + good}, {Cache: good, Principal: "bob/admin"}, {Cache: good, Principal: "bob/admin@EXAMPLE.COM"}} {
 		c.Config = conf
 		l, err := NewLogin(c)
@@ -148,9 +121,8 @@ func TestTicketCache(t *testing.T) {
 
 // TestExpiredCache: the cache's ticket has expired, until kinit makes another one.
 func TestExpiredCache(t *testing.T) {
-	r, dir := newRig(t), t.TempDir()
-	conf := write(t, dir, "krb5.conf", "[libdefaults]\n default_realm = EXAMPLE.COM\n[realms]\n EXAMPLE.COM = {\n kdc = 127.0.0.1:1\n }\n")
-	file := cache(t, dir, r, "bob", realm, time.Now().Add(-time.Hour))
+	conf := tickets.Config(t)
+	file := tickets.Cache(t, granting(t, "bob", -time.Second))
 	l, err := NewLogin(Credentials{Cache: file, Config: conf})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +130,7 @@ func TestExpiredCache(t *testing.T) {
 	if _, _, err := l.Begin(t.Context(), service, InitiatorOptions{}); err == nil || !strings.Contains(err.Error(), "has expired") {
 		t.Errorf("%v", err)
 	}
-	if err := os.Rename(cache(t, dir, r, "bob", realm, time.Now().Add(time.Hour)), file); err != nil {
+	if err := os.Rename(tickets.Cache(t, granting(t, "bob", time.Hour)), file); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := l.Begin(t.Context(), service, InitiatorOptions{}); err == nil || strings.Contains(err.Error(), "has expired") {
@@ -166,12 +138,31 @@ func TestExpiredCache(t *testing.T) {
 	}
 }
 
+// TestCachedServiceTicket: a ticket for the service in the cache needs no KDC.
+func TestCachedServiceTicket(t *testing.T) {
+	r := newRig(t)
+	l, err := NewLogin(Credentials{Cache: tickets.Cache(t, tickets.New(t, nil)), Config: tickets.Config(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{service, service + "@" + realm} {
+		x, token, err := l.Begin(t.Context(), name, InitiatorOptions{})
+		for s := r.Begin(); err == nil && !x.Done(); {
+			if token, err = s.Step(token); err == nil {
+				token, err = x.Step(token)
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestTicketsAreKept: a ticket is used until most of its lifetime is over, and after that
 // as long as the KDC gives none.
 func TestTicketsAreKept(t *testing.T) {
-	r, dir := newRig(t), t.TempDir()
-	conf := write(t, dir, "krb5.conf", "[libdefaults]\n default_realm = EXAMPLE.COM\n[realms]\n EXAMPLE.COM = {\n kdc = 127.0.0.1:1\n }\n")
-	l, err := NewLogin(Credentials{Cache: cache(t, dir, r, "bob/admin", realm, time.Now().Add(time.Hour)), Config: conf})
+	r, conf := newRig(t), tickets.Config(t)
+	l, err := NewLogin(Credentials{Cache: tickets.Cache(t, granting(t, "bob/admin", time.Hour)), Config: conf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +188,7 @@ func TestTicketsAreKept(t *testing.T) {
 func FuzzFiles(f *testing.F) {
 	r, dir := newRig(f), f.TempDir()
 	conf := write(f, dir, "krb5.conf", "[libdefaults]\n default_realm = EXAMPLE.COM\n[realms]\n A = {\n kdc = x\n }\n[domain_realm]\n .x = A\n")
-	for i, name := range []string{r.file, cache(f, dir, r, "bob", realm, time.Now()), conf} {
+	for i, name := range []string{r.file, tickets.Cache(f, granting(f, "bob", time.Hour), tickets.New(f, func(i *issue) { i.Client = "bob" })), conf} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)

@@ -6,30 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jcmturner/gofork/encoding/asn1"
-	"github.com/jcmturner/gokrb5/v8/asn1tools"
-	"github.com/jcmturner/gokrb5/v8/crypto"
-	"github.com/jcmturner/gokrb5/v8/iana/asnAppTag"
-	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
 	"github.com/jcmturner/gokrb5/v8/keytab"
-	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
+
+	"github.com/pinfold-zk/pinfold/test/tickets"
 )
 
 const (
-	realm   = "EXAMPLE.COM"
-	service = "zookeeper/host.example.com"
+	realm   = tickets.Realm
+	service = tickets.Service
 )
-
-// etypes are the accepted encryption types.
-var etypes = []int32{17, 18, 19, 20}
 
 // rig is an Acceptor, and the keys of its KDC.
 type rig struct {
@@ -41,27 +31,13 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	r := &rig{t: t, file: filepath.Join(t.TempDir(), "keytab"), keys: keytab.New()}
-	r.keys.Entries = slices.Clone(serviceKeys().Entries)
-	r.write(r.keys)
+	r := &rig{t: t, file: tickets.Keytab(t), keys: tickets.Keys()}
 	var err error
 	if r.Acceptor, err = NewAcceptor(AcceptorOptions{Principal: service + "@" + realm, Keytab: r.file}); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
-
-// serviceKeys returns keys of the service. They are made once: each takes thousands of
-// hashes.
-var serviceKeys = sync.OnceValue(func() *keytab.Keytab {
-	keys := keytab.New()
-	for _, e := range append([]int32{23}, etypes...) {
-		if err := keys.AddEntry(service, realm, "secret", time.Now(), 3, e); err != nil {
-			panic(err)
-		}
-	}
-	return keys
-})
 
 func (r *rig) add(name, realm, password string, version uint8, etype int32) {
 	r.t.Helper()
@@ -70,67 +46,19 @@ func (r *rig) add(name, realm, password string, version uint8, etype int32) {
 	}
 }
 
-func (r *rig) write(k *keytab.Keytab) {
-	r.t.Helper()
-	b, err := k.Marshal()
-	if err == nil {
-		err = os.WriteFile(r.file, b, 0o600)
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// issue says what a KDC puts into a ticket, and how it is sealed.
-type issue struct {
-	client, realm   string
-	service, sRealm string
-	etype           int32
-	keys            *keytab.Keytab
-	version         int
-	from, till      time.Duration // since now
-	transited       string
-	flags           []int
-}
+// issue says what a KDC puts into a ticket.
+type issue = tickets.Issue
 
 // ticket issues a ticket as a KDC does.
 func (r *rig) ticket(change func(*issue)) ticket {
 	r.t.Helper()
-	i := issue{client: "bob/admin", realm: realm, service: service, sRealm: realm, etype: 18, keys: r.keys, version: 3, from: -time.Minute, till: time.Hour}
-	if change != nil {
-		change(&i)
-	}
-	now := time.Now().UTC()
-	name := types.NewPrincipalName(principalType, i.client)
-	sname := types.NewPrincipalName(principalType, i.service)
-	key := newKey(i.etype)
-	if i.etype == 23 {
-		key.KeyValue = make([]byte, 16)
-	}
-	part := messages.EncTicketPart{
-		Flags: types.NewKrbFlags(), Key: key, CRealm: i.realm, CName: name, AuthTime: now.Add(i.from),
-		StartTime: now.Add(i.from), EndTime: now.Add(i.till), RenewTill: now.Add(i.till),
-	}
-	types.SetFlags(&part.Flags, i.flags)
-	if i.transited != "" {
-		part.Transited = messages.TransitedEncoding{TRType: 1, Contents: []byte(i.transited)}
-	}
-	b, err := asn1.Marshal(part)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	skey, _, err := i.keys.GetEncryptionKey(sname, i.sRealm, i.version, i.etype)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	sealed, err := crypto.GetEncryptedData(asn1tools.AddASNAppTag(b, asnAppTag.EncTicketPart), skey, keyusage.KDC_REP_TICKET, i.version)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return ticket{
-		Ticket: messages.Ticket{TktVNO: 5, Realm: i.sRealm, SName: sname, EncPart: sealed},
-		key:    key, name: name, of: i.realm, from: now.Add(i.from), till: now.Add(i.till),
-	}
+	k := tickets.New(r.t, func(i *issue) {
+		i.Keys = r.keys
+		if change != nil {
+			change(i)
+		}
+	})
+	return ticket{Ticket: k.Ticket, key: k.Key, name: k.Name, of: k.Issue.Realm, from: k.From, till: k.Till}
 }
 
 // tokens runs an exchange to its end and returns the client's tokens.
@@ -166,11 +94,11 @@ func (r *rig) tokens(x *Acceptance, t ticket, o InitiatorOptions) (sent [][]byte
 // TestLogin: both kinds of exchange with every encryption type.
 func TestLogin(t *testing.T) {
 	r := newRig(t)
-	for _, e := range etypes {
+	for _, e := range tickets.Etypes[:4] {
 		for oneWay, tokens := range map[bool]int{true: 2, false: 3} {
 			t.Run(fmt.Sprint(e, oneWay), func(t *testing.T) {
 				x := r.Begin()
-				sent, err := r.tokens(x, r.ticket(func(i *issue) { i.etype = e }), InitiatorOptions{OneWay: oneWay, Identity: "any"})
+				sent, err := r.tokens(x, r.ticket(func(i *issue) { i.Etype = e }), InitiatorOptions{OneWay: oneWay, Identity: "any"})
 				if err != nil || len(sent) != tokens {
 					t.Fatalf("%d tokens, %v", len(sent), err)
 				}
@@ -213,26 +141,26 @@ func TestRefusedTickets(t *testing.T) {
 	}
 	r.add("zookeeper/other", realm, "secret", 3, 18)
 	r.add(service, "ELSEWHERE", "secret", 3, 18)
-	r.write(r.keys)
+	tickets.Write(t, r.file, r.keys)
 	tests := map[string]struct {
 		change func(*issue)
 		use    func(*ticket) // by the client
 		want   string
 	}{
-		"another service":        {change: func(i *issue) { i.service = "zookeeper/other" }, want: `a ticket for "zookeeper/other@EXAMPLE.COM"`},
-		"another service realm":  {change: func(i *issue) { i.sRealm = "ELSEWHERE" }, want: `a ticket for "zookeeper/host.example.com@ELSEWHERE"`},
-		"another key":            {change: func(i *issue) { i.keys = other }, want: "integrity"},
-		"another key version":    {change: func(i *issue) { i.keys, i.version = other, 4 }, want: "key version 4"},
-		"expired":                {change: func(i *issue) { i.from, i.till = -time.Hour, -6*time.Minute }, want: "not valid now"},
-		"not valid yet":          {change: func(i *issue) { i.from = 6 * time.Minute }, want: "not valid now"},
-		"invalid by its flag":    {change: func(i *issue) { i.flags = []int{7} }, want: "not valid now"},
-		"RC4":                    {change: func(i *issue) { i.etype = 23 }, want: "encryption type 23"},
+		"another service":        {change: func(i *issue) { i.Service = "zookeeper/other" }, want: `a ticket for "zookeeper/other@EXAMPLE.COM"`},
+		"another service realm":  {change: func(i *issue) { i.ServerRealm = "ELSEWHERE" }, want: `a ticket for "zookeeper/host.example.com@ELSEWHERE"`},
+		"another key":            {change: func(i *issue) { i.Keys = other }, want: "integrity"},
+		"another key version":    {change: func(i *issue) { i.Keys, i.Version = other, 4 }, want: "key version 4"},
+		"expired":                {change: func(i *issue) { i.From, i.Till = -time.Hour, -6*time.Minute }, want: "not valid now"},
+		"not valid yet":          {change: func(i *issue) { i.From = 6 * time.Minute }, want: "not valid now"},
+		"invalid by its flag":    {change: func(i *issue) { i.Flags = []int{7} }, want: "not valid now"},
+		"RC4":                    {change: func(i *issue) { i.Etype = 23 }, want: "encryption type 23"},
 		"another client":         {use: func(t *ticket) { t.name = types.NewPrincipalName(1, "root") }, want: "not of the client"},
 		"another client's realm": {use: func(t *ticket) { t.of = "ELSEWHERE" }, want: "not of the client"},
 		"another session key":    {use: func(t *ticket) { t.key.KeyValue = bytes.Repeat([]byte{1}, 32) }, want: "authenticator"},
-		"a path of realms":       {change: func(i *issue) { i.realm, i.transited = "FAR.AWAY", "BETWEEN" }, want: "through other realms"},
-		"an empty component":     {change: func(i *issue) { i.client = "bob/" }, want: "cannot be written"},
-		"an at in the realm":     {change: func(i *issue) { i.realm = "A@B" }, want: "cannot be written"},
+		"a path of realms":       {change: func(i *issue) { i.Realm, i.Transited = "FAR.AWAY", "BETWEEN" }, want: "through other realms"},
+		"an empty component":     {change: func(i *issue) { i.Client = "bob/" }, want: "cannot be written"},
+		"an at in the realm":     {change: func(i *issue) { i.Realm = "A@B" }, want: "cannot be written"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -260,8 +188,8 @@ func TestRefusedTickets(t *testing.T) {
 func TestForeignRealm(t *testing.T) {
 	r := newRig(t)
 	for name, change := range map[string]func(*issue){
-		"direct":  func(i *issue) { i.realm = "FAR.AWAY" },
-		"checked": func(i *issue) { i.realm, i.transited, i.flags = "FAR.AWAY", "BETWEEN", []int{12} },
+		"direct":  func(i *issue) { i.Realm = "FAR.AWAY" },
+		"checked": func(i *issue) { i.Realm, i.Transited, i.Flags = "FAR.AWAY", "BETWEEN", []int{12} },
 	} {
 		x := r.Begin()
 		if _, err := r.tokens(x, r.ticket(change), InitiatorOptions{}); err != nil {
@@ -465,14 +393,14 @@ func TestKeytabChanges(t *testing.T) {
 	var log bytes.Buffer
 	r.Acceptor.keys.log = slog.New(slog.NewTextHandler(&log, nil))
 	login := func(version int) error {
-		_, err := r.tokens(r.Begin(), r.ticket(func(i *issue) { i.version = version }), InitiatorOptions{})
+		_, err := r.tokens(r.Begin(), r.ticket(func(i *issue) { i.Version = version }), InitiatorOptions{})
 		return err
 	}
 	r.add(service, realm, "next secret", 4, 18)
 	if err := login(4); err == nil {
 		t.Error("a key that the server does not have")
 	}
-	r.write(r.keys)
+	tickets.Write(t, r.file, r.keys)
 	if err := errors.Join(login(4), login(3)); err != nil {
 		t.Error(err)
 	}

@@ -147,10 +147,11 @@ func (l *Login) openCache() error {
 		if err := cache.Unmarshal(b); err != nil {
 			return err
 		}
-		if agent, err = krb5.NewFromCCache(cache, l.settings.conf, krb5.DisablePAFXFAST(true)); err != nil {
+		if err := l.useCache(cache); err != nil || len(l.tgt.key.KeyValue) == 0 {
 			return err
 		}
-		return l.useCache(cache)
+		agent, err = krb5.NewFromCCache(cache, l.settings.conf, krb5.DisablePAFXFAST(true))
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("kerberos: ticket cache %s: %w", file, err)
@@ -174,22 +175,31 @@ func (l *Login) useCache(cache *credentials.CCache) error {
 	case want != "" && want != client:
 		return fmt.Errorf("it is of %s, not of %s", client, want)
 	}
+	tgs := "krbtgt/" + realm + "@" + realm
 	for _, e := range cache.GetEntries() {
-		if text(e.Server.PrincipalName, e.Server.Realm) != "krbtgt/"+realm+"@"+realm || e.EndTime.Before(l.tgt.till) {
+		service := text(e.Server.PrincipalName, e.Server.Realm)
+		known := l.kept(service)
+		if service == tgs {
+			known = l.tgt
+		}
+		if text(e.Client.PrincipalName, e.Client.Realm) != client || !usable(e.Key) || e.EndTime.Before(known.till) {
 			continue
 		}
-		t := ticket{key: e.Key, from: e.StartTime, till: e.EndTime, name: name, of: realm}
-		if t.from.Unix() == 0 {
-			t.from = e.AuthTime
-		}
+		t := ticket{key: e.Key, from: e.AuthTime, till: e.EndTime, name: name, of: realm}.started(e.StartTime)
 		if err := t.Unmarshal(e.Ticket); err != nil {
 			return err
 		}
-		l.tgt = t
+		if service == tgs {
+			l.tgt = t
+		} else {
+			l.keep(service, t)
+		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case len(l.tgt.key.KeyValue) == 0:
-		return errors.New("it has no ticket-granting ticket; run kinit")
+	case len(l.tgt.key.KeyValue) == 0 && len(l.mu.tickets) == 0:
+		return errors.New("it has no ticket; run kinit")
 	case l.client == "":
 		// From now on the cache must be of this principal.
 		l.client, l.cred.Principal = client, client
@@ -201,10 +211,8 @@ func (l *Login) useCache(cache *credentials.CCache) error {
 // it returns, but a question to the KDC goes on until the KDC's answer or its time-out.
 func (l *Login) ticketFor(ctx context.Context, service types.PrincipalName, realm string) (ticket, error) {
 	key := text(service, realm)
-	l.mu.Lock()
-	old, known := l.mu.tickets[key]
-	l.mu.Unlock()
-	if known && old.fresh(time.Now()) {
+	old := l.kept(key)
+	if old.fresh(time.Now()) {
 		return old, nil
 	}
 	select {
@@ -231,7 +239,7 @@ func (l *Login) ticketFor(ctx context.Context, service types.PrincipalName, real
 		switch {
 		case o.error == nil:
 			l.keep(key, o.ticket)
-		case known && old.usable(time.Now()):
+		case old.usable(time.Now()):
 			return old, nil
 		default:
 			return ticket{}, fmt.Errorf("kerberos: ticket for %s: %w", key, o.error)
@@ -240,6 +248,13 @@ func (l *Login) ticketFor(ctx context.Context, service types.PrincipalName, real
 	case <-ctx.Done():
 		return ticket{}, fmt.Errorf("kerberos: no answer of the KDC: %w", ctx.Err())
 	}
+}
+
+// kept returns the ticket for a service that the Login has; the zero value if it has none.
+func (l *Login) kept(key string) ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.tickets[key]
 }
 
 // maxServices is how many tickets a Login keeps.
@@ -286,7 +301,7 @@ func (l *Login) exchange(with ticket, service types.PrincipalName, realm string)
 
 // started sets the begin of the lifetime, if the KDC names one.
 func (t ticket) started(at time.Time) ticket {
-	if !at.IsZero() {
+	if !at.IsZero() && at.Unix() != 0 {
 		t.from = at
 	}
 	return t
@@ -306,7 +321,7 @@ func (l *Login) logIn() error {
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("the ticket of %s has expired at %v; run kinit", l.client, l.tgt.till)
+		return fmt.Errorf("the ticket-granting ticket of %s has expired, or there is none; run kinit", l.client)
 	}
 	name, realm, err := parsePrincipal(l.client, "")
 	if err != nil {

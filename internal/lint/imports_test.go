@@ -18,7 +18,7 @@ const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < test/memconn, test/choices, test/goroutines, test/certs;
+	NONE < test/memconn, test/choices, test/goroutines, test/certs, test/tickets;
 	NONE < fifo, ratelimit;
 	NONE < config, sasl, kerberos, metric, systemd, keystore;
 	ratelimit < refusal, logging;
@@ -43,11 +43,11 @@ const importOrder = `
 	NONE < pipeline;
 	prep, storage, zab, metric, pipeline < replica;
 	zk, vfs, metric < audit;
-	replica, config, sasl, metric, socket, refusal, fifo, ratelimit, tlsport, audit < server;
+	replica, config, sasl, kerberos, metric, socket, refusal, fifo, ratelimit, tlsport, audit < server;
 
 
 	# The client that people use.
-	zk, jute, wire, sasl, fourletter < client < recipe;
+	zk, jute, wire, sasl, kerberos, fourletter < client < recipe;
 	recipe, config < cli;
 
 	# A client that measures; it knows of no server but by the wire.
@@ -110,8 +110,8 @@ const mustNever = `
 // otherModules says where code of others is used; tests may use more.
 var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine":       {"test/ensemble/history"},
-	"github.com/jcmturner/gofork":             {"kerberos"},
-	"github.com/jcmturner/gokrb5":             {"kerberos"},
+	"github.com/jcmturner/gofork":             {"kerberos", "test/tickets"},
+	"github.com/jcmturner/gokrb5":             {"kerberos", "test/tickets"},
 	"github.com/klauspost/compress":           {"storage"},
 	"github.com/minio/minio-go":               {"backup"},
 	"github.com/spf13/cobra":                  {"cmd/pinfold"},

@@ -1,14 +1,17 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/kerberos"
 	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
+	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/session"
 )
 
@@ -29,27 +32,35 @@ func loginFile(cfg *config.Config) (sasl.Login, error) {
 	return login, nil
 }
 
-// logins returns the users that may log in by SASL, read from the login file. It
-// returns nil if no login file is configured, and nil with a warning if the file
-// has no section for this server.
-func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
+// logins returns how clients may log in by SASL, read from the login file: not at all if
+// no login file is configured or, with a warning, if the file has no section for this
+// server.
+func logins(cfg *config.Config, log *slog.Logger) (l server.Logins, err error) {
 	c := &cfg.Auth.SASL
 	if c.LoginFile == "" {
-		return nil, nil
+		return l, nil
 	}
 	login, err := loginFile(cfg)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	users, ok, err := login.Users(c.Section)
+	users, service, ok, err := login.Mechanisms(c.Section)
 	if err != nil {
-		return nil, fmt.Errorf("server: %s: %w", c.LoginFile, err)
+		return l, fmt.Errorf("server: %s: %w", c.LoginFile, err)
 	}
 	if !ok {
 		if !cfg.Quorum.Login.Enabled { // the file may be for the other servers alone
 			log.Warn("no client can log in by SASL: the login file lacks the section; add it, or name another one by zookeeper.sasl.serverconfig", "file", c.LoginFile, "section", c.Section)
 		}
-		return nil, nil
+		return l, nil
+	}
+	if service != nil {
+		if l.Kerberos, l.Names, err = kerberosLogins(c, service, log); err != nil {
+			return l, fmt.Errorf("server: %s: %w", c.LoginFile, err)
+		}
+	}
+	if users == nil {
+		return l, nil
 	}
 	const super = "super"
 	if _, listed := users[super]; c.SuperPassword != "" {
@@ -59,7 +70,26 @@ func logins(cfg *config.Config, log *slog.Logger) (*sasl.Server, error) {
 			log.Warn("SASLAuthenticationProvider.superPassword has no effect: the login file has no user super; add the user or remove the setting", "file", c.LoginFile)
 		}
 	}
-	return sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users), nil
+	l.Digest = sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users)
+	return l, nil
+}
+
+// kerberosLogins returns what checks logins of clients by Kerberos, and the names that
+// their principals have in ACLs.
+func kerberosLogins(c *config.SASL, service *sasl.Service, log *slog.Logger) (*kerberos.Acceptor, kerberos.Mapping, error) {
+	names := kerberos.Mapping{DropHost: c.RemoveHost, DropRealm: c.RemoveRealm}
+	settings, err := kerberos.ReadSettings(c.KerberosFile)
+	if err != nil {
+		return nil, names, err
+	}
+	realm := cmp.Or(c.KerberosRealm, settings.Realm())
+	if names.Rules, err = kerberos.ParseRules(c.NameRules, realm); err != nil {
+		return nil, names, fmt.Errorf("zookeeper.security.auth_to_local: %w", err)
+	}
+	a, err := kerberos.NewAcceptor(kerberos.AcceptorOptions{
+		Principal: service.Principal, DefaultRealm: realm, Keytab: service.Keytab, Skew: settings.Skew(), Logger: log,
+	})
+	return a, names, err
 }
 
 // peerLogins returns how the servers of the ensemble log in at each other; nil if they do

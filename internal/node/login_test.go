@@ -12,22 +12,30 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/test/tickets"
 )
 
 func TestLogins(t *testing.T) {
-	const digest = "org.apache.zookeeper.server.auth.DigestLoginModule"
+	const digest, kerberosModule = "org.apache.zookeeper.server.auth.DigestLoginModule", "com.sun.security.auth.module.Krb5LoginModule"
+	keytab, conf := tickets.Keytab(t), tickets.Config(t)
 	tests := []struct {
 		name     string
 		file     string
 		super    string
+		rules    string // auth_to_local; "" for DEFAULT
 		can      bool   // some user can log in
+		kerberos bool   // some principal can
 		err, log string // parts of
 	}{
 		{name: "users", file: `Server { ` + digest + ` required user_bob="b"; };`, can: true},
 		{name: "another section", file: `Client { ` + digest + ` required username="b"; };`, log: "lacks the section"},
 		{name: "empty file", log: "lacks the section"},
 		{name: "syntax", file: "Server {\nx", err: "jaas.conf: sasl: login configuration, line 2: "},
-		{name: "Kerberos", file: `Server { com.sun.security.auth.module.Krb5LoginModule required; };`, err: "Kerberos is not supported yet"},
+		{name: "Kerberos", file: `Server { ` + kerberosModule + ` required useKeyTab=true storeKey=true keyTab="` + keytab + `" principal="zookeeper/host.example.com@EXAMPLE.COM"; };`, kerberos: true},
+		{name: "Kerberos and users", file: `Server { ` + kerberosModule + ` required useKeyTab=true storeKey=true keyTab="` + keytab + `" principal="zookeeper/host.example.com"; ` + digest + ` required user_bob="b"; };`, can: true, kerberos: true},
+		{name: "Kerberos without a key", file: `Server { ` + kerberosModule + ` required useKeyTab=true storeKey=true keyTab="` + keytab + `" principal="other"; };`, err: "has no key of other@EXAMPLE.COM"},
+		{name: "Kerberos without a keytab", file: `Server { ` + kerberosModule + ` required useKeyTab=true storeKey=true keyTab="/nowhere" principal="a@B"; };`, err: "stat /nowhere"},
+		{name: "rules", rules: "DEFAULT RULE", file: `Server { ` + kerberosModule + ` required useKeyTab=true storeKey=true keyTab="` + keytab + `" principal="zookeeper/host.example.com"; };`, err: "security.auth_to_local: invalid rule"},
 		{name: "a property", file: `Server { ` + digest + ` required user_bob="${my.password}"; };`, can: true},
 		{name: "no such property", file: `Server { ` + digest + ` required user_bob="${your.password}"; };`, err: `no property "your.password"`},
 		{name: "password of super", file: `Server { ` + digest + ` required user_super="s"; };`, super: "other", can: true},
@@ -39,14 +47,17 @@ func TestLogins(t *testing.T) {
 			cfg := config.Default()
 			cfg.Properties = map[string]string{"my.password": "b"}
 			cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "jaas.conf")
-			cfg.Auth.SASL.SuperPassword = tt.super
+			cfg.Auth.SASL.SuperPassword, cfg.Auth.SASL.KerberosFile = tt.super, conf
+			if tt.rules != "" {
+				cfg.Auth.SASL.NameRules = tt.rules
+			}
 			if err := os.WriteFile(cfg.Auth.SASL.LoginFile, []byte(tt.file), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			var log bytes.Buffer
-			users, err := logins(cfg, slog.New(slog.NewTextHandler(&log, nil)))
-			if (users != nil) != tt.can {
-				t.Errorf("users %v", users)
+			l, err := logins(cfg, slog.New(slog.NewTextHandler(&log, nil)))
+			if (l.Digest != nil) != tt.can || (l.Kerberos != nil) != tt.kerberos {
+				t.Errorf("users %v, principals %v", l.Digest, l.Kerberos)
 			}
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 				t.Errorf("error %v, want %q", err, tt.err)
@@ -60,12 +71,12 @@ func TestLogins(t *testing.T) {
 
 func TestLoginsWithoutAFile(t *testing.T) {
 	cfg := config.Default()
-	if users, err := logins(cfg, slog.New(slog.DiscardHandler)); users != nil || err != nil {
-		t.Errorf("%v, %v", users, err)
+	if l, err := logins(cfg, slog.New(slog.DiscardHandler)); l.Digest != nil || err != nil {
+		t.Errorf("%v, %v", l.Digest, err)
 	}
 	cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "none")
-	if users, err := logins(cfg, slog.New(slog.DiscardHandler)); users != nil || err == nil || !strings.Contains(err.Error(), "java.security.auth.login.config") {
-		t.Errorf("%v, %v", users, err)
+	if l, err := logins(cfg, slog.New(slog.DiscardHandler)); l.Digest != nil || err == nil || !strings.Contains(err.Error(), "java.security.auth.login.config") {
+		t.Errorf("%v, %v", l.Digest, err)
 	}
 }
 

@@ -143,6 +143,8 @@ func TestUsers(t *testing.T) {
 		{text: `Server { ` + digest + ` required user_a="b"; ` + digest + ` required user_c="d"; };`, section: "Server",
 			want: Users{"c": "d"}, ok: true},
 		{text: `Server { com.sun.security.auth.module.Krb5LoginModule required keyTab="/k"; };`, section: "Server",
+			err: "sasl: section Server: com.sun.security.auth.module.Krb5LoginModule needs useKeyTab=true: a server has its key in a file"},
+		{text: `Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="/k" principal="p"; };`, section: "Server",
 			err: "sasl: section Server: Kerberos is not supported yet (com.sun.security.auth.module.Krb5LoginModule)"},
 		{text: `Server { X required user_a="b"; };`, section: "Server", err: "sasl: section Server: unknown login module X"},
 	}
@@ -161,6 +163,38 @@ func TestUsers(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, users); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", tt.text, diff)
+		}
+	}
+}
+
+// TestMechanisms: a section may have both mechanisms, and says what Kerberos lacks.
+func TestMechanisms(t *testing.T) {
+	const digest, kerberos = "org.apache.zookeeper.server.auth.DigestLoginModule required", "com.sun.security.auth.module.Krb5LoginModule required"
+	key := &Service{Principal: "zookeeper/h@R", Keytab: "/k"}
+	for _, tt := range []struct {
+		modules string
+		users   Users
+		service *Service
+		err     string
+	}{
+		{kerberos + ` useKeyTab=true storeKey=TRUE keyTab="/k" principal="zookeeper/h@R" debug=true;`, nil, key, ""},
+		{kerberos + ` useKeyTab=true storeKey=true keyTab="/k" principal="zookeeper/h@R"; ` + digest + ` user_a="b";`, Users{"a": "b"}, key, ""},
+		{digest + `;`, Users{}, nil, ""},
+		{kerberos + ` useKeyTab=true keyTab="/k" principal="p";`, nil, nil, "needs storeKey=true"},
+		{kerberos + ` useKeyTab=false storeKey=true keyTab="/k" principal="p";`, nil, nil, "needs useKeyTab=true"},
+		{kerberos + ` useKeyTab=true storeKey=true principal="p";`, nil, nil, "has no keyTab"},
+		{kerberos + ` useKeyTab=true storeKey=true keyTab="/k";`, nil, nil, "has no principal"},
+	} {
+		login, err := ParseLogin([]byte("S { "+tt.modules+" };"), testProperty)
+		if err != nil {
+			t.Fatal(err)
+		}
+		users, service, ok, err := login.Mechanisms("S")
+		if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) || ok != (err == nil) {
+			t.Errorf("%s: %v, %v; want %q", tt.modules, ok, err, tt.err)
+		}
+		if diff := cmp.Diff(tt.users, users) + cmp.Diff(tt.service, service); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", tt.modules, diff)
 		}
 	}
 }

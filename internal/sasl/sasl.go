@@ -56,35 +56,69 @@ const userPrefix = "user_"
 // Users maps the name of a user to the password.
 type Users map[string]string
 
-// Users returns the users that may log in by a section: the options
+// A Service is what a section says of Kerberos: the server's principal, and the file with
+// its keys.
+type Service struct {
+	Principal string // SERVICE/HOST@REALM, or without the realm; "*" is every one of the file
+	Keytab    string
+}
+
+// Mechanisms returns the logins that a section allows. users are those of DIGEST-MD5, the options
 // user_NAME="password" of its modules; if several modules have them, those of the last
-// one, as in Java. ok is false if there is no such section or it is empty, which turns
-// SASL off.
+// one, as in Java; nil if no module is of DIGEST-MD5. service is nil if no module is of
+// Kerberos. ok is false if there is no such section or it is empty, which turns SASL off.
 //
-// It fails for a section of Kerberos and for any other module than ZooKeeper's
-// DigestLoginModule: otherwise the server would accept no user, or other users than the
-// file says.
-func (f Login) Users(section string) (users Users, ok bool, err error) {
+// Java's servers offer Kerberos alone if a section has both; here a client may use either.
+//
+// It fails for any other module: otherwise the server would accept no user, or other users
+// than the file says.
+func (f Login) Mechanisms(section string) (users Users, service *Service, ok bool, err error) {
 	modules := f[section]
 	if len(modules) == 0 {
-		return nil, false, nil
+		return nil, nil, false, nil
 	}
 	for _, m := range modules {
 		switch m.Class {
 		case digestModule:
-		case kerberosModule:
-			return nil, false, fmt.Errorf("sasl: section %s: Kerberos is not supported yet (%s)", section, m.Class)
-		default:
-			return nil, false, fmt.Errorf("sasl: section %s: unknown login module %s", section, m.Class)
-		}
-		users = Users{}
-		for key, value := range m.Options {
-			if name, isUser := strings.CutPrefix(key, userPrefix); isUser && name != "" {
-				users[name] = value
+			users = Users{}
+			for key, value := range m.Options {
+				if name, isUser := strings.CutPrefix(key, userPrefix); isUser && name != "" {
+					users[name] = value
+				}
 			}
+		case kerberosModule:
+			service = &Service{Principal: m.Options["principal"], Keytab: m.Options["keyTab"]}
+			if missing := m.lacks("true", "useKeyTab", "storeKey"); missing != "" {
+				return nil, nil, false, fmt.Errorf("sasl: section %s: %s needs %s=true: a server has its key in a file", section, m.Class, missing)
+			}
+			if missing := m.lacks("", "keyTab", "principal"); missing != "" {
+				return nil, nil, false, fmt.Errorf("sasl: section %s: %s has no %s", section, m.Class, missing)
+			}
+		default:
+			return nil, nil, false, fmt.Errorf("sasl: section %s: unknown login module %s", section, m.Class)
 		}
 	}
-	return users, true, nil
+	return users, service, true, nil
+}
+
+// lacks returns the first of the options that is not set, or does not have the value if
+// that is not "".
+func (m *Module) lacks(value string, options ...string) string {
+	for _, o := range options {
+		if got := m.Options[o]; got == "" || value != "" && !strings.EqualFold(got, value) {
+			return o
+		}
+	}
+	return ""
+}
+
+// Users is Mechanisms for a section that may only have users of DIGEST-MD5.
+func (f Login) Users(section string) (users Users, ok bool, err error) {
+	users, service, ok, err := f.Mechanisms(section)
+	if err == nil && service != nil {
+		return nil, false, fmt.Errorf("sasl: section %s: Kerberos is not supported yet (%s)", section, kerberosModule)
+	}
+	return users, ok, err
 }
 
 // User returns the name and the password with which a section logs in elsewhere: the

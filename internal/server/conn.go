@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
-	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -90,8 +89,8 @@ type connState struct {
 	timeout    int32         // milliseconds
 	ready      chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
 	aside      []byte
-	identified int            // bytes of ids that are charged to account
-	login      *sasl.Exchange // nil before the first token of SASL
+	identified int   // bytes of ids that are charged to account
+	login      login // by SASL; zero before the first token
 }
 
 // newConn returns the connection of a client at remote. It is not in any table yet.

@@ -43,6 +43,7 @@ type turn struct {
 	short    bool   // it stopped at a read without room for its reply
 	long     bool   // it stopped at a read with a long reply
 	mustWait bool   // it stopped at a read that must wait for the session's writes
+	token    bool   // it stopped at a token of Kerberos, which takes long
 	blocked  int    // it stopped at a request of this weight, for which there was no room
 	charge   int    // weight of the small requests that it submitted
 	audited  bool   // it submits changes that the audit log has lines about
@@ -160,7 +161,9 @@ func (c *conn) process(b []byte) (n int, err error) {
 }
 
 // stopped reports whether a turn stopped at a request that cannot be handled yet.
-func (r *run) stopped() bool { return r.short || r.long || r.mustWait || r.blocked > 0 }
+func (r *run) stopped() bool {
+	return r.short || r.long || r.mustWait || r.token || r.blocked > 0
+}
 
 // unblock waits until the request at the front of b can be handled, or answers it. The turn
 // has stopped at this request. unblock returns the number of bytes that it has consumed.
@@ -172,6 +175,8 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 		return c.answerLong(b, r)
 	case r.mustWait:
 		c.awaitAnswered()
+	case r.token:
+		return c.answerToken(b)
 	case r.blocked > 0:
 		c.leaving = !c.awaitFlight(r.blocked)
 	}
@@ -266,7 +271,9 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	case q.Op == wire.OpAuth:
 		c.authenticate(&q) // at once, because it changes what the next requests may do
 	case q.Op == wire.OpSASL:
-		c.login(&q)
+		if r.token = !c.login(&q); r.token {
+			return true
+		}
 	case !c.mayAskLocked():
 		c.turnAway(&q)
 	case c.s.replica.DiskShort() && refusedWithoutRoom(q.Op):

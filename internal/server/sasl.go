@@ -5,39 +5,130 @@ import (
 	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/kerberos"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
+	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/zk"
 )
+
+// Logins are the mechanisms by which clients may log in by SASL. The zero value has none.
+// A client does not name the mechanism: its first token shows it.
+type Logins struct {
+	Digest   *sasl.Server       // DIGEST-MD5; nil: none
+	Kerberos *kerberos.Acceptor // GSSAPI; nil: none
+	Names    kerberos.Mapping   // of principals
+}
+
+// login is a client's exchange. At most one of its fields is not nil.
+type login struct {
+	digest   *sasl.Exchange
+	kerberos *kerberos.Acceptance
+}
+
+// begin begins the exchange for which a client has sent a first token.
+func (l *Logins) begin(token []byte) login {
+	if l.byKerberos(token) {
+		return login{kerberos: l.Kerberos.Begin()}
+	}
+	return login{digest: l.Digest.Begin()}
+}
+
+// byKerberos reports whether a client's first token begins a login by GSSAPI.
+func (l *Logins) byKerberos(token []byte) bool {
+	return l.Kerberos != nil && (l.Digest == nil || kerberos.Begins(token))
+}
+
+func (l *login) step(token []byte) (answer []byte, err error) {
+	if l.kerberos != nil {
+		return l.kerberos.Step(token)
+	}
+	return l.digest.Step(token, rand.Reader)
+}
+
+// user returns the name that ACLs have for the client that has logged in; "" if its
+// principal has none. ok is false if no client has logged in.
+func (l *login) user(names *kerberos.Mapping) (name string, ok bool) {
+	if l.kerberos == nil {
+		return l.digest.User()
+	}
+	principal, ok := l.kerberos.Principal()
+	if !ok {
+		return "", false
+	}
+	name, _ = names.User(principal) // the error says that there is none
+	return name, true
+}
 
 // login handles a SASL token. Like an auth packet it is answered at once, whatever is
 // in the pipeline, because it changes what the next requests may do. A null token ends
 // the connection, and so does one that cannot be decoded.
 //
 // A server without a login file answers with no token and no error; so does one that
-// lets clients stay whose login failed. REQUIRES: c.mu.
-func (c *conn) login(q *request) {
+// lets clients stay whose login failed.
+//
+// It returns false, without effect, if the token is one of Kerberos, which takes long: it
+// is for answerToken. REQUIRES: c.mu.
+func (c *conn) login(q *request) (done bool) {
 	d := jute.NewDecoder(q.body)
 	token := d.Buffer()
-	if d.Err() != nil || token == nil {
+	l := &c.s.logins
+	switch {
+	case d.Err() != nil || token == nil:
 		c.leaveLocked()
-		return
-	}
-	if c.s.sasl == nil {
+	case l.Digest == nil && l.Kerberos == nil:
 		c.replyTokenLocked(q.Xid, nil, zk.OK)
-		return
+	case c.mu.login.kerberos != nil || c.mu.login.digest == nil && l.byKerberos(token):
+		return false
+	default:
+		if c.mu.login.digest == nil {
+			c.mu.login = l.begin(token)
+		}
+		answer, err := c.mu.login.step(token)
+		c.finishStep(q, answer, err)
 	}
-	if c.mu.login == nil {
-		c.mu.login = c.s.sasl.Begin()
+	return true
+}
+
+// answerToken handles the frame at the front of b, a token of Kerberos, without a lock. It
+// returns the frame's length.
+func (c *conn) answerToken(b []byte) (n int) {
+	frame, n, _, _ := c.nextFrame(b) // complete and valid: it was decoded before
+	d := jute.NewDecoder(frame)
+	var q request
+	q.Decode(&d)
+	q.body = d.Rest()
+	body := jute.NewDecoder(q.body)
+	token := body.Buffer()
+	c.mu.Lock()
+	if c.mu.login.kerberos == nil {
+		c.mu.login = c.s.logins.begin(token)
 	}
-	answer, err := c.mu.login.Step(token, rand.Reader)
+	l := c.mu.login
+	c.mu.Unlock()
+	c.pauseReading()
+	answer, err := l.step(token)
+	c.resumeReading()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.countReceivedLocked(1, n)
+	c.mu.stats.noteRequest(&q)
+	if !c.mu.closed {
+		c.finishStep(&q, answer, err)
+	}
+	c.leaving = c.leaving || c.mu.closing
+	return n
+}
+
+// finishStep answers a token by the outcome of the exchange's step. REQUIRES: c.mu.
+func (c *conn) finishStep(q *request, answer []byte, err error) {
 	if err != nil {
 		c.s.refused.Warn("a SASL login failed", "client", c.remote, "err", refusal.Cut(err.Error()))
 		c.loginFailed(q)
 		return
 	}
-	if user, ok := c.mu.login.User(); ok {
+	if user, ok := c.mu.login.user(&c.s.logins.Names); ok {
 		ids, ok := c.s.auth.LogIn(user, c.mu.ids)
-		if !ok || !c.setIdentities(ids) {
+		if !ok || user == "" && c.mu.login.kerberos != nil || !c.setIdentities(ids) {
 			c.s.refused.Warn("a SASL login was refused: the user name cannot be used in an ACL, or the connection has too many identities",
 				"client", c.remote, "user", refusal.Cut(user))
 			c.loginFailed(q)

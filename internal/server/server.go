@@ -53,7 +53,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
-	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -81,8 +80,8 @@ const Version = "3.9.4-pinfold"
 type Options struct {
 	Config *config.Config
 	Auth   *auth.Authority
-	SASL   *sasl.Server // the users that may log in; nil: none
-	Audit  *audit.Log   // nil: there is no audit log
+	SASL   Logins
+	Audit  *audit.Log // nil: there is no audit log
 	Logger *slog.Logger
 	// Limits are those of sessions and identities; nil: there are none, and SetLimits
 	// must not be called.
@@ -96,8 +95,8 @@ type Options struct {
 type Server struct {
 	cfg       *config.Config
 	auth      *auth.Authority
-	sasl      *sasl.Server // nil if no user can log in
-	audit     *audit.Log   // nil if there is none
+	logins    Logins
+	audit     *audit.Log // nil if there is none
 	log       *slog.Logger
 	refused   *refusal.Log // logs refusals of clients
 	replica   Replica
@@ -154,7 +153,7 @@ type Server struct {
 
 // New returns a server without a replica. It implements replica.Clients.
 func New(o Options) *Server {
-	s := &Server{cfg: o.Config, auth: o.Auth, sasl: o.SASL, audit: o.Audit, passwords: o.Passwords, log: o.Logger}
+	s := &Server{cfg: o.Config, auth: o.Auth, logins: o.SASL, audit: o.Audit, passwords: o.Passwords, log: o.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
