@@ -129,8 +129,9 @@ func (m *Member) write(cfg string) error {
 	if err := os.MkdirAll(m.DataDir, 0o755); err != nil {
 		return fmt.Errorf("cluster: member %d: %w", m.ID, err)
 	}
-	if err := os.WriteFile(m.cfg, []byte(cfg), 0o644); err != nil {
-		return fmt.Errorf("cluster: member %d: %w", m.ID, err)
+	m.text = cfg
+	if err := m.Configure(); err != nil {
+		return err
 	}
 	myid := fmt.Sprintln(m.ID)
 	if err := os.WriteFile(filepath.Join(m.DataDir, "myid"), []byte(myid), 0o644); err != nil {

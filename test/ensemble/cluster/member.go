@@ -28,7 +28,8 @@ type Member struct {
 
 	programs Programs
 	cfg      string
-	alone    bool // it is no member of an ensemble
+	text     string // of cfg, but for what Configure has added
+	alone    bool   // it is no member of an ensemble
 
 	mu     sync.Mutex
 	kind   Kind
@@ -41,7 +42,7 @@ type Member struct {
 type Programs struct {
 	Pinfold  string // the binary
 	Apache   string // a script that becomes the server, given a zoo.cfg and RELEASE in the environment
-	JVMFlags string // for Apache
+	JVMFlags string // for both: Pinfold takes the properties, and leaves out what is for a JVM
 }
 
 // command is a server of the kind with the configuration cfg.
@@ -54,7 +55,9 @@ func (p Programs) command(kind Kind, cfg string) (*exec.Cmd, error) {
 	case p.Pinfold == "":
 		return nil, fmt.Errorf("cluster: a member is %s and there is no binary", kind)
 	default:
-		return exec.Command(p.Pinfold, "server", cfg), nil
+		cmd := exec.Command(p.Pinfold, "server", cfg)
+		cmd.Env = append(os.Environ(), "JVMFLAGS="+p.JVMFlags)
+		return cmd, nil
 	}
 }
 
@@ -233,6 +236,22 @@ func (m *Member) Become(kind Kind) error {
 	m.kind = kind
 	return nil
 }
+
+// Configure has the next start find these lines at the end of zoo.cfg, in place of those of
+// an earlier call.
+func (m *Member) Configure(lines ...string) error {
+	text := m.text
+	for _, line := range lines {
+		text += line + "\n"
+	}
+	if err := os.WriteFile(m.cfg, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("cluster: member %d: %w", m.ID, err)
+	}
+	return nil
+}
+
+// SetFlags has the next start use other flags in place of Programs.JVMFlags.
+func (m *Member) SetFlags(flags string) { m.programs.JVMFlags = flags }
 
 // askPatience is how long a member may take to answer a four-letter word. One
 // that is paused does not answer at all.
