@@ -71,7 +71,7 @@ const importOrder = `
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
-	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/chart;
+	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart;
 
 	# A whole server within a test.
 	client, node, test/memconn, test/frames < test/inproc;
