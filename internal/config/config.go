@@ -136,6 +136,10 @@ type TLS struct {
 	// address. It counts only with Hosts.
 	ClientHost bool
 	Hosts      bool // ssl.hostnameVerification
+
+	// CRL makes a certificate valid only if a list of its issuer says that it is not
+	// revoked; OCSP, only if a responder says so, or such a list.
+	CRL, OCSP bool
 }
 
 // AdminTLS is TLS on the port of the administration server: the stores of the connections

@@ -111,9 +111,9 @@ func TestReports(t *testing.T) {
 				"error zoo.cfg:3: metricsProvider.className=org.example.Provider: not one of " + defaultProvider + ", " + nullProvider + ", " + prometheusProvider + "\n"},
 		{name: "missing", file: base + "ssl.allowReverseDnsLookup=true",
 			want: "warning zoo.cfg:3: ssl.allowReverseDnsLookup: has no effect here: the address alone counts\n"},
-		{name: "refused", file: base + "secureClientPort=2281\nssl.quorum.crl=true\naudit.impl.class=org.example.Logger\n" +
+		{name: "refused", file: base + "secureClientPort=2281\nssl.quorum.crl=maybe\naudit.impl.class=org.example.Logger\n" +
 			"authProvider.1=org.example.Provider\nclient.portUnification=true",
-			want: "error zoo.cfg:4: ssl.quorum.crl=true: certificates would not be checked for revocation\n" +
+			want: "error zoo.cfg:4: ssl.quorum.crl=maybe: not true or false\n" +
 				"error zoo.cfg:5: audit.impl.class=org.example.Logger: not one of " + slf4jAudit + ", " + log4jAudit + "\n" +
 				"error zoo.cfg:6: authProvider.1=org.example.Provider: " +
 				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the class of sasl enables sasl\n" +

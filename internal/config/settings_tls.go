@@ -52,9 +52,9 @@ func tlsSettings() []setting {
 	}, storeSettings("ssl.", "the client port", func(c *Config) *TLS { return &c.TLS }),
 		storeSettings("ssl.quorum.", "connections between servers, and of the administration server", func(c *Config) *TLS { return &c.QuorumTLS }),
 		quorumTLSSettings(),
-		without("certificates would not be checked for revocation", `
-			property refused boolean ssl.crl=false ssl.ocsp=false ssl.quorum.crl=false ssl.quorum.ocsp=false
-			bare     refused boolean com.sun.net.ssl.checkRevocation=false`),
+		revocationSettings("ssl.", func(c *Config) *TLS { return &c.TLS }),
+		revocationSettings("ssl.quorum.", func(c *Config) *TLS { return &c.QuorumTLS }),
+		without("use `ssl.crl` or `ssl.ocsp`", "bare refused boolean com.sun.net.ssl.checkRevocation=false"),
 		without("Java classes cannot be loaded; use key and trust stores", "property refused words ssl.context.supplier.class ssl.quorum.context.supplier.class"),
 		without("the address alone counts", "property missing boolean ssl.allowReverseDnsLookup=false"),
 		without("the key is not known", "property refused words ssl.*"),
@@ -87,6 +87,15 @@ func storeSettings(prefix, of string, at func(*Config) *TLS) (list []setting) {
 				note:   "PEM, JKS or PKCS12; if it is not set, the suffix decides: .pem, .jks or .p12"})
 	}
 	return list
+}
+
+func revocationSettings(prefix string, at func(*Config) *TLS) []setting {
+	return []setting{
+		{name: prefix + "crl", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &at(c).CRL }),
+			note: "a certificate must not be [revoked](security.md#revocation): the lists at its distribution points decide"},
+		{name: prefix + "ocsp", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &at(c).OCSP }),
+			note: "the same, but its OCSP responder decides; the lists if that has no answer"},
+	}
 }
 
 // protocols are the protocol versions that exist here.

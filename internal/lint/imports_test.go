@@ -123,6 +123,7 @@ var otherModules = map[string][]string{
 	"github.com/pavlo-v-chernykh/keystore-go": {"keystore"},
 	"github.com/youmark/pkcs8":                {"keystore"},
 	"software.sslmate.com/src/go-pkcs12":      {"keystore"},
+	"golang.org/x/crypto/ocsp":                {"tlsport"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.

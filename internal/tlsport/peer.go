@@ -20,7 +20,14 @@ func (p *Port) Accept(check Check) *tls.Config {
 	p.reread()
 	c := p.current.Load().Clone()
 	c.SessionTicketsDisabled, c.DynamicRecordSizingDisabled = true, true
-	c.VerifyConnection = func(s tls.ConnectionState) error { return check(leafOf(s)) }
+	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if leafOf(s) != nil {
+			if err := p.revoked.check(s.VerifiedChains); err != nil {
+				return err
+			}
+		}
+		return check(leafOf(s))
+	}
 	return c
 }
 
@@ -34,7 +41,11 @@ func (p *Port) Dial(check Check) *tls.Config {
 		DynamicRecordSizingDisabled: true,
 		InsecureSkipVerify:          true, // VerifyConnection does it, without a name
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if err := verifyChain(s.PeerCertificates, own.ClientCAs, x509.ExtKeyUsageServerAuth); err != nil {
+			chains, err := verifyChain(s.PeerCertificates, own.ClientCAs, x509.ExtKeyUsageServerAuth)
+			if err == nil {
+				err = p.revoked.check(chains)
+			}
+			if err != nil {
 				return err
 			}
 			return check(leafOf(s))
@@ -57,13 +68,12 @@ func leafOf(s tls.ConnectionState) *x509.Certificate {
 
 // verifyChain verifies the certificates of the other side, the leaf first. Without roots
 // they are those of the operating system. REQUIRES: chain is not empty.
-func verifyChain(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage) error {
+func verifyChain(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage) ([][]*x509.Certificate, error) {
 	between := x509.NewCertPool()
 	for _, issuer := range chain[1:] {
 		between.AddCert(issuer)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}})
-	return err
+	return chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}})
 }
 
 // Names reports whether a certificate names a host, which is a name or an IP address. Its

@@ -3,6 +3,7 @@
 //
 //	tlsport.go   a port of clients; the files, and how they are read again
 //	peer.go      connections between servers, in both directions
+//	revocation.go  whether a certificate is revoked
 //	subject.go   the identity in a client's certificate
 //
 // The files are read again when they change: at the next handshake, at most once a second.
@@ -32,6 +33,7 @@ const rereadInterval = time.Second
 type Port struct {
 	cfg     config.TLS
 	log     *slog.Logger
+	revoked *revocation // nil: not checked
 	current atomic.Pointer[tls.Config]
 
 	mu     sync.Mutex // held by the goroutine that reads the files
@@ -47,6 +49,9 @@ func (f files) equal(g files) bool { return f.keys.Equal(g.keys) && f.trusted.Eq
 // Open reads the stores. The error says what is wrong with which file.
 func Open(cfg config.TLS, log *slog.Logger) (*Port, error) {
 	p := &Port{cfg: cfg, log: log, looked: time.Now()}
+	if cfg.CRL || cfg.OCSP {
+		p.revoked = newRevocation(cfg.OCSP)
+	}
 	var err error
 	if p.files, err = p.read(); err != nil {
 		return nil, err
@@ -126,15 +131,21 @@ func (p *Port) configFor(client net.Addr) *tls.Config {
 }
 
 // verify checks what package crypto/tls does not: that the certificate of a resumed
-// connection is still trusted, and the client's address if that is configured.
+// connection is still trusted, and, if that is configured, whether it is revoked, and the
+// client's address.
 func (p *Port) verify(c *tls.Config, s tls.ConnectionState, client net.Addr) error {
 	if len(s.PeerCertificates) == 0 {
 		return nil // crypto/tls has refused it if it must have one
 	}
+	chains := s.VerifiedChains
 	if s.DidResume {
-		if err := verifyChain(s.PeerCertificates, c.ClientCAs, x509.ExtKeyUsageClientAuth); err != nil {
+		var err error
+		if chains, err = verifyChain(s.PeerCertificates, c.ClientCAs, x509.ExtKeyUsageClientAuth); err != nil {
 			return err
 		}
+	}
+	if err := p.revoked.check(chains); err != nil {
+		return err
 	}
 	if !p.cfg.ClientHost || !p.cfg.Hosts {
 		return nil
