@@ -234,3 +234,16 @@ func ExampleDigestMD5() {
 	}
 	defer c.Close()
 }
+
+func ExampleKerberos() {
+	ctx := context.Background()
+	login, err := client.Kerberos(client.KerberosOptions{Principal: "bob@EXAMPLE.COM", Keytab: "/etc/bob.keytab"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	kc, err := client.Dial(ctx, "zk1.example:2181", client.SASL(login))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer kc.Close()
+}

@@ -1,37 +1,100 @@
 package cli
 
 import (
+	"cmp"
 	"os"
+	"strings"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 )
 
-// loginSection is the section of a login file for clients.
-const loginSection = "Client"
+// loginOptions say how to log in by SASL.
+type loginOptions struct {
+	file     string // --login: in the form of Java's JAAS; "" for none
+	section  string // of the file; "" for Client
+	kerberos bool   // with the ticket cache, if there is no file
+	client.KerberosOptions
+}
 
-// digestLogin reads the name and password for SASL's DIGEST-MD5 from a login file, the
-// one that Java reads as java.security.auth.login.config, with a section
+// The login modules of Java that are known here.
+const (
+	digestModule   = "org.apache.zookeeper.server.auth.DigestLoginModule"
+	kerberosModule = "com.sun.security.auth.module.Krb5LoginModule"
+)
+
+// mechanism returns what the options mean; nil for no login. Naming a key table or a
+// principal turns Kerberos on. Its errors are usage errors, and show no secret.
+func (o loginOptions) mechanism() (client.Mechanism, error) {
+	if o.file != "" {
+		return o.readFile()
+	}
+	if !o.kerberos && o.Keytab == "" && o.Principal == "" {
+		return nil, nil
+	}
+	return o.byKerberos("--kerberos")
+}
+
+func (o loginOptions) byKerberos(option string) (client.Mechanism, error) {
+	m, err := client.Kerberos(o.KerberosOptions)
+	if err != nil {
+		return nil, usageError{option + ": " + err.Error()}
+	}
+	return m, nil
+}
+
+// readFile reads a login file, the one that Java reads as java.security.auth.login.config,
+// with a section
 //
 //	Client { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob" password="secret"; };
 //
-// Its errors are usage errors, and show no secret.
-func digestLogin(file string) (client.Mechanism, error) {
-	text, err := os.ReadFile(file)
+// or one for Kerberos
+//
+//	Client { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/bob.keytab" principal="bob"; };
+//	Client { com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true; };
+func (o loginOptions) readFile() (client.Mechanism, error) {
+	text, err := os.ReadFile(o.file)
 	if err != nil {
 		return nil, usageError{"--login: " + err.Error()}
 	}
 	none := func(string) (string, bool) { return "", false }
 	login, err := sasl.ParseLogin(text, none)
 	if err != nil {
-		return nil, usageError{"--login: " + file + ": " + err.Error()}
+		return nil, usageError{"--login: " + o.file + ": " + err.Error()}
 	}
-	for _, m := range login[loginSection] {
+	section := cmp.Or(o.section, "Client")
+	for _, m := range login[section] {
 		user, isUser := m.Options["username"]
 		password, hasPassword := m.Options["password"]
-		if m.Class == "org.apache.zookeeper.server.auth.DigestLoginModule" && isUser && hasPassword {
+		switch {
+		case m.Class == digestModule && isUser && hasPassword:
 			return client.DigestMD5(user, password), nil
+		case m.Class == kerberosModule:
+			o.Principal = cmp.Or(o.Principal, m.Options["principal"])
+			if strings.EqualFold(m.Options["useKeyTab"], "true") {
+				o.Keytab = cmp.Or(o.Keytab, m.Options["keyTab"])
+			}
+			if strings.EqualFold(m.Options["useTicketCache"], "true") {
+				o.Cache = cmp.Or(o.Cache, m.Options["ticketCache"])
+			}
+			return o.byKerberos("--login: " + o.file)
 		}
 	}
-	return nil, usageError{"--login: " + file + " has no section " + loginSection + " with DigestLoginModule, username and password"}
+	return nil, usageError{"--login: " + o.file + " has no section " + section +
+		" with Krb5LoginModule, or with DigestLoginModule, username and password"}
+}
+
+// readProperties takes what a file of zkCli.sh's -client-configuration says of SASL, except
+// where the options say something themselves.
+func (o *loginOptions) readProperties(file string) error {
+	settings, err := readProperties(file)
+	if err != nil {
+		return err
+	}
+	o.section = settings["zookeeper.sasl.clientconfig"]
+	o.Service = cmp.Or(o.Service, settings["zookeeper.sasl.client.username"])
+	o.Realm = cmp.Or(o.Realm, settings["zookeeper.server.realm"])
+	o.Server = cmp.Or(o.Server, settings["zookeeper.server.principal"])
+	o.Canonicalize = o.Canonicalize || settings["zookeeper.sasl.client.canonicalize.hostname"] == "true"
+	return nil
 }

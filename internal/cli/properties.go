@@ -12,19 +12,28 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 )
 
+// readProperties reads a file of zkCli.sh's -client-configuration.
+func readProperties(file string) (map[string]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usageError{"--client-configuration: " + err.Error()}
+	}
+	settings, err := config.Properties(text)
+	if err != nil {
+		return nil, usageError{fmt.Sprintf("--client-configuration: %s: %v", file, err)}
+	}
+	return settings, nil
+}
+
 // readProperties takes what a file of zkCli.sh's -client-configuration says of TLS
 // into the options, except where those say something themselves. What else such a
 // file has is for Java, and passed over. Its errors are usage errors: of a setting of
 // TLS that is not known here, as a connection without it may be less safe than one
 // with it.
 func (o *tlsOptions) readProperties(file string) error {
-	text, err := os.ReadFile(file)
+	settings, err := readProperties(file)
 	if err != nil {
-		return usageError{"--client-configuration: " + err.Error()}
-	}
-	settings, err := config.Properties(text)
-	if err != nil {
-		return usageError{fmt.Sprintf("--client-configuration: %s: %v", file, err)}
+		return err
 	}
 	if settings["zookeeper.client.secure"] != "true" {
 		return nil

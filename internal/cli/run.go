@@ -36,7 +36,7 @@ type Options struct {
 	Out, Err io.Writer
 
 	auths       []credential
-	login       string // login file of --login; "" for no SASL
+	login       loginOptions
 	properties  string // file of -client-configuration; "" for none
 	tls         tlsOptions
 	dialOptions []client.Option // for tests
@@ -93,6 +93,9 @@ func newShell(o Options) (*shell, error) {
 	}
 	if o.properties != "" {
 		if err := s.opts.tls.readProperties(o.properties); err != nil {
+			return nil, err
+		}
+		if err := s.opts.login.readProperties(o.properties); err != nil {
 			return nil, err
 		}
 	}
@@ -161,8 +164,15 @@ func (o *Options) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.ca, "tls-ca", "", "file with the certificates that vouch for the servers, in PEM (the system's)")
 	f.StringVar(&o.tls.cert, "tls-cert", "", "file with a certificate of one's own, in PEM")
 	f.StringVar(&o.tls.key, "tls-key", "", "file with its key, in PEM")
-	f.StringVar(&o.login, "login", "", "log in by SASL as the section Client of this file says, in the form of Java's JAAS")
-	f.StringVar(&o.properties, "client-configuration", "", "zkCli.sh's file of properties; what it says of TLS is done, with stores in PEM")
+	f.StringVar(&o.login.file, "login", "", "log in by SASL as the section Client of this file says, in the form of Java's JAAS")
+	f.BoolVar(&o.login.kerberos, "kerberos", false, "log in by Kerberos, with the tickets of kinit; the next two options imply it")
+	f.StringVar(&o.login.Principal, "principal", "", "principal to log in as (the ticket cache's)")
+	f.StringVar(&o.login.Keytab, "keytab", "", "file with the principal's key, instead of a ticket cache")
+	f.StringVar(&o.login.Config, "krb5-conf", "", "krb5.conf (KRB5_CONFIG, or /etc/krb5.conf)")
+	f.StringVar(&o.login.Service, "service", "", "first part of the servers' principals (zookeeper)")
+	f.StringVar(&o.login.Server, "server-principal", "", "principal of all servers, instead of zookeeper/HOST")
+	f.BoolVar(&o.login.Canonicalize, "canonicalize-hostname", false, "ask DNS for the canonical name of HOST")
+	f.StringVar(&o.properties, "client-configuration", "", "zkCli.sh's file of properties; what it says of TLS and SASL is done, with stores in PEM")
 }
 
 // millis is a duration that may be given as a number of milliseconds.

@@ -82,12 +82,12 @@ func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error
 	for _, a := range s.opts.auths {
 		opts = append(opts, client.Auth(a.scheme, []byte(a.secret)))
 	}
-	if s.opts.login != "" {
-		m, err := digestLogin(s.opts.login)
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, client.SASL(m))
+	login, err := s.opts.login.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if login != nil {
+		opts = append(opts, client.SASL(login))
 	}
 	encryption, err := s.opts.tls.config()
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/test/memconn"
+	"github.com/pinfold-zk/pinfold/test/tickets"
 )
 
 // certify writes a certificate for 10.0.0.1, that vouches for itself, and its key.
@@ -178,18 +179,23 @@ func TestClientConfiguration(t *testing.T) {
 
 func TestLoginFilesThatAreWrong(t *testing.T) {
 	const module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+	cache, conf := tickets.Cache(t, tickets.New(t, nil)), tickets.Config(t)
+	t.Setenv("KRB5CCNAME", filepath.Join(t.TempDir(), "none"))
 	for text, want := range map[string]string{
-		"Client { " + module + ` username="bob" password="s3cret"; };`:                                        "",
-		"Client { " + module + ` username="bob"; };`:                                                          "has no section",
-		"Server { " + module + ` username="bob" password="s3cret"; };`:                                        "has no section",
-		`Client { com.sun.security.auth.module.Krb5LoginModule required username="bob" password="s3cret"; };`: "has no section",
-		"Client { " + module + ` username="bob" password="s3cret" };`:                                         "line 1",
+		"Client { " + module + ` username="bob" password="s3cret"; };`:                                                                                         "",
+		"Client { " + module + ` username="bob"; };`:                                                                                                           "has no section",
+		"Server { " + module + ` username="bob" password="s3cret"; };`:                                                                                         "has no section",
+		`Client { com.sun.security.auth.module.Krb5LoginModule required username="bob" password="s3cret"; };`:                                                  "run kinit",
+		`Client { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="/nowhere" principal="a@B"; };`:                                  "/nowhere",
+		`Client { com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true ticketCache="` + cache + `" principal="bob/admin@EXAMPLE.COM"; };`: "",
+		`Client { com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true ticketCache="` + cache + `" principal="eve@EXAMPLE.COM"; };`:       "not of eve",
+		"Client { " + module + ` username="bob" password="s3cret" };`:                                                                                          "line 1",
 	} {
 		file := filepath.Join(t.TempDir(), "jaas.conf")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := digestLogin(file)
+		m, err := loginOptions{file: file, KerberosOptions: client.KerberosOptions{Config: conf}}.mechanism()
 		if want == "" && (m == nil || err != nil) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -197,7 +203,40 @@ func TestLoginFilesThatAreWrong(t *testing.T) {
 			t.Errorf("%s: %v; want %q", text, err, want)
 		}
 	}
-	if _, err := digestLogin("no/such/file"); ExitStatus(err) != statusUsage {
+	if _, err := (loginOptions{file: "no/such/file"}).mechanism(); ExitStatus(err) != statusUsage {
 		t.Error(err)
+	}
+}
+
+// TestKerberosOptions: what turns a login by Kerberos on, and what a file of properties adds.
+func TestKerberosOptions(t *testing.T) {
+	cache, conf := tickets.Cache(t, tickets.New(t, nil)), tickets.Config(t)
+	t.Setenv("KRB5CCNAME", "FILE:"+cache)
+	for name, tt := range map[string]struct {
+		o  loginOptions
+		on bool
+	}{
+		"nothing":     {},
+		"--kerberos":  {loginOptions{kerberos: true}, true},
+		"--principal": {loginOptions{KerberosOptions: client.KerberosOptions{Principal: "bob/admin"}}, true},
+	} {
+		tt.o.Config = conf
+		if m, err := tt.o.mechanism(); (m != nil) != tt.on || err != nil {
+			t.Errorf("%s: %v, %v", name, m, err)
+		}
+	}
+	if _, err := (loginOptions{KerberosOptions: client.KerberosOptions{Keytab: "/nowhere", Principal: "a", Config: conf}}).mechanism(); ExitStatus(err) != statusUsage {
+		t.Errorf("a keytab that is missing: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "client.properties")
+	text := "zookeeper.sasl.clientconfig=Mine\nzookeeper.sasl.client.username=zoo\nzookeeper.server.realm=R\nzookeeper.server.principal=zoo/all@R\n" +
+		"zookeeper.sasl.client.canonicalize.hostname=true\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := loginOptions{KerberosOptions: client.KerberosOptions{Realm: "OTHER"}}
+	want := loginOptions{section: "Mine", KerberosOptions: client.KerberosOptions{Service: "zoo", Realm: "OTHER", Server: "zoo/all@R", Canonicalize: true}}
+	if err := o.readProperties(file); err != nil || o != want {
+		t.Errorf("%+v, %v; want %+v", o, err, want)
 	}
 }
