@@ -1,7 +1,10 @@
-.PHONY: build packages check test lint race fuzz soak mutants interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper bench-client
+.PHONY: build image packages check test lint race fuzz soak mutants interop differential crash ensemble ci bench bench-apache bench-ensemble bench-paper bench-client
 
 build: ## the binary, build/pinfold
 	CGO_ENABLED=0 go build -ldflags "-s -w $$(scripts/stamp)" -o build/pinfold ./cmd/pinfold
+
+image: ## the OCI image, into build/image
+	scripts/image
 
 packages: ## .deb, .rpm and .tar.gz, into build/packages
 	scripts/package

@@ -72,6 +72,7 @@ const importOrder = `
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart;
+	NONE < deploy/image; # makes the image
 
 	# A whole server within a test.
 	client, node, test/memconn, test/frames < test/inproc;
