@@ -124,8 +124,11 @@ func (c *Client) ReconfigAsync(ctx context.Context, change Reconfig, done func(t
 }
 
 func (r Reconfig) call() (call, wire.ReconfigRequest) {
-	return call{op: wire.OpReconfig, name: "reconfig", decode: decodeData},
-		wire.ReconfigRequest{JoiningServers: r.Joining, LeavingServers: r.Leaving, NewMembers: r.Members, CurConfigID: r.From}
+	body := wire.ReconfigRequest{JoiningServers: r.Joining, LeavingServers: r.Leaving, CurConfigID: r.From}
+	if r.Members != "" {
+		body.NewMembers = &r.Members
+	}
+	return call{op: wire.OpReconfig, name: "reconfig", decode: decodeData}, body
 }
 
 // createBody is a create request with its kind.

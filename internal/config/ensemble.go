@@ -29,6 +29,9 @@ func (l *loader) members() {
 	if dynamic {
 		l.dynamicFile(q.DynamicFile)
 	}
+	if l.config.File != "" && (dynamic || q.ReconfigEnabled) && !l.badMembers {
+		l.nextFile(l.config.File + NextSuffix)
+	}
 	switch {
 	case l.id != nil && *l.id < 0:
 		l.fail(l.name, "myid", strconv.FormatInt(*l.id, 10), "is not a server's number")
@@ -93,13 +96,16 @@ func (l *loader) dynamicFile(name string) {
 			l.member(where, key, value)
 		}
 	}
-	l.nextFile(l.config.File + ".dynamic.next")
 }
 
-// nextFile looks for the file that an Apache server leaves if it stops during a
-// reconfiguration: the future members. It matters only if reconfigEnabled is true, and
-// then the server cannot start without finishing the reconfiguration: the old members
-// could form a quorum next to a quorum of the new ones.
+// What the names of the files that a reconfiguration writes have after that of zoo.cfg.
+const (
+	DynamicSuffix = ".dynamic."     // the version in hex follows
+	NextSuffix    = ".dynamic.next" // the members that were proposed
+)
+
+// nextFile looks for the file that a server leaves if it stops during a reconfiguration:
+// the future members. It matters only if reconfigEnabled is true.
 func (l *loader) nextFile(name string) {
 	q := &l.config.Quorum
 	text, err := readFile(name)
@@ -118,8 +124,7 @@ func (l *loader) nextFile(name string) {
 	case err != nil:
 		l.fail(name, "dynamicConfigFile", "", err.Error())
 	case next.Version > q.Members.Version:
-		l.fail(name, "dynamicConfigFile", "", fmt.Sprintf("a reconfiguration to version %x is unfinished; "+
-			"finish it with Apache ZooKeeper first", next.Version))
+		q.Next = next
 	}
 }
 
@@ -215,7 +220,7 @@ func (m *Members) checkPorts() error {
 	owner := make(map[port]int64)
 	for i := range m.Servers {
 		for _, a := range m.Servers[i].Addresses {
-			if ip, err := netip.ParseAddr(a.Host); err == nil && ip.IsUnspecified() {
+			if isWildcard(a.Host) {
 				continue
 			}
 			for _, p := range []port{{a.Host, a.QuorumPort}, {a.Host, a.ElectionPort}} {
@@ -227,6 +232,12 @@ func (m *Members) checkPorts() error {
 		}
 	}
 	return nil
+}
+
+// isWildcard reports whether a host is every address of a machine.
+func isWildcard(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsUnspecified()
 }
 
 // checkLimits requires the limits that an ensemble needs. A limit of more milliseconds
@@ -309,8 +320,7 @@ func (l *loader) failedAt(where string) bool {
 	return false
 }
 
-// warnOfEnsemble warns about ensembles that tolerate fewer failures than expected, and
-// about missing reconfiguration.
+// warnOfEnsemble warns about ensembles that tolerate fewer failures than expected.
 func (l *loader) warnOfEnsemble(where string) {
 	q := &l.config.Quorum
 	switch n := len(q.Members.Voters()); {
@@ -320,10 +330,6 @@ func (l *loader) warnOfEnsemble(where string) {
 		l.warn(where, "server", "2 participants: the service stops if either fails; with three it survives the loss of one")
 	case n%2 == 0 && !q.Members.Hierarchical():
 		l.warn(where, "server", "%d participants survive the loss of %d, and so do %d participants", n, (n-1)/2, n-1)
-	}
-	if q.ReconfigEnabled {
-		l.warn(l.places["reconfigEnabled"], "reconfigEnabled",
-			"true has no effect: the membership of a running server cannot change yet; the members are those of the file")
 	}
 }
 

@@ -125,8 +125,7 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "missing", file: three + "reconfigEnabled=true\noraclePath=/o\nobserverMasterPort=2191\nmultiAddress.enabled=true", myid: own1,
 			want: "warning zoo.cfg:9: oraclePath: has no effect here: with two participants, neither continues alone, whatever an oracle says\n" +
 				"warning zoo.cfg:10: observerMasterPort: has no effect here: followers do not serve observers; the leader serves them\n" +
-				"warning zoo.cfg:11: multiAddress.enabled: has no effect here: only the first address of a server is used\n" +
-				"warning zoo.cfg:8: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n",
+				"warning zoo.cfg:11: multiAddress.enabled: has no effect here: only the first address of a server is used\n",
 			addr: ":2181"},
 	}
 	for _, tt := range tests {
@@ -182,16 +181,12 @@ func TestDynamicFileReports(t *testing.T) {
 			extra: map[string]string{"data/myid": "1", "dyn": server1 + server2 + server3, "zoo.cfg.dynamic.next": "junk"},
 			want:  "warning zoo.cfg.dynamic.next: dynamicConfigFile: an unfinished reconfiguration left this file; it is ignored, because reconfigEnabled is false\n"},
 		{name: "a reconfiguration", file: base + limits + "reconfigEnabled=true\ndynamicConfigFile=dyn.100000000",
-			extra: map[string]string{"data/myid": "1", "dyn.100000000": server1 + server2 + server3, "zoo.cfg.dynamic.next": next},
-			want: "warning zoo.cfg:5: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n" +
-				"error zoo.cfg.dynamic.next: dynamicConfigFile: a reconfiguration to version 200000000 is unfinished; finish it with Apache ZooKeeper first\n"},
+			extra: map[string]string{"data/myid": "1", "dyn.100000000": server1 + server2 + server3, "zoo.cfg.dynamic.next": next}, addr: ":2181"},
 		{name: "a reconfiguration that has finished", file: base + limits + "reconfigEnabled=true\ndynamicConfigFile=dyn.200000000", addr: ":2181",
-			extra: map[string]string{"data/myid": "1", "dyn.200000000": server1 + server2 + server3, "zoo.cfg.dynamic.next": next},
-			want:  "warning zoo.cfg:5: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n"},
+			extra: map[string]string{"data/myid": "1", "dyn.200000000": server1 + server2 + server3, "zoo.cfg.dynamic.next": next}},
 		{name: "a reconfiguration to nowhere", file: base + limits + "reconfigEnabled=true\ndynamicConfigFile=dyn",
 			extra: map[string]string{"data/myid": "1", "dyn": server1 + server2 + server3, "zoo.cfg.dynamic.next": "server.1=x"},
-			want: "warning zoo.cfg:5: reconfigEnabled: true has no effect: the membership of a running server cannot change yet; the members are those of the file\n" +
-				"error zoo.cfg.dynamic.next: dynamicConfigFile: config: members, line 1: server.1=x: " + errMemberForm.Error() + "\n"},
+			want:  "error zoo.cfg.dynamic.next: dynamicConfigFile: config: members, line 1: server.1=x: " + errMemberForm.Error() + "\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -182,8 +182,12 @@ func parseHost(text string) (string, error) {
 
 func parsePort(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a port number", s)
+	if err == nil {
+		return int(n), nil
 	}
-	return int(n), nil
+	err = fmt.Errorf("%q is not a port number", s)
+	if isNumber(s) {
+		err = unreadable{err}
+	}
+	return 0, err
 }

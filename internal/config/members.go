@@ -189,7 +189,7 @@ func (m *Members) addGroup(id int64, value string) error {
 	for part := range strings.SplitSeq(value, ":") {
 		sid, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || sid < 0 {
-			return fmt.Errorf("%q is not a server's number", part)
+			return unreadable{fmt.Errorf("%q is not a server's number", part)}
 		}
 		if other, ok := m.Groups[sid]; ok {
 			return fmt.Errorf("server %d is in group %d already", sid, other)
@@ -205,7 +205,7 @@ func (m *Members) addGroup(id int64, value string) error {
 func (m *Members) addWeight(id int64, value string) error {
 	w, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || w < 0 || w > maxWeight {
-		return fmt.Errorf("a weight is a whole number from 0 to %d", maxWeight)
+		return unreadable{fmt.Errorf("a weight is a whole number from 0 to %d", maxWeight)}
 	}
 	if m.Weights == nil {
 		m.Weights = make(map[int64]int64)

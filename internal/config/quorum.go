@@ -12,6 +12,7 @@ type Quorum struct {
 	MyID    int64 // content of the file myid in the data directory
 	HasMyID bool  // the file exists; always true in an ensemble
 	Members Members
+	Next    *Members // of a reconfiguration that is not finished, later than Members; nil: there is none
 
 	// Observer is this server's role. In an ensemble it is the role of the server
 	// line, which overrides peerType.
@@ -25,7 +26,7 @@ type Quorum struct {
 	LocalSessions     bool
 	LocalUpgrading    bool
 	StandaloneEnabled bool
-	ReconfigEnabled   bool   // the membership of a running server still does not change
+	ReconfigEnabled   bool   // reconfig changes the members of a running ensemble
 	ReadOnlyMode      bool   // readonlymode.enabled
 	LeaderServes      bool   // the leader accepts clients
 	DynamicFile       string // dynamicConfigFile; "" if the members are in File
@@ -95,18 +96,25 @@ func (q *Quorum) Own() *Member {
 // learners, in the form of net.Listen.
 //
 // REQUIRES: Own is not nil.
-func (q *Quorum) QuorumListen() string { return q.listen(q.Own().Addresses[0].QuorumPort) }
+func (q *Quorum) QuorumListen() string {
+	quorum, _ := q.Listen(q.Own())
+	return quorum
+}
 
 // ElectionListen returns the address on which this server listens for the election
 // connections of its peers, in the form of net.Listen.
 //
 // REQUIRES: Own is not nil.
-func (q *Quorum) ElectionListen() string { return q.listen(q.Own().Addresses[0].ElectionPort) }
+func (q *Quorum) ElectionListen() string {
+	_, election := q.Listen(q.Own())
+	return election
+}
 
-func (q *Quorum) listen(port int) string {
-	host := q.Own().Addresses[0].Host
+// Listen returns QuorumListen and ElectionListen for another line of this server.
+func (q *Quorum) Listen(own *Member) (quorum, election string) {
+	a := own.Addresses[0]
 	if q.ListenOnAllIPs {
-		host = ""
+		a.Host = ""
 	}
-	return net.JoinHostPort(host, strconv.Itoa(port))
+	return net.JoinHostPort(a.Host, strconv.Itoa(a.QuorumPort)), net.JoinHostPort(a.Host, strconv.Itoa(a.ElectionPort))
 }

@@ -24,7 +24,7 @@ func memberSettings() []setting {
 			note:   "weight of a server in its group, 1 if it is not set; a server with weight 0 never leads"},
 		{name: "dynamicConfigFile", scope: inFile,
 			setter: filled(func(c *Config) *string { return &c.Quorum.DynamicFile }),
-			note:   "file with the server, group and weight lines, which then must not be in zoo.cfg. The server never writes it"},
+			note:   "file with the server, group and weight lines, which then must not be in zoo.cfg. `reconfig` writes a new one"},
 		{name: "version", scope: inFile,
 			setter: setter{set: func(c *Config, text string) (err error) {
 				c.Quorum.Members.Version, err = parseVersion(text)
@@ -57,11 +57,9 @@ func roleSettings() []setting {
 		{name: "standaloneEnabled", scope: inFile, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.StandaloneEnabled }),
 			note:   "one participant is a standalone server; `false` makes it an ensemble of one"},
-		// warnOfEnsemble warns about it: only an ensemble lacks anything.
-		{name: "reconfigEnabled", scope: inFile, def: "false", effect: missing, harmless: "false,true",
+		{name: "reconfigEnabled", scope: inFile, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.ReconfigEnabled }),
-			note: "the membership of a running ensemble cannot change yet; `true` causes a warning there. A standalone server only " +
-				"answers `reconfig` differently, as Apache's does"},
+			note:   "`reconfig` changes the members of a running ensemble; all members need the same value"},
 		{name: "leaderServes", scope: property, def: "yes",
 			setter: yesNo(func(c *Config) *bool { return &c.Quorum.LeaderServes }),
 			note:   "the leader accepts clients"},

@@ -9,6 +9,7 @@
 //	login.go    the users of SASL, from the login file
 //	admin.go    the administration server
 //	audit.go    the audit log
+//	members.go  the files and the addresses that a reconfiguration changes
 //	limits.go   the limits of sessions and identities, from their file
 //	memory.go   Memory: how much garbage may gather
 //	trim.go     returning memory to the system
@@ -75,6 +76,7 @@ type Node struct {
 	links    atomic.Pointer[transport.Transport] // nil: standalone, or not running
 	leave    func()                              // ends the node's registration with Options.Memory
 	reserve  *vfs.Reserve                        // nil: the caller chose the file system
+	members  *members                            // nil: the membership does not change
 	limits   *limitsFile                         // nil: there are no limits
 	metrics  *exporter.Listener                  // nil: metricsProvider.className is not Prometheus's
 	exporter *exporter.Exporter                  // nil: nothing shows the metrics
@@ -148,6 +150,12 @@ func (n *Node) open() error {
 	if err := n.openMetrics(); err != nil {
 		return err
 	}
+	if o.Reconfigure != nil {
+		if n.members, err = newMembers(cfg, n.log); err != nil {
+			return err
+		}
+		o.MembersSaved = n.members.saved
+	}
 	o.Dir, o.Auth, o.Clients, o.Logger = n.dir, authority, n.server, n.log
 	if n.replica, n.report, err = replica.Start(o, time.Now().UnixMilli()); err != nil {
 		return err
@@ -217,6 +225,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return errors.Join(err, n.Close())
 	}
 	defer n.followLimits(ctx)()
+	defer n.followMembers(ctx)()
 	n.serveMetrics()
 	n.note(audit.ServerStart, audit.Success)
 	n.started = true

@@ -33,6 +33,9 @@ func (n *Node) openPorts() (err error) {
 		if n.listener, err = net.Listen("tcp", c.Addr()); err != nil {
 			return fmt.Errorf("server: client port: %w", err)
 		}
+		if q := &n.o.Config.Quorum; q.ReconfigEnabled && q.Distributed() {
+			n.listener = &movable{address: c.Addr(), l: n.listener}
+		}
 	}
 	if c.Secure {
 		if n.secure, err = net.Listen("tcp", c.SecureAddr()); err != nil {

@@ -58,6 +58,10 @@ type Config struct {
 	// again. The Preparer calls it after each piece of work (znode.PieceUnits), and for
 	// long work that needs no tree. nil: there is no lock.
 	Away func(work func())
+	// Reconfigure judges a reconfig that is to become the transaction z, and returns the
+	// text of the new configuration. nil: this is a standalone server, which has no members
+	// to change.
+	Reconfigure func(req *wire.ReconfigRequest, z zk.Zxid) (text []byte, code zk.Code)
 	// OverQuota is called with the path of a write that is refused because of a hard
 	// limit. nil: they are not counted.
 	OverQuota func(path string)
@@ -159,7 +163,7 @@ func (p *Preparer) prepareOne(req *Request, tx *txn.Txn) zk.Code {
 	case wire.OpCloseSession:
 		return p.closeSession(req, tx)
 	case wire.OpReconfig:
-		return p.reconfig(req)
+		return p.reconfig(req, tx)
 	case wire.OpDeleteContainer:
 		return p.deleteContainer(req, tx)
 	}
@@ -250,16 +254,6 @@ func (p *Preparer) allowed(req *Request, acl *access.List, perm zk.Perms) bool {
 		p.away(func() { p.auth.Index(acl) })
 	}
 	return p.auth.Allowed(acl, perm, req.IDs)
-}
-
-func (p *Preparer) reconfig(req *Request) zk.Code {
-	if !p.cfg.ReconfigEnabled {
-		return zk.ErrReconfigDisabled
-	}
-	if code := p.checkSession(req); code != zk.OK {
-		return code
-	}
-	return zk.ErrUnimplemented // a standalone server has no members to change
 }
 
 // closeCheck lets the expiry, which has marked the session already, and the

@@ -29,6 +29,7 @@ type member struct {
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
 	forwarded  forwarded      // of learners, not committed
+	reconfig   zk.Zxid        // the latest that was prepared here
 	handing    *handing       // nil: the leadership is not being handed over, and nothing restored
 	restored   *restoring     // nil: no role was left for a restore
 	syncs      syncs
@@ -301,6 +302,7 @@ func (o *orderer) serve() {
 	}
 	o.snap.allow()
 	o.fuzzy.Store(false)
+	o.freshenConfig()
 	o.startServing()
 	o.decides.Store(o.role == zab.Leading)
 	o.setMode(modeOf(o.role))

@@ -5,24 +5,64 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // dynamic reports whether transactions may change the membership of the ensemble.
 func (r *Replica) dynamic() bool { return r.o.Ensemble != nil && r.o.Ensemble.Reader != nil }
 
 // setConfig gives a tree that was read from the disk or from the leader the content of
-// /zookeeper/config. If transactions change the membership, the tree has it already,
-// unless none has.
+// /zookeeper/config. If transactions change the membership, a tree that has a later one
+// keeps it.
 func (r *Replica) setConfig(tree *znode.Tree, nowMillis int64) {
 	if r.o.ConfigText == nil {
 		return
 	}
-	if r.dynamic() && len(tree.Data(tree.Lookup(znode.ConfigPath))) > 0 {
-		return
+	if r.dynamic() {
+		own := r.o.Ensemble.Reader.OfText(tree.Data(tree.Lookup(znode.ConfigPath)))
+		if own != nil && own.Version() > r.o.Ensemble.Members.Version() {
+			return
+		}
 	}
 	tree.SetConfig(r.o.ConfigText, nowMillis)
+}
+
+// freshenConfig gives the tree, of which everything is applied, the text of a committed
+// membership that no transaction has told: an Apache leader gives the first one a version.
+func (o *orderer) freshenConfig() {
+	if !o.dynamic() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id := o.tree.Lookup(znode.ConfigPath)
+	own := o.o.Ensemble.Reader.OfText(o.tree.Data(id))
+	if m := o.core.Memberships().Committed; own == nil || own.Version() < m.Version() {
+		o.tree.SetConfig(m.Text(), o.tree.Mode(id).Mtime)
+	}
+}
+
+// reconfigure judges a reconfig that is to become the transaction z (prep.Config).
+func (o *orderer) reconfigure(req *wire.ReconfigRequest, z zk.Zxid) ([]byte, zk.Code) {
+	m := o.core.Memberships()
+	switch {
+	case m.Committed != m.Seen || o.reconfig > m.Seen.Version():
+		return nil, zk.ErrReconfigInProgress // the second: in the batch that is being prepared
+	case req.CurConfigID != -1 && zk.Zxid(req.CurConfigID) != m.Seen.Version():
+		return nil, zk.ErrBadVersion
+	}
+	to, code := o.o.Reconfigure(m.Seen, req, z)
+	if code != zk.OK {
+		return nil, code
+	}
+	if err := o.core.AdmitChange(to); err != nil {
+		o.log.Warn("a reconfiguration is refused", "err", err)
+		return nil, zk.ErrNewConfigNoQuorum
+	}
+	return to.Text(), zk.OK
 }
 
 // savedMembers is the content of the file of memberships.
@@ -42,14 +82,44 @@ func (r *Replica) saveMembers(m *zab.Memberships) error {
 	if err != nil {
 		return fmt.Errorf("replica: memberships: %w", err)
 	}
-	return r.o.Dir.SaveMembers(content)
+	if err := r.o.Dir.SaveMembers(content); err != nil {
+		return err
+	}
+	if r.o.MembersSaved != nil {
+		r.o.MembersSaved(*m)
+	}
+	return nil
 }
 
-// loadMembers reads what saveMembers has written; the zero value if it never has.
+// loadMembers returns what this server knows of the membership, from its disk and its
+// configuration.
 func (r *Replica) loadMembers() (m zab.Memberships, err error) {
 	if !r.dynamic() {
 		return m, nil
 	}
+	if m, err = r.readMembers(); err != nil {
+		return m, err
+	}
+	first := r.o.Ensemble.Members
+	if m.Committed == nil || m.Committed.Version() <= first.Version() {
+		// The configuration's is the same or later; of the same, an administrator may have
+		// changed addresses.
+		if m.Seen == m.Committed || m.Seen.Version() <= first.Version() {
+			m.Seen = first
+		}
+		m.Committed = first
+	}
+	if next := r.o.NextMembers; next != nil && next.Version() > m.Seen.Version() {
+		m.Seen = next
+	}
+	if r.o.MembersSaved != nil {
+		r.o.MembersSaved(m) // a crash may have come before it was called
+	}
+	return m, nil
+}
+
+// readMembers reads the file of memberships.
+func (r *Replica) readMembers() (m zab.Memberships, err error) {
 	content, err := r.o.Dir.LoadMembers()
 	if err != nil || content == nil {
 		return m, err

@@ -33,6 +33,9 @@ type orderer struct {
 func (o *orderer) start(last zk.Zxid, rep *Report) error {
 	o.nextZxid = following(last)
 	o.o.Prep.Away, o.o.Prep.OverQuota = o.away, o.stats.countOverQuota
+	if o.dynamic() {
+		o.o.Prep.Reconfigure = o.reconfigure
+	}
 	o.newTracker()
 	if o.o.Ensemble != nil {
 		return o.loadEpochs(rep)
@@ -202,8 +205,11 @@ func (o *orderer) prepare(b *batch) {
 				continue
 			}
 			o.prep.Prepare(&req.Request, z, now, tx)
-			if req.Op == wire.OpCloseSession && tx.Header.Type == wire.OpCloseSession {
+			switch tx.Header.Type {
+			case wire.OpCloseSession:
 				o.endSession(req, z)
+			case wire.OpReconfig:
+				o.reconfig = z
 			}
 		}
 		o.unlockRead(o.locked)

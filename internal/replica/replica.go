@@ -62,6 +62,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -105,6 +106,15 @@ type Options struct {
 	ForwardedBytes int64
 
 	Ensemble *zab.Config // nil: standalone. New sets what the core knows of the disk
+	// NextMembers is a membership later than Ensemble.Members that was proposed and is not
+	// known to be committed, from Apache's file zoo.cfg.dynamic.next; nil: there is none.
+	NextMembers *zab.Membership
+	// Reconfigure returns the membership that a reconfig leads to, with the given version;
+	// it is pure. Only an ensemble with Ensemble.Reader calls it.
+	Reconfigure func(from *zab.Membership, req *wire.ReconfigRequest, version zk.Zxid) (*zab.Membership, zk.Code)
+	// MembersSaved is called by Log after what the core knows of the membership is on
+	// the disk, and before the transaction that it comes from is. nil: not called.
+	MembersSaved func(m zab.Memberships)
 	// LocalSessions makes the new sessions of a server of an ensemble local; a
 	// createSession with the id of one makes it global.
 	LocalSessions bool

@@ -18,7 +18,7 @@ type preparedReply struct {
 
 // Applying builds the reply to a long multi (replica.Origin).
 func (c *conn) Applying(req *replica.Request, r *znode.Result) {
-	c.s.prepared = preparedReply{c, appendResult(make([]byte, 4+wire.ReplyHeaderLen), req.Op, r)}
+	c.s.prepared = preparedReply{c, appendResult(make([]byte, 4+wire.ReplyHeaderLen), req.Op, nil, r)}
 }
 
 // Applied replies to a write, and to the reads that waited for it (replica.Origin).
@@ -81,7 +81,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 		if prepared.to == c {
 			c.appendPrepared(at, prepared.frame)
 		} else {
-			c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, r)
+			c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, tx.Data, r)
 		}
 		c.endReplyLocked(at, c.codeFor(req.Op, r.Err))
 		c.countWrittenLocked(req.Op, req.Received, now)
@@ -181,9 +181,12 @@ func (s *Server) Suspend() {
 	}
 }
 
-// appendResult appends the body of a reply to the operation op.
-func appendResult(b []byte, op wire.OpCode, r *znode.Result) []byte {
+// appendResult appends the body of a reply to the operation op. data is that of the
+// transaction.
+func appendResult(b []byte, op wire.OpCode, data []byte, r *znode.Result) []byte {
 	switch op {
+	case wire.OpReconfig:
+		return wire.AppendStat(jute.AppendBuffer(b, data), &r.Stat)
 	case wire.OpCreate:
 		return jute.AppendString(b, r.Path)
 	case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:

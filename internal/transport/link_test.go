@@ -405,7 +405,7 @@ func TestGarbageOnTheQuorumPort(t *testing.T) {
 		{"HTTP", "GET / HTTP/1.1\r\n\r\n", "packet type 1195725856"},
 		{"a TLS hello", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "neither sslQuorum nor portUnification is set"},
 		{"a client", "\x00\x00\x00\x2d\x00\x00\x00\x00", "packet type 45"},
-		{"an election peer", string(leader.hello), "packet type -1"},
+		{"an election peer", string(leader.mu.hello), "packet type -1"},
 		{"giant data", "\x00\x00\x00\x0b\x00\x00\x00\x00\x00\x00\x00\x00\x7f\xff\xff\xff", "FOLLOWERINFO with 2147483647 bytes of data"},
 		{"giant identities", "\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\x7f\xff\xff\xff", "REQUEST with 2147483647 identities"},
 		{"a snapshot", string(encode([]zab.Packet{{Type: zab.Snap}})) + signature, "a SNAP from a learner"},

@@ -19,26 +19,47 @@ const (
 	acceptPause = 100 * time.Millisecond // after an error
 )
 
-// bind listens on all addresses, or on none if one fails.
-func (t *Transport) bind(addresses []string) ([]net.Listener, error) {
-	var list []net.Listener
+// A port is a listener, with the address that was asked for.
+type port struct {
+	address string
+	net.Listener
+}
+
+// without returns the ports of a list that are not in another.
+func without(list, other []port) (rest []port) {
+	for _, p := range list {
+		if !slices.ContainsFunc(other, func(o port) bool { return o.Listener == p.Listener }) {
+			rest = append(rest, p)
+		}
+	}
+	return rest
+}
+
+// bind listens on all addresses, or on none if one fails. Ports that are open already are
+// used as they are.
+func (t *Transport) bind(addresses []string, open []port) ([]port, error) {
+	var list []port
 	var bound []string
 	for _, address := range addresses {
 		if t.o.ListenOnAllIPs {
 			_, port, err := net.SplitHostPort(address)
 			if err != nil {
-				return nil, errors.Join(fmt.Errorf("transport: listen: %w", err), closeAll(list))
+				return nil, errors.Join(fmt.Errorf("transport: listen: %w", err), closeAll(without(list, open)))
 			}
 			if address = net.JoinHostPort("", port); slices.Contains(bound, address) {
 				continue // another address of this server, with the same port
 			}
 		}
 		bound = append(bound, address)
+		if i := slices.IndexFunc(open, func(p port) bool { return p.address == address }); i >= 0 {
+			list = append(list, open[i])
+			continue
+		}
 		l, err := t.bindOne(address)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("transport: listen on %s: %w", address, err), closeAll(list))
+			return nil, errors.Join(fmt.Errorf("transport: listen on %s: %w", address, err), closeAll(without(list, open)))
 		}
-		list = append(list, l)
+		list = append(list, port{address, l})
 	}
 	return list, nil
 }

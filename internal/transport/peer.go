@@ -315,7 +315,10 @@ func (t *Transport) dialPeer(id int64, targets []target) dialResult {
 	link := t.newElectionLink(nc, 0)
 	deadline := time.Now().Add(t.o.ConnectTimeout)
 	_ = nc.SetWriteDeadline(deadline) // fails only if closed; then the write fails too
-	if _, err = nc.Write(t.hello); err == nil {
+	t.mu.RLock()
+	hello := t.mu.hello
+	t.mu.RUnlock()
+	if _, err = nc.Write(hello); err == nil {
 		err = t.provePeer(id, link, targets)
 	}
 	if err != nil || id > t.o.ID {

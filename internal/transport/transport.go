@@ -206,7 +206,6 @@ type Transport struct {
 	h       Handler
 	log     *slog.Logger
 	refused *refusal.Log
-	hello   []byte // this server's first message on the election port
 	outputs *socket.OutputPool
 	buffers *socket.Budget                             // of Options.BufferBytes
 	backlog struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
@@ -219,12 +218,13 @@ type Transport struct {
 	mu struct {
 		sync.RWMutex
 		closed                     bool
-		quorumPorts, electionPorts []net.Listener // set by Start
+		quorumPorts, electionPorts []port // set by Start, and by Listen
 
 		links    map[zab.LinkID]*link
 		lastLink zab.LinkID
 
 		known      map[int64][]Address // the ensemble; the map is replaced, not changed
+		hello      []byte              // this server's first message on the election port; likewise
 		peers      map[int64]*peer
 		strangers  int   // peers that are not in known
 		nameless   int64 // the last id chosen for a peer without one
@@ -244,7 +244,7 @@ func New(o Options) (*Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.hello = hello
+	t.mu.hello = hello
 	t.refused = refusal.New(t.log)
 	t.outputs = socket.NewOutputPool(pooledBytes)
 	t.buffers = socket.NewBudget(o.BufferBytes)
@@ -298,11 +298,11 @@ func (o *Options) setDefaults() {
 // is ErrClosed if Close was called meanwhile. No connection is accepted before it
 // returns.
 func (t *Transport) Start() error {
-	quorum, err := t.bind(t.o.QuorumListen)
+	quorum, err := t.bind(t.o.QuorumListen, nil)
 	if err != nil {
 		return err
 	}
-	election, err := t.bind(t.o.ElectionListen)
+	election, err := t.bind(t.o.ElectionListen, nil)
 	if err != nil {
 		return errors.Join(err, closeAll(quorum))
 	}
@@ -317,13 +317,44 @@ func (t *Transport) Start() error {
 			t.addPeerLocked(id, false)
 		}
 	}
+	t.acceptLocked(quorum, election)
+	return nil
+}
+
+// acceptLocked starts to accept connections at ports. REQUIRES: t.mu.
+func (t *Transport) acceptLocked(quorum, election []port) {
 	for _, l := range quorum {
 		t.wg.Go(func() { t.accept(l, t.admitLearner) })
 	}
 	for _, l := range election {
 		t.wg.Go(func() { t.accept(l, t.admitPeer) })
 	}
-	return nil
+}
+
+// Listen replaces the addresses that Start listens on. Ports that are in both remain open;
+// new ones are opened before the others are closed. Links stay open. If an address cannot
+// be listened on, the error says so, and nothing changes. Only one call at a time may run.
+// REQUIRES: Start has returned nil.
+func (t *Transport) Listen(quorum, election []string) error {
+	t.mu.RLock()
+	oldQuorum, oldElection := t.mu.quorumPorts, t.mu.electionPorts
+	t.mu.RUnlock()
+	newQuorum, err := t.bind(quorum, oldQuorum)
+	if err != nil {
+		return err
+	}
+	newElection, err := t.bind(election, oldElection)
+	if err != nil {
+		return errors.Join(err, closeAll(without(newQuorum, oldQuorum)))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return errors.Join(ErrClosed, closeAll(without(newQuorum, oldQuorum)), closeAll(without(newElection, oldElection)))
+	}
+	t.mu.quorumPorts, t.mu.electionPorts = newQuorum, newElection
+	t.acceptLocked(without(newQuorum, oldQuorum), without(newElection, oldElection))
+	return errors.Join(closeAll(without(oldQuorum, newQuorum)), closeAll(without(oldElection, newElection)))
 }
 
 // SetPeers replaces Options.Peers. New servers can be reached from then on; servers
@@ -335,6 +366,11 @@ func (t *Transport) SetPeers(peers map[int64][]Address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.known = peers
+	o := t.o
+	o.Peers = peers
+	if hello, err := ownHello(&o); err == nil {
+		t.mu.hello = hello // an error: what was announced before still leads here
+	}
 	if t.mu.closed || len(t.mu.quorumPorts)+len(t.mu.electionPorts) == 0 {
 		return // Start adds them
 	}
@@ -516,7 +552,7 @@ func (t *Transport) pause(d time.Duration) bool {
 	}
 }
 
-func closeAll(ls []net.Listener) error {
+func closeAll(ls []port) error {
 	var errs []error
 	for _, l := range ls {
 		if err := l.Close(); err != nil {

@@ -15,6 +15,7 @@
 package txn
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -259,6 +260,11 @@ func (o *Op) appendCreate(b []byte) []byte {
 	b = jute.AppendString(b, o.Path)
 	b = jute.AppendBuffer(b, o.Data)
 	return wire.AppendACL(b, o.ACL)
+}
+
+// IsReconfig reports whether an encoded transaction is of type OpReconfig.
+func IsReconfig(b []byte) bool {
+	return len(b) >= HeaderLen && binary.BigEndian.Uint32(b[HeaderLen-4:]) == uint32(wire.OpReconfig)
 }
 
 // Decode reads a transaction from its whole encoding. It returns ErrInvalid, wrapped

@@ -76,7 +76,11 @@ func fill(r *rand.Rand, op OpCode) record {
 	case *SetACLRequest:
 		*v = SetACLRequest{text(r), acl(r), int32(r.Uint32())}
 	case *ReconfigRequest:
-		*v = ReconfigRequest{text(r), text(r), text(r), int64(r.Uint64())}
+		*v = ReconfigRequest{text(r), text(r), nil, int64(r.Uint64())}
+		if r.IntN(2) == 0 {
+			members := text(r)
+			v.NewMembers = &members
+		}
 	case *AuthPacket:
 		*v = AuthPacket{int32(r.Uint32()), text(r), data(r)}
 	case *setWatchesBody:

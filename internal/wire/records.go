@@ -302,11 +302,13 @@ func (r *SetWatches) Append(b []byte, op OpCode) []byte {
 	return b
 }
 
-// ReconfigRequest is the body of reconfig. A null text reads as "".
+// ReconfigRequest is the body of reconfig. NewMembers is nil if the change is incremental:
+// an empty text is a configuration without members. The empty text of the other two is
+// written as null.
 type ReconfigRequest struct {
 	JoiningServers string
 	LeavingServers string
-	NewMembers     string
+	NewMembers     *string
 	CurConfigID    int64
 }
 
@@ -314,14 +316,27 @@ type ReconfigRequest struct {
 func (r *ReconfigRequest) Decode(d *jute.Decoder) {
 	r.JoiningServers = d.String()
 	r.LeavingServers = d.String()
-	r.NewMembers = d.String()
+	r.NewMembers = nil
+	if b := d.Buffer(); b != nil {
+		text := string(b)
+		r.NewMembers = &text
+	}
 	r.CurConfigID = d.Long()
 }
 
 // Append writes the record.
 func (r *ReconfigRequest) Append(b []byte) []byte {
-	b = jute.AppendString(b, r.JoiningServers)
-	b = jute.AppendString(b, r.LeavingServers)
-	b = jute.AppendString(b, r.NewMembers)
+	for _, text := range []string{r.JoiningServers, r.LeavingServers} {
+		if text == "" {
+			b = jute.AppendInt(b, -1)
+		} else {
+			b = jute.AppendString(b, text)
+		}
+	}
+	if r.NewMembers == nil {
+		b = jute.AppendInt(b, -1)
+	} else {
+		b = jute.AppendString(b, *r.NewMembers)
+	}
 	return jute.AppendLong(b, r.CurConfigID)
 }

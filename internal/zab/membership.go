@@ -320,6 +320,12 @@ var (
 	ErrNoQuorum = errors.New("zab: no quorum of the new voters is up to date")
 )
 
+// AdmitChange reports why a change of the membership cannot be proposed now, as the
+// transaction that its version names; nil if it can. The error wraps ErrChanging or
+// ErrNoQuorum.
+// REQUIRES: this server leads, and serves.
+func (c *Core) AdmitChange(to *Membership) error { return c.admitChange(to, to.version) }
+
 // admitChange reports why a change of the membership cannot be proposed now; nil if
 // it can. A quorum of the new voters must follow and be up to date: the change, and
 // all that follows it, needs them. An observer that is to get a vote does not count,

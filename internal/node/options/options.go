@@ -73,7 +73,7 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		},
 		Prep: prep.Config{
 			ExtendedTypes: cfg.Tree.ExtendedTypes, EnforceQuota: cfg.Tree.EnforceQuota,
-			ReconfigEnabled: cfg.Quorum.ReconfigEnabled && !cfg.Quorum.Distributed(), ListClosedPaths: cfg.Log.CloseSessionTxn,
+			ReconfigEnabled: cfg.Quorum.ReconfigEnabled, ListClosedPaths: cfg.Log.CloseSessionTxn,
 			DigestEnabled: cfg.Log.DigestEnabled,
 		},
 		ServerID: standaloneID, Tick: cfg.Session.Tick,
@@ -99,6 +99,11 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 	// bound what they forward, and what is refused is an error for their clients.
 	const part = 4
 	o.ForwardedBytes = part * int64(len(cfg.Quorum.Members.Servers)) * int64(cfg.OutstandingBytes())
+	if cfg.Quorum.ReconfigEnabled {
+		if err := reconfigure(cfg, &o); err != nil {
+			return o, err
+		}
+	}
 	o.LocalSessions, o.ReadOnly = cfg.Quorum.LocalSessions, cfg.Quorum.ReadOnlyMode
 	return o, nil
 }
