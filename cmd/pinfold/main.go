@@ -18,7 +18,7 @@ func main() {
 
   pinfold server               a standalone server on 127.0.0.1:2181
   pinfold server zoo.cfg       a server as zoo.cfg says
-  pinfold server --check       would it start with this zoo.cfg?
+  pinfold server --check       would it start with this zoo.cfg, and how safe is it?
   pinfold config explain KEY   what a setting does
   pinfold ensemble             three servers on this machine, to try an ensemble
   pinfold cli                  a shell for the znodes of any server

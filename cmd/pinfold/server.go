@@ -187,6 +187,13 @@ func checkServer(cmd *cobra.Command, f *serverFlags) error {
 	if cfg.Data.LogDir != cfg.Data.Dir {
 		fmt.Fprintf(out, "  log       %s (%s)\n", cfg.Data.LogDir, node.Contents(cfg.Data.LogDir))
 	}
+	risks := cfg.Risks()
+	if len(risks) > 0 {
+		fmt.Fprintf(out, "How safe it is (docs/ops/security.md): %d points\n", len(risks))
+	}
+	for _, r := range risks {
+		fmt.Fprintln(out, " ", r)
+	}
 	return nil
 }
 

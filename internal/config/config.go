@@ -60,6 +60,8 @@ type Config struct {
 	// Properties holds every Java property that was set, known or not, by its full
 	// name (zookeeper.snapCount). The admin command system_properties shows it.
 	Properties map[string]string
+
+	places map[string]string // key or property that was set -> where
 }
 
 // Client is the client port and its limits.

@@ -120,6 +120,7 @@ func (s *Source) load(text []byte) (*Config, []Warning, error) {
 	if l.name == "" {
 		l.name = settingsPlace
 	}
+	l.config.places = l.places
 	l.defaults()
 	lines, flags = l.override(lines, flags, s.Settings)
 	l.file(lines)

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Risk is something that a configuration lets an attacker do.
+type Risk struct {
+	Where  string // place of the setting, as in Warning; the file if it is not set
+	Key    string
+	Danger string
+	Advice string
+	Severe bool // an attacker that reaches a port needs nothing else
+}
+
+// String prints the risk on one line.
+func (r Risk) String() string {
+	level := "weak"
+	if r.Severe {
+		level = "open"
+	}
+	return fmt.Sprintf("%s: %s: %s: %s. %s", level, r.Where, r.Key, r.Danger, r.Advice)
+}
+
+// Risks returns what is unsafe about the configuration, the ports first.
+func (c *Config) Risks() []Risk {
+	r := &risks{c: c}
+	r.clients()
+	r.peers()
+	r.pages()
+	r.identities()
+	r.secrets()
+	return r.list
+}
+
+type risks struct {
+	c    *Config
+	list []Risk
+}
+
+// add notes a risk if it exists. key is that of zoo.cfg.
+func (r *risks) add(exists, severe bool, key, danger, advice string) {
+	if !exists {
+		return
+	}
+	where := r.c.places[key]
+	if where == "" {
+		where = r.c.places["zookeeper."+key]
+	}
+	if where == "" {
+		if where = r.c.File; where == "" {
+			where = "no zoo.cfg"
+		}
+	}
+	r.list = append(r.list, Risk{where, key, danger, advice, severe})
+}
+
+// reach says from where a port is reached.
+func reach(host string) (others bool, from string) {
+	if host == "localhost" {
+		return false, "on this machine"
+	}
+	switch a, err := netip.ParseAddr(host); {
+	case host == "" || err == nil && a.IsUnspecified():
+		return true, "on every address"
+	case err == nil && a.IsLoopback():
+		return false, "on this machine"
+	}
+	return true, "on " + host
+}
+
+func (r *risks) clients() {
+	c := &r.c.Client
+	if !c.OnlySecure {
+		others, from := reach(c.Host)
+		r.add(others, len(r.c.Auth.Enforced()) == 0, "clientPort",
+			fmt.Sprintf("clients connect to port %d %s without TLS: whoever is on the way reads and changes everything", c.Port, from),
+			"Use secureClientPort instead, or clientPortAddress=127.0.0.1")
+		r.add(c.Unified, false, "client.portUnification", "a client may still leave TLS out", "Use secureClientPort alone once all clients have TLS")
+	}
+	if !c.Secure && !c.Unified {
+		return
+	}
+	t := &r.c.TLS
+	r.add(t.ClientAuth != "need", false, "ssl.clientAuth", t.ClientAuth+": a client needs no certificate", "Set need, or enforce another scheme by enforce.auth.schemes")
+	r.add(t.ClientAuth != "none" && t.TrustStore.File == "", true, "ssl.trustStore.location",
+		"it is not set: a certificate of any public authority lets a client in", "Name the authority of your clients")
+	r.add(t.ClientAuth != "none" && !t.CRL && !t.OCSP, false, "ssl.crl", "a certificate that was stolen is valid until it expires", "Set ssl.crl or ssl.ocsp, or give certificates short lives")
+}
+
+func (r *risks) peers() {
+	q := &r.c.Quorum
+	if !q.Distributed() {
+		return
+	}
+	t, login := &q.TLS, &q.Login
+	required := login.Enabled && login.ServerRequired
+	switch {
+	case !t.Enabled || t.Plain:
+		key, danger := "sslQuorum", "servers connect without TLS: whoever is on the way reads and changes everything"
+		if t.Enabled {
+			key, danger = "portUnification", "servers are accepted with TLS and without"
+		}
+		if !required {
+			danger += "; whoever reaches the quorum port and the election port is a server"
+		}
+		r.add(true, !required, key, danger, "Set sslQuorum=true and portUnification=false, in the steps of security.md")
+	case r.c.QuorumTLS.ClientAuth != "need" && !required:
+		r.add(true, true, "ssl.quorum.clientAuth", r.c.QuorumTLS.ClientAuth+": whoever reaches the port is a server", "Set need")
+	case !t.Members && !t.Hosts:
+		r.add(true, false, "ssl.quorum.verifyPeers", "every certificate that is trusted is that of any server", "Set ssl.quorum.verifyPeers=true")
+	}
+	r.add(login.Enabled && !login.ServerRequired, false, "quorum.auth.serverRequireSasl", "servers need not log in", "Set it to true on all servers, once all log in")
+	if t.Enabled {
+		r.add(r.c.QuorumTLS.TrustStore.File == "", true, "ssl.quorum.trustStore.location",
+			"it is not set: a certificate of any public authority makes a server", "Name the authority of your servers")
+		r.add(!r.c.QuorumTLS.CRL && !r.c.QuorumTLS.OCSP, false, "ssl.quorum.crl", "a certificate that was stolen is valid until it expires", "Set ssl.quorum.crl or ssl.quorum.ocsp")
+	}
+}
+
+// pages are about the ports for operators.
+func (r *risks) pages() {
+	c := r.c
+	r.add(c.Commands.Allows("wchc") && c.Commands.Allows("conf") && c.Commands.Allows("dump"), false, "4lw.commands.whitelist",
+		"whoever reaches the client port sees all sessions, watches and settings, and may reset counters, without a login", "List only the words that your monitoring needs, such as srvr, ruok, mntr")
+	if others, from := reach(c.Admin.Host); c.Admin.Enabled && others {
+		open := !c.Admin.ForceHTTPS || !c.Admin.NeedClientAuth
+		r.add(open, false, "admin.serverAddress", "the administration server is open "+from+": whoever reaches it sees sessions and settings",
+			"Set 127.0.0.1, or admin.forceHttps=true and admin.needClientAuth=true")
+		r.add(open && c.Admin.Restore, false, "admin.restore.enabled", "who has the rights of the root znode may replace all data, over that port", "Set it to false unless you need it")
+	}
+	r.add(c.Admin.Enabled && c.Admin.Pprof, false, "admin.pprof.enabled", "profiles of the process are shown without a login", "Set it to true only while you need it")
+	others, from := reach(c.Metrics.Host)
+	r.add(c.Metrics.Prometheus() && others, false, "metricsProvider.httpHost", "the metrics are open "+from, "Set the address of the network of your monitoring")
+}
+
+func (r *risks) identities() {
+	a := &r.c.Auth
+	r.add(a.SkipACL, true, "skipACL", "every client may read, change and delete every znode", "Remove it")
+	r.add(len(a.Enforced()) == 0 && !(r.c.Client.OnlySecure && r.c.TLS.ClientAuth == "need"), false, "enforce.auth.enabled",
+		"a client needs no identity: what an ACL gives to world:anyone, everybody has", "Set it to true, with enforce.auth.schemes")
+	r.add(a.SuperDigest != "", false, "DigestAuthenticationProvider.superDigest", "there is a superuser with a password, and it sends the password in every login",
+		"Remove it when it is not needed, or use X509AuthenticationProvider.superUser")
+	weak := a.DigestHash == "" || a.DigestHash == "SHA1" || a.DigestHash == "MD5"
+	r.add(a.DigestEnabled && weak, false, "DigestAuthenticationProvider.digestAlg", "passwords in ACLs are hashed by a weak function", "Set SHA-256 for a new ensemble, on all servers; existing digest ACLs no longer match after a change")
+	r.add(a.SASL.AllowFailed, false, "allowSaslFailedClients", "a client whose login has failed stays connected", "Remove it")
+	r.add(a.SASL.AnyUser != "", false, "letAnySaslUserDoX", "an id in ACLs means every user that can log in", "Remove it unless your ACLs rely on it")
+	r.add(a.UseForwardedFor, false, "IPAuthenticationProvider.usexforwardedfor", "whoever reaches the administration server may claim any address", "Remove it unless a proxy sets the header")
+	r.add(!r.c.Audit.Enabled, false, "audit.enable", "nothing says afterwards who has changed what", "Set it to true")
+}
+
+// secrets are about passwords and what is made of them.
+func (r *risks) secrets() {
+	s := &r.c.Session
+	r.add(s.SecretFile == "" || s.Password == "apache" || s.Password == "both", false, "sessionSecretFile",
+		"the password of a session can be computed from its number, as in Apache: whoever sees it in a list takes the session over", "Set it on all servers once no member is an Apache")
+	for _, store := range []struct {
+		key string
+		of  *Store
+	}{
+		{"ssl.keyStore", &r.c.TLS.KeyStore}, {"ssl.trustStore", &r.c.TLS.TrustStore},
+		{"ssl.quorum.keyStore", &r.c.QuorumTLS.KeyStore}, {"ssl.quorum.trustStore", &r.c.QuorumTLS.TrustStore},
+	} {
+		r.add(store.of.Password != "" && store.of.PasswordFile == "", false, store.key+".password", "the password is in the configuration", "Use "+store.key+".passwordPath")
+	}
+	for name, where := range r.c.places {
+		if strings.HasPrefix(where, "command line") && IsSecret(name) {
+			r.add(true, false, strings.TrimPrefix(name, "zookeeper."), "every user of this machine sees the command line", "Put it into a file")
+		}
+	}
+}
