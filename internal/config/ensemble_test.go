@@ -121,6 +121,8 @@ func TestEnsembleReports(t *testing.T) {
 			want: "warning zoo.cfg:4: multiAddress.enabled: has no effect here: only the first address of a server is used\n" + alone, addr: ":2181"},
 		{name: "bad version", file: "version=xyz", want: "error zoo.cfg:3: version=xyz: not a zxid in hex\n"},
 
+		{name: "logins of servers without users", file: three + "quorum.auth.enableSasl=true", myid: own1,
+			want: "error zoo.cfg:8: quorum.auth.enableSasl=true: needs -Djava.security.auth.login.config\n"},
 		// What is not there yet.
 		{name: "missing", file: three + "reconfigEnabled=true\noraclePath=/o\nobserverMasterPort=2191\nmultiAddress.enabled=true", myid: own1,
 			want: "warning zoo.cfg:9: oraclePath: has no effect here: with two participants, neither continues alone, whatever an oracle says\n" +
@@ -246,7 +248,7 @@ func TestQuorumValues(t *testing.T) {
 		MyID: 4, HasMyID: true, Members: c.Quorum.Members, Observer: true,
 		InitLimit: 10, SyncLimit: 5, ConnectLimit: 10, ListenOnAllIPs: true,
 		LocalSessions: true, LocalUpgrading: true, StandaloneEnabled: true, ReadOnlyMode: true,
-		Login:          PeerLogin{ServerSection: "QuorumServer", LearnerSection: "QuorumLearner"},
+		Login:          PeerLogin{ServerSection: "QuorumServer", LearnerSection: "QuorumLearner", ServicePrincipal: "zkquorum/localhost"},
 		ConnectTimeout: 300 * time.Millisecond, LinkTimeout: 10 * time.Second, RetryDelay: 20 * time.Millisecond,
 		MinNotification: 50 * time.Millisecond, MaxNotification: 5 * time.Second,
 		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond,

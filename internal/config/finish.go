@@ -119,7 +119,7 @@ func (l *loader) finishPeerLogin() {
 		l.fail(l.places[server], server, "true", "needs "+enable+"=true")
 	case p.ServerRequired && !p.LearnerRequired:
 		l.fail(l.places[server], server, "true", "needs "+learner+"=true")
-	case p.Enabled && l.config.Auth.SASL.LoginFile == "":
+	case p.Enabled && l.config.Quorum.Distributed() && l.config.Auth.SASL.LoginFile == "":
 		l.fail(l.places[enable], enable, "true", "needs -Djava.security.auth.login.config")
 	}
 }

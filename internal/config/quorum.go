@@ -73,7 +73,9 @@ type PeerLogin struct {
 	LearnerRequired bool   // this server logs in where it connects; only if Enabled
 	ServerRequired  bool   // other servers must log in; only if LearnerRequired
 	ServerSection   string // of the login file: the users as which other servers log in
-	LearnerSection  string // of the login file: this server's name and password
+	LearnerSection  string // of the login file: this server's name and password, or its principal
+
+	ServicePrincipal string // of other servers; _HOST is the host of each
 }
 
 // Distributed reports whether the configuration is that of an ensemble. One participant

@@ -171,8 +171,9 @@ func peerLoginSettings() []setting {
 		{name: "quorum.auth.learner.saslLoginContext", scope: inFile, def: "QuorumLearner",
 			setter: filled(func(c *Config) *string { return &c.Quorum.Login.LearnerSection }),
 			note:   "section of the login file with the `username` and `password` of this server"},
-		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, effect: missing,
-			setter: anyWords(), note: "Kerberos between servers is not supported yet"},
+		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, def: "zkquorum/localhost",
+			setter: filled(func(c *Config) *string { return &c.Quorum.Login.ServicePrincipal }),
+			note:   "with Kerberos, the principal of the servers at which this one logs in; `_HOST` is the host of each server line, in lower case"},
 		{name: "quorum.cnxn.threads.size", scope: inFile, def: "20", effect: accepted, setter: anyWhole(),
 			note: "a login of another server has a goroutine of its own; at most 64 connections to each port wait for it, and " +
 				"a further one takes the place of the oldest from the address that has most"},

@@ -37,7 +37,7 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < test/stranger; zab/election < zab; fifo < zab; jute, sasl < peerauth; zab, socket, refusal, tlsport, peerauth < transport < test/memnet;
+	zk, jute, zab/quorum < zab/election < test/stranger; zab/election < zab; fifo < zab; jute, sasl, kerberos < peerauth; zab, socket, refusal, tlsport, peerauth < transport < test/memnet;
 
 	# The driver, and the client side.
 	NONE < pipeline;

@@ -22,7 +22,7 @@ func Check(cfg *config.Config, log *slog.Logger) error {
 	n := &Node{o: Options{Config: cfg}, log: log}
 	_, authority := auth.New(options.Auth(cfg))
 	_, users := logins(cfg, log)
-	_, peers := peerLogins(cfg)
+	_, peers := peerLogins(cfg, log)
 	_, passwords := sessionPasswords(cfg)
 	_, limits := n.openLimits()
 	_, quorum := options.Replica(cfg)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -94,33 +95,63 @@ func kerberosLogins(c *config.SASL, service *sasl.Service, log *slog.Logger) (*k
 
 // peerLogins returns how the servers of the ensemble log in at each other; nil if they do
 // not. Both sections must be in the login file, as in Apache.
-func peerLogins(cfg *config.Config) (*peerauth.Authority, error) {
+func peerLogins(cfg *config.Config, log *slog.Logger) (*peerauth.Authority, error) {
 	p, name := &cfg.Quorum.Login, cfg.Auth.SASL.LoginFile
-	if !p.Enabled {
+	if !p.Enabled || !cfg.Quorum.Distributed() {
 		return nil, nil
 	}
 	login, err := loginFile(cfg)
 	if err != nil {
 		return nil, err
 	}
-	users, ok, err := login.Users(p.ServerSection)
-	if err == nil && !ok {
+	o := peerauth.Options{ServerRequired: p.ServerRequired, LearnerRequired: p.LearnerRequired}
+	users, service, ok, err := login.Mechanisms(p.ServerSection)
+	switch {
+	case err != nil:
+	case !ok:
 		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.ServerSection)
+	case service != nil:
+		o.Server, err = peerService(&cfg.Auth.SASL, service, log)
+	default:
+		o.Server = peerauth.DigestServer(users)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: %s: %w", name, err)
 	}
-	user, password, ok, err := login.User(p.LearnerSection)
-	if err == nil && !ok {
+	client, err := login.Client(p.LearnerSection)
+	switch {
+	case err != nil:
+	case client == nil:
 		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.LearnerSection)
+	case client.Kerberos:
+		o.Learner, err = peerClient(cfg, client)
+	default:
+		o.Learner = peerauth.DigestLearner(client.User, client.Password)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: %s: %w", name, err)
 	}
-	return peerauth.New(peerauth.Options{
-		ServerRequired: p.ServerRequired, LearnerRequired: p.LearnerRequired,
-		Learner: peerauth.DigestLearner(user, password), Server: peerauth.DigestServer(users),
-	}), nil
+	return peerauth.New(o), nil
+}
+
+// peerService returns how other servers log in here by Kerberos.
+func peerService(c *config.SASL, service *sasl.Service, log *slog.Logger) (func(func(string) bool) peerauth.Server, error) {
+	a, _, err := kerberosLogins(c, service, log)
+	if err != nil {
+		return nil, err
+	}
+	return peerauth.KerberosServer(a), nil
+}
+
+// peerClient returns how this server logs in at others by Kerberos.
+func peerClient(cfg *config.Config, c *sasl.Client) (func(context.Context, string) (peerauth.Learner, error), error) {
+	l, err := kerberos.NewLogin(kerberos.Credentials{
+		Principal: c.Principal, Keytab: c.Keytab, Cache: c.Cache, Config: cfg.Auth.SASL.KerberosFile,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return peerauth.KerberosLearner(l, cfg.Quorum.Login.ServicePrincipal), nil
 }
 
 // maxSecretBytes is the maximum length of a secret.

@@ -121,24 +121,31 @@ func TestSessionPasswords(t *testing.T) {
 func TestPeerLogins(t *testing.T) {
 	const server = `QuorumServer { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob="secret"; };`
 	const learner = `QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob" password="secret"; };`
+	const kerberosModule = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+	key := ` keyTab="` + tickets.Keytab(t) + `" principal="` + tickets.Service + `"; };`
 	for _, tt := range []struct{ name, file, err string }{
 		{"both", server + learner, ""},
+		{"Kerberos", `QuorumServer { ` + kerberosModule + key + `QuorumLearner { ` + kerberosModule + key, ""},
+		{"Kerberos without a key", `QuorumServer { ` + kerberosModule + ` keyTab="/nowhere" principal="a/b"; };` + learner, "jaas.conf: kerberos: keytab: stat /nowhere"},
+		{"no key of this server", server + `QuorumLearner { ` + kerberosModule + ` keyTab="/nowhere" principal="a/b@C"; };`, "jaas.conf: kerberos: keytab: stat /nowhere"},
 		{"no users", learner, "jaas.conf: no section QuorumServer: quorum.auth.enableSasl needs it"},
 		{"no password", server, "jaas.conf: no section QuorumLearner: quorum.auth.enableSasl needs it"},
 		{"half", server + `QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob"; };`,
-			"jaas.conf: sasl: section QuorumLearner: the options username and password are needed"},
+			"jaas.conf: sasl: section QuorumLearner: org.apache.zookeeper.server.auth.DigestLoginModule has no password"},
 		{"syntax", "QuorumServer {", "jaas.conf: sasl: login configuration, line 1"},
 	} {
 		cfg := config.Default()
+		cfg.Quorum.StandaloneEnabled, cfg.Quorum.Members.Servers = false, []config.Member{{ID: 1}}
+		cfg.Auth.SASL.KerberosFile = tickets.Config(t)
 		cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "jaas.conf")
 		if err := os.WriteFile(cfg.Auth.SASL.LoginFile, []byte(tt.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if a, err := peerLogins(cfg); a != nil || err != nil {
+		if a, err := peerLogins(cfg, slog.New(slog.DiscardHandler)); a != nil || err != nil {
 			t.Errorf("%s, not enabled: %v, %v", tt.name, a, err)
 		}
-		cfg.Quorum.Login.Enabled, cfg.Quorum.Login.LearnerRequired = true, true
-		a, err := peerLogins(cfg)
+		cfg.Quorum.Login = config.PeerLogin{Enabled: true, LearnerRequired: true, ServerSection: "QuorumServer", LearnerSection: "QuorumLearner"}
+		a, err := peerLogins(cfg, slog.New(slog.DiscardHandler))
 		if (a != nil) != (tt.err == "") || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, %v; want %q", tt.name, a, err, tt.err)
 		}

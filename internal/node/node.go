@@ -119,7 +119,7 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	if n.peers, err = peerLogins(cfg); err != nil {
+	if n.peers, err = peerLogins(cfg, n.log); err != nil {
 		return err
 	}
 	passwords, err := sessionPasswords(cfg)

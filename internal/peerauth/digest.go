@@ -1,6 +1,7 @@
 package peerauth
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 
@@ -8,8 +9,8 @@ import (
 )
 
 // DigestLearner returns what Options.Learner is for logins by DIGEST-MD5.
-func DigestLearner(user, password string) func(host string) (Learner, error) {
-	return func(string) (Learner, error) {
+func DigestLearner(user, password string) func(context.Context, string) (Learner, error) {
+	return func(context.Context, string) (Learner, error) {
 		return &digestLearner{x: sasl.NewClientExchange(sasl.PeerProtocol, sasl.PeerServerName, user, password)}, nil
 	}
 }

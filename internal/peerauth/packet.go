@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/kerberos"
 )
 
 // A packet of a login, in both directions:
@@ -34,9 +35,8 @@ const (
 	success    status = 1
 )
 
-// maxTokenBytes is the longest token that is read. A ticket of Kerberos with the data of
-// many groups has tens of kilobytes.
-const maxTokenBytes = 64 << 10
+// maxTokenBytes is the longest token that is read, of any mechanism.
+const maxTokenBytes = kerberos.MaxTokenBytes
 
 // headBytes is the length of magic, status and the token's length.
 const headBytes = 8 + 4 + 4

@@ -28,6 +28,7 @@
 package peerauth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -61,8 +62,9 @@ type Options struct {
 	ServerRequired  bool // quorum.auth.serverRequireSasl
 	LearnerRequired bool // quorum.auth.learnerRequireSasl
 
-	// Learner begins a login to the server at the host, which its configuration names.
-	Learner func(host string) (Learner, error)
+	// Learner begins a login at the server of the host, as the configuration names it. It
+	// may ask other services until ctx ends.
+	Learner func(ctx context.Context, host string) (Learner, error)
 	// Server begins a login of another server. member reports whether a host is that of
 	// a server of the ensemble.
 	Server func(member func(host string) bool) Server
@@ -82,12 +84,13 @@ func (a *Authority) ServerRequired() bool { return a.o.ServerRequired }
 func (a *Authority) LearnerRequired() bool { return a.o.LearnerRequired }
 
 // Prove logs this server in at another one, to whose host it has connected. It does
-// nothing unless LearnerRequired. After an error, the connection must be closed.
-func (a *Authority) Prove(r io.Reader, w io.Writer, host string) error {
+// nothing unless LearnerRequired. After an error, the connection must be closed. ctx bounds
+// what comes before the first token alone.
+func (a *Authority) Prove(ctx context.Context, r io.Reader, w io.Writer, host string) error {
 	if !a.o.LearnerRequired {
 		return nil
 	}
-	l, err := a.o.Learner(host)
+	l, err := a.o.Learner(ctx, host)
 	if err != nil {
 		return fmt.Errorf("peerauth: log in at %s: %w", host, err)
 	}

@@ -112,29 +112,43 @@ func (m *Module) lacks(value string, options ...string) string {
 	return ""
 }
 
-// Users is Mechanisms for a section that may only have users of DIGEST-MD5.
-func (f Login) Users(section string) (users Users, ok bool, err error) {
-	users, service, ok, err := f.Mechanisms(section)
-	if err == nil && service != nil {
-		return nil, false, fmt.Errorf("sasl: section %s: Kerberos is not supported yet (%s)", section, kerberosModule)
-	}
-	return users, ok, err
+// A Client is what a section says of a login elsewhere: by DIGEST-MD5 with a name and a
+// password, or by Kerberos.
+type Client struct {
+	User, Password string
+
+	Kerberos  bool
+	Principal string // "" is that of the ticket cache
+	Keytab    string // "" is a ticket cache
+	Cache     string // its file; "" is where Kerberos looks for it
 }
 
-// User returns the name and the password with which a section logs in elsewhere: the
-// options username and password of its module. ok is false if there is no such section
-// or it is empty. It fails for other modules, as Users does, and if an option is missing.
-func (f Login) User(section string) (name, password string, ok bool, err error) {
-	if _, ok, err = f.Users(section); !ok {
-		return "", "", false, err
+// Client returns the login of a section's last module, nil if there is no such section or
+// it is empty. It fails for unknown modules, and if an option is missing.
+func (f Login) Client(section string) (*Client, error) {
+	modules := f[section]
+	if len(modules) == 0 {
+		return nil, nil
 	}
-	for _, m := range f[section] {
-		name, ok = m.Options["username"]
-		if password = m.Options["password"]; !ok || password == "" {
-			return "", "", false, fmt.Errorf("sasl: section %s: the options username and password are needed", section)
+	m := modules[len(modules)-1]
+	switch m.Class {
+	case digestModule:
+		if missing := m.lacks("", "username", "password"); missing != "" {
+			return nil, fmt.Errorf("sasl: section %s: %s has no %s", section, m.Class, missing)
 		}
+		return &Client{User: m.Options["username"], Password: m.Options["password"]}, nil
+	case kerberosModule:
+		c := &Client{Kerberos: true, Principal: m.Options["principal"], Cache: m.Options["ticketCache"]}
+		if m.lacks("true", "useKeyTab") != "" {
+			return c, nil
+		}
+		if missing := m.lacks("", "keyTab", "principal"); missing != "" {
+			return nil, fmt.Errorf("sasl: section %s: %s has no %s", section, m.Class, missing)
+		}
+		c.Keytab = m.Options["keyTab"]
+		return c, nil
 	}
-	return name, password, true, nil
+	return nil, fmt.Errorf("sasl: section %s: unknown login module %s", section, m.Class)
 }
 
 // A Server checks logins to one service. It is immutable and safe for concurrent use.

@@ -3,24 +3,35 @@ package sasl
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// A section with which a server logs in elsewhere.
-func TestUserOfSection(t *testing.T) {
-	login, err := ParseLogin([]byte(`QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob" password="secret"; };
-		Half { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob"; };
-		Kerberos { com.sun.security.auth.module.Krb5LoginModule required; };
-		Empty { };`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if name, password, ok, err := login.User("QuorumLearner"); name != "bob" || password != "secret" || !ok || err != nil {
-		t.Errorf("%q, %q, %v, %v", name, password, ok, err)
-	}
-	for section, want := range map[string]string{"Half": "username and password are needed", "Kerberos": "Kerberos", "Empty": "", "None": ""} {
-		_, _, ok, err := login.User(section)
-		if ok || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, %v; want %q", section, ok, err, want)
+// Sections with which a server logs in elsewhere.
+func TestClientOfSection(t *testing.T) {
+	const digest, kerberos = "org.apache.zookeeper.server.auth.DigestLoginModule required", "com.sun.security.auth.module.Krb5LoginModule required"
+	for _, tt := range []struct {
+		section string
+		want    *Client
+		err     string
+	}{
+		{"", nil, ""},
+		{digest + ` username="bob" password="secret";`, &Client{User: "bob", Password: "secret"}, ""},
+		{digest + ` username="bob";`, nil, "has no password"},
+		{digest + ` password="secret";`, nil, "has no username"},
+		{kerberos + ` useKeyTab=TRUE keyTab="/k" principal="p/h@R";`, &Client{Kerberos: true, Principal: "p/h@R", Keytab: "/k"}, ""},
+		{kerberos + ` useKeyTab=true principal="p/h@R";`, nil, "has no keyTab"},
+		{kerberos + ` useKeyTab=true keyTab="/k";`, nil, "has no principal"},
+		{kerberos + ` useTicketCache=true ticketCache="/c";`, &Client{Kerberos: true, Cache: "/c"}, ""},
+		{`X required username="bob" password="secret";`, nil, "unknown login module X"},
+	} {
+		login, err := ParseLogin([]byte("S { "+tt.section+" };"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := login.Client("S")
+		if diff := cmp.Diff(tt.want, c); diff != "" || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v, want %q; -want +got:\n%s", tt.section, err, tt.err, diff)
 		}
 	}
 }

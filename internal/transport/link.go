@@ -91,7 +91,7 @@ func (l *link) runDialed(ctx context.Context) {
 	if !l.attach(sock) {
 		return
 	}
-	if err := l.prove(); err != nil {
+	if err := l.prove(ctx); err != nil {
 		l.fail(err)
 		return
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/pinfold-zk/pinfold/internal/peerauth"
 )
 
 // errLogin is wrapped by the reason for the end of a link whose learner has not logged in.
@@ -16,7 +14,7 @@ var errLogin = errors.New("transport: login")
 
 // prove logs this server in at the leader that the link was dialled to. The reader calls
 // it before LinkUp.
-func (l *link) prove() error {
+func (l *link) prove(ctx context.Context) error {
 	a := l.t.o.Authority
 	if a == nil || !a.LearnerRequired() {
 		return nil
@@ -26,8 +24,10 @@ func (l *link) prove() error {
 		host = addresses[0].Host
 	}
 	until := time.Now().Add(l.t.o.HandshakeTimeout)
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	_, _ = sock.SetReadDeadline(until), sock.SetWriteDeadline(until) // fail only if closed; then reading fails too
-	if err := a.Prove(&l.in, sock, host); err != nil {
+	if err := a.Prove(ctx, &l.in, sock, host); err != nil {
 		l.t.noteLogin(l.peer, l.remote, err)
 		return err
 	}
@@ -61,10 +61,12 @@ func (t *Transport) provePeer(id int64, link *electionLink, targets []target) er
 	if a == nil || !a.LearnerRequired() || !t.member(id) && !a.ServerRequired() {
 		return nil
 	}
-	stop := context.AfterFunc(t.ctx, func() { link.nc.Close() }) // an error changes nothing: reading ends
-	defer stop()
-	_ = link.nc.SetDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then reading fails too
-	if err := a.Prove(link.in, link.nc, targets[0].host); err != nil {
+	until := time.Now().Add(t.o.ElectionTimeout)
+	ctx, cancel := context.WithDeadline(t.ctx, until)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, func() { link.nc.Close() })() // an error changes nothing: reading ends
+	_ = link.nc.SetDeadline(until)                               // fails only if closed; then reading fails too
+	if err := a.Prove(ctx, link.in, link.nc, targets[0].host); err != nil {
 		t.noteLogin(id, link.remote, err)
 		return err
 	}
@@ -98,10 +100,9 @@ func (t *Transport) admitPeerLogin(id int64, link *electionLink, deadline time.T
 	return err
 }
 
-// noteLogin logs that this server could not log in, unless it is the connection that was
-// lost.
+// noteLogin logs that this server could not log in, unless it stops.
 func (t *Transport) noteLogin(id int64, remote string, err error) {
-	if errors.Is(err, peerauth.ErrRefused) {
+	if t.ctx.Err() == nil {
 		t.refused.Warn("this server could not log in at another server", "peer", id, "remote", remote, "err", err)
 	}
 }

@@ -240,7 +240,7 @@ func TestNoLoginForStrangers(t *testing.T) {
 			}
 			if server {
 				a := peerauth.New(peerauth.Options{LearnerRequired: true, Learner: peerauth.DigestLearner("bob", "secret")})
-				if err := a.Prove(nc, nc, "10.0.0.2"); err != nil {
+				if err := a.Prove(t.Context(), nc, nc, "10.0.0.2"); err != nil {
 					t.Fatal(err)
 				}
 			}
