@@ -200,6 +200,8 @@ type Snapshot struct {
 type Purge struct {
 	Retain   int           // snapshots kept, at least 3
 	Interval time.Duration // 0: never
+	Age      time.Duration // of snapshots that are kept; 0: any
+	Bytes    int64         // of snapshots and logs that are kept; 0: any
 }
 
 // Session bounds the timeouts that clients may request.

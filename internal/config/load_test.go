@@ -57,7 +57,7 @@ func TestLoadValues(t *testing.T) {
 	inDir(t, map[string]string{"zoo.cfg": lines(
 		"# an operator's file", "tickTime=2000", "dataDir = /var/lib/zk ", "dataLogDir:/log/zk", "clientPort 2182",
 		"clientPortAddress=::1", "maxClientCnxns=-1", "minSessionTimeout=1000", "maxSessionTimeout=9000",
-		"autopurge.snapRetainCount=7", "autopurge.purgeInterval=12",
+		"autopurge.snapRetainCount=7", "autopurge.purgeInterval=12", "purgeMaxAge=36", "purgeMaxBytes=5000000000",
 		"preAllocSize=1024", "snapCount=0x10", "snapSizeLimitInKb=-1", "txnLogSizeLimitInKb=2048", "fsync.warningthresholdms=20",
 		"flushDelay=30", "maxBatchSize=0", "snapshot.compression.method=snappy", "digest.enabled=FALSE",
 		"extendedTypesEnabled=true", "enforceQuota=True", "globalOutstandingLimit=77", "maxCnxns=9",
@@ -77,7 +77,7 @@ func TestLoadValues(t *testing.T) {
 	want.Client.SessionlessTimeout = 500 * time.Millisecond
 	want.Data.Dir, want.Data.LogDir = "/var/lib/zk", "/log/zk"
 	want.Session = Session{Tick: 2 * time.Second, MinTimeout: time.Second, MaxTimeout: 9 * time.Second}
-	want.Purge = Purge{7, 12 * time.Hour}
+	want.Purge = Purge{7, 12 * time.Hour, 36 * time.Hour, 5_000_000_000}
 	want.Log.PreAllocBytes, want.Log.MaxBytes, want.Log.FsyncWarnAfter = 1<<20, 2<<20, 20*time.Millisecond
 	want.Log.DigestEnabled = false
 	want.Snapshot.Count, want.Snapshot.SizeBytes, want.Snapshot.Compression = 16, -1024, "snappy"

@@ -90,8 +90,13 @@ func snapshotSettings() []setting {
 				c.Purge.Retain = int(max(n, 3))
 			}),
 			note: "snapshots that purging keeps, at least 3"},
-		{name: "autopurge.purgeInterval", scope: inFile, def: "0", setter: purgeInterval(),
+		{name: "autopurge.purgeInterval", scope: inFile, def: "0", setter: hours(func(c *Config) *time.Duration { return &c.Purge.Interval }),
 			note: "hours between purges, or a number with ms, s, m, h or d; 0 means never"},
+		{name: "purgeMaxAge", scope: inFile, def: "0", setter: hours(func(c *Config) *time.Duration { return &c.Purge.Age }),
+			note: "only in Pinfold. Hours, or a number with a unit as above: each purge removes snapshots that were written before, and logs that only they need, but keeps three snapshots. 0 means whatever their age"},
+		{name: "purgeMaxBytes", scope: inFile, def: "0",
+			setter: whole("a whole number of bytes", 0, math.MaxInt64, func(c *Config, n int64) { c.Purge.Bytes = n }),
+			note:   "only in Pinfold. Each purge removes the oldest snapshots, and logs that only they need, until all take at most these bytes, but keeps three snapshots. 0 means whatever their size"},
 	}
 }
 

@@ -199,8 +199,8 @@ func decimal(text string) (string, error) {
 	return strconv.FormatInt(n, 10), nil
 }
 
-// purgeInterval reads hours, or a number with a unit ms, s, m, h or d, as 3.10 allows.
-func purgeInterval() setter {
+// hours reads hours, or a number with a unit ms, s, m, h or d, as 3.10 allows.
+func hours(at func(*Config) *time.Duration) setter {
 	units := []struct {
 		suffix string
 		unit   time.Duration
@@ -220,7 +220,7 @@ func purgeInterval() setter {
 		case n > int64(math.MaxInt64/unit):
 			return errors.New("too long")
 		}
-		c.Purge.Interval = max(0, time.Duration(n)*unit)
+		*at(c) = max(0, time.Duration(n)*unit)
 		return nil
 	}}
 }

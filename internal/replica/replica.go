@@ -92,6 +92,8 @@ type Options struct {
 	NeverUsed      time.Duration
 	PurgeInterval  time.Duration // 0 is never
 	PurgeRetain    int
+	PurgeAge       time.Duration // of snapshots, 0 is any; see storage.Retention
+	PurgeBytes     int64         // of snapshots and logs, 0 is any
 	FsyncWarnAfter time.Duration
 	// DiskReserve is how many bytes of the disk are to be free, or a twentieth of it if that is
 	// less; with less, writes of clients are refused. 0: the disk is not looked at.

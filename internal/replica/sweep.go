@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 )
 
@@ -81,7 +82,11 @@ func (r sweeper) purge() {
 	tick := time.NewTicker(r.o.PurgeInterval)
 	defer tick.Stop()
 	for {
-		removed, err := r.o.Dir.Purge(r.o.PurgeRetain)
+		keep := storage.Retention{Snapshots: r.o.PurgeRetain, Bytes: r.o.PurgeBytes}
+		if r.o.PurgeAge > 0 {
+			keep.NotBefore = time.Now().Add(-r.o.PurgeAge)
+		}
+		removed, err := r.o.Dir.Purge(keep)
 		if err != nil {
 			r.log.Error("purge of old files failed; it will be tried again", "err", err)
 		} else if len(removed) > 0 {

@@ -320,7 +320,7 @@ func (m *member) stepped(kind uint64) {
 func (m *member) upkeep() {
 	m.rep.Sweep()
 	if m.s.profile.purge && m.s.chance(0.3) {
-		removed, err := m.dir.Purge(3)
+		removed, err := m.dir.Purge(storage.Retention{Snapshots: 3})
 		m.s.cover.Purged += len(removed)
 		if err != nil && !m.injected(err) && !m.damaged {
 			m.s.fail("NoFailure", "member %d cannot purge: %v", m.id, err)

@@ -251,7 +251,7 @@ func TestLocateDuringPurge(t *testing.T) {
 		writeSnapshot(t, d, 4+z, []byte("body"))
 	}
 	purge = func() {
-		if removed, err := d.Purge(3); err != nil || len(removed) != 2 {
+		if removed, err := d.Purge(Retention{Snapshots: 3}); err != nil || len(removed) != 2 {
 			t.Errorf("purge: %v, %v", removed, err)
 		}
 	}

@@ -205,7 +205,7 @@ func TestReadRangeDuringPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		removed, err := d.Purge(0)
+		removed, err := d.Purge(Retention{})
 		if err != nil || len(removed) < tt.files-5 {
 			t.Fatalf("removed %d files, %v", len(removed), err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -48,7 +49,7 @@ func TestPurge(t *testing.T) {
 				putFile(t, mem, testLogDir+"log."+z.Hex(), logBytes(testEntries(40, zxids(z, end)...)...))
 			}
 			before := list(t, mem, "/data/version-2")
-			removed, err := d.Purge(tt.retain)
+			removed, err := d.Purge(Retention{Snapshots: tt.retain})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,6 +70,73 @@ func TestPurge(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// By age and by size Purge removes the oldest, but keeps three snapshots and their logs.
+func TestPurgeByAgeAndSize(t *testing.T) {
+	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name string
+		keep Retention
+		want string // snapshots that are left
+	}{
+		{"neither", Retention{Snapshots: 9}, "[1 2 3 4 5 6]"},
+		{"four days", Retention{Snapshots: 9, NotBefore: now.AddDate(0, 0, -4)}, "[2 3 4 5 6]"},
+		{"an hour", Retention{Snapshots: 9, NotBefore: now.Add(-time.Hour)}, "[4 5 6]"},
+		{"number and age", Retention{Snapshots: 5, NotBefore: now.AddDate(0, 0, -9)}, "[2 3 4 5 6]"},
+		{"all fit", Retention{Snapshots: 9, Bytes: 1 << 30}, "[1 2 3 4 5 6]"},
+		{"room for one", Retention{Snapshots: 9, Bytes: 1}, "[4 5 6]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			d := openTest(t, mem, testOptions())
+			for z := zk.Zxid(1); z <= 6; z++ { // one each day, the last today
+				writeSnapshot(t, d, z, []byte("body"))
+				mem.SetModTime("/data/version-2/snapshot."+z.Hex(), now.AddDate(0, 0, int(z)-6))
+				putFile(t, mem, testLogDir+"log."+z.Hex(), logBytes(testEntries(40, z)...))
+			}
+			if _, err := d.Purge(tt.keep); err != nil {
+				t.Fatal(err)
+			}
+			snaps, err := d.Snapshots()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var left []int64
+			for _, s := range slices.Backward(snaps) {
+				left = append(left, int64(s.Zxid))
+			}
+			if fmt.Sprint(left) != tt.want {
+				t.Errorf("left %v, want %s", left, tt.want)
+			}
+			if got, _, err := readAll(d, zk.Zxid(left[0])); err != nil || len(got) != 6-int(left[0]) {
+				t.Errorf("after snapshot %d: %d entries, %v", left[0], len(got), err)
+			}
+		})
+	}
+	// The limit of size counts the logs that a snapshot needs: with one byte less it goes.
+	mem := vfs.NewMem()
+	d := openTest(t, mem, testOptions())
+	total := int64(0)
+	for z := zk.Zxid(1); z <= 4; z++ {
+		writeSnapshot(t, d, z, []byte("body"))
+		putFile(t, mem, testLogDir+"log."+z.Hex(), logBytes(testEntries(40, z)...))
+		for _, name := range []string{"/data/version-2/snapshot." + z.Hex(), testLogDir + "log." + z.Hex()} {
+			n, err := mem.Size(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name != testLogDir+"log.1" { // no snapshot needs it
+				total += n
+			}
+		}
+	}
+	if removed, err := d.Purge(Retention{Snapshots: 9, Bytes: total}); err != nil || len(removed) > 0 {
+		t.Errorf("all fit, removed are %v, %v", removed, err)
+	}
+	if removed, err := d.Purge(Retention{Snapshots: 9, Bytes: total - 1}); err != nil || fmt.Sprint(removed) != "[snapshot.1 log.1 log.2]" {
+		t.Errorf("removed are %v, %v", removed, err)
 	}
 }
 

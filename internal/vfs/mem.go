@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Mem is a file system in memory that knows which of its bytes and names are durable.
@@ -17,7 +18,8 @@ type Mem struct {
 	mu    sync.Mutex
 	dirs  map[string]*memDir // by clean path; directories are durable at once
 	locks map[string]bool
-	seq   int64 // of the latest change, counts over all files and directories
+	times map[string]time.Time // see SetModTime
+	seq   int64                // of the latest change, counts over all files and directories
 }
 
 // memDir is one directory: its names now, its names on the disk, and the
@@ -199,6 +201,24 @@ func (m *Mem) Remove(name string) error {
 	}
 	m.changeLocked(d, dirChange{from: base})
 	return nil
+}
+
+// ModTime implements FS. It knows what SetModTime was told.
+func (m *Mem) ModTime(name string) (time.Time, error) {
+	_, err := m.Size(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.times[path.Clean(name)], err
+}
+
+// SetModTime tells when a file was written last, for tests.
+func (m *Mem) SetModTime(name string, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.times == nil {
+		m.times = map[string]time.Time{}
+	}
+	m.times[path.Clean(name)] = at
 }
 
 // Size implements FS.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // OS is the file system of the operating system.
@@ -91,6 +92,15 @@ func (OS) Size(name string) (int64, error) {
 		return 0, err
 	}
 	return info.Size(), nil
+}
+
+// ModTime implements FS.
+func (OS) ModTime(name string) (time.Time, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
 }
 
 // SyncDir implements FS.

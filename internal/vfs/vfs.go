@@ -24,6 +24,7 @@ package vfs
 import (
 	"errors"
 	"io"
+	"time"
 )
 
 // SectorBytes is the unit that a disk writes atomically: after a power failure each
@@ -62,6 +63,8 @@ type FS interface {
 	Remove(name string) error
 	// Size returns the length of a file in bytes.
 	Size(name string) (int64, error)
+	// ModTime returns when a file was written last, the zero time if that is not known.
+	ModTime(name string) (time.Time, error)
 	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
 	// Room returns how many bytes can still be written to the file system of a directory, and

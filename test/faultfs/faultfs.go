@@ -8,6 +8,7 @@ import (
 	"path"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
@@ -213,6 +214,9 @@ func (f *FS) Size(name string) (int64, error) {
 	}
 	return f.inner.Size(name)
 }
+
+// ModTime implements vfs.FS. It is no operation on which a fault can happen.
+func (f *FS) ModTime(name string) (time.Time, error) { return f.inner.ModTime(name) }
 
 // Room implements vfs.FS. It is no operation on which a fault can happen.
 func (f *FS) Room(dir string) (free, all int64, err error) { return f.inner.Room(dir) }

@@ -81,7 +81,7 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		TrustEmpty: cfg.Snapshot.TrustEmpty, DBAutoCreate: cfg.Data.DBAutoCreate,
 		MaxRecordBytes: maxEntryBytes(cfg), Prefetch: true,
 		SweepInterval: cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute, NeverUsed: cfg.Reaper.NeverUsed,
-		PurgeInterval: cfg.Purge.Interval, PurgeRetain: cfg.Purge.Retain, DiskReserve: int64(cfg.Data.Reserve), FsyncWarnAfter: cfg.Log.FsyncWarnAfter,
+		PurgeInterval: cfg.Purge.Interval, PurgeRetain: cfg.Purge.Retain, PurgeAge: cfg.Purge.Age, PurgeBytes: cfg.Purge.Bytes, DiskReserve: int64(cfg.Data.Reserve), FsyncWarnAfter: cfg.Log.FsyncWarnAfter,
 		ThrottledOpWait: cfg.Requests.ThrottledOpWait,
 	}
 	if !cfg.Quorum.Distributed() {
