@@ -82,7 +82,7 @@ const importOrder = `
 	test/frames < test/ensemble/client;
 	zk < test/ensemble/history;
 	test/ensemble/client, test/ensemble/history < test/ensemble/load;
-	test/ensemble/cluster, test/ensemble/load < test/ensemble;
+	test/ensemble/cluster, test/ensemble/load, test/certs < test/ensemble;
 `
 
 // mustNever holds whatever importOrder says, now and later: "a !< b" forbids

@@ -237,3 +237,34 @@ func TestResumption(t *testing.T) {
 		t.Errorf("a certificate that is not trusted any more is accepted, resumed %v", state.DidResume)
 	}
 }
+
+// A certificate names the hosts among its alternative names; its common name only if it has
+// none of these.
+func TestNames(t *testing.T) {
+	hosts := func(names []string, ips ...net.IP) func(*x509.Certificate) {
+		return func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = names, ips }
+	}
+	for _, c := range []struct {
+		cert certs.Identity
+		host string
+		want bool
+	}{
+		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "zk2", true},
+		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "ZK2.", true},
+		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "a.example.org", true},
+		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "a.b.example.org", false},
+		{certs.New(t, "zk1", hosts([]string{"zk2"})), "zk1", false},
+		{certs.New(t, "zk1", hosts(nil, net.IPv4(10, 0, 0, 1))), "zk1", false},
+		{certs.New(t, "zk1", hosts(nil, net.IPv4(10, 0, 0, 1))), "10.0.0.1", true},
+		{certs.New(t, "zk1", hosts(nil, net.IPv4(10, 0, 0, 1))), "10.0.0.2", false},
+		{certs.New(t, "zk1", hosts(nil, net.ParseIP("2001:db8::1"))), "2001:db8:0::1", true},
+		{certs.New(t, "zk1", hosts(nil)), "ZK1.", true},
+		{certs.New(t, "zk1", hosts(nil)), "zk2", false},
+		{certs.New(t, "10.0.0.1", hosts(nil)), "10.0.0.1", true},
+		{certs.New(t, "", hosts(nil)), "", false},
+	} {
+		if got := Names(c.cert.TLS.Leaf, c.host); got != c.want {
+			t.Errorf("%s names %q: %v", Describe(c.cert.TLS.Leaf), c.host, got)
+		}
+	}
+}

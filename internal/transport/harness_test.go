@@ -431,21 +431,38 @@ func (b *logBuffer) next() <-chan struct{} {
 	return b.written
 }
 
-// awaitRefusals returns the refusals once there are n of them.
-func (b *logBuffer) awaitRefusals(t *testing.T, n int) []string {
+// await waits until the lines hold what ok looks for.
+func (b *logBuffer) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(90 * time.Second)
+	timeout := time.After(20 * time.Second)
 	for {
 		written := b.next()
-		if lines := b.refusals(); len(lines) >= n {
-			return lines
+		if ok() {
+			return
 		}
 		select {
 		case <-written:
 		case <-timeout:
-			t.Fatalf("%d refusals are not logged in 90 seconds: %q", n, b.refusals())
+			t.Fatalf("%s: not logged in 20 seconds", what)
 		}
 	}
+}
+
+// awaitRefusals returns the refusals once there are n of them.
+func (b *logBuffer) awaitRefusals(t *testing.T, n int) (lines []string) {
+	t.Helper()
+	b.await(t, fmt.Sprint(n, " refusals"), func() bool {
+		lines = b.refusals()
+		return len(lines) >= n
+	})
+	return lines
+}
+
+// holds reports whether a line has been written that holds text.
+func (b *logBuffer) holds(text string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Contains(b.b.String(), text)
 }
 
 // refusals returns the lines about who was turned away.

@@ -87,9 +87,10 @@ type rig struct {
 }
 
 type rigOptions struct {
-	links bool
-	lines []string // of zoo.cfg
-	jvm   string
+	links  bool
+	spread bool     // members have addresses of their own
+	lines  []string // of zoo.cfg
+	jvm    string
 	// before is called with members that are not started yet.
 	before func(*cluster.Ensemble)
 }
@@ -121,7 +122,7 @@ func newRig(t *testing.T, members string, o rigOptions) *rig {
 		o.lines = append(o.lines, "snapshot.trust.empty=true")
 	}
 	r.e, err = cluster.New(cluster.Options{
-		Dir: dir, Specs: specs, Programs: progs, Links: o.links, Lines: o.lines,
+		Dir: dir, Specs: specs, Programs: progs, Links: o.links, Spread: o.spread, Lines: o.lines,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,9 @@ type Options struct {
 	// partitions are possible. It costs processor time.
 	Links bool
 	Lines []string // of zoo.cfg, for every member
+	// Spread gives each member an address of loopback of its own, 127.0.0.ID, for the other
+	// members. It does not go with Links.
+	Spread bool
 	// Metrics has every member export its metrics for Prometheus at Member.Metrics.
 	Metrics bool
 	// Admin has every member run an administration server, at Member.Admin.
@@ -62,7 +65,11 @@ func New(o Options) (*Ensemble, error) {
 				return nil, err
 			}
 		}
-		m.Client, m.Quorum, m.Election = loopback(a.client), loopback(a.quorum), loopback(a.election)
+		a.host = "127.0.0.1"
+		if o.Spread {
+			a.host = fmt.Sprintf("127.0.0.%d", m.ID)
+		}
+		m.Client, m.Quorum, m.Election = loopback(a.client), fmt.Sprintf("%s:%d", a.host, a.quorum), fmt.Sprintf("%s:%d", a.host, a.election)
 		if o.Metrics {
 			m.Metrics = loopback(a.metrics)
 		}
@@ -88,8 +95,11 @@ func New(o Options) (*Ensemble, error) {
 	return e, nil
 }
 
-// An address is the ports of one member.
-type address struct{ client, quorum, election, metrics, admin int }
+// An address is where one member is.
+type address struct {
+	host                                     string // for the other members
+	client, quorum, election, metrics, admin int
+}
 
 // config is the zoo.cfg of the member at index i. With links it sees the others
 // at the addresses of its proxies.
@@ -119,7 +129,7 @@ func (e *Ensemble) config(i int, addrs []address, more []string) string {
 		if e.Members[j].Observer {
 			role = ":observer"
 		}
-		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d%s", j+1, a.quorum, a.election, role))
+		lines = append(lines, fmt.Sprintf("server.%d=%s:%d:%d%s", j+1, a.host, a.quorum, a.election, role))
 	}
 	return strings.Join(lines, "\n") + "\n"
 }

@@ -52,7 +52,7 @@ func newLinks(real []address, ports *portPool) (*Links, error) {
 				l.close()
 				return nil, err
 			}
-			l.seen[p] = address{quorum: portOf(quorum), election: portOf(election)}
+			l.seen[p] = address{host: "127.0.0.1", quorum: portOf(quorum), election: portOf(election)}
 			listeners[p] = [2]net.Listener{quorum, election}
 		}
 	}
