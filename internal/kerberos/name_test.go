@@ -1,12 +1,18 @@
 package kerberos
 
 import (
+	"flag"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/pinfold-zk/pinfold/test/tickets"
 )
 
-// mapping is a case of a mapping, as Apache's KerberosName and SaslServerCallbackHandler
-// map it; test/kerberos compares the same table with Apache's classes.
+var apache = flag.Bool("apache", false, "compare short names with those of the installed Apache ZooKeeper")
+
+// mappings are cases of mappings, as Apache's SaslServerCallbackHandler does it.
+// TestApacheNames compares the short names with its KerberosName.
 var mappings = []struct {
 	rules      string
 	host, drop bool // dropped: host, realm
@@ -54,6 +60,40 @@ func TestMapping(t *testing.T) {
 	for _, principal := range []string{"a/b/c@R", "a@b@c", "/a/b@R"} {
 		if got, err := new(Mapping).User(principal); err == nil {
 			t.Errorf("%s is %q", principal, got)
+		}
+	}
+}
+
+// TestApacheNames compares the short names of the table with those of Apache's class.
+func TestApacheNames(t *testing.T) {
+	if !*apache {
+		t.Skip("no -apache is given: it starts a JVM for each name")
+	}
+	conf := tickets.Config(t)
+	for _, tt := range mappings {
+		rules, err := ParseRules(tt.rules, "EXAMPLE.COM")
+		if err != nil {
+			t.Fatal(err)
+		}
+		service, host, realm, err := Split(tt.principal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "no name"
+		if short, ok := rules.Short(service, host, realm); ok {
+			want = short
+		}
+		cmd := exec.CommandContext(t.Context(), "java", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-api.jar:/usr/share/java/slf4j-simple.jar",
+			"-Djava.security.krb5.conf="+conf, "-Dzookeeper.security.auth_to_local="+tt.rules, "org.apache.zookeeper.server.auth.KerberosName", tt.principal)
+		out, err := cmd.CombinedOutput()
+		got := "no name"
+		if _, short, ok := strings.Cut(string(out), "Name: "+tt.principal+" to "); ok {
+			got, _, _ = strings.Cut(short, "\n")
+		}
+		// A format that names no such component is an error there.
+		if failed := strings.Contains(string(out), "KerberosName$NoMatchingRule") || strings.Contains(string(out), "KerberosName$BadFormatString") ||
+			strings.Contains(string(out), "ArrayIndexOutOfBounds"); got != want || failed != (err != nil) {
+			t.Errorf("%q: %s is %q, in Apache %q:\n%s", tt.rules, tt.principal, want, got, out)
 		}
 	}
 }

@@ -70,7 +70,7 @@ const importOrder = `
 	node, broadcast, trial, bench/report, cli, backup, logging, systemd < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
-	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk; # tests alone
+	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk, test/kerberos; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart;
 	NONE < deploy/image; # makes the image
 
@@ -78,7 +78,7 @@ const importOrder = `
 	client, node, test/memconn, test/frames < test/inproc;
 
 	# Ensembles of real processes.
-	client, fourletter < test/ensemble/cluster;
+	client, fourletter < test/ensemble/cluster < test/kdc;
 	test/frames < test/ensemble/client;
 	zk < test/ensemble/history;
 	test/ensemble/client, test/ensemble/history < test/ensemble/load;

@@ -1,0 +1,239 @@
+package kerberos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/kerberos"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+var kinds = []string{"pinfold", "apache", "apache-3.9"}
+
+// TestLogins: every client that there is logs in at every server.
+func TestLogins(t *testing.T) {
+	r := start(t, kinds)
+	cache, err := r.Cache("krb5cc", r.keytab, bob)
+	must(t, err)
+	byCache, err := client.Kerberos(client.KerberosOptions{Cache: cache, Config: r.Config})
+	must(t, err)
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			testACLs(t, r, kind, byCache)
+			out := r.run([]string{"KRB5CCNAME=FILE:" + cache}, *pinfoldPath(), "cli", "--server", r.addrs[kind], "--kerberos", "whoami")
+			if !strings.Contains(out, "sasl: "+bob+"\n") {
+				t.Errorf("pinfold cli: %s", out)
+			}
+		})
+	}
+	flags := "-Xmx200m -Djava.security.auth.login.config=" + r.file("jaas.conf") + " -Djava.security.krb5.conf=" + r.Config
+	for _, release := range []string{"", "3.9"} {
+		env := []string{"CLASS=org.apache.zookeeper.ZooKeeperMain", "RELEASE=" + release, "JVMFLAGS=" + flags}
+		if out := r.run(env, apacheServer, "-server", r.addrs["pinfold"], "whoami"); !strings.Contains(out, "sasl: "+admin) {
+			t.Errorf("zkCli.sh of %q: %s", release, out)
+		}
+	}
+	if *python != "" {
+		if out := r.run([]string{"KRB5CCNAME=FILE:" + cache}, *python, "kazoo_login.py", r.addrs["pinfold"]); !strings.Contains(out, "'sasl', id='"+bob) {
+			t.Errorf("kazoo: %s", out)
+		}
+	}
+}
+
+// pinfoldPath returns the binary as this directory sees it.
+func pinfoldPath() *string {
+	path := *pinfold
+	if !strings.HasPrefix(path, "/") {
+		path = root + "/" + path
+	}
+	return &path
+}
+
+// testACLs: a znode of one principal is closed to another, also after a new connection.
+func testACLs(t *testing.T, r *rig, kind string, byCache client.Mechanism) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	one, two := r.dial(kind, r.mechanism(admin)), r.dial(kind, byCache)
+	if got := fmt.Sprint(r.users(one), r.users(two)); got != fmt.Sprintf("[%s] [%s]", admin, bob) {
+		t.Errorf("logged in as %s", got)
+	}
+	_, err := one.Create(ctx, "/own", []byte("x"), zk.Persistent, []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "sasl", ID: admin}}})
+	must(t, err)
+	if _, _, err := two.Get(ctx, "/own"); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("another principal reads: %v", err)
+	}
+	if _, _, err := one.Get(ctx, "/own"); err != nil {
+		t.Errorf("the owner: %v", err)
+	}
+}
+
+// TestNames: the users of principals are the same on servers of both kinds.
+func TestNames(t *testing.T) {
+	for name, properties := range map[string][]string{
+		"without host and realm": {"-Dzookeeper.kerberos.removeHostFromPrincipal=true", "-Dzookeeper.kerberos.removeRealmFromPrincipal=true"},
+		"rules": {
+			"-Dzookeeper.kerberos.removeHostFromPrincipal=true",
+			"-Dzookeeper.security.auth_to_local=RULE:[2:$1;$2](^.*;admin$)s/;admin$/-adm/RULE:[2:$1](zk.*)s/.*/zookeeper/",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, kinds[:2], properties...)
+			for _, principal := range []string{bob, admin, zk1} {
+				ours, theirs := r.users(r.dial("pinfold", r.mechanism(principal))), r.users(r.dial("apache", r.mechanism(principal)))
+				if !slices.Equal(ours, theirs) || len(ours) != 1 {
+					t.Errorf("%s is %v, on Apache's %v", principal, ours, theirs)
+				}
+			}
+		})
+	}
+}
+
+// script is a mechanism that sends what a test says.
+type script struct {
+	login *kerberos.Login
+	act   func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string
+	got   string
+}
+
+// errPlayed ends the connection after the script.
+var errPlayed = fmt.Errorf("the script is over: %w", zk.ErrAuthFailed)
+
+// Authenticate plays the script and remembers what the server did.
+func (s *script) Authenticate(ctx context.Context, _ string, send func([]byte) ([]byte, error)) error {
+	s.got = s.act(ctx, s, send)
+	return errPlayed
+}
+
+// begin begins a login.
+func (s *script) begin(ctx context.Context, oneWay bool) (*kerberos.Initiation, []byte) {
+	x, token, err := s.login.Begin(ctx, service, kerberos.InitiatorOptions{OneWay: oneWay})
+	if err != nil {
+		panic(err)
+	}
+	return x, token
+}
+
+// answer describes an answer of the server: the error code, and the token if it is not null.
+func answer(token []byte, err error) string {
+	var code zk.Code
+	switch {
+	case errors.As(err, &code):
+		return code.Error()
+	case err != nil:
+		return "closed"
+	case len(token) == 0:
+		return "empty"
+	}
+	return "token"
+}
+
+// TestBadTokens: both kinds of servers answer the same to tokens that are cut, repeated or
+// out of order.
+func TestBadTokens(t *testing.T) {
+	r := start(t, kinds)
+	login, err := kerberos.NewLogin(kerberos.Credentials{Principal: bob, Keytab: r.keytab, Config: r.Config})
+	must(t, err)
+	for name, act := range map[string]func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string{
+		"garbage": func(_ context.Context, _ *script, send func([]byte) ([]byte, error)) string {
+			return answer(send([]byte("garbage")))
+		},
+		"cut": func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string {
+			_, token := s.begin(ctx, true)
+			return answer(send(token[:len(token)/2]))
+		},
+		"a bit changed": func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string {
+			_, token := s.begin(ctx, true)
+			token[len(token)-5] ^= 1
+			return answer(send(token))
+		},
+		"repeated": func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string {
+			_, token := s.begin(ctx, true)
+			first := answer(send(token))
+			return first + " " + answer(send(token))
+		},
+		"a choice with a bit changed": func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string {
+			x, token := s.begin(ctx, true)
+			offer, err := send(token)
+			choice, stepErr := x.Step(offer)
+			if err != nil || stepErr != nil {
+				return fmt.Sprint(err, stepErr)
+			}
+			choice[17] ^= 1
+			return answer(send(choice))
+		},
+		"after the login": func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string {
+			x, token := s.begin(ctx, false)
+			all := ""
+			for !x.Done() {
+				offer, err := send(token)
+				all += answer(offer, err) + " "
+				if token, err = x.Step(offer); err != nil {
+					return all + err.Error()
+				}
+			}
+			all += answer(send(token))
+			return all + " " + answer(send(token))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for _, kind := range kinds {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				s := &script{login: login, act: act}
+				if c, err := client.Dial(ctx, r.addrs[kind], client.SASL(s)); err == nil {
+					c.Close()
+				}
+				cancel()
+				got[kind] = s.got
+			}
+			if got["pinfold"] != got["apache"] || got["pinfold"] != got["apache-3.9"] || got["pinfold"] == "" {
+				t.Errorf("answers %v", got)
+			}
+			t.Log(got["pinfold"])
+		})
+	}
+}
+
+// TestReplayedLogin: what was recorded of a login is refused, by a server that has seen it.
+func TestReplayedLogin(t *testing.T) {
+	r := start(t, kinds[:1])
+	login, err := kerberos.NewLogin(kerberos.Credentials{Principal: bob, Keytab: r.keytab, Config: r.Config})
+	must(t, err)
+	var recorded []byte
+	for i, want := range []string{"token", zk.ErrAuthFailed.Error()} {
+		s := &script{login: login, act: func(ctx context.Context, s *script, send func([]byte) ([]byte, error)) string {
+			if i == 0 {
+				_, recorded = s.begin(ctx, true)
+			}
+			return answer(send(recorded))
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if c, err := client.Dial(ctx, r.addrs["pinfold"], client.SASL(s)); err == nil {
+			c.Close()
+		}
+		cancel()
+		if s.got != want {
+			t.Errorf("time %d: %s, want %s", i+1, s.got, want)
+		}
+	}
+}
+
+// TestNewKeys: keys are changed at the KDC and in the server's file while it runs; the
+// server accepts tickets with the old and with the new key, without a restart.
+func TestNewKeys(t *testing.T) {
+	r := start(t, kinds[:1])
+	old := r.mechanism(bob)
+	r.dial("pinfold", old)
+	must(t, r.Run("kadmin.local", "-q", "ktadd -k "+r.file("server.keytab")+" "+service))
+	r.dial("pinfold", old)
+	r.dial("pinfold", r.mechanism(admin))
+	if b, err := os.ReadFile(r.file("server.keytab")); err != nil || len(b) == 0 {
+		t.Errorf("keytab of %d bytes, %v", len(b), err)
+	}
+}
