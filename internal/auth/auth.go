@@ -26,6 +26,7 @@
 package auth
 
 import (
+	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
 	"hash"
@@ -165,7 +166,7 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 		}
 		id := zk.ID{Scheme: schemeDigest, ID: a.digestID(jute.JavaString(data))}
 		ids := have
-		if a.cfg.SuperDigest != "" && id.ID == a.cfg.SuperDigest {
+		if a.isSuper(id) {
 			ids = withID(ids, zk.ID{Scheme: schemeSuper})
 		}
 		ids = withID(ids, id)
@@ -233,6 +234,19 @@ func (a *Authority) digestID(userPassword string) string {
 	h.Write([]byte(userPassword)) // a hash never fails
 	user, _, _ := strings.Cut(userPassword, ":")
 	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// isSuper reports whether a digest is the superuser's, in a time that does not depend on
+// where they differ.
+func (a *Authority) isSuper(id zk.ID) bool {
+	return a.cfg.SuperDigest != "" && subtle.ConstantTimeCompare([]byte(id.ID), []byte(a.cfg.SuperDigest)) == 1
+}
+
+// MissesSuper reports whether an identity has the superuser's name, and another password.
+func (a *Authority) MissesSuper(id zk.ID) bool {
+	name, _, _ := strings.Cut(a.cfg.SuperDigest, ":")
+	user, _, _ := strings.Cut(id.ID, ":")
+	return id.Scheme == schemeDigest && a.cfg.SuperDigest != "" && user == name && !a.isSuper(id)
 }
 
 // UserName returns the name of an identity for display: the user of a digest or of a

@@ -230,6 +230,7 @@ func own() []Desc {
 		counter("limit_requests_refused", UnitCount, ownServer, "Requests refused because of the watches or ephemerals of `limitsFile`").withLimits(),
 		counter("limit_connections_refused", UnitCount, ownServer, "Connections refused because of the connections of `limitsFile`").withLimits(),
 		gauge("limit_identities", UnitCount, ownServer, "Identities that `limitsFile` is applied to, and those that were until their buckets are full").withLimits(),
+		counter("failed_logins_count", UnitCount, ownServer, "Logins that failed: auth packets and SASL, and wrong passwords of the superuser"),
 		counter("audit_lines_count", UnitCount, ownServer, "Lines of the audit log, with `audit.enable`"),
 		counter("audit_lines_lost_count", UnitCount, ownServer, "Lines about ends of sessions that the audit log had no room for"),
 		counter("audit_write_errors_count", UnitCount, ownServer, "Writes of the audit log that failed, and were tried again"),

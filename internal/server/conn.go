@@ -32,10 +32,11 @@ type conn struct {
 	dirty  bool        // owned by the applier
 
 	// Owned by serve.
-	open    bool     // the handshake is complete
-	leaving bool     // input is ignored from now on
-	stepped bool     // there is no goroutine; see SteppedConn
-	limited *limited // nil if no limits are configured
+	open    bool          // the handshake is complete
+	leaving bool          // input is ignored from now on
+	stepped bool          // there is no goroutine; see SteppedConn
+	limited *limited      // nil if no limits are configured
+	penalty time.Duration // that awaitPenalty waits
 	in      socket.Input
 	flight  flight         // the connection's requests in flight
 	account socket.Account // of output and identities; part of the server's budget, like that of the input

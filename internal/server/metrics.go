@@ -22,6 +22,7 @@ func (s *Server) bindMetrics() {
 		"packets_received":                &s.stats.Received,
 		"packets_sent":                    &s.stats.Sent,
 		"auth_failed_count":               &s.stats.AuthFailed,
+		"failed_logins_count":             &s.stats.LoginsFailed,
 		"connection_request_count":        &s.stats.Connects,
 		"connection_revalidate_count":     &s.stats.Resumes,
 		"connection_drop_count":           &s.stats.Dropped,

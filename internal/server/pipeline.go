@@ -139,6 +139,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		if len(r.submit) > 0 || r.audited {
 			c.submitTurn(r)
 		}
+		c.awaitPenalty()
 		c.flush(true)
 		if r.stopped() {
 			if long := c.unblock(b[n:], r); long > 0 {
@@ -513,10 +514,15 @@ func (c *conn) authenticate(q *request) {
 	}
 	switch verdict {
 	case auth.Accepted:
+		if c.missedSuper(ids) {
+			c.s.refused.Warn("a client has given a wrong password of the superuser", "client", c.remote)
+			c.penalize()
+		}
 		c.replyErrLocked(q.Xid, 0, zk.OK)
 		c.changeIdentity()
 	case auth.Refused:
 		c.s.stats.AuthFailed.Add(1)
+		c.penalize()
 		c.s.refused.Warn("the authentication of a client failed", "client", c.remote, "scheme", refusal.Cut(p.Scheme))
 		c.replyErrLocked(q.Xid, 0, zk.ErrAuthFailed)
 		c.leaveLocked()

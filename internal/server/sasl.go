@@ -143,6 +143,7 @@ func (c *conn) finishStep(q *request, answer []byte, err error) {
 // loginFailed tells the client and, unless such clients may stay, ends the connection.
 // REQUIRES: c.mu.
 func (c *conn) loginFailed(q *request) {
+	c.penalize()
 	required := slices.Contains(c.s.enforced, "sasl")
 	switch {
 	case required:

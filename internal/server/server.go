@@ -19,6 +19,7 @@
 //	read.go       requests that read
 //	pieces.go     requests whose work is done in pieces
 //	sasl.go       SASL logins
+//	penalty.go    clients whose login has failed wait
 //	write.go      replies to requests that write
 //	audit.go      lines of the audit log about them
 //	events.go     events of watches
@@ -112,6 +113,7 @@ type Server struct {
 	enforced  []string // schemes of which a client must have authenticated by one
 	submitRun int      // writes that a connection submits before it checks for room: its share of the pipeline
 	large     largeRequests
+	penalties penalties
 	eagerACL  bool // check writes here before the leader is asked
 
 	pieceDone func(work int) // called with the work under each hold of the tree's read lock; tests set it

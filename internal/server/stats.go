@@ -24,6 +24,7 @@ type Stats struct {
 	TLSFailed                metric.Counter // handshakes
 	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
 	AuthFailed               metric.Counter
+	LoginsFailed             metric.Counter // by auth packet or SASL
 	AuditWaits               metric.Counter // turns that waited for the audit log
 	SlowClients              metric.Counter
 	LargeRejected            metric.Counter
