@@ -226,9 +226,12 @@ type Auth struct {
 	SkipACL       bool
 	EagerACLCheck bool   // followers check before they forward a request
 	SuperDigest   string // user:base64(hash); "": there is no superuser
+	SuperFile     string // a file with SuperDigest, which counts instead; "": none
 	DigestEnabled bool   // the digest scheme exists
 	DigestHash    string // one of SHA1, SHA-224, SHA-256, SHA-384, SHA-512, MD5, SHA3-*
 
+	// Ensemble says that the scheme ensemble exists.
+	Ensemble bool
 	// EnsembleNames are the names that a client may give in the scheme ensemble.
 	// Nil disables the check.
 	EnsembleNames []string

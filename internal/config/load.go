@@ -230,7 +230,7 @@ func WithoutSecrets(text string) string {
 // IsSecret reports whether values of the key must not be printed.
 func IsSecret(key string) bool {
 	k := strings.ToLower(key)
-	return strings.Contains(k, "password") && !strings.HasSuffix(k, "path") || strings.Contains(k, "superdigest")
+	return (strings.Contains(k, "password") || strings.Contains(k, "superdigest")) && !strings.HasSuffix(k, "path")
 }
 
 func (l *loader) result() (*Config, []Warning, error) {

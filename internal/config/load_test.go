@@ -86,7 +86,7 @@ func TestLoadValues(t *testing.T) {
 	want.Requests.ThrottledOpWait = 4 * time.Millisecond
 	want.Throttle.Tokens, want.Throttle.DropIncrease = 100, 0.5
 	want.Commands.Allowed = []string{"ruok", "stat", "conf", "srvr", "isro"}
-	want.Auth.EnsembleNames = []string{"a", "b"}
+	want.Auth.Ensemble, want.Auth.EnsembleNames = true, []string{"a", "b"}
 	want.Auth.SuperDigest, want.Auth.DigestHash = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=", "SHA-256"
 	want.Quorum.ReconfigEnabled, want.Quorum.ReadOnlyMode = true, true
 	want.Reaper = Reaper{10 * time.Millisecond, 5, 6 * time.Millisecond}

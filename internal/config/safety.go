@@ -141,7 +141,7 @@ func (r *risks) identities() {
 	r.add(a.SkipACL, true, "skipACL", "every client may read, change and delete every znode", "Remove it")
 	r.add(len(a.Enforced()) == 0 && !(r.c.Client.OnlySecure && r.c.TLS.ClientAuth == "need"), false, "enforce.auth.enabled",
 		"a client needs no identity: what an ACL gives to world:anyone, everybody has", "Set it to true, with enforce.auth.schemes")
-	r.add(a.SuperDigest != "", false, "DigestAuthenticationProvider.superDigest", "there is a superuser with a password, and it sends the password in every login",
+	r.add(a.SuperDigest != "" || a.SuperFile != "", false, "DigestAuthenticationProvider.superDigest", "there is a superuser with a password, and it sends the password in every login",
 		"Remove it when it is not needed, or use X509AuthenticationProvider.superUser")
 	weak := a.DigestHash == "" || a.DigestHash == "SHA1" || a.DigestHash == "MD5"
 	r.add(a.DigestEnabled && weak, false, "DigestAuthenticationProvider.digestAlg", "passwords in ACLs are hashed by a weak function", "Set SHA-256 for a new ensemble, on all servers; existing digest ACLs no longer match after a change")

@@ -127,6 +127,9 @@ func authSettings() []setting {
 		{name: "DigestAuthenticationProvider.superDigest", scope: property,
 			setter: setter{set: superDigest},
 			note:   "`user:base64(hash(user:password))` of the superuser"},
+		{name: "DigestAuthenticationProvider.superDigestPath", scope: property,
+			setter: words(func(c *Config) *string { return &c.Auth.SuperFile }),
+			note:   "only in Pinfold. File with the value of `superDigest`, which counts instead of it, so that it is in no `zoo.cfg` and no list of processes"},
 		{name: "DigestAuthenticationProvider.enabled", scope: property, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.DigestEnabled }),
 			note:   "enables the scheme `digest`"},
@@ -150,7 +153,7 @@ func authSettings() []setting {
 			note: "neither Apache nor this server reads it; `sessionRequireClientSASLAuth=true` has the documented effect"},
 		{name: "authProvider.*", scope: property, effect: refused, harmless: builtinProviders,
 			setter: setter{set: authProvider},
-			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the class of sasl enables sasl"},
+			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the classes of sasl and ensemble enable these"},
 		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.UseForwardedFor }),
 			note:   "the administration server takes the client's address from the header X-Forwarded-For, its first item. Clients can write the header: only for a server that a proxy protects"},
@@ -160,26 +163,41 @@ func authSettings() []setting {
 // saslProvider is the Java class of the scheme sasl.
 const saslProvider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 
+// ensembleProvider is that of the scheme ensemble.
+const ensembleProvider = "org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider"
+
 // builtinProviders are the Java classes of the schemes that this server has.
 const builtinProviders = "org.apache.zookeeper.server.auth.X509AuthenticationProvider," +
 	"org.apache.zookeeper.server.auth.DigestAuthenticationProvider," +
-	"org.apache.zookeeper.server.auth.IPAuthenticationProvider," + saslProvider
+	"org.apache.zookeeper.server.auth.IPAuthenticationProvider," + saslProvider + "," + ensembleProvider
 
-// authProvider enables the scheme sasl if its class is named. The effect of the setting
+// authProvider enables the schemes sasl and ensemble if their classes are named. The effect of the setting
 // decides about other classes.
 func authProvider(c *Config, class string) error {
-	if strings.EqualFold(class, saslProvider) {
+	switch {
+	case strings.EqualFold(class, saslProvider):
 		c.Auth.SASL.Provider = true
+	case strings.EqualFold(class, ensembleProvider):
+		c.Auth.Ensemble = true
 	}
 	return nil
 }
 
 func superDigest(c *Config, text string) error {
+	if err := CheckSuperDigest(text); err != nil {
+		return err
+	}
+	c.Auth.SuperDigest = text
+	return nil
+}
+
+// CheckSuperDigest reports whether a text has the form of a superuser's digest. The error
+// does not show it.
+func CheckSuperDigest(text string) error {
 	user, hash, ok := strings.Cut(text, ":")
 	if !ok || user == "" || hash == "" {
 		return errors.New("not of the form user:base64")
 	}
-	c.Auth.SuperDigest = text
 	return nil
 }
 
@@ -192,6 +210,7 @@ func enforceSchemes(c *Config, text string) error {
 // names still enables the check.
 func ensembleNames(c *Config, text string) error {
 	c.Auth.EnsembleNames = append([]string{}, commaList(text)...)
+	c.Auth.Ensemble = c.Auth.Ensemble || len(c.Auth.EnsembleNames) > 0
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/node/options"
 )
@@ -20,7 +19,7 @@ import (
 // to log. The error joins everything that was found.
 func Check(cfg *config.Config, log *slog.Logger) error {
 	n := &Node{o: Options{Config: cfg}, log: log}
-	_, authority := auth.New(options.Auth(cfg))
+	_, authority := authority(cfg)
 	_, users := logins(cfg, log)
 	_, peers := peerLogins(cfg, log)
 	_, passwords := sessionPasswords(cfg)

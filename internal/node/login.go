@@ -7,14 +7,34 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/kerberos"
+	"github.com/pinfold-zk/pinfold/internal/node/options"
 	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/session"
 )
+
+// authority returns the access control of the configuration, with the superuser of the file
+// that it names.
+func authority(cfg *config.Config) (*auth.Authority, error) {
+	o := options.Auth(cfg)
+	if name := cfg.Auth.SuperFile; name != "" {
+		text, err := readFile(name, maxSecretBytes)
+		if err == nil {
+			o.SuperDigest = strings.TrimRight(string(text), "\r\n")
+			err = config.CheckSuperDigest(o.SuperDigest)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("server: DigestAuthenticationProvider.superDigestPath: %s: %w", name, err)
+		}
+	}
+	return auth.New(o)
+}
 
 // loginFile reads the login file of the configuration.
 func loginFile(cfg *config.Config) (sasl.Login, error) {

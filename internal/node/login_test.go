@@ -160,3 +160,34 @@ func TestPeerLogins(t *testing.T) {
 		}
 	}
 }
+
+// The superuser's digest from a file, and no other.
+func TestSuperDigestOfAFile(t *testing.T) {
+	const digest = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=" // of super:secret
+	for _, c := range []struct{ text, err string }{
+		{digest, ""}, {digest + "\n", ""}, {digest + "\r\n", ""},
+		{"", "not of the form user:base64"}, {"secret", "not of the form user:base64"}, {strings.Repeat("x", 5000), "not of the form"},
+	} {
+		cfg := config.Default()
+		cfg.Auth.SuperDigest = "other:x"
+		cfg.Auth.SuperFile = filepath.Join(t.TempDir(), "super")
+		if err := os.WriteFile(cfg.Auth.SuperFile, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a, err := authority(cfg)
+		if (err == nil) != (c.err == "") || err != nil && (!strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%.40q: %v, want %q", c.text, err, c.err)
+		}
+		if err != nil {
+			continue
+		}
+		if ids, _ := a.Authenticate("digest", []byte("super:secret"), nil); len(ids) != 2 || ids[0].Scheme != "super" {
+			t.Errorf("%.40q: identities %v", c.text, ids)
+		}
+	}
+	cfg := config.Default()
+	cfg.Auth.SuperFile = "/nowhere"
+	if _, err := authority(cfg); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no such file: %v", err)
+	}
+}

@@ -27,7 +27,6 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/admin"
 	"github.com/pinfold-zk/pinfold/internal/audit"
-	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/exporter"
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -111,7 +110,7 @@ func Open(o Options) (*Node, error) {
 
 func (n *Node) open() error {
 	cfg := n.o.Config
-	authority, err := auth.New(options.Auth(cfg))
+	authority, err := authority(cfg)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func Auth(cfg *config.Config) auth.Config {
 	a := &cfg.Auth
 	return auth.Config{
 		DigestAlg: a.DigestHash, DigestDisabled: !a.DigestEnabled, SuperDigest: a.SuperDigest,
-		SkipACL: a.SkipACL, EnsembleNames: a.EnsembleNames, Ensemble: len(a.EnsembleNames) > 0,
+		SkipACL: a.SkipACL, EnsembleNames: a.EnsembleNames, Ensemble: a.Ensemble,
 		X509: a.X509, X509SuperUser: a.X509SuperUser,
 		SASL: a.SASL.Provider, AnySASLUser: a.SASL.AnyUser, SuperUsers: a.SASL.SuperUsers,
 	}
