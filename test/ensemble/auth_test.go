@@ -1,0 +1,231 @@
+package ensemble
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/sasl"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
+	"github.com/pinfold-zk/pinfold/test/frames"
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// The lines of zoo.cfg by which the scheme sasl exists, and those of the scheme ensemble.
+const (
+	saslLine     = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+	ensembleLine = "authProvider.2=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider"
+)
+
+// authSettings are configurations, and what clients do to a server with each: a line for each
+// connection, of words separated by blanks.
+var authSettings = []struct {
+	name    string
+	lines   []string
+	scripts []string
+}{
+	{"defaults", nil, []string{
+		"exists auth:digest:u:p whoami exists", "auth:foo:x exists", "auth:ip:1.2.3.4 whoami", "auth:sasl:bob", "auth:x509:CN=a", "auth:ensemble:a",
+		"auth:super:x", "auth:world:anyone", "auth:digest:nocolon whoami", "token exists", "login:bob:b create:sasl:bob", "login:bob:wrong exists", "login:nobody:b exists",
+	}},
+	{"enforced digest", []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"}, []string{
+		"exists", "ping", "close", "create:world:anyone", "auth:ip:x exists", "auth:digest:u:p exists ping exists close", "auth:foo:x exists", "token exists", "whoami",
+	}},
+	{"enforced digest or sasl", []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest,sasl", saslLine}, []string{
+		"exists", "auth:digest:u:p exists", "login:bob:b exists", "login:bob:wrong", "token exists",
+	}},
+	{"required SASL", []string{"sessionRequireClientSASLAuth=true", saslLine}, []string{
+		"exists", "ping", "close", "auth:digest:u:p exists", "token exists", "login:bob:b exists create:sasl:bob exists", "login:bob:wrong exists", "login:bob:b token exists",
+	}},
+	{"failed logins allowed", []string{"allowSaslFailedClients=true", saslLine}, []string{
+		"login:bob:wrong exists whoami", "login:bob:b exists", "login:bob:b token exists", "login:nobody:x create:sasl:bob exists",
+	}},
+	{"failed logins allowed and SASL required", []string{"allowSaslFailedClients=true", "sessionRequireClientSASLAuth=true", saslLine}, []string{
+		"login:bob:wrong exists", "login:bob:b exists",
+	}},
+	{"an ensemble's name", []string{"ensembleAuthName=one, two", ensembleLine}, []string{
+		"auth:ensemble:one exists", "auth:ensemble:two exists", "auth:ensemble:three exists", "auth:ensemble: exists", "exists", "create:ensemble:one exists",
+	}},
+	{"an ensemble without a name", []string{ensembleLine}, []string{"auth:ensemble:one exists", "auth:ensemble: exists"}},
+	{"no digest", []string{"DigestAuthenticationProvider.enabled=false"}, []string{
+		"auth:digest:u:p exists", "create:digest:u:x exists", "create:world:anyone exists",
+	}},
+	{"another hash", []string{"DigestAuthenticationProvider.digestAlg=SHA-256", "DigestAuthenticationProvider.superDigest=super:WTA5ucCHTdJq645xIMibj8HviTPeB5mMuJ4/+v1dIEw="}, []string{
+		"auth:digest:u:p create:auth:x acl exists", "auth:digest:super:secret whoami",
+	}},
+	{"a superuser of SASL", []string{"superUser=bob", "superUser.1=eve", saslLine}, []string{
+		"auth:digest:u:p create:auth:x", "read", "login:bob:b read", "login:eve:e read", "login:ann:a read",
+	}},
+}
+
+// TestAuthentication has clients authenticate, or not, at Apache 3.8.0 and 3.9.3 and at
+// Pinfold with the same settings: every answer and every end of a connection is the same.
+func TestAuthentication(t *testing.T) {
+	if *pinfold == "" {
+		t.Skip("-pinfold names the binary")
+	}
+	kinds := []cluster.Kind{cluster.Apache, cluster.Apache39, cluster.Pinfold}
+	specs := []cluster.Spec{{Kind: cluster.Apache}}
+	file := filepath.Join(t.TempDir(), "jaas.conf")
+	jaas := "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"b\" user_ann=\"a\" user_eve=\"e\"; };\n"
+	if err := os.WriteFile(file, []byte(jaas), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	progs := programs(t, specs, smallJVM+" -Djava.security.auth.login.config="+file)
+	for _, s := range authSettings {
+		t.Run(s.name, func(t *testing.T) {
+			said := make([][]string, len(kinds))
+			var wg sync.WaitGroup
+			for i, kind := range kinds {
+				wg.Go(func() { said[i] = answersOf(t, progs, kind, s.lines, s.scripts) })
+			}
+			wg.Wait()
+			for i, script := range s.scripts {
+				if t.Failed() {
+					return
+				}
+				t.Logf("%s: %s", script, said[2][i])
+				if said[0][i] != said[2][i] && said[1][i] != said[2][i] {
+					t.Errorf("%s\n  3.8.0:   %s\n  3.9.3:   %s\n  Pinfold: %s", script, said[0][i], said[1][i], said[2][i])
+				}
+			}
+		})
+	}
+}
+
+// answersOf starts a server with the settings, and returns what it has answered to each
+// script.
+func answersOf(t *testing.T, progs cluster.Programs, kind cluster.Kind, lines, scripts []string) (said []string) {
+	e, err := cluster.New(cluster.Options{Dir: t.TempDir(), Specs: []cluster.Spec{{Kind: kind}}, Programs: progs, Lines: lines})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer e.Close()
+	r := &rig{t: t, e: e}
+	if err := e.Start(r.within(patience)); err != nil {
+		t.Error(err)
+		return nil
+	}
+	for _, script := range scripts {
+		said = append(said, talk(t, e.Members[0].Client, script))
+	}
+	return said
+}
+
+// talk connects, does what the words of a script say, and returns the answers, up to the
+// end of the connection.
+func talk(t *testing.T, addr, script string) string {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer nc.Close()
+	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Error(err)
+	}
+	c := &authClient{Conn: frames.New(nc)}
+	if _, err := c.Connect(wire.ConnectRequest{TimeoutMillis: 30000, HasReadOnly: true}); err != nil {
+		return "no session"
+	}
+	var said []string
+	for word := range strings.FieldsSeq(script) {
+		answer, err := c.do(word)
+		if err != nil {
+			return strings.Join(append(said, "closed"), ", ")
+		}
+		said = append(said, answer)
+	}
+	if _, err := c.do("exists"); err != nil {
+		said = append(said, "closed")
+	}
+	return strings.Join(said, ", ")
+}
+
+type authClient struct {
+	*frames.Conn
+	xid int32
+}
+
+// do does one word of a script.
+func (c *authClient) do(word string) (string, error) {
+	f := strings.SplitN(word, ":", 3)
+	f = append(f, "", "")
+	switch f[0] {
+	case "auth":
+		return c.ask(wire.XidAuth, wire.OpAuth, (&wire.AuthPacket{Scheme: f[1], Auth: []byte(f[2])}).Append(nil))
+	case "ping":
+		return c.ask(wire.XidPing, wire.OpPing, nil)
+	case "login":
+		return c.login(f[1], f[2])
+	case "token":
+		return c.request(wire.OpSASL, jute.AppendBuffer(nil, []byte("nonsense")))
+	case "create":
+		q := wire.CreateRequest{Path: "/n", ACL: []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: f[1], ID: f[2]}}}}
+		return c.request(wire.OpCreate, q.Append(nil, wire.OpCreate))
+	case "read":
+		return c.request(wire.OpGetData, frames.Path("/n", false))
+	case "acl":
+		return c.show(wire.OpGetACL, jute.AppendString(nil, "/n"))
+	case "whoami":
+		return c.show(wire.OpWhoAmI, nil)
+	case "close":
+		return c.request(wire.OpCloseSession, nil)
+	}
+	return c.request(wire.OpExists, frames.Path("/", false))
+}
+
+func (c *authClient) request(op wire.OpCode, body []byte) (string, error) {
+	c.xid++
+	return c.ask(c.xid, op, body)
+}
+
+// ask sends a request and returns what the header of the answer says.
+func (c *authClient) ask(xid int32, op wire.OpCode, body []byte) (string, error) {
+	r, err := c.Call(xid, op, body)
+	return fmt.Sprintf("%v %d%s", op, r.Err, map[bool]string{true: " of zxid 0"}[r.Err != 0 && r.Zxid == 0]), err
+}
+
+// show is ask with the text of the answer, whose identities come in any order.
+func (c *authClient) show(op wire.OpCode, body []byte) (string, error) {
+	c.xid++
+	r, err := c.Call(c.xid, op, body)
+	text := fmt.Sprintf("%v %d", op, r.Err)
+	for _, known := range []string{"digest", "super", "sasl", "ip", "127.0.0.1", "u:/Y8xRBngpX5duYn15uUqIRaIaCviy5TEwSk419hCwuA="} {
+		if strings.Contains(string(r.Body), known) {
+			text += " " + known
+		}
+	}
+	return text, err
+}
+
+// login is a whole login by DIGEST-MD5.
+func (c *authClient) login(user, password string) (string, error) {
+	c.xid++
+	r, err := c.Call(c.xid, wire.OpSASL, jute.AppendBuffer(nil, []byte{}))
+	if err != nil || r.Err != 0 {
+		return fmt.Sprintf("challenge %d", r.Err), err
+	}
+	d := jute.NewDecoder(r.Body)
+	x := sasl.NewClientExchange(sasl.ClientProtocol, sasl.ClientServerName, user, password)
+	token, err := x.Respond(d.Buffer(), rand.Reader)
+	if err != nil {
+		return "no challenge", nil
+	}
+	c.xid++
+	if r, err = c.Call(c.xid, wire.OpSASL, jute.AppendBuffer(nil, token)); err != nil {
+		return "", err
+	}
+	d = jute.NewDecoder(r.Body)
+	proof := d.Buffer()
+	return fmt.Sprintf("login %d, proved %v, null %v", r.Err, x.Verify(proof) == nil, proof == nil), nil
+}
