@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -20,10 +21,11 @@ type logger struct {
 	wal       *storage.Log
 	failedCut uint64 // the term in which a truncation failed; 0 is none
 
-	unflushed int           // transactions that are appended and not durable
-	began     time.Duration // when their flush began
-	slow      int           // quick flushes to come before the disk counts as prompt again
-	events    int64         // watchers that were notified before the last write
+	unflushed int                  // transactions that are appended and not durable
+	began     time.Duration        // when their flush began
+	told      *metric.Distribution // of the flushes up to the last one that was logged as slow; nil: none
+	slow      int                  // quick flushes to come before the disk counts as prompt again
+	events    int64                // watchers that were notified before the last write
 }
 
 // slowAfter quick flushes have to follow one that took longer than rawio.Quick before the
@@ -159,9 +161,23 @@ func (l *logger) flushed() {
 	l.stats.Synced.Add(int64(l.unflushed))
 	l.unflushed = 0
 	if l.o.FsyncWarnAfter > 0 && took > l.o.FsyncWarnAfter {
-		l.stats.SlowFsyncs.Add(1)
-		l.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took)
+		l.noteSlow(took)
 	}
+}
+
+// noteSlow logs a slow flush, with the distribution of the flushes since the last one that
+// was logged.
+func (l *logger) noteSlow(took time.Duration) {
+	l.stats.SlowFsyncs.Add(1)
+	all := l.stats.Fsync.Distribution()
+	since := all
+	if l.told != nil && l.told.Count <= all.Count {
+		since = all.Since(l.told)
+	}
+	l.told = all
+	at := func(q float64) time.Duration { return time.Duration(since.Quantile(q)) }
+	l.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took,
+		"fsyncs", since.Count, "p50", at(0.5), "p90", at(0.9), "p99", at(0.99), "slow_in_all", l.stats.SlowFsyncs.Load())
 }
 
 // writeOther carries out a write that is not of log entries.

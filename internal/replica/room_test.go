@@ -1,11 +1,16 @@
 package replica
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
 // roomFS is a disk of 10 GiB that has as much room as a test says.
@@ -56,5 +61,59 @@ func TestALeaderWithoutRoomHandsOver(t *testing.T) {
 			}
 		}
 		g.agree()
+	})
+}
+
+// A slow fsync is logged with the distribution of the fsyncs since the one before.
+func TestASlowFsyncIsToldWithItsDistribution(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		disk := faultfs.New(vfs.NewMem(), 0, faultfs.None, func(op faultfs.Op) {
+			switch {
+			case op.Kind != "sync" || !strings.Contains(op.Name, "log."):
+			case slow.Load():
+				time.Sleep(400 * time.Millisecond)
+			default:
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		var out bytes.Buffer
+		m, _ := mustBoot(t, disk, func(o *Options) {
+			o.FsyncWarnAfter = 300 * time.Millisecond
+			o.Logger = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		})
+		write := func() {
+			op, body := createSession(30000)
+			m.rep.Submit([]Request{m.request(0, op, body)})
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		for _, quick := range []int{9, 4} {
+			slow.Store(false)
+			for range quick {
+				write()
+			}
+			slow.Store(true)
+			write()
+		}
+		if err := m.halt(); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 2 || !strings.Contains(lines[0], " fsyncs=10 ") || !strings.Contains(lines[1], " fsyncs=5 ") ||
+			!strings.Contains(lines[1], "slow_in_all=2") || !strings.Contains(lines[1], " took=400ms ") {
+			t.Fatalf("logged is\n%s", &out)
+		}
+		var p50, p99 time.Duration
+		for _, word := range strings.Fields(lines[1]) {
+			for key, to := range map[string]*time.Duration{"p50=": &p50, "p99=": &p99} {
+				if text, ok := strings.CutPrefix(word, key); ok {
+					*to, _ = time.ParseDuration(text)
+				}
+			}
+		}
+		if p50 < 9*time.Millisecond || p50 > 11*time.Millisecond || p99 < 370*time.Millisecond || p99 > 400*time.Millisecond {
+			t.Errorf("p50 %v, p99 %v in %s", p50, p99, lines[1])
+		}
 	})
 }
