@@ -208,46 +208,46 @@ func (l *Login) useCache(cache *credentials.CCache) error {
 }
 
 // ticketFor returns a ticket for the service, from memory or from the KDC. When ctx ends
-// it returns, but a question to the KDC goes on until the KDC's answer or its time-out.
+// it returns, but a question to the KDC goes on until the KDC's answer or its time-out; the
+// next caller gets the ticket then.
 func (l *Login) ticketFor(ctx context.Context, service types.PrincipalName, realm string) (ticket, error) {
 	key := text(service, realm)
-	old := l.kept(key)
-	if old.fresh(time.Now()) {
-		return old, nil
+	if t := l.kept(key); t.fresh(time.Now()) {
+		return t, nil
 	}
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return ticket{}, ctx.Err()
+		return ticket{}, fmt.Errorf("kerberos: no answer of the KDC: %w", ctx.Err())
 	}
-	type outcome struct {
-		ticket
-		error
-	}
-	answer := make(chan outcome, 1)
+	done := make(chan error, 1)
 	go func() {
 		defer func() { <-l.turn }()
-		var t ticket
-		err := guard("the KDC's answer", func() (err error) {
-			t, err = l.ask(service, realm)
-			return err
-		})
-		answer <- outcome{t, err}
+		done <- l.refresh(key, service, realm)
 	}()
 	select {
-	case o := <-answer:
-		switch {
-		case o.error == nil:
-			l.keep(key, o.ticket)
-		case old.usable(time.Now()):
-			return old, nil
-		default:
-			return ticket{}, fmt.Errorf("kerberos: ticket for %s: %w", key, o.error)
+	case err := <-done:
+		if t := l.kept(key); t.usable(time.Now()) {
+			return t, nil
 		}
-		return o.ticket, nil
+		return ticket{}, fmt.Errorf("kerberos: ticket for %s: %w", key, err)
 	case <-ctx.Done():
 		return ticket{}, fmt.Errorf("kerberos: no answer of the KDC: %w", ctx.Err())
 	}
+}
+
+// refresh makes the ticket for a service fresh. The caller holds the turn.
+func (l *Login) refresh(key string, service types.PrincipalName, realm string) error {
+	if t := l.kept(key); t.fresh(time.Now()) {
+		return nil
+	}
+	return guard("the KDC's answer", func() error {
+		t, err := l.ask(service, realm)
+		if err == nil {
+			l.keep(key, t)
+		}
+		return err
+	})
 }
 
 // kept returns the ticket for a service that the Login has; the zero value if it has none.

@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/client"
@@ -236,4 +242,90 @@ func TestNewKeys(t *testing.T) {
 	if b, err := os.ReadFile(r.file("server.keytab")); err != nil || len(b) == 0 {
 		t.Errorf("keytab of %d bytes, %v", len(b), err)
 	}
+}
+
+// TestSlowKDC: a ticket that comes too late for one connection is there for the next, and
+// is not asked for again.
+func TestSlowKDC(t *testing.T) {
+	r := start(t, kinds[:1])
+	asked := func(hold bool) int {
+		p := startProxy(t, r)
+		if !hold {
+			close(p.release)
+		}
+		login, err := kerberos.NewLogin(kerberos.Credentials{Principal: bob, Keytab: r.keytab, Config: p.config})
+		must(t, err)
+		if hold {
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-p.first
+				cancel()
+			}()
+			if _, _, err := login.Begin(ctx, service, kerberos.InitiatorOptions{}); !errors.Is(err, context.Canceled) {
+				t.Errorf("while the KDC is silent: %v", err)
+			}
+			close(p.release)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for range 2 {
+			_, _, err := login.Begin(ctx, service, kerberos.InitiatorOptions{})
+			must(t, err)
+		}
+		return int(p.count.Load())
+	}
+	if quick, slow := asked(false), asked(true); quick != slow || quick == 0 {
+		t.Errorf("a silent KDC is asked %d times, a quick one %d times", slow, quick)
+	}
+}
+
+// proxy is between a client and the KDC.
+type proxy struct {
+	config  string        // krb5.conf
+	first   chan struct{} // closed when it is asked
+	release chan struct{} // closed by the test: it passes on what it is asked
+	count   atomic.Int32  // questions
+}
+
+func startProxy(t *testing.T, r *rig) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &proxy{config: r.file("proxy-" + path.Base(l.Addr().String()) + ".conf"), first: make(chan struct{}), release: make(chan struct{})}
+	text, err := os.ReadFile(r.Config)
+	must(t, err)
+	kdcLine := regexp.MustCompile(`(?m)^  kdc = (\S+)`)
+	real := string(kdcLine.FindSubmatch(text)[1])
+	must(t, os.WriteFile(p.config, kdcLine.ReplaceAll(text, []byte("  kdc = "+l.Addr().String())), 0o600))
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		all.Wait()
+	})
+	all.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if p.count.Add(1) == 1 {
+				close(p.first)
+			}
+			all.Go(func() { p.pass(in, real) })
+		}
+	})
+	return p
+}
+
+// pass passes one question on, and its answer back.
+func (p *proxy) pass(in net.Conn, real string) {
+	defer in.Close()
+	<-p.release
+	out, err := net.Dial("tcp", real)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	go io.Copy(out, in)
+	io.Copy(in, out)
 }
