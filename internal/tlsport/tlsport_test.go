@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -266,5 +267,38 @@ func TestNames(t *testing.T) {
 		if got := Names(c.cert.TLS.Leaf, c.host); got != c.want {
 			t.Errorf("%s names %q: %v", Describe(c.cert.TLS.Leaf), c.host, got)
 		}
+	}
+}
+
+// Connections between servers use the new files from the next handshake on, in both
+// directions.
+func TestPeersReload(t *testing.T) {
+	authority, next := certs.New(t, "authority"), certs.New(t, "next")
+	p := open(t, authority.Issue(t, "old"), config.TLS{ClientAuth: "need"}, authority)
+	far := open(t, authority.Issue(t, "far"), config.TLS{ClientAuth: "need"}, authority, next)
+	var seen string
+	look := func(leaf *x509.Certificate) error {
+		seen = leaf.Subject.CommonName
+		return nil
+	}
+	pass := func(*x509.Certificate) error { return nil }
+	both := func(want string) {
+		t.Helper()
+		if _, _, err, clientErr := shake(t, p.Accept(pass), far.Dial(look)); err != nil || clientErr != nil || seen != want {
+			t.Errorf("accepted as %s: %v, %v, want %s", seen, err, clientErr, want)
+		}
+		seen = ""
+		if _, _, err, clientErr := shake(t, far.Accept(look), p.Dial(pass)); err != nil || clientErr != nil || seen != want {
+			t.Errorf("dialled as %s: %v, %v, want %s", seen, err, clientErr, want)
+		}
+	}
+	both("old")
+	write(t, p.keys, next.Issue(t, "new").PEM())
+	p.mu.Lock()
+	p.looked = time.Now().Add(-time.Hour)
+	p.mu.Unlock()
+	both("new")
+	if state, _, err, _ := shake(t, p.Accept(func(*x509.Certificate) error { return errors.New("not this one") }), far.Dial(pass)); err == nil {
+		t.Errorf("a certificate that the check refuses is accepted: %v", state.HandshakeComplete)
 	}
 }
