@@ -132,6 +132,7 @@ func (c *Core) commitProposals() {
 			return
 		}
 		if err := c.commitMembers(c.committed); err != nil {
+			c.retryAt(c.designatedID())
 			c.leave(err)
 			return
 		}

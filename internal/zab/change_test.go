@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -324,4 +325,39 @@ func TestAChangeThatIsCutOffIsForgotten(t *testing.T) {
 	want(t, "voters", len(o.core.system.Voters()), 3)
 	want(t, "writes", o.wrote[len(o.wrote)-1].Members.Seen, cfg.Members)
 	want(t, "links to", len(o.core.members.Members()), 3)
+}
+
+// A follower goes to the leader that COMMITANDACTIVATE designates, without an election. An
+// Apache leader that is not designated commits nothing any more, and stays: with a
+// follower that stays too it would be there for ever.
+func TestAFollowerGoesToTheDesignatedLeader(t *testing.T) {
+	z := zk.MakeZxid(5, 1)
+	for _, c := range []struct {
+		name       string
+		designated int64
+		role       Role
+		follows    int64
+	}{
+		{"the present leader", 2, Following, 2},
+		{"another voter", 3, Following, 3},
+		{"this server", 1, Leading, 0},
+		{"a server that has no vote", 9, Looking, 0},
+	} {
+		o, l := follows2(t, changing(3), history(4, 1))
+		newLeader := newLeaderOf(5)
+		newLeader.Data = write(0, membersOf(3, 0).Members())
+		o.step(l, diffOf(zk.MakeZxid(4, 1)), newLeader, upToDatePacket())
+		o.persist()
+		change := binary.BigEndian.AppendUint64(nil, 1)
+		o.step(l, Packet{Type: Proposal, Zxid: z, Data: append(change, write(z, membersOf(3, 1).Members())...)})
+		o.persist()
+		term := o.core.term
+		o.step(l, Packet{Type: CommitAndActivate, Zxid: z, Data: binary.BigEndian.AppendUint64(nil, uint64(c.designated))})
+		o.core.Persisted(o.now, o.began) // that it is committed
+		o.drive()
+		want(t, c.name+": role", o.core.role, c.role)
+		want(t, c.name+": follows", o.core.learner.leader, c.follows)
+		want(t, c.name+": leaves", o.core.term != term || c.role == Looking, c.designated != 2)
+		want(t, c.name+": committed", o.core.Memberships().Committed.Version(), z)
+	}
 }

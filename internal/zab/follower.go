@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -92,7 +93,7 @@ func (c *Core) takeCommit(p *Packet) error {
 	if !l.newLeader && l.unacked.Len() > 0 {
 		l.unacked.Drop(1) // the ACK of NEWLEADER covers it
 	}
-	return c.commitKnown(p.Zxid)
+	return c.obey(c.commitKnown(p.Zxid), p)
 }
 
 // commitKnown notes a change of the membership up to z as committed. Before UPTODATE
@@ -102,6 +103,25 @@ func (c *Core) commitKnown(z zk.Zxid) error {
 		return nil
 	}
 	return c.commitMembers(z)
+}
+
+// obey goes to the leader that COMMITANDACTIVATE or INFORMANDACTIVATE designates, without an
+// election, if this server has to leave its role because of err, or if it is not the present
+// leader. An Apache leader that is not designated commits nothing any more and stays where it
+// is, as long as it has followers. The result says why the role is left; nil if it is not.
+func (c *Core) obey(err error, p *Packet) error {
+	if p.Type != CommitAndActivate && p.Type != InformAndActivate || !c.dynamic() || !c.learner.upToDate || len(p.Data) < 8 {
+		return err
+	}
+	id := int64(binary.BigEndian.Uint64(p.Data))
+	if err == nil && id == c.learner.leader {
+		return nil
+	}
+	if err == nil {
+		err = fmt.Errorf("server %d leads from the change of the membership at %v on", id, p.Zxid)
+	}
+	c.retryAt(id)
+	return err
 }
 
 // takeInform appends and commits at once: an observer is told of what is
@@ -124,7 +144,7 @@ func (c *Core) takeInform(p *Packet) error {
 		return err
 	}
 	c.commitEntry(e)
-	return c.commitKnown(e.Zxid)
+	return c.obey(c.commitKnown(e.Zxid), p)
 }
 
 func (c *Core) commitEntry(e Entry) {

@@ -392,10 +392,24 @@ func (c *Core) informPacket(e *Entry) Packet {
 	return Packet{Type: Inform, Zxid: e.Zxid, Data: e.Data}
 }
 
+// retryAt has this server, once it has left its role, take the one that it has under a
+// designated leader, without an election. The discovery of that leader finds out whether a
+// quorum does the same.
+func (c *Core) retryAt(leader int64) {
+	if c.members.Seen.system.Weight(leader) == 0 || leader == c.cfg.ID && c.members.Unsure {
+		return
+	}
+	c.retry = leader
+}
+
 // designated is the id of the leader that an Apache learner expects after a change of
 // the membership: this server or, if it has no vote any more, the voter that has
 // acknowledged the most.
 func (c *Core) designated() []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(c.designatedID()))
+}
+
+func (c *Core) designatedID() int64 {
 	id, voters := c.cfg.ID, c.members.Seen.system
 	if voters.Weight(id) == 0 {
 		best := int64(-1)
@@ -405,5 +419,5 @@ func (c *Core) designated() []byte {
 			}
 		}
 	}
-	return binary.BigEndian.AppendUint64(nil, uint64(id))
+	return id
 }
