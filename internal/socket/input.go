@@ -176,8 +176,14 @@ func (in *Input) Len() int { return in.filled }
 // Consume removes the first n bytes. It may keep the buffer: the caller must call
 // Release before it waits for anything but Fill.
 func (in *Input) Consume(n int) {
-	if n > 0 {
+	switch {
+	case n == 0:
+	case in.buf != nil:
 		in.filled = copy(*in.buf, (*in.buf)[n:in.filled])
+	default: // Fill has given the buffer back, and no more bytes have come
+		if in.filled = copy(in.kept, in.kept[n:in.filled]); in.filled == 0 {
+			in.Clear()
+		}
 	}
 }
 
