@@ -14,8 +14,17 @@ func (s *Server) connections(q *reply) { s.listConnections(q, true) }
 
 // listConnections lists the connections, each with its session if full.
 func (s *Server) listConnections(q *reply, full bool) {
-	q.array("connections")
+	s.listPort(q, "connections", full, false)
+	s.listPort(q, "secure_connections", full, true)
+}
+
+// listPort lists the connections of the ports with TLS only, or of the others.
+func (s *Server) listPort(q *reply, name string, full, secure bool) {
+	q.array(name)
 	s.server.EachConn(func(c *server.ConnStatus) bool {
+		if c.Secure != secure {
+			return true
+		}
 		q.object("")
 		q.text("remote_socket_address", strings.TrimPrefix(string(server.AppendAddr(nil, c.Remote)), "/"))
 		q.int("interest_ops", int64(c.InterestOps()))
@@ -28,8 +37,6 @@ func (s *Server) listConnections(q *reply, full bool) {
 		q.end()
 		return q.ok()
 	})
-	q.end()
-	q.array("secure_connections") // there is no secure port
 	q.end()
 }
 

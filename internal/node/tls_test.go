@@ -209,3 +209,31 @@ func TestHTTPS(t *testing.T) {
 		})
 	}
 }
+
+// The administration server lists connections by their port: those of the port with TLS only
+// apart from the others, which may have TLS too.
+func TestSecureConnectionsAreListed(t *testing.T) {
+	s := startSecured(t, map[string]string{"admin.enableServer": "true", "admin.serverAddress": "127.0.0.1", "admin.serverPort": "0"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, addr := range []string{s.SecureAddr().String(), s.Addr().String()} {
+		c, err := client.Dial(ctx, addr, client.TLS(s.config(true)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	answer, err := http.Get("http://" + s.AdminAddr().String() + "/commands/connections")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, secure, ok := strings.Cut(string(body), `"secure_connections"`)
+	if !ok || strings.Count(plain, "remote_socket_address") != 1 || strings.Count(secure, "remote_socket_address") != 1 {
+		t.Errorf("%s", body)
+	}
+}

@@ -60,6 +60,7 @@ func (s *Server) accept(nc net.Conn, e *Encryption) {
 	c.established = time.Now()
 	serve := c.serve
 	if e != nil {
+		c.secure = !e.Optional
 		serve = func() { c.serveTLS(e) }
 	}
 	if reason := s.admit(c, serve); reason != "" {

@@ -44,6 +44,7 @@ type conn struct {
 	mu connState
 
 	remote      netip.AddrPort
+	secure      bool   // its port accepts TLS only
 	serial      uint64 // never reused; identifies the owner of its session
 	established time.Time
 
