@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -78,6 +79,7 @@ func (c *conn) answerLong(b []byte, r *run) (n int) {
 		c.account.Charge(l.bytes - charged)
 		charged = l.bytes
 		if l.next = 0; l.walk(l.copy) && l.send(r, size) {
+			c.noteLongList(&l)
 			return size // what is charged is released as it is sent
 		}
 	}
@@ -86,6 +88,15 @@ func (c *conn) answerLong(b []byte, r *run) (n int) {
 	c.mu.insist = true
 	c.mu.Unlock()
 	return 0
+}
+
+// noteLongList logs a list of children that clients with the server's jute.maxbuffer do not
+// accept: they close the connection, and mostly ask again.
+func (c *conn) noteLongList(l *listing) {
+	if limit := c.s.cfg.Client.MaxFrameBytes; l.bytes > limit {
+		c.s.refused.Warn("a list of children is longer than jute.maxbuffer: clients with that limit close the connection",
+			"client", c.remote, "path", refusal.Cut(l.path.Path), "bytes", l.bytes, "limit_bytes", limit)
+	}
 }
 
 // walk calls step for the children, each call under a read lock of its own, until it

@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -29,6 +31,34 @@ func TestRefusalsOfClientsAreFew(t *testing.T) {
 		}
 		if n := out.Len(); n > refusal.Burst*400 {
 			t.Errorf("%d bytes of log", n)
+		}
+	})
+}
+
+// What is longer than jute.maxbuffer is told: a list of children with its path, a request
+// with its operation, each with the client.
+func TestWhatExceedsMaxBufferIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		s := newRig(t, func(r *rigSetup) { r.cfg.Client.MaxFrameBytes = longReply + 1000 })
+		s.srv.refused = refusal.New(slog.New(slog.NewTextHandler(&out, nil)))
+		c := s.open()
+		c.withNames("/long", slices.Repeat([]int{1000}, longReply/1000+10)...)
+		if r := c.read(wire.OpGetChildren, "/long", false); r.Err != zk.OK {
+			t.Fatalf("the list: %v", r.Err)
+		}
+		synctest.Wait()
+		if line := out.String(); !strings.Contains(line, "longer than jute.maxbuffer") || !strings.Contains(line, `/long\"" bytes=`) || !strings.Contains(line, "client=") {
+			t.Errorf("a long list is logged as %q", line)
+		}
+		out.Reset()
+		watches := wire.SetWatches{Data: slices.Repeat([]string{strings.Repeat("/", 1000)}, longReply/1000+10)}
+		if err := c.write(encode(nil, wire.XidSetWatches, wire.OpSetWatches, watches.Append(nil, wire.OpSetWatches))); err != nil {
+			t.Log(err) // the server may have closed the connection before all was written
+		}
+		synctest.Wait()
+		if line := out.String(); !strings.Contains(line, "(SETW), jute.maxbuffer is") || !strings.Contains(line, "client=") {
+			t.Errorf("a long setWatches is logged as %q", line)
 		}
 	})
 }
