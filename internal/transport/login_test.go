@@ -14,6 +14,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/test/certs"
 )
 
 // logins has a server log in with a password, and others with the right one.
@@ -263,4 +264,32 @@ func TestNoLoginForStrangers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Logins take place within TLS, on both ports: those that succeed, those that fail, and
+// those that do not come from a peer with nothing to say.
+func TestLoginsWithinTLS(t *testing.T) {
+	for name, login := range map[string]func(*Options){"enabled": logins("secret", false, false), "required": logins("secret", true, true)} {
+		t.Run(name, func(t *testing.T) {
+			nodes := startTCP(t, []int64{1, 2}, withTLS(t, certs.New(t, "authority"), nil), login)
+			leader, learner := nodes[1], nodes[2]
+			learner.Send(learner.Dial(1), []zab.Packet{followerInfo(2), ack(1)})
+			comparePackets(t, leader.awaitPackets(t, leader.awaitLink(t, 0), 2), []zab.Packet{followerInfo(2), ack(1)})
+			leader.Notify(2, []byte("from 1"))
+			learner.await(t, "the notification of 1", func() bool { return len(learner.notes[1]) > 0 })
+			learner.Notify(1, []byte("from 2"))
+			leader.await(t, "the notification of 2", func() bool { return len(leader.notes[2]) > 0 })
+		})
+	}
+	t.Run("wrong password", func(t *testing.T) {
+		nodes := startTCP(t, []int64{1, 2}, withTLS(t, certs.New(t, "authority"), nil), func(o *Options) {
+			logins(map[int64]string{1: "secret", 2: "wrong"}[o.ID], true, true)(o)
+		})
+		if err := nodes[2].awaitEnd(t, nodes[2].Dial(1)); !errors.Is(err, peerauth.ErrRefused) {
+			t.Errorf("the link has ended with %v", err)
+		}
+		if links := nodes[1].came(); len(links) > 0 {
+			t.Errorf("links %v came up", links)
+		}
+	})
 }

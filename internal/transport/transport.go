@@ -87,7 +87,8 @@ var (
 // its link or peer, nothing else.
 type Handler interface {
 	// LinkUp reports a connected link. remote is the other end's address; dialed is
-	// false on the leader's side. Nothing was read from an accepted link yet.
+	// false on the leader's side. No packet was read from an accepted link yet; with
+	// Options.Authority, the first bytes have come.
 	LinkUp(l zab.LinkID, remote string, dialed bool)
 
 	// Packets hands over received packets in order: all complete packets of one
