@@ -24,7 +24,7 @@ func (s *Server) leader(q *reply) {
 		return
 	}
 	id, ip := s.replica.Status().Leader, ""
-	if m := s.cfg.Quorum.Members.Find(id); m != nil {
+	if m := s.server.Members().Find(id); m != nil {
 		ip = lookUp(q.r.Context(), m.Addresses[0].Host)
 	}
 	q.bool("is_leader", mode == replica.Leader)
@@ -90,8 +90,9 @@ func (s *Server) observers(q *reply) {
 func (s *Server) votingView(q *reply) {
 	q.object("current_config")
 	if s.cfg.Quorum.Distributed() {
-		for _, id := range s.cfg.Quorum.Members.Voters() {
-			s.member(q, s.cfg.Quorum.Members.Find(id))
+		members := s.server.Members()
+		for _, id := range members.Voters() {
+			s.member(q, members.Find(id))
 		}
 	}
 	q.end()
@@ -137,7 +138,7 @@ func (s *Server) zabState(q *reply) {
 		q.text("zabstate", "")
 		return
 	}
-	own, status := quorum.Own(), s.replica.Status()
+	own, status := s.server.OwnLine(), s.replica.Status()
 	if status == nil { // the member has not begun to look for a leader
 		status = &zab.Status{State: "election"}
 	}

@@ -173,12 +173,15 @@ func (n *Node) followMembers(ctx context.Context) (stop func()) {
 	}
 }
 
-// move listens where the server's own line says. While a change is not committed, peers
+// move tells the server the members that are committed, and listens where the own line says. While a change is not committed, peers
 // may use the old and the new addresses.
 func (n *Node) move() {
 	n.members.mu.Lock()
 	now := n.members.latest
 	n.members.mu.Unlock()
+	if list, err := config.ParseMembers(now.Committed.Text()); err == nil {
+		n.server.SetMembers(list)
+	}
 	var quorum, election []string
 	for _, m := range []*zab.Membership{now.Committed, now.Seen} {
 		if own := n.ownLine(m); own != nil {

@@ -87,7 +87,7 @@ func (s *Server) collectBudgets(c metric.Collection) {
 func (s *Server) collectRest(c metric.Collection) {
 	c.Text("version", FullVersion())
 	if m := s.replica.Mode(); m == replica.Leader || m == replica.Follower || m == replica.Observer {
-		c.Int("quorum_size", int64(len(s.cfg.Quorum.Members.Voters())))
+		c.Int("quorum_size", int64(len(s.Members().Voters())))
 	}
 	latency := s.stats.latency()
 	c.Decimal("avg_latency", latency.Average)

@@ -105,7 +105,8 @@ type Server struct {
 	metrics   *metric.Registry
 	passwords session.Passwords
 
-	traceMask atomic.Int64 // for the words gtmk and stmk; without effect
+	members   atomic.Pointer[config.Members] // of SetMembers, nil: the configuration's
+	traceMask atomic.Int64                   // for the words gtmk and stmk; without effect
 
 	ahead     atomic.Int32 // handshakes that wait for a zxid
 	throttle  throttle
@@ -201,6 +202,27 @@ func (s *Server) Attach(r Replica) {
 	s.replica = r
 	r.Watches(func(t *watch.Tables) { t.Limit = s.cfg.Client.WatchBytes })
 	r.BindMetrics(s.metrics)
+}
+
+// SetMembers says what the members of the ensemble are from now on, for the words and
+// commands that print them. The caller must not change them.
+func (s *Server) SetMembers(m *config.Members) { s.members.Store(m) }
+
+// Members returns the present members of the ensemble. The caller must not change them.
+func (s *Server) Members() *config.Members {
+	if m := s.members.Load(); m != nil {
+		return m
+	}
+	return &s.cfg.Quorum.Members
+}
+
+// OwnLine returns this server's line among the members; the one of its configuration if it
+// is no member any more. Only servers of an ensemble have one.
+func (s *Server) OwnLine() *config.Member {
+	if own := s.Members().Find(s.cfg.Quorum.MyID); own != nil {
+		return own
+	}
+	return s.cfg.Quorum.Own()
 }
 
 // Metrics returns the registry of the server's and its replica's metrics. Snapshots may
