@@ -118,8 +118,9 @@ func (c *Core) claim(l *learner) {
 // a vote or not: it may get one.
 func (c *Core) grant(l *learner) {
 	s := &c.leader
-	l.holds = true
+	l.holds, l.cameIn = true, s.round
 	s.holders[l.id] = l
+	c.forgetLost(l)
 	if !l.observer {
 		if l.acks = s.acksOf(l.id); l.acks == nil {
 			l.acks = &ack{id: l.id}

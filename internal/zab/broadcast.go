@@ -222,6 +222,11 @@ func (c *Core) beginRound() {
 	for _, l := range s.learners {
 		if l.state == upToDate {
 			l.pings.Push(ping{s.round, c.now})
+		}
+		switch {
+		case c.isHealing(l) && l.state >= synced:
+			c.pingHealing(l)
+		case l.state == upToDate:
 			c.sendTo(l, Packet{Type: Ping, Zxid: s.zxid})
 		}
 	}

@@ -77,6 +77,7 @@ type learner struct {
 	contact      time.Duration    // when what it last answered was sent; while it is synchronized, when bytes moved last
 	pings        fifo.Queue[ping] // not answered
 	round        uint64           // of pings, that it has answered
+	cameIn       uint64           // the round of pings that had begun last when it got its id
 
 	// COMMITs between NEWLEADER and UPTODATE: of all in (heldAfter, heldUpto].
 	heldAfter, heldUpto zk.Zxid

@@ -33,6 +33,11 @@ type learnerState struct {
 	sure       bool // when the role began, this server knew which memberships count
 	sawChange  bool // a transaction that came since has changed the membership
 
+	// Of a server that heals (heal.go).
+	established bool    // the leader has a quorum without it
+	proposed    zk.Zxid // by the leader when it first told so
+	othersSeen  bool    // all other voters have followed the leader since this server came back
+
 	pending fifo.Queue[Entry] // appended, not committed
 	unacked fifo.Queue[owed]  // proposals whose ACK waits for the disk
 }
@@ -157,6 +162,7 @@ func (c *Core) learnerTick() {
 // stepLearner takes one packet of the leader.
 func (c *Core) stepLearner(p *Packet) {
 	c.learner.heard = c.now
+	term := c.term
 	var err error
 	switch c.phase {
 	case discovery:
@@ -168,8 +174,11 @@ func (c *Core) stepLearner(p *Packet) {
 	default:
 		err = fmt.Errorf("%v before anything was sent", p.Type)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		c.leave(err)
+	case c.term == term && c.role != Looking:
+		c.noteLeader(p)
 	}
 }
 
@@ -215,12 +224,22 @@ func (c *Core) ackEpoch(currentEpoch int32) {
 func (c *Core) learnerPersisted() {
 	l := &c.learner
 	if l.epochSeq != 0 && c.persisted >= l.epochSeq {
-		c.ackEpoch(int32(c.currentEpoch))
+		c.ackEpoch(c.countedEpoch())
 	}
 	c.ackNewLeader()
 	c.ackProposals()
 	c.publish()
 	c.serveIfReady()
+	c.regainVote()
+}
+
+// countedEpoch is the current epoch that ACKEPOCH names: -1, which does not count, if the server
+// heals.
+func (c *Core) countedEpoch() int32 {
+	if c.heals {
+		return -1
+	}
+	return int32(c.currentEpoch)
 }
 
 // synchronize takes what makes this history the leader's, up to UPTODATE and
@@ -245,7 +264,9 @@ func (c *Core) synchronize(p *Packet) error {
 	case UpToDate:
 		return c.takeUpToDate()
 	case Ping:
-		c.deliver(p)
+		if c.role == Following || l.upToDate { // the leader does not count an earlier one, see pingHealing
+			c.deliver(p)
+		}
 	case Revalidate, Sync:
 		// An answer to a request of an earlier role: no request waits for it.
 	default:
@@ -362,7 +383,7 @@ func (c *Core) takeNewLeader(p *Packet) error {
 // ackNewLeader acknowledges NEWLEADER when everything is durable.
 func (c *Core) ackNewLeader() {
 	l := &c.learner
-	if !l.newLeader || l.newAcked || c.persisted < l.newSeq {
+	if !l.newLeader || l.newAcked || c.persisted < l.newSeq || c.regains() && !l.established {
 		return
 	}
 	l.newAcked, l.heard = true, c.now
@@ -406,6 +427,7 @@ func (c *Core) serveIfReady() {
 		c.setPhase(c.role, broadcast)
 		c.needSnap = false
 		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
+		c.regainVote()
 	}
 }
 

@@ -150,9 +150,12 @@ func recoverMembers(first *Membership, s *State) Memberships {
 // dynamic reports whether transactions may change the membership.
 func (c *Core) dynamic() bool { return c.cfg.Reader != nil }
 
-// observes reports whether this server is an observer. A server that is no member
-// follows without a vote.
+// observes reports whether this server is an observer, or has no vote until it has healed. A
+// server that is no member follows without a vote.
 func (c *Core) observes() bool {
+	if c.heals {
+		return true
+	}
 	m, ok := c.members.Committed.Member(c.cfg.ID)
 	return ok && m.Observer
 }

@@ -174,6 +174,7 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 	}
 	*ps = append(*ps, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.members.Seen.text})
 	l.state, l.since = synced, c.now
+	c.leader.pingDue = c.leader.pingDue || c.isHealing(l)
 	l.base = max(c.last, zk.MakeZxid(c.epoch, 0))
 	// What is committed from here on is of this epoch.
 	l.heldAfter = max(c.committed, zk.MakeZxid(c.epoch, 0))

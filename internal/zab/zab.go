@@ -23,6 +23,7 @@
 //	handover.go   a leader that is asked to leave
 //	stall.go      a disk that finishes no write
 //	diverged.go   a server whose tree is not what its log leads to
+//	heal.go       a server whose disk has lost what it held
 //	membership.go the servers of the ensemble, and changes of it
 //	window.go     recent transactions, kept for learners
 //
@@ -116,6 +117,9 @@ type State struct {
 	Recent                      []Entry     // the end of the log, without a gap; it may be empty
 	Diverged                    bool        // the tree is not what the log leads to, see TreeDiverged
 	Members                     Memberships // as the last WriteMembers said; zero if there was none
+	// Heals tells that the disk may have lost what it held (heal.go): the history is empty then,
+	// and so is CurrentEpoch. Forgot tells that AcceptedEpoch is lost too.
+	Heals, Forgot bool
 }
 
 // Entry is a transaction. Data is kept, and must not be changed before Core.Kept has
@@ -192,6 +196,10 @@ type Core struct {
 	diverged bool   // the tree is not what the log leads to, see TreeDiverged
 	cure     uint64 // the pending write of another tree, which ends that; 0: there is none
 
+	heals, forgot bool          // see heal.go
+	healSeq       uint64        // the pending write that ends it; 0: there is none
+	tellAt        time.Duration // when the operator is told again what it waits for
+
 	// needSnap is kept over roles: a TRUNC or DIFF could not make what is on the
 	// disk the leader's history.
 	needSnap bool
@@ -237,6 +245,7 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
 		diverged: s.Diverged, members: recoverMembers(cfg.Members, &s),
+		heals: s.Heals, forgot: s.Forgot, needSnap: s.Heals, tellAt: now + time.Duration(cfg.InitLimit)*cfg.Tick,
 	}
 	c.system = c.members.System()
 	c.window.reset(s.Recent, s.Last)
@@ -267,6 +276,7 @@ var ErrLost = errors.New("zab")
 func (c *Core) Tick(now time.Duration) {
 	c.at(now)
 	c.ticked = c.now
+	c.tellHealing()
 	switch {
 	case c.role == Leading:
 		c.leaderTick()
@@ -438,6 +448,9 @@ func (c *Core) Persisted(now time.Duration, seq uint64) {
 	c.trimWindow()
 	if c.cure != 0 && seq >= c.cure {
 		c.diverged, c.cure = false, 0
+	}
+	if c.healSeq != 0 && seq >= c.healSeq {
+		c.healed()
 	}
 	switch {
 	case c.phase == settling:

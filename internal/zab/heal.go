@@ -1,0 +1,153 @@
+package zab
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pinfold-zk/pinfold/zk"
+)
+
+// A server heals when its disk has lost, or may have lost, what it once held: its log or a
+// snapshot is damaged, or its disk is empty. Others may still count on three kinds of
+// statements that it has made: it has acknowledged transactions, NEWLEADERs, and epochs. So it
+// makes no further statement that counts, until each of those is true again or void (ADR 27):
+//
+//   - In elections it takes part as an observer does: it has no vote, and asks for the result.
+//   - It joins its leader by OBSERVERINFO, and its ACKEPOCH has the epoch -1. Neither our
+//     leaders nor Apache's count that for the epoch.
+//   - It takes nothing but a snapshot, and acknowledges NEWLEADER only when the leader is
+//     established without it. Apache's leader would count the acknowledgement by the
+//     server id. It sends no PING before it is established, so a PING is the proof; our
+//     leader sends PINGs to a server that heals as soon as it is established.
+//   - It has its vote again when it has made durable all that the leader had proposed when
+//     it sent the first of these PINGs: what it had acknowledged to this leader is among
+//     that, and everything committed in earlier epochs is.
+//   - If it has forgotten which epochs it had accepted (State.Forgot), a server that it had
+//     promised to follow must not lead on the strength of that promise. So it also waits until
+//     all other voters have followed this leader after it came back: see noteOthers.
+//
+// What an operator sees is that of an observer: clients are served from the moment on at
+// which the leader's state is there.
+
+// regains reports whether the server has lost a vote that it will have again.
+func (c *Core) regains() bool { return c.heals && c.mayVote(c.cfg.ID) }
+
+// mayVote reports whether a server may be a voter, as far as this one knows.
+func (c *Core) mayVote(id int64) bool { return c.dynamic() || c.system.Voter(id) }
+
+// noteLeader notes the signs that the leader is established.
+func (c *Core) noteLeader(p *Packet) {
+	l := &c.learner
+	if !c.heals || !l.newLeader {
+		return
+	}
+	switch p.Type {
+	case Ping:
+		if !l.established {
+			l.established, l.proposed = true, p.Zxid
+			c.ackNewLeader()
+		}
+		l.othersSeen = l.othersSeen || len(p.Data) > 0
+	case Inform, InformAndActivate:
+		c.noteOthers(p.Zxid)
+	}
+	c.regainVote()
+}
+
+// noteOthers takes the commit of z as a proof that all other voters follow this leader, if z was
+// proposed after the server came back and is of this epoch, and any quorum without this
+// server consists of all others. That is so among three voters. Our leader tells it by its PINGs.
+func (c *Core) noteOthers(z zk.Zxid) {
+	l := &c.learner
+	if l.othersSeen || !l.established || z.Epoch() != c.epoch || z <= l.proposed {
+		return
+	}
+	for _, v := range c.system.Voters() {
+		if v != c.cfg.ID && c.system.Quorum(func(id int64) bool { return id != v && id != c.cfg.ID }) {
+			return
+		}
+	}
+	l.othersSeen = true
+}
+
+// regainVote ends the healing, on the disk first, when nothing is missing any more.
+func (c *Core) regainVote() {
+	if c.heals && c.healSeq == 0 && c.phase == broadcast && c.missing() == "" {
+		c.write(WriteHealed)
+		c.healSeq = c.seq
+	}
+}
+
+// missing says what the server waits for before it has its vote again; "" if nothing is missing.
+func (c *Core) missing() string {
+	l := &c.learner
+	switch {
+	case c.phase == electing || c.phase == settling:
+		return "no leader is known that a quorum follows without this server"
+	case !l.newLeader:
+		return "the leader has not sent its state yet"
+	case !c.regains():
+		return ""
+	case !l.established:
+		return "the leader has no quorum yet without this server"
+	case l.proposed.Counter() != 0 && c.persistedZxid < l.proposed:
+		return fmt.Sprintf("%v is not committed, which the leader has proposed", l.proposed)
+	case c.forgot && !l.othersSeen:
+		return "this server has forgotten which epochs it accepted: each of the other voters has to join the leader first"
+	}
+	return ""
+}
+
+// errHealed is why a server that has healed leaves its role: it joins as a voter.
+var errHealed = errors.New("it has healed, and joins again with its vote")
+
+// healed ends the healing, whose end is durable.
+func (c *Core) healed() {
+	leader := c.learner.leader
+	c.heals, c.forgot, c.healSeq = false, false, 0
+	c.event(Event{Kind: EventHealed, Peer: leader, Zxid: c.persistedZxid})
+	c.election.SetElectorate(c.electorate())
+	if c.role == Observing && !c.observes() {
+		c.retry = leader
+		c.leave(errHealed)
+	}
+}
+
+// tellHealing reports at every initLimit what a server that heals waits for.
+func (c *Core) tellHealing() {
+	if !c.heals || c.now < c.tellAt {
+		return
+	}
+	c.tellAt = c.now + c.ticks(c.cfg.InitLimit)
+	if reason := c.missing(); reason != "" {
+		c.event(Event{Kind: EventHealing, Peer: c.learner.leader, Reason: reason})
+	}
+}
+
+// isHealing reports, on a leader, whether a learner is a voter that heals: it has joined as
+// an observer.
+func (c *Core) isHealing(l *learner) bool { return l.observer && c.mayVote(l.id) }
+
+// pingHealing sends a PING to a server that heals: it tells that this leader is established
+// and, by its data, that every other voter is up to date and has answered a PING which was
+// sent after that server came. Before UPTODATE it is not answered.
+func (c *Core) pingHealing(l *learner) {
+	p := Packet{Type: Ping, Zxid: c.leader.zxid}
+	seen := true
+	for _, id := range c.system.Voters() {
+		o := c.leader.holders[id]
+		seen = seen && (id == c.cfg.ID || id == l.id || o != nil && o.state == upToDate && o.round > l.cameIn)
+	}
+	if seen {
+		p.Data = []byte{1}
+	}
+	c.sendTo(l, p)
+}
+
+// forgetLost makes what a voter has acknowledged count no more: it comes as an
+// observer, so it may have lost that.
+func (c *Core) forgetLost(l *learner) {
+	if a := c.leader.acksOf(l.id); a != nil && l.observer {
+		a.upto = 0
+	}
+}
