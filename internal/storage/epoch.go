@@ -23,7 +23,8 @@ const (
 
 // LoadEpochs reads the epoch files of a server whose history ends with last. A missing
 // file counts as the epoch of last. LoadEpochs returns an error if the files contradict
-// each other: acceptedEpoch is older than currentEpoch.
+// each other (ErrEpochs): acceptedEpoch is older than currentEpoch, or than what this package has
+// written.
 //
 // If last belongs to a newer epoch than currentEpoch, LoadEpochs durably raises
 // currentEpoch to the epoch of last, and acceptedEpoch too if it is older. adopted
@@ -61,6 +62,9 @@ func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, 
 	if accepted, err = d.readEpoch(acceptedEpochName, last.Epoch()); err != nil {
 		return 0, 0, false, err
 	}
+	if promised, err := d.promised(); err != nil || int64(accepted) < promised {
+		return 0, 0, false, errors.Join(err, fmt.Errorf("storage: %w: acceptedEpoch is %d, and was %d when %s was written", ErrEpochs, accepted, promised, d.markName()))
+	}
 	if current < last.Epoch() {
 		begun, err := d.readEpoch(currentEpochName+epochTmpSuffix, 0)
 		if err != nil && !errors.Is(err, errNotEpoch) { // a crash may leave part of the file
@@ -81,7 +85,7 @@ func (d *Dir) LoadEpochs(last zk.Zxid) (accepted, current uint32, adopted bool, 
 		}
 	}
 	if accepted < current {
-		return 0, 0, false, fmt.Errorf("storage: acceptedEpoch %d is older than currentEpoch %d", accepted, current)
+		return 0, 0, false, fmt.Errorf("storage: %w: acceptedEpoch %d is older than currentEpoch %d", ErrEpochs, accepted, current)
 	}
 	return accepted, current, adopted, nil
 }
@@ -104,7 +108,10 @@ func (d *Dir) SetAcceptedEpoch(epoch uint32) error {
 // SetCurrentEpoch replaces the currentEpoch file, like SetAcceptedEpoch.
 func (d *Dir) SetCurrentEpoch(epoch uint32) error { return d.writeEpoch(currentEpochName, epoch) }
 
-var errNotEpoch = errors.New("is not an epoch")
+// ErrEpochs reports epoch files that are damaged or lost.
+var ErrEpochs = errors.New("the epoch files are damaged")
+
+var errNotEpoch = fmt.Errorf("is not an epoch: %w", ErrEpochs)
 
 // readEpoch reads a decimal number; an absent file counts as missing.
 func (d *Dir) readEpoch(name string, missing uint32) (uint32, error) {
