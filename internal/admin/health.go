@@ -24,6 +24,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	q := newReply(w, r)
 	reasons := s.unready()
 	q.bool("ready", len(reasons) == 0)
+	if s.replica.Healing() {
+		q.bool("healing", true)
+	}
 	q.text("mode", s.server.Mode().String())
 	q.text("last_zxid", "0x"+strconv.FormatUint(uint64(s.replica.LastApplied()), 16))
 	q.array("reasons")
@@ -58,6 +61,8 @@ func (s *Server) unready() (reasons []string) {
 		reasons = append(reasons, "the leader serves no clients (leaderServes=no)")
 	case mode == replica.ReadOnly:
 		reasons = append(reasons, "the server has no quorum and is read-only")
+	case s.replica.Healing():
+		reasons = append(reasons, "the member has lost data and heals: "+s.lookingReason())
 	case s.replica.DiskAway():
 		reasons = append(reasons, "the disk finishes no write")
 	default:

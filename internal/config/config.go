@@ -172,6 +172,7 @@ type Data struct {
 	// DBAutoCreate lets a server with an empty data directory start with an empty
 	// database. Without it, this needs a file named initialize.
 	DBAutoCreate bool
+	Healing      bool // a damaged member of an ensemble heals itself
 }
 
 // Log is the transaction log.

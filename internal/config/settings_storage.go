@@ -85,6 +85,10 @@ func snapshotSettings() []setting {
 			setter: count(0, func(c *Config) *int { return &c.Data.Reserve }),
 			note: "only in Pinfold. Bytes of the disk that are kept free, or a twentieth of the disk if that is less: with less room the server refuses the writes of " +
 				"its clients with -119, as a read-only server does, until a quarter more is free; a leader hands over. 0: the disk is not looked at"},
+		{name: "healing.enabled", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Data.Healing }),
+			note: "only in Pinfold. A member of an ensemble with a damaged or empty data directory takes its leader's state, and has no vote before; " +
+				"`false`: it refuses to start"},
 		{name: "autopurge.snapRetainCount", scope: inFile, def: "3",
 			setter: whole("a whole number", math.MinInt32, math.MaxInt32, func(c *Config, n int64) {
 				c.Purge.Retain = int(max(n, 3))

@@ -222,6 +222,8 @@ func own() []Desc {
 		gauge("unsynced_bytes", UnitBytes, ownReplica, "On a server of an ensemble, memory of the transactions that wait for its disk; `unsyncedBytes` bounds it"),
 		gauge("disk_free_bytes", UnitBytes, ownReplica, "Bytes that can still be written to the disk of the log or of the snapshots, whichever has less"),
 		gauge("disk_nearly_full", UnitCount, ownReplica, "Whether less of the disk is free than `diskReserveBytes`, so that writes of this server's clients are refused: 1 or 0"),
+		gauge("healing", UnitCount, ownReplica, "Whether this member of an ensemble has lost data and has no vote until it has everything again: 1 or 0"),
+		counter("healed_count", UnitCount, ownReplica, "Times that this member has healed since it was started"),
 		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in input buffers, replies not taken and identities; `connectionBufferBytes` bounds them"),
 		gauge("watch_memory_bytes", UnitBytes, ownReplica, "Bytes that all watches take; `watchBytes` bounds them"),
 		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet, 512 or more for each operation of a multi; `globalOutstandingBytes` bounds them"),

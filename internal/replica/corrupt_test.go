@@ -181,14 +181,30 @@ func TestLostSnapshotIsNotVotedPast(t *testing.T) {
 	lost := bytes.Clone(all["snapshot.0"])
 	lost[len(lost)/2] ^= 1
 	all["snapshot.64"] = lost
-	alone, err := zab.NewMembership(0, []zab.Member{{ID: 1, Weight: 1}}, nil)
-	if err != nil {
-		t.Fatal(err)
+	start := func(heals bool, members ...zab.Member) (Report, error) {
+		in, err := zab.NewMembership(0, members, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, rep, err := boot(disk(t, all), func(o *Options) {
+			o.Ensemble = &zab.Config{ID: 1, Members: in, Tick: time.Second, InitLimit: 10, SyncLimit: 5}
+			o.NoHealing = !heals
+		})
+		if err == nil {
+			err = m.halt()
+		}
+		return rep, err
 	}
-	_, _, err = boot(disk(t, all), func(o *Options) {
-		o.Ensemble = &zab.Config{ID: 1, Members: alone, Tick: time.Second, InitLimit: 10, SyncLimit: 5}
-	})
-	if err == nil || !strings.Contains(err.Error(), "the newest snapshot, at 0x64, cannot be read") {
+	self, others := zab.Member{ID: 1, Weight: 1}, []zab.Member{{ID: 2, Weight: 1}, {ID: 3, Weight: 1}}
+	const reason = "the newest snapshot, at 0x64, cannot be read"
+	if rep, err := start(true, append(others, self)...); err != nil || !strings.Contains(rep.Healing, reason) {
+		t.Errorf("it does not heal: %v %q", err, rep.Healing)
+	}
+	if _, err := start(false, append(others, self)...); err == nil || !strings.Contains(err.Error(), reason) {
+		t.Errorf("healing is off, and it started, or for another reason not: %v", err)
+	}
+	_, err := start(true, self) // nobody can send it the state
+	if err == nil || !strings.Contains(err.Error(), reason) {
 		t.Fatalf("started, or for another reason not: %v", err)
 	}
 }

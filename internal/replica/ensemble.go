@@ -53,7 +53,7 @@ func (o *orderer) loadEpochs(rep *Report) error {
 		o.log.Warn("a crash has interrupted a synchronization: the current epoch is raised to the log's", "epoch", current, "zxid", last)
 	}
 	if lost := rep.Lost; lost > last && current >= lost.Epoch() {
-		return fmt.Errorf("replica: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", lost, last, current)
+		return fmt.Errorf("replica: %w: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", errDamaged, lost, last, current)
 	}
 	o.recovered = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: o.recent, Diverged: rep.Diverged}
 	if o.recovered.Members, err = o.loadMembers(); err != nil {
@@ -483,6 +483,10 @@ func (o *orderer) logEvent(e *zab.Event) {
 			"zxid", o.LastApplied())
 	case zab.EventDesignation:
 		o.log.Warn("the leader has changed the membership of the ensemble; this server keeps that of its configuration, because reconfigEnabled is false", "zxid", e.Zxid)
+	case zab.EventHealing:
+		o.tellHealing(e)
+	case zab.EventHealed:
+		o.log.Info("the member has healed: it has everything that was lost, and its vote", "from", e.Peer, "zxid", e.Zxid)
 	case zab.EventMembers:
 		o.log.Info("the membership of the ensemble has changed", "version", e.Zxid)
 	}

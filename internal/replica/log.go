@@ -20,6 +20,7 @@ type logger struct {
 
 	wal       *storage.Log
 	failedCut uint64 // the term in which a truncation failed; 0 is none
+	took      bool   // a server that heals has replaced what was damaged
 
 	unflushed int                  // transactions that are appended and not durable
 	began     time.Duration        // when their flush began
@@ -57,6 +58,7 @@ func (l *logger) write(t *Turn) {
 		t.Overdue, err = l.flush()
 	}
 	if err != nil {
+		l.markDamage(err)
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
 		return
 	}
@@ -190,6 +192,8 @@ func (l *logger) writeOther(j *job) error {
 		return l.o.Dir.SetCurrentEpoch(w.Epoch)
 	case zab.WriteMembers:
 		return l.saveMembers(&w.Members)
+	case zab.WriteHealed:
+		return l.endHealing()
 	case zab.WriteTruncate:
 		return l.truncate(j)
 	case zab.WriteInstall:
@@ -210,6 +214,14 @@ func (l *logger) truncate(j *job) error {
 	last := l.wal.LastZxid()
 	if err := l.wal.Close(); err != nil {
 		return err
+	}
+	if l.replaces() { // the leader has no transaction
+		tree := znode.New(l.o.Tree)
+		if err := l.takeOver(tree); err != nil {
+			return err
+		}
+		l.replaceTree(tree, 0)
+		return nil
 	}
 	switch err := l.o.Dir.Truncate(w.Zxid); {
 	case errors.Is(err, storage.ErrNoZxid):
@@ -242,7 +254,16 @@ func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
 	if err := l.wal.Close(); err != nil {
 		return err
 	}
-	if err := l.snap.writeTree(tree, (*storage.SnapshotWriter).Install); err != nil {
+	var err error
+	if l.replaces() {
+		err = l.takeOver(tree)
+	} else {
+		err = l.snap.writeTree(tree, (*storage.SnapshotWriter).Install)
+	}
+	if err == nil {
+		err = l.o.Dir.NoteHistory(w.Zxid)
+	}
+	if err != nil {
 		return fmt.Errorf("the leader's snapshot: %w", err)
 	}
 	l.replaceTree(tree, w.Zxid)

@@ -16,6 +16,7 @@ import (
 type MemberStats struct {
 	Elections    metric.Counter // begun
 	Diffs, Snaps metric.Counter // learners that were synchronized by transactions, by a snapshot
+	Healed       metric.Counter // times that this server has healed (heal.go)
 
 	LearnerProposals metric.Counter // received by a follower; an observer sees commits only
 	LearnerCommits   metric.Counter

@@ -31,12 +31,7 @@ type orderer struct {
 
 // start prepares for the first turn: last is where the tree is.
 func (o *orderer) start(last zk.Zxid, rep *Report) error {
-	o.nextZxid = following(last)
-	o.o.Prep.Away, o.o.Prep.OverQuota = o.away, o.stats.countOverQuota
-	if o.dynamic() {
-		o.o.Prep.Reconfigure = o.reconfigure
-	}
-	o.newTracker()
+	o.beginAt(last)
 	if o.o.Ensemble != nil {
 		return o.loadEpochs(rep)
 	}
@@ -49,6 +44,16 @@ func (o *orderer) start(last zk.Zxid, rep *Report) error {
 func (o *orderer) startAlone() {
 	o.prep = prep.New(o.o.Prep, o.tree, o.o.Auth, o.tracker)
 	o.setMode(Standalone)
+}
+
+// beginAt begins with the sessions of the tree, which ends at last.
+func (o *orderer) beginAt(last zk.Zxid) {
+	o.nextZxid = following(last)
+	o.o.Prep.Away, o.o.Prep.OverQuota = o.away, o.stats.countOverQuota
+	if o.dynamic() {
+		o.o.Prep.Reconfigure = o.reconfigure
+	}
+	o.newTracker()
 }
 
 // step is a turn of Order: it takes in what has happened, does what is due by the

@@ -32,6 +32,7 @@ type Report struct {
 	Refused   []string // readable snapshots from which the log leads to another tree than it names
 	Diverged  bool     // no snapshot leads to the tree that the log names: it is the newest one's
 	NewServer bool
+	Healing   string // the damage; "" if there is none. The rest is empty then
 }
 
 // ErrNoDatabase is returned for an empty directory where db.autocreate is off
@@ -177,7 +178,7 @@ func (r *recovery) newestSnapshot() (l loadedSnapshot, older []storage.Snapshot,
 		r.rep.Lost = max(r.rep.Lost, s.Zxid)
 	}
 	if len(candidates) > 0 {
-		return loadedSnapshot{}, nil, fmt.Errorf("replica: none of %d snapshots can be read, the newest: %s", len(candidates), r.rep.Skipped[0])
+		return loadedSnapshot{}, nil, fmt.Errorf("replica: %w: none of %d snapshots can be read, the newest: %s", errDamaged, len(candidates), r.rep.Skipped[0])
 	}
 	l, err = r.emptyDatabase()
 	return l, nil, err
@@ -221,6 +222,9 @@ func (r *recovery) emptyDatabase() (loadedSnapshot, error) {
 	}
 	if hasLog && !r.o.TrustEmpty {
 		return loadedSnapshot{}, fmt.Errorf("replica: %w", ErrNoSnapshot)
+	}
+	if used, err := r.o.Dir.HasEpochs(); err != nil || used && !hasLog && r.o.Ensemble != nil {
+		return loadedSnapshot{}, errors.Join(err, fmt.Errorf("replica: %w: there is neither a snapshot nor a log, but the server has accepted an epoch", errDamaged))
 	}
 	if !hasLog {
 		marked, err := r.o.Dir.TakeInitialize()

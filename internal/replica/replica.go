@@ -33,6 +33,7 @@
 //	transfer.go  the log and the tree on their way to a learner, and from a leader
 //	room.go      a disk that is nearly full
 //	recover.go   the state at the start
+//	heal.go      a server whose disk is damaged, or has lost its files
 //
 // A batch of requests passes the stages as one. While Log waits for the disk the next
 // batches gather, and one fsync carries them all.
@@ -84,6 +85,7 @@ type Options struct {
 	LastZxidBlock  bool  // snapshots say at their end which zxid they reach
 	TrustEmpty     bool  // a log without a snapshot is believed
 	DBAutoCreate   bool  // an empty directory is a new database
+	NoHealing      bool  // a server of an ensemble refuses to start with damaged files, as a standalone one does
 	MaxRecordBytes int   // of a znode or session list in a snapshot
 	Prefetch       bool  // recovery has goroutines that read snapshot and log beside it
 
@@ -182,6 +184,7 @@ type Replica struct {
 	restoring  atomic.Bool  // Restore is being executed
 	fuzzy      atomic.Bool  // the tree may be ahead of its zxid: it came from the leader
 	diverged   atomic.Bool  // the tree is not what the log leads to, see giveUpTree
+	healing    atomic.Bool  // the server has no vote, see heal.go
 	status     atomic.Pointer[zab.Status]
 	recounting atomic.Bool // the task of recountQuotas runs
 	room       room
@@ -227,18 +230,11 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.pipe.machine.Alone()
 	}
 	r.snap.init(r)
-	report, err := r.recover(nowMillis)
+	report, err := r.begin(nowMillis)
 	if err != nil {
 		return nil, report, err
 	}
 	snapshotDue := r.snap.applied(report.Replayed, 0)
-	r.zero = nowMillis - r.clock.Now().Milliseconds()
-	last := r.tree.LastZxid()
-	r.applied.Store(int64(last))
-	r.logged.Store(int64(last))
-	if err := r.order.start(last, &report); err != nil {
-		return nil, report, err
-	}
 	r.driver.Start(r)
 	r.snap.start(snapshotDue)
 	return r, report, nil

@@ -91,6 +91,8 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"watch_count":                        metric.Func(r.countWatches),
 		"disk_free_bytes":                    metric.Func(r.room.free.Load),
 		"disk_nearly_full":                   metric.Func(r.diskShort),
+		"healing":                            metric.Func(r.isHealing),
+		"healed_count":                       &s.Healed,
 		"watch_memory_bytes":                 metric.Func(r.sumWatches),
 	} {
 		reg.Bind(name, source)

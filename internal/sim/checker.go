@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"sort"
 	"strings"
 	"time"
 
@@ -35,6 +34,7 @@ import (
 //	UpToDate       a follower that begins to serve has delivered what its leader had when it said UPTODATE
 //	QuorumDurable  what is delivered is on the disks of a quorum
 //	Divergence     the next transaction with a digest reveals a corrupted tree, and no client is served from it
+//	Healing        a member heals only if its disk is damaged, and keeps what it remembers of its promises
 //	HandOver       a leader that hands over leaves when all that it has proposed is delivered, by a quorum of the others too
 //	Stranger       what is no member, and says what it likes, takes no role from members that all serve, and uses up no epochs
 //	Protocol       no member refuses a peer, or leaves its role, because of what another member has sent
@@ -202,6 +202,8 @@ func (c *checker) event(m *member, e *zab.Event) {
 		}
 	case zab.EventServing:
 		cover.Served++
+	case zab.EventHealed:
+		c.healed(m)
 	case zab.EventResync:
 		cover.Resyncs++
 		if strings.Contains(e.Reason, "the log cannot be cut") {
@@ -245,7 +247,7 @@ var lawful = [...]string{
 	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
-	"its tree is not what the log leads to", "hands over to the others",
+	"its tree is not what the log leads to", "hands over to the others", "it has healed",
 }
 
 // protocol checks why a role is left, or a peer refused.
@@ -427,13 +429,17 @@ func (c *checker) stopped(m *member) { m.shadow.serving, m.shadow.role = false, 
 // started compares what a member finds on its disk with what must be there: one
 // of the states that the writes which were not durable have led through.
 func (c *checker) started(m *member) {
+	if m.rep.Healing() {
+		c.heals(m)
+		return
+	}
+	if m.heals { // the power failed when the end of the healing was durable
+		c.healed(m)
+	}
 	h := &m.shadow
 	last := m.rep.LastApplied()
 	for {
 		if n := len(h.log); n == 0 && last == 0 || n > 0 && h.log[n-1].z == last {
-			break
-		}
-		if len(h.ops) == 0 && m.damaged && c.fellBack(m, last) {
 			break
 		}
 		if len(h.ops) == 0 {
@@ -450,19 +456,6 @@ func (c *checker) started(m *member) {
 	if !m.rep.Fuzzy() {
 		c.s.history.sawDigest(last, m.digest(), m.who+" at its start")
 	}
-}
-
-// fellBack handles a member that cannot read its newest snapshot and starts with the
-// one before. It must not vote before it has again what it had.
-func (c *checker) fellBack(m *member, last zk.Zxid) bool {
-	h := &m.shadow
-	n := sort.Search(len(h.log), func(i int) bool { return h.log[i].z > last })
-	if last != 0 && (n == 0 || h.log[n-1].z != last) {
-		return false
-	}
-	h.log, h.epochs.cut = h.log[:n], true
-	c.s.cover.DamageFound++
-	return true
 }
 
 // undo takes back the last write or, of one that can be done in part, so much

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"path"
 	"strconv"
 	"strings"
@@ -11,25 +12,17 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// damage stops a member's process, flips a bit of its log or of a snapshot, and has
-// it started again. The member may find the damage and refuse to start, now or
-// later, or fail when it reads the file; it may do without the file. It must not
-// use damaged data: the checks of its log and its tree stay in force. Only a
-// member that the others can do without is damaged: it may be lost.
-func (s *Sim) damage(m *member) bool {
+// damage stops a member's process, damages one of its files, and has it started again. The
+// member may find the damage, now or later, and then heals; it may do without the file. It
+// must not use damaged data: the checks of its log and its tree stay in force. Only a member that
+// the others can do without is damaged: it has no vote until it has healed.
+func (s *Sim) damage(k faultKind, m *member) bool {
 	if !m.up || m.damaged || m.voter && !s.spare(m) {
 		return false
 	}
-	const dir = "/data/version-2"
-	names, err := m.disk.List(dir)
-	if err != nil {
-		panic(err)
-	}
-	var files []string
-	for _, name := range names {
-		if strings.HasPrefix(name, "log.") || strings.HasPrefix(name, "snapshot.") {
-			files = append(files, path.Join(dir, name))
-		}
+	files := m.files("log.", "snapshot.")
+	if k == tornEpoch {
+		files = m.files("acceptedEpoch", "currentEpoch")
 	}
 	if len(files) == 0 {
 		return false
@@ -40,9 +33,52 @@ func (s *Sim) damage(m *member) bool {
 	if last := lastLog(files); last != "" && s.chance(0.5) {
 		file = last // a start always reads it
 	}
-	bit := flip(m.disk, file, func(n int64) int64 { return s.rng.Int64N(n) })
-	s.say(m.who, "bit %d of %s is flipped", bit, file)
+	switch k {
+	case bitFlip:
+		bit := flip(m.disk, file, func(n int64) int64 { return s.rng.Int64N(n) })
+		s.say(m.who, "bit %d of %s is flipped", bit, file)
+	case lostFile:
+		m.remove(file)
+	case tornEpoch:
+		if strings.HasSuffix(file, "acceptedEpoch") && s.chance(0.3) {
+			m.remove(file)
+			break
+		}
+		s.say(m.who, "%s is torn", file)
+		f, err := m.disk.Create(file)
+		if err == nil {
+			_, err = f.Write([]byte("\x00\x00")[:s.rng.IntN(3)])
+		}
+		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+			panic(err)
+		}
+	}
 	return true
+}
+
+// files returns the files of the member whose names begin with one of the prefixes.
+func (m *member) files(prefixes ...string) (files []string) {
+	const dir = "/data/version-2"
+	names, err := m.disk.List(dir)
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range names {
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(name, prefix) && !strings.HasSuffix(name, ".tmp") {
+				files = append(files, path.Join(dir, name))
+			}
+		}
+	}
+	return files
+}
+
+// remove durably removes a file.
+func (m *member) remove(file string) {
+	m.s.say(m.who, "%s is removed", file)
+	if err := errors.Join(m.disk.Remove(file), m.disk.SyncDir(path.Dir(file))); err != nil {
+		panic(err)
+	}
 }
 
 // lastLog returns the newest log file, "" if there is none.
@@ -91,24 +127,41 @@ func flip(disk *vfs.Mem, file string, draw func(n int64) int64) int64 {
 	return bit
 }
 
-// damagedEnd handles a damaged member that has refused to start, or has failed. A
-// voter is lost; an observer gets an empty disk from its operator. It reports false
-// for a member whose disk is whole.
+// damagedEnd handles a damaged member that has failed: its next start heals. It reports false for
+// a member whose disk is whole.
 func (m *member) damagedEnd(err error) bool {
 	if !m.damaged {
 		return false
 	}
 	m.s.say(m.who, "its disk is damaged, and it ends: %v", err)
-	m.s.cover.DamageFound++
 	m.stop(false)
-	m.closeDir()
-	m.gone = m.voter
-	if !m.voter {
-		m.disk, m.filled, m.damaged = vfs.NewMem(), false, false
-		m.s.check.wiped(m)
-		m.s.after(m.s.between(0, m.s.profile.down), m.start)
-	}
+	m.s.after(m.s.between(0, m.s.profile.down), m.start)
 	return true
+}
+
+// heals handles a member that has started to heal: it has lost its history.
+func (c *checker) heals(m *member) {
+	if !m.damaged {
+		c.s.fail("Healing", "member %d heals, and nothing is damaged: %s", m.id, m.report.Healing)
+	}
+	if !m.heals {
+		c.s.cover.DamageFound++
+	}
+	m.heals = true
+	kept := m.shadow.epochs.accepted.durable
+	m.shadow = shadow{}
+	if accepted, known, err := m.dir.AcceptedEpoch(); err == nil && known {
+		if h, _, _ := m.dir.Healing(); !h.Forgot && accepted < kept {
+			c.s.fail("Healing", "member %d begins to heal with acceptedEpoch %d, it had %d", m.id, accepted, kept)
+		}
+		m.shadow.epochs.accepted = bounds{accepted, accepted}
+	}
+}
+
+// healed handles a member that has its vote again.
+func (c *checker) healed(m *member) {
+	m.damaged, m.heals = false, false
+	c.s.cover.Healed++
 }
 
 // readsBack checks a damaged member that has started: each transaction that it has read

@@ -71,9 +71,6 @@ func (m *member) epochFile(name string, last zk.Zxid) uint32 {
 func (c *checker) epochFiles(m *member, last zk.Zxid) {
 	h := &m.shadow
 	e := &h.epochs
-	if m.damaged {
-		e.current.durable = 0 // it must not vote with the epoch of what it may have lost
-	}
 	accepted, current := m.epochFile("acceptedEpoch", last), m.epochFile("currentEpoch", last)
 	for _, f := range [...]struct {
 		name string

@@ -37,8 +37,10 @@ const (
 	lagging                          // a member lives, and is slow
 	leaderLags                       // the leader lives, and is slow
 	oneWayLink                       // a member hears another one, and is not heard
-	wipeVoter                        // a voter's disk is emptied: it must refuse to start
+	wipeVoter                        // a voter's disk is emptied
 	bitFlip                          // a bit of a member's log or snapshot is flipped while its process is down
+	lostFile                         // a log or a snapshot is lost
+	tornEpoch                        // an epoch file is damaged or lost
 	faultKinds
 )
 
@@ -47,7 +49,7 @@ var faultNames = [faultKinds]string{
 	"slow disk", "partition", "one-way partition", "bridge", "pair cut", "link cut", "client cut", "pause",
 	"clock set", "observer wiped", "voter lost", "leader killed", "leader alone",
 	"process killed within an operation", "disk stalls", "leader's disk stalls", "slow process", "slow leader",
-	"one-way link", "voter's disk emptied", "disk damaged",
+	"one-way link", "voter's disk emptied", "disk damaged", "file lost", "epoch file torn",
 }
 
 func (k faultKind) String() string { return faultNames[k] }
@@ -57,7 +59,7 @@ var faultWeights = [faultKinds]float64{
 	crashPower: 10, crashProcess: 5, crashInWrite: 12, crashAll: 4, diskFull: 2, diskError: 2, diskShort: 2, diskSlow: 4,
 	partition: 8, partitionOneWay: 4, partitionBridge: 3, cutPair: 6, cutLink: 10, cutClient: 6, pause: 6,
 	clockJump: 2, wipeObserver: 6, loseVoter: 0.5, leaderDown: 8, leaderAlone: 12,
-	killInWrite: 8, diskStall: 3, leaderStall: 4, lagging: 2, leaderLags: 4, oneWayLink: 4, wipeVoter: 0.5, bitFlip: 6,
+	killInWrite: 8, diskStall: 3, leaderStall: 4, lagging: 2, leaderLags: 4, oneWayLink: 4, wipeVoter: 3, bitFlip: 6, lostFile: 4, tornEpoch: 3,
 }
 
 // scheduleFault queues the next fault.
@@ -138,8 +140,8 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 		return s.harmDisk(k, m)
 	case lagging, leaderLags:
 		m.lag = s.now + s.between(100*time.Millisecond, 2*time.Second)
-	case bitFlip:
-		return s.damage(m)
+	case bitFlip, lostFile, tornEpoch:
+		return s.damage(k, m)
 	case wipeVoter:
 		return s.wipeVoter(m)
 	case pause:
@@ -231,18 +233,14 @@ func (s *Sim) lose(m *member) bool {
 	return true
 }
 
-// wipeVoter empties a voter's disk. It must refuse to start: with an empty history
-// it could vote, and has forgotten what it has acknowledged.
+// wipeVoter empties a voter's disk: it has forgotten what it has acknowledged and promised.
 func (s *Sim) wipeVoter(m *member) bool {
-	if !m.up || !s.spare(m) {
+	if !s.spare(m) || !m.filled {
 		return false
 	}
 	m.stop(true)
-	m.disk = vfs.NewMem() // what it has acknowledged counts still: it is lost, as with loseVoter
-	m.start()
-	if !m.gone {
-		s.fail("Recovery", "member %d starts on an empty disk and has had a database", m.id)
-	}
+	m.disk, m.damaged, m.heals = vfs.NewMem(), true, false
+	s.after(s.between(time.Millisecond, s.profile.down), m.start)
 	return true
 }
 

@@ -51,7 +51,7 @@ func (m *member) handOver() {
 
 // handedOver checks a member that has handed the leadership over: all that it has proposed
 // is delivered, by it and by a quorum of the others. Of a member that was not there all
-// the time, since lives, nothing is known.
+// the time, since lives, or has lost its history since, nothing is known.
 func (c *checker) handedOver(m *member, lives []int) {
 	h := &m.shadow
 	if h.delivered < len(h.log) {
@@ -59,7 +59,7 @@ func (c *checker) handedOver(m *member, lives []int) {
 	}
 	if !c.s.profile.electorate.holds(func(id int) bool {
 		o := c.s.members[id]
-		return o != m && (o.life != lives[id] || o.shadow.delivered >= h.delivered)
+		return o != m && (o.life != lives[id] || o.damaged || o.shadow.delivered >= h.delivered)
 	}) {
 		c.s.fail("HandOver", "member %d hands over, and no quorum of the others has delivered %v", m.id, h.last())
 	}

@@ -49,7 +49,8 @@ type member struct {
 
 	installed time.Duration // when it was last sent a snapshot
 
-	damaged bool // a bit of its disk was flipped
+	damaged bool // a file of its disk was damaged or lost, and the member has not healed since
+	heals   bool // it had found the damage when it was started last
 	divergence
 
 	shadow shadow
@@ -93,9 +94,6 @@ func (m *member) start() {
 	m.kill = false
 	m.mark()
 	if err := m.open(); err != nil {
-		if m.refused(err) || !m.injected(err) && m.damagedEnd(err) {
-			return
-		}
 		if !m.injected(err) {
 			m.s.fail("Recovery", "member %d cannot start: %v", m.id, err)
 		}
@@ -203,19 +201,6 @@ func (m *member) mark() {
 	if err != nil {
 		panic(err)
 	}
-}
-
-// refused reports whether a member refuses to start because its disk has lost its
-// database. Such a member must refuse, and is gone.
-func (m *member) refused(err error) bool {
-	if !errors.Is(err, replica.ErrNoDatabase) || !m.filled {
-		return false
-	}
-	m.s.say(m.who, "refuses to start: %v", err)
-	m.s.cover.RefusedStarts++
-	m.closeDir()
-	m.gone = true
-	return true
 }
 
 // injected reports whether an error is one that a fault has made.

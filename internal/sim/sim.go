@@ -37,6 +37,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -340,7 +341,7 @@ func (s *Sim) converged() bool {
 		if m.gone {
 			continue
 		}
-		if !m.up || !m.rep.Serving() || !m.rep.Drained() || m.diverged() {
+		if !m.up || !m.rep.Serving() || !m.rep.Drained() || m.diverged() || !s.hasHealed(m) {
 			return false
 		}
 		if first == nil {
@@ -359,6 +360,16 @@ func (s *Sim) converged() bool {
 		}
 	}
 	return true
+}
+
+// hasHealed reports whether a member has its vote again, as far as it can: if it has forgotten its
+// promises, it needs all other voters.
+func (s *Sim) hasHealed(m *member) bool {
+	if !m.rep.Healing() {
+		return true
+	}
+	h, _, err := m.dir.Healing()
+	return err == nil && h.Forgot && slices.ContainsFunc(s.members[1:], func(o *member) bool { return o != m && o.voter && o.gone })
 }
 
 // mustExpire demands that the sessions whose clients are gone end, and their

@@ -78,7 +78,7 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		},
 		ServerID: standaloneID, Tick: cfg.Session.Tick,
 		SnapCount: cfg.Snapshot.Count, SnapBytes: cfg.Snapshot.SizeBytes, LastZxidBlock: cfg.Log.SerializeLastTxn,
-		TrustEmpty: cfg.Snapshot.TrustEmpty, DBAutoCreate: cfg.Data.DBAutoCreate,
+		TrustEmpty: cfg.Snapshot.TrustEmpty, DBAutoCreate: cfg.Data.DBAutoCreate, NoHealing: !cfg.Data.Healing,
 		MaxRecordBytes: maxEntryBytes(cfg), Prefetch: true,
 		SweepInterval: cfg.Reaper.Interval, SweepPerMinute: cfg.Reaper.MaxPerMinute, NeverUsed: cfg.Reaper.NeverUsed,
 		PurgeInterval: cfg.Purge.Interval, PurgeRetain: cfg.Purge.Retain, PurgeAge: cfg.Purge.Age, PurgeBytes: cfg.Purge.Bytes, DiskReserve: int64(cfg.Data.Reserve), FsyncWarnAfter: cfg.Log.FsyncWarnAfter,
