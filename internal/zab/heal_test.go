@@ -241,3 +241,18 @@ func TestAServerThatHealsTellsWhatItWaitsFor(t *testing.T) {
 	}
 	want(t, "told", told, 3)
 }
+
+// A server that heals asks for the leader every two seconds at least: voters that look do not
+// remember that it has asked.
+func TestAServerThatHealsGoesOnAsking(t *testing.T) {
+	c := New(testConfig(3), damaged(5, false), 0)
+	asked := time.Duration(0)
+	for now := time.Duration(0); now < time.Minute; now += 100 * ms {
+		if c.Tick(now); len(c.Ready().Notify) > 0 {
+			asked = now
+		}
+		if now-asked > 2100*ms {
+			t.Fatalf("at %v nobody was asked for %v", now, now-asked)
+		}
+	}
+}

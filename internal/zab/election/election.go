@@ -315,9 +315,21 @@ func (e *Election) Tick(now time.Duration) {
 	if e.disputed() {
 		e.begin()
 	} else {
-		e.interval = min(2*e.interval, e.cfg.MaxNotify)
+		e.interval = min(2*e.interval, e.longestPause())
 		e.broadcast()
 	}
+}
+
+// healingPause is the longest pause of a voter that has no vote at present. Other voters that
+// look do not answer it, and do not remember that it has asked.
+const healingPause = 2 * time.Second
+
+// longestPause is the pause to which the pauses between two broadcasts double.
+func (e *Election) longestPause() time.Duration {
+	if e.cfg.Observer && e.cfg.System.Voter(e.cfg.ID) {
+		return min(e.cfg.MaxNotify, healingPause)
+	}
+	return e.cfg.MaxNotify
 }
 
 // disputed reports whether a quorum votes, and has not agreed although this server has sent
