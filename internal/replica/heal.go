@@ -31,10 +31,11 @@ func isDamage(err error) bool {
 	return false
 }
 
-// heals reports whether the server may heal: the others can be a quorum without it.
+// heals reports whether the server may heal: the others can be a quorum without it, and the membership
+// does not change. ADR 27 has no argument for a member that has forgotten which memberships it knew.
 func (r *Replica) heals() bool {
 	e := r.o.Ensemble
-	return e != nil && !r.o.NoHealing && e.Members.System().Quorum(func(id int64) bool { return id != e.ID })
+	return e != nil && !r.o.NoHealing && !r.dynamic() && e.Members.System().Quorum(func(id int64) bool { return id != e.ID })
 }
 
 // begin recovers the state from the disk, or begins to heal.

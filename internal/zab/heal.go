@@ -30,10 +30,7 @@ import (
 // which the leader's state is there.
 
 // regains reports whether the server has lost a vote that it will have again.
-func (c *Core) regains() bool { return c.heals && c.mayVote(c.cfg.ID) }
-
-// mayVote reports whether a server may be a voter, as far as this one knows.
-func (c *Core) mayVote(id int64) bool { return c.dynamic() || c.system.Voter(id) }
+func (c *Core) regains() bool { return c.heals && c.system.Voter(c.cfg.ID) }
 
 // noteLeader notes the signs that the leader is established.
 func (c *Core) noteLeader(p *Packet) {
@@ -126,7 +123,7 @@ func (c *Core) tellHealing() {
 
 // isHealing reports, on a leader, whether a learner is a voter that heals: it has joined as
 // an observer.
-func (c *Core) isHealing(l *learner) bool { return l.observer && c.mayVote(l.id) }
+func (c *Core) isHealing(l *learner) bool { return l.observer && c.system.Voter(l.id) }
 
 // pingHealing sends a PING to a server that heals: it tells that this leader is established
 // and, by its data, that every other voter is up to date and has answered a PING which was
