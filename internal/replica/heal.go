@@ -13,7 +13,7 @@ import (
 
 // A server of an ensemble whose disk is damaged, or has lost its files, heals: it marks its
 // directory, starts with nothing, takes the leader's snapshot, and has its vote again when
-// package zab says so (ADR 27). The damaged files stay until the snapshot has come whole.
+// package zab says so (ADR 29). The damaged files stay until the snapshot has come whole.
 // The mark survives a crash: the next start heals again, from the beginning.
 
 // errDamaged is wrapped by what recovery reports about files that a leader's snapshot
@@ -32,7 +32,7 @@ func isDamage(err error) bool {
 }
 
 // heals reports whether the server may heal: the others can be a quorum without it, and the membership
-// does not change. ADR 27 has no argument for a member that has forgotten which memberships it knew.
+// does not change. ADR 29 has no argument for a member that has forgotten which memberships it knew.
 func (r *Replica) heals() bool {
 	e := r.o.Ensemble
 	return e != nil && !r.o.NoHealing && !r.dynamic() && e.Members.System().Quorum(func(id int64) bool { return id != e.ID })

@@ -10,7 +10,7 @@ import (
 // A server heals when its disk has lost, or may have lost, what it once held: its log or a
 // snapshot is damaged, or its disk is empty. Others may still count on three kinds of
 // statements that it has made: it has acknowledged transactions, NEWLEADERs, and epochs. So it
-// makes no further statement that counts, until each of those is true again or void (ADR 27):
+// makes no further statement that counts, until each of those is true again or void (ADR 29):
 //
 //   - In elections it takes part as an observer does: it has no vote, and asks for the result.
 //   - It joins its leader by OBSERVERINFO, and its ACKEPOCH has the epoch -1. Neither our
