@@ -56,6 +56,9 @@ func pemKey(content, password []byte) (crypto.PrivateKey, error) {
 			if len(password) == 0 {
 				return nil, fmt.Errorf("%w: the private key is encrypted, and no password is set", ErrPassword)
 			}
+			if err := checkIterations(block.Bytes); err != nil {
+				return nil, fmt.Errorf("private key: %w", err)
+			}
 			key, _, err := pkcs8.ParsePrivateKey(block.Bytes, password)
 			if err != nil {
 				return nil, fmt.Errorf("%w (private key: %v)", ErrPassword, err)

@@ -12,6 +12,9 @@ import (
 // pkcs12Keys returns the private key of a PKCS #12 file; the library reads files with
 // one key.
 func pkcs12Keys(content, password []byte) ([]tls.Certificate, error) {
+	if err := checkIterations(content); err != nil {
+		return nil, err
+	}
 	key, leaf, issuers, err := pkcs12.DecodeChain(content, string(password))
 	switch {
 	case errors.Is(err, pkcs12.ErrIncorrectPassword):
@@ -32,6 +35,9 @@ func pkcs12Keys(content, password []byte) ([]tls.Certificate, error) {
 // pkcs12Trusted returns the trusted certificates of a PKCS #12 file. If it has none but a
 // private key, the certificate of that is trusted, as by Java.
 func pkcs12Trusted(content, password []byte) ([]*x509.Certificate, error) {
+	if err := checkIterations(content); err != nil {
+		return nil, err
+	}
 	list, err := pkcs12.DecodeTrustStore(content, string(password))
 	switch {
 	case err == nil:
