@@ -46,7 +46,7 @@ func TestEnsembleOverTLS(t *testing.T) {
 		claimed = func(int64) int64 { return 2 }
 		p.start(3)
 		check(p.serves(2, peersPatience))
-		pass(10 * peersPatience)
+		pass(10 * peersTick)
 		if m := p.nodes[3].Replica().Mode(); m.Writable() {
 			t.Errorf("a server with the certificate of another is %v", m)
 		}
