@@ -71,7 +71,9 @@ func (m *members) write(now zab.Memberships) error {
 			return err
 		}
 	}
-	if _, ok := now.Committed.Member(m.cfg.Quorum.MyID); ok && now.Committed.Version() > m.written {
+	// A server may have a weight and no line.
+	own, _ := now.Committed.Member(m.cfg.Quorum.MyID)
+	if own.Address != "" && now.Committed.Version() > m.written {
 		if err := m.writeCommitted(now.Committed); err != nil {
 			return err
 		}
