@@ -34,9 +34,13 @@ type offender struct {
 	last     time.Duration // by Replica.Now
 }
 
-// failed notes a failed login, and returns how long its connection waits.
+// failed notes a failed login, and returns how long its connection waits. Connections from
+// this machine never wait: a proxy here may carry those of many clients.
 func (p *penalties) failed(from netip.Addr, now time.Duration) time.Duration {
 	from = from.Unmap().WithZone("")
+	if from.IsLoopback() {
+		return 0
+	}
 	if from.Is6() {
 		prefix, _ := from.Prefix(prefixBitsOfIP6) // fails only with too many bits
 		from = prefix.Addr()

@@ -25,6 +25,11 @@ func TestPenalties(t *testing.T) {
 	if got := p.failed(netip.MustParseAddr("2001:db8::2%eth0"), now); got != 2*firstPenalty {
 		t.Errorf("another address of the same network: %v", got)
 	}
+	for range 2 * freeFailures {
+		if got := p.failed(netip.MustParseAddr("127.0.0.1"), now); got != 0 {
+			t.Errorf("this machine: %v", got)
+		}
+	}
 	if got := p.failed(a, now+2*forgiveAfter); got != 0 {
 		t.Errorf("later: %v", got)
 	}
