@@ -80,7 +80,7 @@ func (d *Dir) HealingName() string { return path.Join(d.snapDir, healingName) }
 func (d *Dir) Clear() error {
 	d.removal.Lock()
 	defer d.removal.Unlock()
-	if err := d.lowerMark(); err != nil {
+	if err := d.lowerMark(0); err != nil {
 		return fmt.Errorf("storage: clear: %w", err)
 	}
 	snaps, err := listSnapshots(d.fs, d.snapDir)

@@ -146,16 +146,16 @@ func (d *Dir) marked(z zk.Zxid) {
 	d.mark.valid, d.mark.zxid = true, z
 }
 
-// lowerMark durably sets the mark to 0, because parts of the log are about to be
-// removed.
-func (d *Dir) lowerMark() error {
+// lowerMark durably lowers the mark to z, because entries of the log after z are about to be
+// removed. What is before stays promised: the loss of a file right after a TRUNC is noticed.
+func (d *Dir) lowerMark(z zk.Zxid) error {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
 	err := d.loadMark()
-	if err != nil || !d.mark.valid || d.mark.zxid == 0 {
+	if err != nil || !d.mark.valid || d.mark.zxid <= z {
 		return err
 	}
-	return d.setMark(0)
+	return d.setMark(z)
 }
 
 // markEpoch durably binds the mark to a new acceptedEpoch.

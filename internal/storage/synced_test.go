@@ -100,6 +100,30 @@ func TestShortLogIsNotDropped(t *testing.T) {
 	}
 }
 
+// TestLossAfterTruncate: a log that is lost right after its end was cut off, on a server that
+// has also lost power, is noticed.
+func TestLossAfterTruncate(t *testing.T) {
+	mem := vfs.NewMem()
+	d := openTest(t, mem, testOptions())
+	writeSnapshot(t, d, 0, []byte("empty"))
+	l := d.NewLog(0)
+	for z := range zk.Zxid(20) {
+		appendTest(t, l, 100, z+1)
+		flush(t, l)
+	}
+	if err := errors.Join(l.Close(), d.Truncate(15)); err != nil {
+		t.Fatal(err)
+	}
+	mem = mem.CrashClone(rand.New(rand.NewPCG(1, 1)))
+	if err := mem.Remove(testLogName); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := readAll(openTest(t, mem, testOptions()), 0)
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "0xf was synced") {
+		t.Error(err)
+	}
+}
+
 // TestHoleWithoutMark: in the log of another program valid transactions behind a
 // hole are damage, and a hole with nothing behind it is a torn write.
 func TestHoleWithoutMark(t *testing.T) {

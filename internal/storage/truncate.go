@@ -107,7 +107,7 @@ func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
 // snapshot whose zxid the log does not hold (it came from a leader), because without
 // the snapshot there would be a gap; and the last valid snapshot.
 func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid zk.Zxid, p place) error {
-	if err := d.lowerMark(); err != nil {
+	if err := d.lowerMark(p.before); err != nil {
 		return err
 	}
 	for i, s := range snaps {
