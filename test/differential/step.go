@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -181,7 +182,11 @@ func describe(op wire.OpCode, body []byte) (text string, ok bool) {
 	case wire.OpReconfig:
 		var r wire.ReconfigRequest
 		r.Decode(&d)
-		text = fmt.Sprintf("join=%q leave=%q new=%q from=%d", r.JoiningServers, r.LeavingServers, r.NewMembers, r.CurConfigID)
+		members := "none"
+		if r.NewMembers != nil {
+			members = strconv.Quote(*r.NewMembers)
+		}
+		text = fmt.Sprintf("join=%q leave=%q new=%s from=%d", r.JoiningServers, r.LeavingServers, members, r.CurConfigID)
 	default:
 		if len(body) > 0 {
 			return "", false
