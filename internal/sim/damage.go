@@ -127,6 +127,20 @@ func flip(disk *vfs.Mem, file string, draw func(n int64) int64) int64 {
 	return bit
 }
 
+// forget writes the mark of a server that has forgotten which epochs it had accepted, as an
+// operator does.
+func (m *member) forget() {
+	m.damaged, m.heals = true, false
+	f, err := m.disk.Create("/data/version-2/healing")
+	if err == nil {
+		_, err = f.Write([]byte("epoch-lost\n"))
+		err = errors.Join(err, f.Sync(), f.Close(), m.disk.SyncDir("/data/version-2"))
+	}
+	if err != nil {
+		panic(err)
+	}
+}
+
 // damagedEnd handles a damaged member that has failed: its next start heals. It reports false for
 // a member whose disk is whole.
 func (m *member) damagedEnd(err error) bool {
@@ -150,8 +164,9 @@ func (c *checker) heals(m *member) {
 	m.heals = true
 	kept := m.shadow.epochs.accepted.durable
 	m.shadow = shadow{}
-	if accepted, known, err := m.dir.AcceptedEpoch(); err == nil && known {
-		if h, _, _ := m.dir.Healing(); !h.Forgot && accepted < kept {
+	h, _, _ := m.dir.Healing() // what it has read itself
+	if accepted, known, err := m.dir.AcceptedEpoch(); err == nil && known && !h.Forgot {
+		if accepted < kept {
 			c.s.fail("Healing", "member %d begins to heal with acceptedEpoch %d, it had %d", m.id, accepted, kept)
 		}
 		m.shadow.epochs.accepted = bounds{accepted, accepted}

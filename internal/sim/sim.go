@@ -291,32 +291,12 @@ func (s *Sim) mustConverge() {
 }
 
 // readmit handles voters that have accepted a later epoch than the one that serves: they
-// cannot follow before an election in which they take part (docs/zab.md, Strangers). It stops
-// the leader, as the operator would, starts it again when the others have elected one or
-// cannot, and reports whether members converge then. Others may be a quorum before these voters
-// come: then it stops the next leader. A leader that is a quorum by itself does
-// not wait for votes of others: then these voters are lost, until the epoch files are reset.
+// cannot follow before an election in which they take part (docs/zab.md, Strangers). It does what
+// docs/ops/epochs.md tells the operator to do, and reports whether members converge then. A leader
+// that is a quorum by itself does not wait for votes of others, and without it there is no
+// quorum that they could heal from: then these voters are lost, until the epoch files are reset.
 func (s *Sim) readmit() bool {
-	for range 5 {
-		if s.changeLeader() {
-			return true
-		}
-	}
-	return false
-}
-
-// changeLeader is one attempt of readmit.
-func (s *Sim) changeLeader() bool {
-	l := s.leader()
-	if l == nil {
-		return false
-	}
-	var late []*member
-	for _, m := range s.members[1:] {
-		if m.up && !m.rep.Serving() && m.shadow.epochs.accepted.durable > l.shadow.epoch {
-			late = append(late, m)
-		}
-	}
+	l, late := s.leader(), s.lockedOut()
 	if len(late) == 0 {
 		return false
 	}
@@ -328,10 +308,39 @@ func (s *Sim) changeLeader() bool {
 		}
 		return s.runUntil(s.now+progressLimit, s.converged)
 	}
+	return s.changeLeader(l) || s.releasePromises()
+}
+
+// lockedOut returns the voters that have accepted a later epoch than the one that serves.
+func (s *Sim) lockedOut() (late []*member) {
+	l := s.leader()
+	for _, m := range s.members[1:] {
+		if l != nil && m.up && !m.rep.Serving() && m.shadow.epochs.accepted.durable > l.shadow.epoch {
+			late = append(late, m)
+		}
+	}
+	return late
+}
+
+// changeLeader stops the leader and starts it again when the others have elected one or cannot.
+func (s *Sim) changeLeader(l *member) bool {
 	l.stop(false)
 	s.runUntil(s.now+progressLimit, func() bool { return s.leader() != nil })
 	l.start()
 	return s.runUntil(s.now+progressLimit, s.converged)
+}
+
+// releasePromises restarts voters that are locked out still, because the others were a quorum before
+// they came, with the mark of a server that has forgotten which epochs it had accepted.
+func (s *Sim) releasePromises() bool {
+	late := s.lockedOut()
+	for _, m := range late {
+		m.stop(false)
+		m.forget()
+		s.cover.Released++
+		m.start()
+	}
+	return len(late) > 0 && s.runUntil(s.now+progressLimit, s.converged)
 }
 
 // converged reports whether all members serve, and have the same state.
