@@ -118,10 +118,6 @@ func FuzzLine(f *testing.F) {
 }
 
 func TestNames(t *testing.T) {
-	ids := []zk.ID{{Scheme: "digest", ID: "bob:hash"}, {Scheme: "super"}, {Scheme: "x509", ID: "CN=a,O=b"}, {Scheme: "ip", ID: "::1"}}
-	if got, want := UserNames(ids), "bob,CN=a,O=b,::1"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 	acl := []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "world", ID: "anyone"}}, {Perms: zk.PermRead, ID: zk.ID{Scheme: "digest", ID: "bob:hash"}}}
 	if got, want := ACLText(acl), "world:anyone:cdrwadigest:bob:***:r"; got != want {
 		t.Errorf("%q, want %q", got, want)

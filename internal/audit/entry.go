@@ -42,7 +42,7 @@ const (
 // Entry is a line. Fields that are empty are left out.
 type Entry struct {
 	Session   zk.SessionID
-	Users     string // names, separated by commas; see UserNames
+	Users     string // names of its identities (auth.Authority.UserName), separated by commas
 	IP        string
 	Operation Operation
 	Path      string
@@ -60,23 +60,6 @@ type Details struct {
 	OldVersion int32 // of the data, or of the ACL for SetACL; -1: there was none
 	NewVersion int32 // -1: there is none any more
 	Size       int   // of the data afterwards, before it for Delete; -1: unknown
-}
-
-// UserNames returns the names of a connection's identities, separated by commas: for digest
-// the part before the colon, otherwise the id. The identity super has no name.
-func UserNames(ids []zk.ID) string {
-	names := make([]string, 0, len(ids))
-	for _, id := range ids {
-		switch id.Scheme {
-		case "super":
-		case "digest":
-			user, _, _ := strings.Cut(id.ID, ":")
-			names = append(names, user)
-		default:
-			names = append(names, id.ID)
-		}
-	}
-	return strings.Join(names, ",")
 }
 
 // ModeName returns the name that a line has for a kind of znode, "" if there is no such kind.

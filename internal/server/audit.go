@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/audit"
@@ -54,7 +55,19 @@ func (c *conn) origin(q *request) replica.Origin {
 
 // audit returns what the lines about a request need. REQUIRES: c.mu.
 func (c *conn) audit(q *request) *audited {
-	return &audited{conn: c, users: audit.UserNames(q.ids), session: c.mu.session, ops: auditedOps(q)}
+	return &audited{conn: c, users: c.userNames(q.ids), session: c.mu.session, ops: auditedOps(q)}
+}
+
+// userNames returns the names of identities, separated by commas. Those without a name,
+// as the superuser's, are left out.
+func (c *conn) userNames(ids []zk.ID) string {
+	names := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if name := c.s.auth.UserName(id); name != "" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // auditedOps decodes the operations of a request, as far as it can be decoded.
