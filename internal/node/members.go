@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -144,11 +145,7 @@ func replaceFile(name string, content []byte, mode os.FileMode) error {
 	if err := os.Rename(name+".tmp", name); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return vfs.OS{}.SyncDir(filepath.Dir(name))
 }
 
 // followMembers starts to listen at the addresses of the server's own line whenever that
