@@ -82,9 +82,20 @@ type opener interface {
 
 // entrySum recognises an entry that occurs twice.
 type entrySum struct {
-	zxid  zk.Zxid
-	adler uint32
-	bytes int
+	zxid    zk.Zxid
+	adler   uint32
+	bytes   int
+	session uint64
+	cxid    uint32
+}
+
+// sameRequest reports whether two entries are the transaction of one multi. Apache's leader
+// replaces the operations of a multi that fails by errors once it has applied it, so what it sends
+// to a follower a second time, and the follower logs again, has other bytes.
+func (s *entrySum) sameRequest(again *entrySum, payload []byte) bool {
+	const multiType = 14
+	return binary.BigEndian.Uint32(payload[txnTypeOffset:]) == multiType &&
+		s.zxid == again.zxid && s.session == again.session && s.cxid == again.cxid
 }
 
 // newLogReader returns a reader of the transactions after a zxid in the files.
@@ -163,7 +174,7 @@ func (r *LogReader) step() ([]byte, error) {
 
 // accept decides whether a valid entry is skipped, returned or refused.
 func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int64) ([]byte, error) {
-	id := entrySum{zxid, sum, len(payload)}
+	id := entrySum{zxid, sum, len(payload), binary.BigEndian.Uint64(payload), binary.BigEndian.Uint32(payload[txnCxidOffset:])}
 	seen := &r.recent[uint64(zxid)%uint64(len(r.recent))]
 	switch {
 	case zxid <= r.after:
@@ -175,7 +186,7 @@ func (r *LogReader) accept(zxid zk.Zxid, payload []byte, sum uint32, offset int6
 		r.dups++
 		return nil, nil
 	case zxid <= r.last:
-		if *seen != id {
+		if *seen != id && !seen.sameRequest(&id, payload) {
 			return nil, &Error{r.name, offset,
 				fmt.Sprintf("%v comes after %v and is another transaction than before", zxid, r.last), ErrGap}
 		}

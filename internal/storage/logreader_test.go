@@ -204,6 +204,13 @@ func TestEveryFlippedBitOfLog(t *testing.T) {
 func TestContiguity(t *testing.T) {
 	e := func(z zk.Zxid) entry { return entry{z, testPayload(z, 50)} }
 	other := entry{2, testPayload(2, 60)}
+	multi := func(z zk.Zxid, cxid byte, n int) entry {
+		p := testPayload(z, n)
+		clear(p[:txnZxidOffset])
+		p[txnCxidOffset] = cxid
+		binary.BigEndian.PutUint32(p[txnTypeOffset:], 14)
+		return entry{z, p}
+	}
 	e2 := zk.MakeZxid(2, 0)
 	tests := []struct {
 		name    string
@@ -235,6 +242,8 @@ func TestContiguity(t *testing.T) {
 		{"error under a new epoch's zero", 0, []entry{e(1), failedEntry(e2), e(e2 + 1)}, []zk.Zxid{1, e2 + 1}, 1, 0, -1},
 		{"error with a zxid of its own", 0, []entry{e(1), failedEntry(2), e(3)}, []zk.Zxid{1, 2, 3}, 0, 0, -1},
 		{"error under a zxid, then a gap", 0, []entry{e(1), failedEntry(1), e(3)}, []zk.Zxid{1, 3}, 1, 2, -1},
+		{"a multi again, with other errors", 0, []entry{e(1), multi(2, 7, 80), e(3), multi(2, 7, 60), e(3), e(4)}, []zk.Zxid{1, 2, 3, 4}, 2, 0, -1},
+		{"another multi", 0, []entry{e(1), multi(2, 7, 80), multi(2, 8, 60)}, []zk.Zxid{1, 2}, 0, 0, 2},
 		{"again but different", 0, []entry{e(1), e(2), other}, []zk.Zxid{1, 2}, 0, 0, 2},
 	}
 	for _, tt := range tests {

@@ -95,6 +95,7 @@ const (
 	frameBytes    = prefixBytes + 1
 	entryEnd      = 'B'
 	txnHeadBytes  = 32
+	txnCxidOffset = 8
 	txnZxidOffset = 12
 	txnTypeOffset = 28
 )
