@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -129,22 +128,11 @@ func (d *Dir) AcceptedEpoch() (epoch uint32, known bool, err error) {
 // promised returns the accepted epoch that the file "synced" names, which is one that this server
 // has accepted; -1 if there is none.
 func (d *Dir) promised() (int64, error) {
-	f, err := d.fs.Open(d.markName())
-	if errors.Is(err, fs.ErrNotExist) {
-		return -1, nil
+	_, epoch, ok, err := d.readMark()
+	if err != nil || !ok {
+		return -1, err
 	}
-	if err != nil {
-		return -1, fmt.Errorf("storage: open %s: %w", d.markName(), err)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, syncedBytes+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return -1, fmt.Errorf("storage: read %s: %w", d.markName(), err)
-	}
-	if len(b) != syncedBytes || string(b[:8]) != string(syncedMagic[:]) ||
-		binary.BigEndian.Uint64(b[24:]) != uint64(sumAdler(adlerInit, b[:24])) {
-		return -1, nil
-	}
-	return int64(binary.BigEndian.Uint64(b[16:])), nil
+	return epoch, nil
 }
 
 // HasEpochs reports whether the server has accepted an epoch, so that it cannot be new.

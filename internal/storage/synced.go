@@ -74,28 +74,38 @@ func (d *Dir) loadMark() error {
 		return err
 	}
 	m.epoch = epoch
-	f, err := d.fs.Open(d.markName())
-	if errors.Is(err, fs.ErrNotExist) {
-		m.loaded = true
-		return nil
-	}
+	z, written, ok, err := d.readMark()
 	if err != nil {
-		return fmt.Errorf("storage: open %s: %w", d.markName(), err)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, syncedBytes+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("storage: read %s: %w", d.markName(), err)
+		return err
 	}
 	m.loaded = true
-	if len(b) != syncedBytes {
-		return nil
-	}
-	z := zk.Zxid(binary.BigEndian.Uint64(b[8:]))
-	m.encode(z)
-	if string(b) == string(m.buf[:]) {
+	if ok && written == m.epoch {
 		m.valid, m.zxid = true, z
 	}
 	return nil
+}
+
+// readMark reads the file, with the acceptedEpoch for which it was written. ok is false if it
+// is missing or damaged.
+func (d *Dir) readMark() (z zk.Zxid, epoch int64, ok bool, err error) {
+	f, err := d.fs.Open(d.markName())
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, false, nil
+	}
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("storage: open %s: %w", d.markName(), err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, syncedBytes+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, 0, false, fmt.Errorf("storage: read %s: %w", d.markName(), err)
+	}
+	if len(b) != syncedBytes {
+		return 0, 0, false, nil
+	}
+	m := syncedMark{epoch: int64(binary.BigEndian.Uint64(b[16:]))}
+	z = zk.Zxid(binary.BigEndian.Uint64(b[8:]))
+	m.encode(z)
+	return z, m.epoch, string(b) == string(m.buf[:]), nil
 }
 
 // markedEpoch returns the content of the acceptedEpoch file, -1 if there is none, and
