@@ -5,7 +5,6 @@ package kdc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -27,9 +26,6 @@ type KDC struct {
 	proc *cluster.ClientProcess
 }
 
-// ErrMissing says that the programs are not installed.
-var ErrMissing = errors.New("kdc: no KDC here: install the Debian packages krb5-kdc, krb5-admin-server and krb5-user")
-
 // program finds one of MIT's programs, some of which are only in root's path.
 func program(name string) (string, error) {
 	for _, dir := range []string{"/usr/sbin", "/usr/bin"} {
@@ -37,7 +33,7 @@ func program(name string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%w (%s)", ErrMissing, name)
+	return "", fmt.Errorf("kdc: %s is missing: install the Debian packages krb5-kdc, krb5-admin-server and krb5-user", name)
 }
 
 // Start makes a realm in dir, which must exist, and serves it at 127.0.0.1:port. It returns
