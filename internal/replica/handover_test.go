@@ -11,10 +11,15 @@ import (
 // handOver asks m to hand over and returns what it says.
 func (g *group) handOver(m *machine) error {
 	g.t.Helper()
+	return g.outcome("a hand-over", m.rep.HandOver)
+}
+
+// outcome returns the error that begin tells.
+func (g *group) outcome(of string, begin func(done func(error))) (err error) {
+	g.t.Helper()
 	told := make(chan error, 1)
-	m.rep.HandOver(func(err error) { told <- err })
-	var err error
-	g.until("the outcome of a hand-over is told", func() bool {
+	begin(func(err error) { told <- err })
+	g.until("the outcome of "+of+" is told", func() bool {
 		select {
 		case err = <-told:
 			return true

@@ -198,21 +198,12 @@ func TestRestoreCrash(t *testing.T) {
 // restore asks m to restore, in virtual time.
 func (g *group) restore(m *machine, snapshot []byte) error {
 	g.t.Helper()
-	told := make(chan error, 1)
-	go func() {
-		_, err := m.rep.Restore(context.Background(), bytes.NewReader(snapshot))
-		told <- err
-	}()
-	var err error
-	g.until("the outcome of a restore is told", func() bool {
-		select {
-		case err = <-told:
-			return true
-		default:
-			return false
-		}
+	return g.outcome("a restore", func(done func(error)) {
+		go func() {
+			_, err := m.rep.Restore(context.Background(), bytes.NewReader(snapshot))
+			done(err)
+		}()
 	})
-	return err
 }
 
 // An ensemble has the restored state, also the member that was away, and after restarts.
