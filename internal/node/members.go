@@ -103,6 +103,9 @@ func (m *members) writeCommitted(to *zab.Membership) error {
 		return err
 	}
 	text, err := readFile(target, maxConfigBytes)
+	if err == nil && len(text) > maxConfigBytes {
+		err = fmt.Errorf("%s is longer than %d bytes", target, maxConfigBytes)
+	}
 	if err != nil {
 		return err
 	}
@@ -172,8 +175,8 @@ func (n *Node) followMembers(ctx context.Context) (stop func()) {
 	}
 }
 
-// move tells the server the members that are committed, and listens where the own line says. While a change is not committed, peers
-// may use the old and the new addresses.
+// move tells the server the members that are committed, and listens where the own line
+// says. While a change is not committed, peers may use the old and the new addresses.
 func (n *Node) move() {
 	n.members.mu.Lock()
 	now := n.members.latest
