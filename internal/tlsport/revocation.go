@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,21 +163,12 @@ func (r *revocation) askResponder(a *answer, url string, question []byte, cert, 
 		if now := r.now(); now.Before(c.NotBefore) || now.After(c.NotAfter) {
 			return errors.New("the responder's certificate is not valid at this time")
 		}
-		if !hasUsage(c, x509.ExtKeyUsageOCSPSigning) {
+		if !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageOCSPSigning) {
 			return errors.New("the responder's certificate is not for OCSP")
 		}
 	}
 	a.status, a.until = got.Status, until
 	return nil
-}
-
-func hasUsage(c *x509.Certificate, usage x509.ExtKeyUsage) bool {
-	for _, u := range c.ExtKeyUsage {
-		if u == usage {
-			return true
-		}
-	}
-	return false
 }
 
 // askLists looks the certificate up in the first list of its distribution points that can be
