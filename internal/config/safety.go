@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -76,7 +78,7 @@ func (r *risks) clients() {
 	if !c.OnlySecure {
 		others, from := reach(c.Host)
 		r.add(others, len(r.c.Auth.Enforced()) == 0, "clientPort",
-			fmt.Sprintf("clients connect to port %d %s without TLS: whoever is on the way reads and changes everything", c.Port, from),
+			fmt.Sprintf("clients connect to port %d %s without TLS: anyone on the way reads and changes everything", c.Port, from),
 			"Use secureClientPort instead, or clientPortAddress=127.0.0.1")
 		r.add(c.Unified, false, "client.portUnification", "a client may still leave TLS out", "Use secureClientPort alone once all clients have TLS")
 	}
@@ -99,16 +101,16 @@ func (r *risks) peers() {
 	required := login.Enabled && login.ServerRequired
 	switch {
 	case !t.Enabled || t.Plain:
-		key, danger := "sslQuorum", "servers connect without TLS: whoever is on the way reads and changes everything"
+		key, danger := "sslQuorum", "servers connect without TLS: anyone on the way reads and changes everything"
 		if t.Enabled {
 			key, danger = "portUnification", "servers are accepted with TLS and without"
 		}
 		if !required {
-			danger += "; whoever reaches the quorum port and the election port is a server"
+			danger += "; anyone who reaches the quorum port and the election port is a server"
 		}
 		r.add(true, !required, key, danger, "Set sslQuorum=true and portUnification=false, in the steps of security.md")
 	case r.c.QuorumTLS.ClientAuth != "need" && !required:
-		r.add(true, true, "ssl.quorum.clientAuth", r.c.QuorumTLS.ClientAuth+": whoever reaches the port is a server", "Set need")
+		r.add(true, true, "ssl.quorum.clientAuth", r.c.QuorumTLS.ClientAuth+": anyone who reaches the port is a server", "Set need")
 	case !t.Members && !t.Hosts:
 		r.add(true, false, "ssl.quorum.verifyPeers", "every certificate that is trusted is that of any server", "Set ssl.quorum.verifyPeers=true")
 	}
@@ -124,12 +126,12 @@ func (r *risks) peers() {
 func (r *risks) pages() {
 	c := r.c
 	r.add(c.Commands.Allows("wchc") && c.Commands.Allows("conf") && c.Commands.Allows("dump"), false, "4lw.commands.whitelist",
-		"whoever reaches the client port sees all sessions, watches and settings, and may reset counters, without a login", "List only the words that your monitoring needs, such as srvr, ruok, mntr")
+		"anyone who reaches the client port sees all sessions, watches and settings, and may reset counters, without a login", "List only the words that your monitoring needs, such as srvr, ruok, mntr")
 	if others, from := reach(c.Admin.Host); c.Admin.Enabled && others {
 		open := !c.Admin.ForceHTTPS || !c.Admin.NeedClientAuth
-		r.add(open, false, "admin.serverAddress", "the administration server is open "+from+": whoever reaches it sees sessions and settings",
+		r.add(open, false, "admin.serverAddress", "the administration server is open "+from+": anyone who reaches it sees sessions and settings",
 			"Set 127.0.0.1, or admin.forceHttps=true and admin.needClientAuth=true")
-		r.add(open && c.Admin.Restore, false, "admin.restore.enabled", "who has the rights of the root znode may replace all data, over that port", "Set it to false unless you need it")
+		r.add(open && c.Admin.Restore, false, "admin.restore.enabled", "a client with all rights at the root znode may replace all data, over that port", "Set it to false unless you need it")
 	}
 	r.add(c.Admin.Enabled && c.Admin.Pprof, false, "admin.pprof.enabled", "profiles of the process are shown without a login", "Set it to true only while you need it")
 	others, from := reach(c.Metrics.Host)
@@ -147,15 +149,15 @@ func (r *risks) identities() {
 	r.add(a.DigestEnabled && weak, false, "DigestAuthenticationProvider.digestAlg", "passwords in ACLs are hashed by a weak function", "Set SHA-256 for a new ensemble, on all servers; existing digest ACLs no longer match after a change")
 	r.add(a.SASL.AllowFailed, false, "allowSaslFailedClients", "a client whose login has failed stays connected", "Remove it")
 	r.add(a.SASL.AnyUser != "", false, "letAnySaslUserDoX", "an id in ACLs means every user that can log in", "Remove it unless your ACLs rely on it")
-	r.add(a.UseForwardedFor, false, "IPAuthenticationProvider.usexforwardedfor", "whoever reaches the administration server may claim any address", "Remove it unless a proxy sets the header")
-	r.add(!r.c.Audit.Enabled, false, "audit.enable", "nothing says afterwards who has changed what", "Set it to true")
+	r.add(a.UseForwardedFor, false, "IPAuthenticationProvider.usexforwardedfor", "anyone who reaches the administration server may claim any address", "Remove it unless a proxy sets the header")
+	r.add(!r.c.Audit.Enabled, false, "audit.enable", "no record tells afterwards which client has changed what", "Set it to true")
 }
 
 // secrets are about passwords and what is made of them.
 func (r *risks) secrets() {
 	s := &r.c.Session
 	r.add(s.SecretFile == "" || s.Password == "apache" || s.Password == "both", false, "sessionSecretFile",
-		"the password of a session can be computed from its number, as in Apache: whoever sees it in a list takes the session over", "Set it on all servers once no member is an Apache")
+		"the password of a session can be computed from its number, as in Apache: anyone who sees it in a list can take the session over", "Set it on all servers once no member is an Apache")
 	for _, store := range []struct {
 		key string
 		of  *Store
@@ -165,8 +167,8 @@ func (r *risks) secrets() {
 	} {
 		r.add(store.of.Password != "" && store.of.PasswordFile == "", false, store.key+".password", "the password is in the configuration", "Use "+store.key+".passwordPath")
 	}
-	for name, where := range r.c.places {
-		if strings.HasPrefix(where, "command line") && IsSecret(name) {
+	for _, name := range slices.Sorted(maps.Keys(r.c.places)) {
+		if strings.HasPrefix(r.c.places[name], "command line") && IsSecret(name) {
 			r.add(true, false, strings.TrimPrefix(name, "zookeeper."), "every user of this machine sees the command line", "Put it into a file")
 		}
 	}

@@ -86,7 +86,7 @@ func (l *loader) finishQuorumTLS() {
 	case without != "need" && t.Members:
 		l.fail(where, "ssl.quorum.clientAuth", without, "ssl.quorum.verifyPeers needs the certificate of each server")
 	case without != "need":
-		l.warn(where, "ssl.quorum.clientAuth", "%s: whoever reaches the port may connect as a server of the ensemble", without)
+		l.warn(where, "ssl.quorum.clientAuth", "%s: anyone who reaches the port may connect as a server of the ensemble", without)
 	}
 	if l.config.QuorumTLS.TrustStore.File == "" {
 		l.warn(l.name, "ssl.quorum.trustStore.location", "is not set: any certificate that the operating system trusts is valid for a server of the ensemble")

@@ -62,7 +62,7 @@ func TestQuorumTLSReports(t *testing.T) {
 		{members + "portUnification=true\nssl.quorum.trustStore.location=/t.p12", "error zoo.cfg: ssl.quorum.keyStore.location: is not set; portUnification needs it\n"},
 		{members + "sslQuorum=true\nssl.quorum.keyStore.location=/k.p12", "warning zoo.cfg: ssl.quorum.trustStore.location: is not set: " +
 			"any certificate that the operating system trusts is valid for a server of the ensemble\n"},
-		{full + "ssl.quorum.clientAuth=none", "warning zoo.cfg:11: ssl.quorum.clientAuth: none: whoever reaches the port may connect as a server of the ensemble\n"},
+		{full + "ssl.quorum.clientAuth=none", "warning zoo.cfg:11: ssl.quorum.clientAuth: none: anyone who reaches the port may connect as a server of the ensemble\n"},
 		{full + "ssl.quorum.clientAuth=some", "error zoo.cfg:11: ssl.quorum.clientAuth=some: not one of none, want, need\n"},
 		{full + "ssl.quorum.verifyPeers=true\nssl.quorum.clientAuth=want",
 			"error zoo.cfg:12: ssl.quorum.clientAuth=want: ssl.quorum.verifyPeers needs the certificate of each server\n"},
