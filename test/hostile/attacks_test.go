@@ -15,6 +15,7 @@ type attack struct {
 	alone    bool // it is an attack on one server
 	offline  bool // there are no innocent clients: servers are stopped
 	restarts bool // it ends members, which costs roles
+	control  bool // it is no attack, and is not combined with any
 	pauses   bool // it pauses scene.follower, whose role and whose clients' waiting are not judged
 
 	limits string        // content of limitsFile
@@ -104,6 +105,7 @@ func clientAttacks() []attack {
 		{name: "large-multis", what: "90 multis of 40,000 operations", run: largeMultis},
 		{name: "limited-identity", what: "20 connections of an identity with limits send sets of 1 MB, long multis, counts, watches and ephemerals as fast as they can",
 			run: beGreedy, limits: greedyLimits(), least: 4 * time.Second},
+		{name: "control", what: "no attack: the attackers' program computes on all processors, and the servers get nothing", control: true, run: compute},
 		{name: "every-request", what: "every request with extreme values, whole and cut off", run: everyRequest},
 	}
 }

@@ -29,6 +29,7 @@ type result struct {
 	Lasted                time.Duration // the attack
 	Machine               time.Duration // longest time that an innocent process itself had to wait
 	ReadHolds, WriteHolds holds         `json:",omitzero"` // of the tree's lock, of all members
+	Processors            share         `json:",omitzero"` // of the machine, during the attack
 	Back                  time.Duration // from the end of the attack until the service was back
 
 	Suspended int      // connections that innocent clients lost
@@ -118,10 +119,10 @@ func round(d time.Duration) time.Duration {
 // String is the line of a report.
 func (r *result) String() string {
 	return fmt.Sprintf("%d → %d → %d MB (data %d); reads: gap %v, p99 %v (calm %v); writes: gap %v, p99 %v (calm %v); %v after the beginning; machine %v; it lasted %v; back after %v; "+
-		"holds of the lock: %v to read, %v to apply; "+
+		"holds of the lock: %v to read, %v to apply; %v; "+
 		"%d connections and %d sessions lost, %d elections, %d processes ended; %s",
 		r.Before>>20, r.Peak>>20, r.After>>20, r.Data>>20, round(r.ReadGap), round(r.ReadP99), round(r.CalmReads),
-		round(r.WriteGap), round(r.WriteP99), round(r.CalmWrites), round(r.GapAt), round(r.Machine), round(r.Lasted), round(r.Back), &r.ReadHolds, &r.WriteHolds,
+		round(r.WriteGap), round(r.WriteP99), round(r.CalmWrites), round(r.GapAt), round(r.Machine), round(r.Lasted), round(r.Back), &r.ReadHolds, &r.WriteHolds, &r.Processors,
 		r.Suspended, r.Lost, r.Roles, r.Ended, strings.Join(r.Notes, "; "))
 }
 
@@ -137,6 +138,9 @@ func (r *result) cell() string {
 	}
 	if r.WriteHolds.Count > 0 {
 		parts = append(parts, fmt.Sprintf("lock %v, %v", &r.ReadHolds, &r.WriteHolds))
+	}
+	if r.Processors != (share{}) {
+		parts = append(parts, r.Processors.String())
 	}
 	if r.Scale < 1 {
 		parts = append(parts, fmt.Sprintf("at scale %g", r.Scale))

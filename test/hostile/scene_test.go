@@ -166,6 +166,7 @@ func (x *scene) besiege(r *result) {
 		r.Before = max(r.Before, m.now)
 		x.must(resetPeak(pid))
 	}
+	first := readClock(x.pids(), innocents)
 	began := time.Now()
 	limit := max(4*time.Second, x.attack.least, min(*most, time.Duration(float64(longest)*x.scale)))
 	var cancel context.CancelFunc
@@ -175,6 +176,7 @@ func (x *scene) besiege(r *result) {
 	x.ctx = x.t.Context()
 	x.closeConns()
 	end := time.Now()
+	r.Processors = readClock(x.pids(), innocents).since(first)
 	x.wait(settle)
 	done := time.Now()
 	for i, pid := range x.pids() {
