@@ -179,14 +179,39 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 		if slices.ContainsFunc(have, func(id zk.ID) bool { return id.Scheme == schemeX509 }) {
 			return have, Accepted
 		}
-	case scheme == schemeEnsemble && a.cfg.Ensemble:
-		names := a.cfg.EnsembleNames
-		if len(data) == 0 || len(names) == 0 || slices.Contains(names, string(data)) {
-			return have, Accepted
-		}
+	}
+	switch a.Naming(scheme, data) {
+	case AnotherName:
 		return nil, HangUp
+	case OurName, NoName:
+		return have, Accepted
 	}
 	return nil, Refused
+}
+
+// Naming is what an auth packet says about the name of the ensemble.
+type Naming uint8
+
+// The values of Naming.
+const (
+	Unasked     Naming = iota // the packet has another scheme, or the scheme ensemble does not exist
+	NoName                    // the client, or the configuration, names no ensemble
+	OurName                   // a name of this ensemble
+	AnotherName               // none of its names
+)
+
+// Naming classifies an auth packet of the scheme ensemble.
+func (a *Authority) Naming(scheme string, data []byte) Naming {
+	names := a.cfg.EnsembleNames
+	switch {
+	case scheme != schemeEnsemble || !a.cfg.Ensemble:
+		return Unasked
+	case len(data) == 0 || len(names) == 0:
+		return NoName
+	case slices.Contains(names, string(data)):
+		return OurName
+	}
+	return AnotherName
 }
 
 // LogIn returns the identities of a connection on which user has logged in by SASL:

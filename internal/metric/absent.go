@@ -9,15 +9,14 @@ const (
 	apacheThrottle  = "the request throttler, and details of the connection throttle"
 	apacheCache     = "the cache of replies"
 	apacheWatches   = "the deferred removal of watches"
-	apacheEnsemble  = "the counts of the authentication scheme `ensemble`"
 	apacheTLS       = "TLS"
 	apacheShutdown  = "a process that continues without its database: here the process ends"
 	apacheMachine   = "the Java virtual machine and Netty"
 	apacheForwarded = "the options of forwarding by learners"
 )
 
-// absentCounters also has the two counters of TLS handshakes that are not absent: mntr
-// shows them in this order.
+// absentCounters also has the counters of TLS handshakes and of the scheme ensemble, which
+// are not absent: mntr shows them in this order.
 func absentCounters() []Desc {
 	const n = UnitCount
 	return []Desc{
@@ -37,9 +36,9 @@ func absentCounters() []Desc {
 		counter("response_packet_cache_misses", n, ownServer, "`getData` replies that were not in the cache").absent(apacheCache),
 		counter("response_packet_get_children_cache_hits", n, ownServer, "`getChildren2` replies from the cache").absent(apacheCache),
 		counter("response_packet_get_children_cache_misses", n, ownServer, "`getChildren2` replies that were not in the cache").absent(apacheCache),
-		counter("ensemble_auth_success", n, ownServer, "Clients that named this ensemble").absent(apacheEnsemble),
-		counter("ensemble_auth_fail", n, ownServer, "Clients that named another ensemble").absent(apacheEnsemble),
-		counter("ensemble_auth_skip", n, ownServer, "Clients that named no ensemble, or a server without a name").absent(apacheEnsemble),
+		counter("ensemble_auth_success", n, ownServer, "Clients that named this ensemble"),
+		counter("ensemble_auth_fail", n, ownServer, "Clients that named another ensemble"),
+		counter("ensemble_auth_skip", n, ownServer, "Clients that named no ensemble, or a server without a name"),
 		counter("tls_handshake_exceeded", n, ownServer, "Connections refused because of too many TLS handshakes"),
 		counter("unsuccessful_handshake", n, ownServer, "Failed TLS handshakes"),
 		counter("insecure_admin_count", n, ownServer, "Connections without TLS to the administration port").absent(apacheTLS),

@@ -508,6 +508,7 @@ func (c *conn) authenticate(q *request) {
 		c.leaveLocked()
 		return
 	}
+	c.s.stats.countNaming(c.s.auth.Naming(p.Scheme, p.Auth))
 	ids, verdict := c.s.auth.Authenticate(p.Scheme, p.Auth, c.mu.ids)
 	if verdict == auth.Accepted && !c.setIdentities(ids) {
 		verdict = auth.Refused

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -25,6 +26,7 @@ type Stats struct {
 	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
 	AuthFailed               metric.Counter
 	LoginsFailed             metric.Counter // by auth packet or SASL
+	Named, Misnamed, Unnamed metric.Counter // auth packets with a name of this ensemble, with another name, with none
 	AuditWaits               metric.Counter // turns that waited for the audit log
 	SlowClients              metric.Counter
 	LargeRejected            metric.Counter
@@ -47,6 +49,18 @@ type Stats struct {
 // latency returns the latencies of all requests, in milliseconds.
 func (s *Stats) latency() metric.Aggregate {
 	return s.requests.from(0, len(s.requests)).Distribution().Aggregate().Millis()
+}
+
+// countNaming counts an auth packet of the scheme ensemble.
+func (s *Stats) countNaming(n auth.Naming) {
+	switch n {
+	case auth.OurName:
+		s.Named.Add(1)
+	case auth.AnotherName:
+		s.Misnamed.Add(1)
+	case auth.NoName:
+		s.Unnamed.Add(1)
+	}
 }
 
 // replyBytes returns the bytes that were sent for replies. Events are counted when they

@@ -3,6 +3,7 @@ package ensemble
 import (
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,9 +53,9 @@ var authSettings = []struct {
 		"login:bob:wrong exists", "login:bob:b exists",
 	}},
 	{"an ensemble's name", []string{"ensembleAuthName=one, two", ensembleLine}, []string{
-		"auth:ensemble:one exists", "auth:ensemble:two exists", "auth:ensemble:three exists", "auth:ensemble: exists", "exists", "create:ensemble:one exists",
+		"auth:ensemble:one exists", "auth:ensemble:two exists", "auth:ensemble:three exists", "auth:ensemble: exists", "exists", "create:ensemble:one exists", "counts",
 	}},
-	{"an ensemble without a name", []string{ensembleLine}, []string{"auth:ensemble:one exists", "auth:ensemble: exists"}},
+	{"an ensemble without a name", []string{ensembleLine}, []string{"auth:ensemble:one exists", "auth:ensemble: exists", "counts"}},
 	{"no digest", []string{"DigestAuthenticationProvider.enabled=false"}, []string{
 		"auth:digest:u:p exists", "create:digest:u:x exists", "create:world:anyone exists",
 	}},
@@ -133,7 +134,7 @@ func talk(t *testing.T, addr, script string) string {
 	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Error(err)
 	}
-	c := &authClient{Conn: frames.New(nc)}
+	c := &authClient{Conn: frames.New(nc), addr: addr}
 	if _, err := c.Connect(wire.ConnectRequest{TimeoutMillis: 30000, HasReadOnly: true}); err != nil {
 		return "no session"
 	}
@@ -153,7 +154,8 @@ func talk(t *testing.T, addr, script string) string {
 
 type authClient struct {
 	*frames.Conn
-	xid int32
+	addr string
+	xid  int32
 }
 
 // do does one word of a script.
@@ -180,6 +182,8 @@ func (c *authClient) do(word string) (string, error) {
 		return c.show(wire.OpWhoAmI, nil)
 	case "close":
 		return c.request(wire.OpCloseSession, nil)
+	case "counts":
+		return c.counts()
 	}
 	return c.request(wire.OpExists, frames.Path("/", false))
 }
@@ -206,6 +210,26 @@ func (c *authClient) show(op wire.OpCode, body []byte) (string, error) {
 		}
 	}
 	return text, err
+}
+
+// counts returns the lines of mntr about the scheme ensemble.
+func (c *authClient) counts() (string, error) {
+	nc, err := net.Dial("tcp", c.addr)
+	if err != nil {
+		return "", err
+	}
+	defer nc.Close()
+	if _, err := nc.Write([]byte("mntr")); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(nc)
+	var said []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "zk_ensemble_auth_") {
+			said = append(said, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return strings.Join(said, ", "), err
 }
 
 // login is a whole login by DIGEST-MD5.
