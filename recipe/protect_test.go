@@ -83,6 +83,7 @@ func TestCreateFindableIsTakenBack(t *testing.T) {
 				}
 				if stopped {
 					s.Stop()
+					synctest.Wait() // the client knows that its connection is lost, and keeps requests for the next
 				}
 				s.LoseAnswer(wire.OpCreate2, 0)
 				ctx, cancel := context.WithCancel(context.Background())

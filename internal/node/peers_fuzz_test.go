@@ -51,6 +51,10 @@ const peersTick = 200 * time.Millisecond
 // nobody disturbs it.
 const peersPatience = 20 * time.Second
 
+// linksSettle is how long links take until they are what they stay without a stranger:
+// of two that crossed in the election one is closed, attempts to reach a stranger end.
+const linksSettle = 10 * time.Second
+
 // peers is an ensemble under attack.
 type peers struct {
 	t        *testing.T
@@ -165,6 +169,7 @@ func (p *peers) run() error {
 			return err
 		}
 		roles = p.roles()
+		pass(linksSettle)
 	}
 	goroutines := runtime.NumGoroutine()
 	for range 150 {
@@ -247,7 +252,7 @@ func (p *peers) checkEnd(honest int64, calm bool, goroutines int) error {
 	if !calm {
 		return nil
 	}
-	pass(10 * time.Second) // attempts to reach the stranger end
+	pass(linksSettle)
 	if n := runtime.NumGoroutine(); n > goroutines {
 		stacks := make([]byte, 1<<20)
 		return fmt.Errorf("%d goroutines, %d before\n%s", n, goroutines, stacks[:runtime.Stack(stacks, true)])
