@@ -133,6 +133,9 @@ func Dial(ctx context.Context, servers string, opts ...Option) (*Client, error) 
 		return nil, err
 	}
 	c.running.Go(c.run)
+	if list, ours := c.hosts.(*serverList); ours && c.opts.follow != nil {
+		c.running.Go(func() { c.follow(list) })
+	}
 	select {
 	case err = <-c.ready:
 	case <-ctx.Done():
@@ -162,7 +165,7 @@ func newClient(servers string, opts []Option) (*Client, error) {
 	case len(hosts) == 0:
 		return nil, errors.New("client: the connect string names no server")
 	default:
-		c.hosts = newShuffled(hosts, c.opts.resolver)
+		c.hosts = newServerList(hosts, c.opts.resolver)
 	}
 	c.session = c.opts.session
 	c.stop, c.cancel = context.WithCancel(context.Background())

@@ -254,6 +254,10 @@ func (c *Client) attach(l *link) {
 	first = c.watches.appendSetWatches(first, c.lastZxid)
 	c.out = append(first, c.out...)
 	c.link, c.taken, c.probe = l, 0, probe{}
+	if list, ours := c.hosts.(*serverList); ours && !list.connected(l.member) {
+		l.why = errRebalanced // the list has changed since the member was chosen
+		l.conn.Close()
+	}
 	state := Connected
 	if l.readOnly {
 		state = ConnectedReadOnly

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // A Host is a member of an ensemble, at an address of it.
@@ -37,49 +35,9 @@ type Resolver interface {
 	LookupHost(ctx context.Context, host string) (addrs []string, err error)
 }
 
-// shuffled gives the members of a connect string in random order, round by
-// round. Names are looked up at every attempt, as members may move.
-type shuffled struct {
-	resolver Resolver
-
-	mu      sync.Mutex // guards what follows
-	members []string   // host:port
-	next    int
-}
-
-func newShuffled(members []string, r Resolver) *shuffled {
-	s := &shuffled{resolver: r, members: append([]string(nil), members...)}
-	rand.Shuffle(len(s.members), func(i, j int) { s.members[i], s.members[j] = s.members[j], s.members[i] })
-	return s
-}
-
-// Len is the number of members.
-func (s *shuffled) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.members)
-}
-
-// replace takes other members.
-func (s *shuffled) replace(members []string) {
-	n := newShuffled(members, s.resolver)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.members, s.next = n.members, 0
-}
-
-func (s *shuffled) has(member string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.members, member)
-}
-
-// Next returns the member after the last one, at any of its addresses.
-func (s *shuffled) Next(ctx context.Context) (Host, error) {
-	s.mu.Lock()
-	member := s.members[s.next]
-	s.next = (s.next + 1) % len(s.members)
-	s.mu.Unlock()
+// lookUp finds an address of a member of the connect string, at random if its name
+// has several. Names are looked up at every attempt, as members may move.
+func lookUp(ctx context.Context, r Resolver, member string) (Host, error) {
 	name, port, err := net.SplitHostPort(member)
 	if err != nil {
 		return Host{}, err // parseConnectString let none pass
@@ -87,7 +45,7 @@ func (s *shuffled) Next(ctx context.Context) (Host, error) {
 	if net.ParseIP(name) != nil {
 		return Host{name, member, member}, nil
 	}
-	addrs, err := s.resolver.LookupHost(ctx, name)
+	addrs, err := r.LookupHost(ctx, name)
 	if err != nil {
 		return Host{}, err
 	}
@@ -130,16 +88,19 @@ func parseConnectString(s string) (members []string, chroot string, err error) {
 	return members, chroot, nil
 }
 
-// errNotListed ends the connection to a member that UpdateServers has left out.
-var errNotListed = errors.New("the member is no longer listed")
+// errRebalanced ends the connection to a member because the list of members has changed.
+var errRebalanced = errors.New("the client goes to another member of the new list")
 
 // UpdateServers replaces the members of the connect string; a chroot in it must be
-// the Client's. The Client stays where it is if that member is still listed, and
-// else goes to another with its session; operations under way fail with
-// zk.ErrConnectionLoss then. It is an error with [Hosts], whose business this is.
+// the Client's. The Client stays connected, or goes to another member with its session,
+// by Apache's rule, which spreads all clients evenly over the new list: it leaves a
+// member that is not listed any more, and, if the list has become longer, one that is
+// listed with the probability 1 - old length / new length, for a new member. When it
+// leaves, operations under way fail with zk.ErrConnectionLoss. It is an error with
+// [Hosts], which chooses the members itself.
 func (c *Client) UpdateServers(servers string) error {
 	members, chroot, err := parseConnectString(servers)
-	switch list, ours := c.hosts.(*shuffled); {
+	switch list, ours := c.hosts.(*serverList); {
 	case err != nil:
 		return err
 	case !ours:
@@ -149,22 +110,18 @@ func (c *Client) UpdateServers(servers string) error {
 	case chroot != "" && chroot != c.chroot:
 		return fmt.Errorf("client: update of servers: chroot %s, not %s", chroot, c.chroot)
 	default:
-		list.replace(members)
-		c.leave(list)
+		c.updateList(list, members, nil)
 	}
 	return nil
 }
 
-// leave ends the connection to a member that is not in the list.
-func (c *Client) leave(list *shuffled) {
+// updateList replaces the members, and ends the connection if the Client is to leave.
+// at is as in serverList.update.
+func (c *Client) updateList(list *serverList, members []string, at func(member string) bool) {
 	c.mu.Lock()
-	l := c.link
-	stay := l == nil || list.has(l.member)
-	if !stay {
-		l.why = errNotListed
-	}
-	c.mu.Unlock()
-	if !stay {
-		l.conn.Close()
+	defer c.mu.Unlock()
+	if leave := list.update(members, at); leave && c.link != nil {
+		c.link.why = errRebalanced
+		c.link.conn.Close()
 	}
 }

@@ -93,6 +93,7 @@ func TestReadOnlyMemberIsLostWhileAnotherIsAsked(t *testing.T) {
 			p.welcome(testSession, 9*time.Second, true)
 		})
 		asked := e.accept() // it does not answer
+		synctest.Wait()     // the question is written
 		p.cut()
 		synctest.Wait()
 		if s := c.State(); s != Suspended {

@@ -27,6 +27,7 @@ type options struct {
 	watchQueue  int
 	hosts       HostProvider
 	resolver    Resolver
+	follow      func(m Member) string // nil: the members are not followed
 	dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	tls         *tls.Config
 	auth        []authInfo
@@ -58,6 +59,8 @@ func (o *options) check() error {
 		return fmt.Errorf("client: at most %d operations outstanding: must be 1 or more", o.outstanding)
 	case o.maxRequest < 1 || o.maxReply < 1:
 		return errors.New("client: limits of requests and replies must be positive")
+	case o.hosts != nil && o.follow != nil:
+		return errors.New("client: FollowMembers and Hosts exclude each other")
 	case o.watchQueue < 2:
 		return fmt.Errorf("client: a watch queue of %d: must be 2 or more", o.watchQueue)
 	}
@@ -109,6 +112,17 @@ func WatchQueue(n int) Option { return func(o *options) { o.watchQueue = n } }
 
 // Hosts replaces the connect string's members by those of p; it may name none then.
 func Hosts(p HostProvider) Option { return func(o *options) { o.hosts = p } }
+
+// FollowMembers keeps the list of members as the ensemble's configuration has it, from
+// the first connection on: at each change it is updated as by UpdateServers. addr
+// returns the address at which this Client reaches a member, "" for none;
+// [Member.ClientAddr], which returns what the configuration says, serves most. A
+// configuration without any such address changes nothing, as that of a static zoo.cfg
+// whose server lines have no client port. The members of the connect string that the
+// configuration does not have are tried when all others have failed.
+func FollowMembers(addr func(m Member) string) Option {
+	return func(o *options) { o.follow = addr }
+}
 
 // LookUp replaces net.DefaultResolver for the names of the connect string.
 func LookUp(r Resolver) Option { return func(o *options) { o.resolver = r } }

@@ -44,6 +44,7 @@ var goroutines = map[string]string{
 	"internal/transport tryName":      "dialler",
 	"internal/trial await":            "child watch",
 	"internal/kerberos ticketFor":     "ticket seeker",
+	"client Dial":                     "client's follower",
 	"client run":                      "client's connection",
 	"client serve":                    "client's writer",
 	"client dispatch":                 "client's callbacks",

@@ -47,8 +47,8 @@ const importOrder = `
 
 
 	# The client that people use.
-	zk, jute, wire, sasl, kerberos, fourletter < client < recipe;
-	recipe, config < cli;
+	zk, jute, wire, sasl, kerberos, fourletter, config < client < recipe;
+	recipe < cli;
 
 	# A client that measures; it knows of no server but by the wire.
 	recipe, fourletter, fifo < bench < bench/report;
