@@ -18,7 +18,8 @@ const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < test/memconn, test/choices, test/goroutines, test/certs, test/tickets;
+	NONE < certificate < test/certs;
+	NONE < test/memconn, test/choices, test/goroutines, test/tickets;
 	NONE < fifo, ratelimit;
 	NONE < config, sasl, kerberos, metric, systemd, keystore;
 	ratelimit < refusal, logging;
@@ -51,7 +52,7 @@ const importOrder = `
 	recipe < cli;
 
 	# A client that measures; it knows of no server but by the wire.
-	recipe, fourletter, fifo < bench < bench/report;
+	recipe, fourletter, fifo, certificate < bench < bench/report;
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;
