@@ -27,7 +27,12 @@ func benchCommand() *cobra.Command {
 		Short: "Measure a ZooKeeper server",
 		Long: `Bench applies a load to any ZooKeeper server, and measures rates, latencies and
 (with --pids, for servers on this machine) the CPU and memory that the server uses.
-The generator should use far less CPU than the server; the output shows both.`,
+The generator should use far less CPU than the server; the output shows both.
+
+With --tls DIR all connections are encrypted (TLS 1.3). DIR/store.pem has the key and the
+certificate of servers and clients, DIR/trust.pem that of the authority which has signed it.
+If there is no DIR, it is made with new certificates for localhost and 127.0.0.1. Compare and
+failover give these files to the servers that they start, for the ports of clients and of members.`,
 		Example: `  pinfold bench mix --servers 127.0.0.1:2181 --read-ratio 0.8 --pids $(pgrep -f QuorumPeerMain)
   pinfold bench mix --connections 120 --outstanding 1
   pinfold bench mix --rate 20000            # an open loop: latency from the scheduled time
@@ -37,13 +42,15 @@ The generator should use far less CPU than the server; the output shows both.`,
   pinfold bench idle --sessions 10000 --pids 4711
   pinfold bench compare --system apache=scripts/apache-server --system "pinfold=./pinfold server"
   pinfold bench compare --members 3 --system "pinfold=./pinfold server"
+  pinfold bench compare --tls build/bench-tls --rows reads,connect,idle --system "pinfold=./pinfold server"
+  pinfold bench connect --tls build/bench-tls --sessions --servers localhost:2281
   pinfold bench failover --system "pinfold=./pinfold server" --json failover.json
   pinfold bench paper --against apache --quick`,
 	}
 	var f benchFlags
 	f.register(c)
 	c.AddCommand(benchMix(&f), benchCreate(&f), benchFill(&f), benchWatch(&f), benchWatches(&f),
-		benchIdle(&f), benchFloor(), benchCompare(&f), benchFailover(&f), benchPaper(&f))
+		benchIdle(&f), benchConnect(&f), benchFloor(), benchCompare(&f), benchFailover(&f), benchPaper(&f))
 	return c
 }
 
@@ -51,6 +58,7 @@ The generator should use far less CPU than the server; the output shows both.`,
 type benchFlags struct {
 	options bench.Options
 	json    string
+	tls     string
 	quiet   bool
 }
 
@@ -64,8 +72,17 @@ func (f *benchFlags) register(c *cobra.Command) {
 	p.DurationVar(&o.Warmup, "warmup", 3*time.Second, "how long to load before that")
 	p.DurationVar(&o.SessionTimeout, "session-timeout", 30*time.Second, "session timeout to request")
 	p.IntVar(&o.Loops, "loops", 0, "goroutines that drive connections (0: half the processors)")
+	p.StringVar(&f.tls, "tls", "", "encrypt all connections, with the files store.pem and trust.pem of this directory")
 	p.StringVar(&f.json, "json", "", "also write everything to this file")
 	p.BoolVarP(&f.quiet, "quiet", "q", false, "no progress lines")
+}
+
+// encrypt opens the directory of --tls.
+func (f *benchFlags) encrypt(e **bench.Encryption) (err error) {
+	if f.tls != "" {
+		*e, err = bench.OpenEncryption(f.tls)
+	}
+	return err
 }
 
 // A benchWorkload is a workload of internal/bench.
@@ -91,6 +108,9 @@ func (f *benchFlags) command(use, short string, w benchWorkload, o *bench.Option
 			context.AfterFunc(ctx, stop) // a second interrupt ends the process without cleaning up
 			if *o = f.options; !f.quiet {
 				o.Progress = c.ErrOrStderr()
+			}
+			if err := f.encrypt(&o.TLS); err != nil {
+				return err
 			}
 			return f.run(ctx, c, w)
 		},
@@ -139,6 +159,11 @@ func (f *benchFlags) onSystems(c *cobra.Command, systems *[]bench.System, progre
 		defer stop()
 		if *systems, err = parseSystems(commands); err != nil {
 			return err
+		}
+		for i := range *systems {
+			if err := f.encrypt(&(*systems)[i].TLS); err != nil {
+				return err
+			}
 		}
 		if !f.quiet {
 			*progress = c.ErrOrStderr()
@@ -203,6 +228,16 @@ func benchIdle(f *benchFlags) *cobra.Command {
 	var w bench.Idle
 	c := f.command("idle", "Hold many sessions that only ping", &w, &w.Options)
 	c.Flags().IntVar(&w.Sessions, "sessions", 10000, "number of sessions")
+	return c
+}
+
+func benchConnect(f *benchFlags) *cobra.Command {
+	var w bench.Connect
+	c := f.command("connect", "Open connections, with TLS by complete handshakes, and close them", &w, &w.Options)
+	c.Example = `  pinfold bench connect --workers 20                # each asks the four-letter word ruok
+  pinfold bench connect --sessions --tls build/bench-tls --servers localhost:2281`
+	c.Flags().IntVar(&w.Workers, "workers", 20, "number of connections at a time")
+	c.Flags().BoolVar(&w.Sessions, "sessions", false, "open and close a session on each connection")
 	return c
 }
 

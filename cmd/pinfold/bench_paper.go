@@ -46,6 +46,11 @@ plots, and the data as CSV and JSON; "--runs 0" only writes the report from exis
 			if w.Systems, err = paperSystems(against, systems, hosts); err != nil {
 				return err
 			}
+			for i := range w.Systems {
+				if err := f.encrypt(&w.Systems[i].TLS); err != nil {
+					return err
+				}
+			}
 			w.Duration, w.Warmup, w.Progress = f.options.Duration, f.options.Warmup, c.ErrOrStderr()
 			if w.Quick {
 				quicken(c, &w)

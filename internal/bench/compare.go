@@ -40,18 +40,20 @@ type Compare struct {
 
 // A Comparison is what Compare found.
 type Comparison struct {
-	Start   time.Time  `json:"start"`
-	Command string     `json:"command"`
-	Commit  string     `json:"commit"`
-	Machine Machine    `json:"machine"`
-	Disk    string     `json:"disk"`
-	Systems []string   `json:"systems"`
-	Members int        `json:"members"`
-	Znodes  int        `json:"znodes"`
-	Version []string   `json:"versions"`
-	Visits  [][]values `json:"visits"` // by system, then pair
-	Results []*Result  `json:"results"`
-	Missed  int        `json:"missed"` // bars
+	Start   time.Time `json:"start"`
+	Command string    `json:"command"`
+	Commit  string    `json:"commit"`
+	Machine Machine   `json:"machine"`
+	Disk    string    `json:"disk"`
+	Systems []string  `json:"systems"`
+	Members int       `json:"members"`
+	// Encrypted says that there was TLS on every connection.
+	Encrypted bool       `json:"encrypted,omitempty"`
+	Znodes    int        `json:"znodes"`
+	Version   []string   `json:"versions"`
+	Visits    [][]values `json:"visits"` // by system, then pair
+	Results   []*Result  `json:"results"`
+	Missed    int        `json:"missed"` // bars
 }
 
 // Run visits the systems. What was measured before an error or an interrupt is
@@ -65,7 +67,7 @@ func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
 	}
 	found := &Comparison{
 		Start: time.Now(), Command: strings.Join(os.Args, " "), Commit: Commit(),
-		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members, Znodes: c.Znodes,
+		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members, Znodes: c.Znodes, Encrypted: c.Systems[0].TLS != nil,
 		Visits: make([][]values, len(c.Systems)),
 	}
 	for _, s := range c.Systems {
@@ -193,7 +195,7 @@ func (c *Comparison) Print(w io.Writer) error {
 	} else {
 		b.WriteString("\n|---|---:|\n")
 	}
-	for _, m := range metricsOf(c.Members, c.Znodes) {
+	for _, m := range metricsOf(c.Members, c.Znodes, c.Encrypted) {
 		c.printMetric(&b, m)
 	}
 	_, err := io.WriteString(w, b.String())
@@ -271,6 +273,9 @@ func (c *Comparison) WriteMarkdown(name string) error {
 	if c.Members > 1 {
 		section, title = sectionEnsemble, fmt.Sprintf("An ensemble of %d", c.Members)
 		method, what = ensembleMethod, fmt.Sprintf("each ensemble of %d", c.Members)
+	}
+	if c.Encrypted {
+		section, title = section+", TLS", title+", TLS on every connection"
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, commit %s. Medians of %d visits to %s, in turn, with the generator\n"+

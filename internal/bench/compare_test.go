@@ -97,7 +97,7 @@ func TestBarsByZnodes(t *testing.T) {
 		{1_000_000, "≤ 250 MB", "≤ 0.7 s", 250, 0.7},
 		{10_000_000, "≤ 2,500 MB", "≤ 10 s", 2500, 10},
 	} {
-		for _, m := range metricsOf(1, c.znodes) {
+		for _, m := range metricsOf(1, c.znodes, false) {
 			switch {
 			case m.key == "memory/rss" && (m.bar != c.rss || !m.pass(0, c.bytesMB) || m.pass(0, c.bytesMB+1)),
 				m.key == "restart/s" && (m.bar != c.restart || !m.pass(0, c.restartS) || m.pass(0, c.restartS+0.1)):

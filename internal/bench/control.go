@@ -25,18 +25,13 @@ var ErrRefused = errors.New("server refused the session")
 // dialSession connects to a server and opens the session that is asked for; it
 // returns what the server grants. An error is of the network, or wraps
 // ErrRefused or ErrProtocol.
-func dialSession(ctx context.Context, addr string, local *net.TCPAddr, request wire.ConnectRequest) (
-	*net.TCPConn, wire.ConnectResponse, error) {
+func dialSession(ctx context.Context, e *Encryption, addr string, local *net.TCPAddr, request wire.ConnectRequest) (
+	*link, wire.ConnectResponse, error) {
 	var response wire.ConnectResponse
-	d := net.Dialer{Timeout: callTimeout}
-	if local != nil {
-		d.LocalAddr = local
-	}
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	c, err := dialLink(ctx, e, addr, local)
 	if err != nil {
-		return nil, response, fmt.Errorf("bench: %w", err)
+		return nil, response, fmt.Errorf("bench: connect to %s: %w", addr, err)
 	}
-	c := conn.(*net.TCPConn)
 	giveUp := context.AfterFunc(ctx, func() { c.Close() })
 	response, err = handshake(c, request)
 	if !giveUp() && err == nil {
@@ -103,14 +98,14 @@ func readFrameFrom(r io.Reader, b []byte) ([]byte, error) {
 // A control is a session for what surrounds a measurement: one call after the
 // other, each waited for. It does not ping.
 type control struct {
-	conn *net.TCPConn
+	conn net.Conn
 	r    *bufio.Reader
 	xid  int32
 	buf  []byte
 }
 
-func dialControl(ctx context.Context, addr string) (*control, error) {
-	conn, _, err := dialSession(ctx, addr, nil, newSessionRequest(30*time.Second))
+func dialControl(ctx context.Context, e *Encryption, addr string) (*control, error) {
+	conn, _, err := dialSession(ctx, e, addr, nil, newSessionRequest(30*time.Second))
 	if err != nil {
 		return nil, err
 	}
@@ -171,23 +166,27 @@ func (c *control) close() {
 }
 
 // status is what the server says of itself.
-func status(ctx context.Context, addr string) (fourletter.Status, error) {
+func status(ctx context.Context, e *Encryption, addr string) (fourletter.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return fourletter.Srvr(ctx, addr)
+	text, err := askServer(ctx, e, addr, "srvr")
+	if err != nil {
+		return fourletter.Status{}, err
+	}
+	return fourletter.Parse(text)
 }
 
 // leads reports whether the server says that it leads.
-func leads(ctx context.Context, addr string) bool {
-	s, err := status(ctx, addr)
+func leads(ctx context.Context, e *Encryption, addr string) bool {
+	s, err := status(ctx, e, addr)
 	return err == nil && s.Mode == "leader"
 }
 
 // serverVersion returns what the server says it is, "" if it does not.
-func serverVersion(ctx context.Context, addr string) string {
+func serverVersion(ctx context.Context, e *Encryption, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	text, err := fourletter.Ask(ctx, addr, "srvr")
+	text, err := askServer(ctx, e, addr, "srvr")
 	if err != nil {
 		return ""
 	}

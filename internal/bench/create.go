@@ -27,7 +27,7 @@ func (c Create) Run(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	res, err := c.load(ctx, place)
-	if e := removeEmpty(context.WithoutCancel(ctx), c.Servers[0], place); err == nil {
+	if e := removeEmpty(context.WithoutCancel(ctx), c.Options, place); err == nil {
 		err = e
 	}
 	return res, err
@@ -48,8 +48,8 @@ func (c Create) load(ctx context.Context, place string) (*Result, error) {
 }
 
 // removeEmpty deletes a znode that should have no children left.
-func removeEmpty(ctx context.Context, addr, p string) error {
-	c, err := dialControl(ctx, addr)
+func removeEmpty(ctx context.Context, o Options, p string) error {
+	c, err := dialControl(ctx, o.TLS, o.Servers[0])
 	if err != nil {
 		return err
 	}

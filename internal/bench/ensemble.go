@@ -25,6 +25,9 @@ type ensemble struct {
 // One server has none.
 func (e *ensemble) config(n int) []string {
 	lines := []string{"initLimit=10", "syncLimit=5"}
+	if n > 1 {
+		lines = append(lines, e.system.TLS.peerPorts()...)
+	}
 	for j := range n {
 		if n == 1 {
 			break
@@ -41,7 +44,7 @@ func (e *ensemble) memberDir(i int) string { return filepath.Join(e.dir, fmt.Spr
 func startEnsemble(ctx context.Context, s System, dir string, port, n int, extra ...string) (*ensemble, error) {
 	e := &ensemble{system: s, dir: dir, port: port}
 	for i := range n {
-		if err := writeConfig(e.memberDir(i), port+i, append(e.config(n), extra...)...); err != nil {
+		if err := writeConfig(s, e.memberDir(i), port+i, append(e.config(n), extra...)...); err != nil {
 			return nil, err
 		}
 		myid := filepath.Join(e.memberDir(i), "data", "myid")
@@ -69,7 +72,7 @@ func startEnsemble(ctx context.Context, s System, dir string, port, n int, extra
 // awaitSync waits until member i serves, and has what the others had then.
 func (e *ensemble) awaitSync(ctx context.Context, i int) error {
 	m := e.members[i]
-	return m.await(ctx, func(ctx context.Context) error { return syncOnce(ctx, m.addr) })
+	return m.await(ctx, func(ctx context.Context) error { return syncOnce(ctx, e.system.TLS, m.addr) })
 }
 
 // stop kills those that live.
@@ -106,6 +109,7 @@ func (e *ensemble) living() (list []int) {
 
 // options are of a load on the members given.
 func (e *ensemble) options(members []int) (o Options) {
+	o.TLS = e.system.TLS
 	for _, i := range members {
 		o.Servers = append(o.Servers, e.members[i].addr)
 		o.Pids = append(o.Pids, e.members[i].cmd.Process.Pid)
@@ -132,7 +136,7 @@ func (e *ensemble) leader(ctx context.Context) (int, error) {
 	defer again.Stop()
 	for {
 		for _, i := range e.living() {
-			if leads(ctx, e.members[i].addr) {
+			if leads(ctx, e.system.TLS, e.members[i].addr) {
 				return i, nil
 			}
 		}

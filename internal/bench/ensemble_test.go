@@ -4,7 +4,10 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -48,7 +51,8 @@ func runMember(cfg string) error {
 	if err != nil {
 		return err
 	}
-	port, err := strconv.Atoi(settingOf(string(b), "clientPort"))
+	secure := settingOf(string(b), "secureClientPort")
+	port, err := strconv.Atoi(cmp.Or(secure, settingOf(string(b), "clientPort")))
 	if err != nil {
 		return err
 	}
@@ -64,6 +68,11 @@ func runMember(cfg string) error {
 	if err != nil {
 		return err
 	}
+	if secure != "" {
+		if ln, err = encrypted(ln, settingOf(string(b), "ssl.keyStore.location"), settingOf(string(b), "ssl.trustStore.location")); err != nil {
+			return err
+		}
+	}
 	return Floor{Size: valueBytes}.Serve(context.Background(), wordListener{ln, func() string {
 		for other := 1; other < id; other++ {
 			if c, err := net.Dial("tcp", localhost(port-id+other)); err == nil {
@@ -73,6 +82,21 @@ func runMember(cfg string) error {
 		}
 		return "leader"
 	}})
+}
+
+// encrypted has TLS on a listener, with the files that a zoo.cfg names. Clients need a certificate.
+func encrypted(ln net.Listener, store, trust string) (net.Listener, error) {
+	own, err := tls.LoadX509KeyPair(store, store)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(trust)
+	if err != nil {
+		return nil, err
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
+	c.ClientCAs.AppendCertsFromPEM(text)
+	return tls.NewListener(ln, c), nil
 }
 
 func settingOf(cfg, name string) string {
@@ -240,6 +264,39 @@ func TestCompareEnsembles(t *testing.T) {
 	}
 	if found.Version[1] != "fake-1, of today" || found.Members != 3 {
 		t.Errorf("versions %q, %d members", found.Version, found.Members)
+	}
+}
+
+// With TLS the servers are asked, loaded and reconnected to by TLS alone, and have other bars.
+func TestCompareEncrypted(t *testing.T) {
+	e := newEncryption(t)
+	s := fakeSystem()
+	s.TLS = e
+	c := &Compare{
+		Systems: []System{s}, Members: 3, Pairs: 1, Dir: t.TempDir(), Port: freePorts(t, 3), Rows: []string{"writes", "failover"},
+		Duration: 50 * time.Millisecond, Znodes: 1, Sessions: 1, Kills: 1, Away: 100, AwayRate: 500, Settle: 50 * time.Millisecond,
+	}
+	found, err := c.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := found.WriteMarkdown(page); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"## An ensemble of 3, TLS on every connection\n", "| writes, 30 × 100 | ", "| gap in writes", "- fake: fake-1"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, m := range metricsOf(3, 1, true) {
+		if (m.bar != "") != (m.key == "writes/s") {
+			t.Errorf("%s has the bar %q", m.key, m.bar)
+		}
 	}
 }
 

@@ -117,9 +117,9 @@ func (f *Failover) system(ctx context.Context, s System) (*Timeline, error) {
 
 // record applies the load and does what the plan says.
 func (f *Failover) record(ctx context.Context, e *ensemble) (*Timeline, error) {
-	line := &Timeline{System: e.system.Name, Version: serverVersion(ctx, e.members[0].addr)}
+	line := &Timeline{System: e.system.Name, Version: serverVersion(ctx, e.system.TLS, e.members[0].addr)}
 	b, err := startBackground(ctx, Mix{
-		Options: Options{Servers: e.addresses()}, Connections: f.Connections, Outstanding: f.Outstanding,
+		Options: Options{Servers: e.addresses(), TLS: e.system.TLS}, Connections: f.Connections, Outstanding: f.Outstanding,
 		ReadRatio: f.ReadRatio, Size: f.Size, Keys: f.Keys,
 	}, &track{every: f.Sample})
 	if err != nil {

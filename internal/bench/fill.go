@@ -39,12 +39,12 @@ func (z znodes) create(ctx context.Context, o Options) error {
 
 // syncServers waits until each of several servers has all that was answered by
 // now: a znode that one of them has created may not be read yet at another.
-func syncServers(ctx context.Context, addrs []string) error {
-	if len(addrs) == 1 {
+func syncServers(ctx context.Context, o Options) error {
+	if len(o.Servers) == 1 {
 		return nil
 	}
-	for _, addr := range addrs {
-		if err := syncOnce(ctx, addr); err != nil {
+	for _, addr := range o.Servers {
+		if err := syncOnce(ctx, o.TLS, addr); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func syncServers(ctx context.Context, addrs []string) error {
 
 // parent makes the parents.
 func (z znodes) parent(ctx context.Context, o Options) error {
-	c, err := dialControl(ctx, o.Servers[0])
+	c, err := dialControl(ctx, o.TLS, o.Servers[0])
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (z znodes) remove(ctx context.Context, o Options) error {
 	if _, err := z.clear(ctx, o, 8, 200); err != nil {
 		return err
 	}
-	c, err := dialControl(ctx, o.Servers[0])
+	c, err := dialControl(ctx, o.TLS, o.Servers[0])
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (f Fill) Run(ctx context.Context) (*Result, error) {
 			set.parents = append(set.parents, fmt.Sprintf("%s/p%d", f.Path, i))
 		}
 	}
-	c, err := dialControl(ctx, f.Servers[0])
+	c, err := dialControl(ctx, f.TLS, f.Servers[0])
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type loop struct {
 	poller   *poller
 	sessions []*session
 	buf      []byte
+	sealed   []byte // what sockets with TLS are read into
 	tally    *tally
 	pacer    *pacer // nil: requests follow replies
 	epoch    time.Time
@@ -63,12 +64,12 @@ func newLoop(epoch time.Time) (*loop, error) {
 func (l *loop) now() int64 { return int64(time.Since(l.epoch)) }
 
 // adopt takes a session over, with its connected socket. Only before run.
-func (l *loop) adopt(s *session, fd int) error {
-	s.fd, s.index, s.loop = fd, int32(len(l.sessions)), l
+func (l *loop) adopt(s *session, sock socket) error {
+	s.socket, s.index, s.loop = sock, int32(len(l.sessions)), l
 	s.lastSend = l.now()
 	l.sessions = append(l.sessions, s)
 	l.open++
-	return l.poller.add(fd, s.index)
+	return l.poller.add(s.fd, s.index)
 }
 
 // run drives the sessions until phaseEnd. It closes the sockets. Its error is
@@ -201,7 +202,7 @@ func (l *loop) read(s *session, phase int32) error {
 		l.buf = make([]byte, 2*(len(s.in)+readBytes))
 	}
 	kept := copy(l.buf, s.in)
-	n, again, err := readSocket(s.fd, l.buf[kept:])
+	n, again, err := l.fill(s, l.buf[kept:])
 	if again {
 		return nil
 	}
@@ -218,6 +219,17 @@ func (l *loop) read(s *session, phase int32) error {
 		s.script.next(s, now)
 	}
 	return nil
+}
+
+// fill reads once from the socket of s into b.
+func (l *loop) fill(s *session, b []byte) (n int, again bool, err error) {
+	if s.records == nil {
+		return readSocket(s.fd, b)
+	}
+	if l.sealed == nil {
+		l.sealed = make([]byte, readBytes-maxRecord)
+	}
+	return s.records.read(l.sealed, b)
 }
 
 // ended handles the end of a stream: expected after the session was closed.
@@ -244,21 +256,18 @@ func (l *loop) flush(s *session) error {
 	if s.fd < 0 || len(b) == 0 && !s.wantsWrite {
 		return nil
 	}
-	n := 0
+	left, err := s.write(b)
+	if err != nil && l.revive != nil {
+		l.lose(s)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bench: session %v: %w", s.id, err)
+	}
 	if len(b) > 0 {
-		var err error
-		n, err = writeSocket(s.fd, b)
-		if err != nil && l.revive != nil {
-			l.lose(s)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("bench: session %v: %w", s.id, err)
-		}
-		s.taken(n)
 		s.lastSend = l.now()
 	}
-	if wants := n < len(b); wants != s.wantsWrite {
+	if wants := left > 0; wants != s.wantsWrite {
 		s.wantsWrite = wants
 		return l.poller.want(s.fd, s.index, wants)
 	}

@@ -34,7 +34,7 @@ func (m Mix) Run(ctx context.Context) (*Result, error) {
 	if err := set.create(ctx, m.Options); err != nil {
 		return nil, err
 	}
-	if err := syncServers(ctx, m.Servers); err != nil {
+	if err := syncServers(ctx, m.Options); err != nil {
 		return nil, err
 	}
 	res, err := m.load(ctx, path{prefix: place + "/k", numbered: true})

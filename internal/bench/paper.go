@@ -276,7 +276,7 @@ func (p *Paper) visit(ctx context.Context, stages []stage, system System, run in
 	defer e.stop()
 	v := &paperVisit{p, e}
 	if p.found.Versions[system.Name] == "" {
-		p.found.Versions[system.Name] = serverVersion(ctx, v.addresses()[0])
+		p.found.Versions[system.Name] = serverVersion(ctx, system.TLS, v.addresses()[0])
 	}
 	if first.broadcast {
 		err = rest(ctx, 2*time.Second) // it loads itself

@@ -49,7 +49,7 @@ func (v *paperVisit) leaderAddress(ctx context.Context) (string, error) {
 		return v.members[i].addr, nil
 	}
 	for _, addr := range v.system.Hosts {
-		if leads(ctx, addr) {
+		if leads(ctx, v.system.TLS, addr) {
 			return addr, nil
 		}
 	}
@@ -133,7 +133,7 @@ func broadcastPoints() []point {
 
 // progress is the zxid of a member, and the processor time of all.
 func (v *paperVisit) progress(ctx context.Context, addr string) (zxid zk.Zxid, cpu time.Duration, err error) {
-	s, err := status(ctx, addr)
+	s, err := status(ctx, v.system.TLS, addr)
 	if err != nil {
 		return 0, 0, fmt.Errorf("bench: %s: %w", addr, err)
 	}

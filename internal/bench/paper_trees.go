@@ -97,7 +97,7 @@ const manySnapshots = "snapCount=1000"
 
 // againWith is again for a server alone, with other lines of zoo.cfg.
 func (v *paperVisit) againWith(ctx context.Context, lines ...string) (float64, error) {
-	if err := writeConfig(v.memberDir(0), v.port, append(v.config(1), lines...)...); err != nil {
+	if err := writeConfig(v.system, v.memberDir(0), v.port, append(v.config(1), lines...)...); err != nil {
 		return 0, err
 	}
 	return v.again(ctx, 0, false)

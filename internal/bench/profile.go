@@ -48,7 +48,7 @@ func (p Profile) Run(ctx context.Context) (*Result, error) {
 	if err := lists.create(ctx, p.Options); err != nil {
 		return nil, err
 	}
-	if err := syncServers(ctx, p.Servers); err != nil {
+	if err := syncServers(ctx, p.Options); err != nil {
 		return nil, err
 	}
 	return p.load(ctx, place)

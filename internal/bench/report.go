@@ -117,7 +117,7 @@ func (r *run) result(w *window, workload string, params map[string]any, per ...k
 		Servers:       w.servers,
 		Per:           "op",
 		PerCount:      w.ops,
-		ServerVersion: serverVersion(context.Background(), r.o.Servers[0]),
+		ServerVersion: serverVersion(context.Background(), r.o.TLS, r.o.Servers[0]),
 		Machine:       ThisMachine(),
 		Commit:        Commit(),
 	}

@@ -90,16 +90,16 @@ func (v *revival) reconnect(s *session, request wire.ConnectRequest) {
 func (v *revival) dial(s *session, addr string, request wire.ConnectRequest) error {
 	ctx, cancel := context.WithTimeout(v.ctx, reviveTimeout)
 	defer cancel()
-	conn, response, err := dialSession(ctx, addr, sourceAddr(addr, s.number), request)
+	conn, response, err := dialSession(ctx, v.run.o.TLS, addr, sourceAddr(addr, s.number), request)
 	if err != nil {
 		return err
 	}
-	fd, err := takeSocket(conn)
+	sock, err := conn.take()
 	if err != nil {
 		v.run.fail(err)
 		return nil
 	}
-	if err := s.loop.arrive(s, arrival{fd, response}); err != nil {
+	if err := s.loop.arrive(s, arrival{sock, response}); err != nil {
 		v.run.fail(err)
 	}
 	return nil
@@ -120,7 +120,7 @@ func (v *revival) pause() bool {
 
 // An arrival is a new connection for a session.
 type arrival struct {
-	fd       int
+	socket
 	response wire.ConnectResponse
 }
 
@@ -161,7 +161,7 @@ func (l *loop) board(s *session) bool {
 		return false
 	}
 	s.granted(a.response)
-	s.fd, s.down, s.wantsWrite, s.lastSend = a.fd, false, true, l.now()
+	s.socket, s.down, s.wantsWrite, s.lastSend = a.socket, false, true, l.now()
 	l.open++
 	return true
 }

@@ -50,6 +50,10 @@ func metrics(millions float64) []metric {
 		{"watch", "watch/paced", "the same at 20 sets/s, server CPU", "µs", false, "≤ 1/6", part(6)},
 		{"watch", "watch/s", "watch events, 200 watchers", "/s", true, "", nil},
 		{"idle", "idle/rss", "idle session, RSS", "KB", false, "≤ 20 KB", most(20)},
+		{"connect", "connect/s", "connections opened and closed, 20 at a time", "/s", true, "", nil},
+		{"connect", "connect/cpu", "the same, server CPU", "µs", false, "", nil},
+		{"sessions", "sessions/s", "with a session on each", "/s", true, "", nil},
+		{"sessions", "sessions/cpu", "the same, server CPU", "µs", false, "", nil},
 		{"memory", "memory/rss", "RSS with the znodes", "MB", false, "≤ " + quantity(rss, "MB"), most(rss)},
 		{"memory", "memory/s", "filling, creates", "/s", true, "", nil},
 		{"restart", "restart/s", "restart with them", "s", false, fmt.Sprintf("≤ %.4g s", restart), most(restart)},
@@ -59,23 +63,46 @@ func metrics(millions float64) []metric {
 	}
 }
 
+// bar is what the second system is to reach.
+type bar struct {
+	text string
+	pass func(a, b float64) bool
+}
+
+// With TLS the project has set itself these bars, by the key of the metric, and no others. A server
+// alone has others than an ensemble.
+var (
+	encryptedBars = map[string]bar{
+		"reads/s": {"≥ 8 ×", times(8)}, "reads120/s": {"≥ 1.8 ×", times(1.8)},
+		"connect/s": {"≥ 2 ×", times(2)}, "sessions/s": {"≥ 2 ×", times(2)}, "idle/rss": {"≤ 30 KB", most(30)},
+	}
+	encryptedEnsembleBars = map[string]bar{"writes/s": {"≥ 5 ×", times(5)}}
+)
+
 // worstCase ends the keys of metrics whose worst visit counts, not the median.
 const worstCase = "/max"
 
 // metricsOf returns the table for systems of so many members, with so many
 // znodes where there are many. Fewer than a million have the bars of a million.
-func metricsOf(members, znodes int) []metric {
+func metricsOf(members, znodes int, encrypted bool) []metric {
+	list, bars := metrics(max(1, float64(znodes)/1e6)), encryptedBars
 	if members > 1 {
-		return ensembleMetrics()
+		list, bars = ensembleMetrics(), encryptedEnsembleBars
 	}
-	return metrics(max(1, float64(znodes)/1e6))
+	if encrypted {
+		for i := range list {
+			b := bars[list[i].key]
+			list[i].bar, list[i].pass = b.text, b.pass
+		}
+	}
+	return list
 }
 
 // Rows returns the names of a comparison's rows, in the order of the table. An
 // ensemble has others than a server alone.
 func Rows(members int) []string {
 	var names []string
-	for _, m := range metricsOf(members, 0) {
+	for _, m := range metricsOf(members, 0, false) {
 		if !slices.Contains(names, m.row) {
 			names = append(names, m.row)
 		}
@@ -98,7 +125,7 @@ type visit struct {
 const valueBytes = 1024
 
 func (v *visit) options(i *instance) Options {
-	return v.timed(Options{Servers: []string{i.addr}, Pids: []int{i.cmd.Process.Pid}})
+	return v.timed(Options{Servers: []string{i.addr}, TLS: i.system.TLS, Pids: []int{i.cmd.Process.Pid}})
 }
 
 // timed adds to the options of a load what the caller wants of all.
@@ -127,6 +154,8 @@ func (v *visit) empty(ctx context.Context) (err error) {
 		{"create", v.create},
 		{"watch", v.watch},
 		{"idle", func(ctx context.Context, o Options) error { return v.idle(ctx, o, i.settle) }},
+		{"connect", func(ctx context.Context, o Options) error { return v.connect(ctx, o, "connect", false) }},
+		{"sessions", func(ctx context.Context, o Options) error { return v.connect(ctx, o, "sessions", true) }},
 	}
 	if !slices.ContainsFunc(rows, func(r loadRow) bool { return v.wants(r.name) }) {
 		return nil
@@ -203,6 +232,18 @@ func (v *visit) idle(ctx context.Context, o Options, settle Settle) error {
 		return err
 	}
 	v.values["idle/rss"] = r.Figure(figureSessionRSS)
+	return nil
+}
+
+// connectWorkers have one connection each at a time.
+const connectWorkers = 20
+
+func (v *visit) connect(ctx context.Context, o Options, key string, sessions bool) error {
+	r, err := v.keep(Connect{Options: o, Workers: connectWorkers, Sessions: sessions}.Run(ctx))
+	if err != nil {
+		return err
+	}
+	v.values[key+"/s"], v.values[key+"/cpu"] = r.Rate(), r.ServerCPU()
 	return nil
 }
 

@@ -108,7 +108,7 @@ const failoverWriters = 10
 // write was acknowledged. A killed member is back in sync before the next.
 func (v *visit) failover(ctx context.Context, e *ensemble) error {
 	b, err := startBackground(ctx, Mix{
-		Options: Options{Servers: e.addresses()}, Connections: failoverWriters, Outstanding: 1,
+		Options: Options{Servers: e.addresses(), TLS: e.system.TLS}, Connections: failoverWriters, Outstanding: 1,
 		Size: valueBytes, Keys: mixKeys,
 	}, &track{every: trackEvery})
 	if err != nil {
@@ -177,7 +177,7 @@ func (v *visit) rejoin(ctx context.Context, e *ensemble) error {
 		return err
 	}
 	b, err := startBackground(ctx, Mix{
-		Options: Options{Servers: left.Servers}, Connections: ensembleConnections,
+		Options: Options{Servers: left.Servers, TLS: left.TLS}, Connections: ensembleConnections,
 		Outstanding: ensembleOutstanding, Size: valueBytes, Keys: mixKeys, Rate: v.AwayRate,
 	}, &track{every: trackEvery})
 	if err != nil {
@@ -217,7 +217,7 @@ func startBackground(ctx context.Context, m Mix, t *track) (*background, error) 
 	if err := b.set.create(ctx, m.Options); err != nil {
 		return nil, err
 	}
-	if err := syncServers(ctx, m.Servers); err != nil {
+	if err := syncServers(ctx, m.Options); err != nil {
 		return nil, err
 	}
 	var err error

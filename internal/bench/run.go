@@ -7,7 +7,7 @@
 // not the generator: about 0.2 µs a request. A reply that breaks the protocol
 // ends the run with an error.
 //
-// The workloads are Mix, Create, Fill, Watch, Watches and Idle; Floor is a server
+// The workloads are Mix, Create, Fill, Watch, Watches, Idle and Connect; Floor is a server
 // that does nothing, to see what a machine can do at best; Compare runs them
 // against several servers in turn.
 package bench
@@ -27,6 +27,7 @@ import (
 // Options is what every workload has in common.
 type Options struct {
 	Servers        []string      // host:port; connections are spread over them
+	TLS            *Encryption   // of the connections; nil: none
 	Pids           []int         // of the servers on this machine, to measure their cost
 	Duration       time.Duration // how long is measured
 	Warmup         time.Duration // how long before that
@@ -111,7 +112,7 @@ func (r *run) connect(n int, script func(i int) script) error {
 				if i >= n || r.ctx.Err() != nil {
 					return
 				}
-				fd, s, err := r.dial(i, script(i))
+				sock, s, err := r.dial(i, script(i))
 				if err != nil {
 					if r.ctx.Err() == nil {
 						r.fail(err)
@@ -119,7 +120,7 @@ func (r *run) connect(n int, script func(i int) script) error {
 					return
 				}
 				mu.Lock()
-				err = r.loops[i%len(r.loops)].adopt(s, fd)
+				err = r.loops[i%len(r.loops)].adopt(s, sock)
 				mu.Unlock()
 				if err != nil {
 					r.fail(err)
@@ -135,18 +136,18 @@ func (r *run) connect(n int, script func(i int) script) error {
 }
 
 // dial opens the i-th session.
-func (r *run) dial(i int, sc script) (int, *session, error) {
+func (r *run) dial(i int, sc script) (socket, *session, error) {
 	addr := r.o.Servers[i%len(r.o.Servers)]
-	conn, response, err := dialSession(r.ctx, addr, sourceAddr(addr, i),
+	conn, response, err := dialSession(r.ctx, r.o.TLS, addr, sourceAddr(addr, i),
 		newSessionRequest(r.o.SessionTimeout))
 	if err != nil {
-		return -1, nil, err
+		return socket{}, nil, err
 	}
 	s := newSession(sc, r.loops[i%len(r.loops)].tally)
 	s.number = i
 	s.granted(response)
-	fd, err := takeSocket(conn)
-	return fd, s, err
+	sock, err := conn.take()
+	return sock, s, err
 }
 
 // sourceAddr spreads very many connections over loopback addresses: one pair

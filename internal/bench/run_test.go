@@ -126,10 +126,16 @@ func TestMix(t *testing.T) {
 }
 
 // Replies that are larger than the socket's and the loop's buffers, with
-// requests of the same size going the other way.
-func TestLargeValues(t *testing.T) {
-	const size = 700 << 10
-	o := listen(t, Floor{Size: size}.Serve)
+// requests of the same size going the other way; and small ones. With TLS, too.
+func TestValues(t *testing.T) {
+	for _, on := range []listening{listen, listenTLS} {
+		for _, size := range []int{0, 300, 700 << 10} {
+			testValues(t, on(t, Floor{Size: size}.Serve), size)
+		}
+	}
+}
+
+func testValues(t *testing.T, o Options, size int) {
 	value := fixedValue(size)
 	set := znodes{parents: []string{"/p"}, count: 60}
 	for _, plan := range []eachPlan{
@@ -146,7 +152,7 @@ func TestLargeValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.PerCount != 60 {
-			t.Errorf("%d × %v answered, want 60", r.PerCount, plan.kind)
+			t.Errorf("%d bytes: %d × %v answered, want 60", size, r.PerCount, plan.kind)
 		}
 	}
 }

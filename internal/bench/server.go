@@ -21,7 +21,8 @@ import (
 type System struct {
 	Name    string
 	Command []string
-	Hosts   []string // host:port; for Paper alone
+	Hosts   []string    // host:port; for Paper alone
+	TLS     *Encryption // of all its ports; nil: none
 
 	// Broadcast is the same server, which proposes by itself while it leads. Only
 	// this program can do that; nil for all others.
@@ -45,7 +46,7 @@ const startTimeout = 2 * time.Minute
 // are further lines of zoo.cfg.
 func startServer(ctx context.Context, s System, dir string, port int, probe string, extra ...string) (
 	*instance, time.Duration, error) {
-	if err := writeConfig(dir, port, extra...); err != nil {
+	if err := writeConfig(s, dir, port, extra...); err != nil {
 		return nil, 0, err
 	}
 	start := time.Now()
@@ -53,7 +54,7 @@ func startServer(ctx context.Context, s System, dir string, port int, probe stri
 	if err != nil {
 		return nil, 0, err
 	}
-	err = i.await(ctx, func(ctx context.Context) error { return readOnce(ctx, i.addr, probe) })
+	err = i.await(ctx, func(ctx context.Context) error { return readOnce(ctx, s.TLS, i.addr, probe) })
 	if err != nil {
 		i.kill()
 		return nil, 0, err
@@ -66,16 +67,15 @@ func localhost(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
 // writeConfig writes zoo.cfg in dir, which is made, for a server that keeps its
 // data below it.
-func writeConfig(dir string, port int, extra ...string) error {
+func writeConfig(s System, dir string, port int, extra ...string) error {
 	data := filepath.Join(dir, "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}
 	lines := append([]string{
-		"tickTime=2000", "dataDir=" + data, "clientPort=" + strconv.Itoa(port),
-		"clientPortAddress=127.0.0.1", "maxClientCnxns=0", "admin.enableServer=false",
-		"4lw.commands.whitelist=*",
-	}, extra...)
+		"tickTime=2000", "dataDir=" + data, "maxClientCnxns=0", "admin.enableServer=false", "4lw.commands.whitelist=*",
+	}, s.TLS.clientPort(port)...)
+	lines = append(lines, extra...)
 	text := strings.Join(lines, "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "zoo.cfg"), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("bench: %w", err)
@@ -159,18 +159,18 @@ func (i *instance) awaitProbe(ctx context.Context, probe func(context.Context) e
 
 // readOnce opens a session, reads a znode, and closes the session. It gives up
 // when ctx ends.
-func readOnce(ctx context.Context, addr, probe string) error {
-	return callOnce(ctx, addr, readFrame(wire.OpGetData, path{prefix: probe}, false))
+func readOnce(ctx context.Context, e *Encryption, addr, probe string) error {
+	return callOnce(ctx, e, addr, readFrame(wire.OpGetData, path{prefix: probe}, false))
 }
 
 // syncOnce opens a session, asks the server to catch up with its ensemble, and
 // closes the session. It gives up when ctx ends.
-func syncOnce(ctx context.Context, addr string) error {
-	return callOnce(ctx, addr, syncFrame(path{prefix: "/"}))
+func syncOnce(ctx context.Context, e *Encryption, addr string) error {
+	return callOnce(ctx, e, addr, syncFrame(path{prefix: "/"}))
 }
 
-func callOnce(ctx context.Context, addr string, f frame) error {
-	c, err := dialControl(ctx, addr)
+func callOnce(ctx context.Context, e *Encryption, addr string, f frame) error {
+	c, err := dialControl(ctx, e, addr)
 	if err != nil {
 		return err
 	}

@@ -27,11 +27,13 @@ const (
 	kindSync
 	kindMulti
 	kindClose
+	kindHandshake // not a request: a connection that was opened and closed
+	kindSession   // the same with a session
 	kinds
 )
 
 func (k kind) String() string {
-	return [...]string{"read", "write", "create", "delete", "watch", "event", "sync", "multi", "close"}[k]
+	return [...]string{"read", "write", "create", "delete", "watch", "event", "sync", "multi", "close", "handshake", "session"}[k]
 }
 
 // ErrProtocol marks an answer that no ZooKeeper server gives: a reply out of
@@ -92,14 +94,14 @@ type session struct {
 	down     bool // it has lost its connection and has no other yet
 
 	// For the loop.
-	fd         int
+	socket
 	index      int32
 	loop       *loop
 	wantsWrite bool
 }
 
 func newSession(sc script, t *tally) *session {
-	return &session{script: sc, tally: t, xid: 1, oldest: 1, fd: -1}
+	return &session{script: sc, tally: t, xid: 1, oldest: 1, socket: socket{fd: -1}}
 }
 
 // granted notes what a server has answered to the handshake.
@@ -154,6 +156,21 @@ func (s *session) taken(n int) {
 	if s.sent += n; s.sent == len(s.out) {
 		s.out, s.sent = s.out[:0], 0
 	}
+}
+
+// write hands b, which is unsent, to the socket. It returns how much is left for the next call.
+func (s *session) write(b []byte) (left int, err error) {
+	if s.records != nil {
+		left, err = s.records.write(b)
+		s.taken(len(b))
+		return left, err
+	}
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := writeSocket(s.fd, b)
+	s.taken(n)
+	return len(b) - n, err
 }
 
 func nextXid(x int32) int32 {

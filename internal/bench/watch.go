@@ -32,7 +32,7 @@ func (w Watch) Run(ctx context.Context) (*Result, error) {
 	if w.Watchers < 1 || w.Size < 0 || w.Interval < 0 || w.Interval > maxInterval {
 		return nil, fmt.Errorf("bench: watch: a parameter is out of range: %+v", w)
 	}
-	c, err := dialControl(ctx, w.Servers[0])
+	c, err := dialControl(ctx, w.TLS, w.Servers[0])
 	if err != nil {
 		return nil, err
 	}

@@ -27,9 +27,14 @@ func Ask(ctx context.Context, addr, word string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", word, err)
 	}
+	return AskOn(ctx, c, word)
+}
+
+// AskOn is Ask on a connection that the caller has made; it is closed then.
+func AskOn(ctx context.Context, c net.Conn, word string) (string, error) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	_, err = io.WriteString(c, word)
+	_, err := io.WriteString(c, word)
 	var b []byte
 	if err == nil {
 		b, err = io.ReadAll(io.LimitReader(c, maxAnswer))
