@@ -213,6 +213,8 @@ type Session struct {
 
 	Password   string // sessionPassword: apache, both or secret; "" is secret with a SecretFile, else apache
 	SecretFile string // sessionSecretFile: what makes the passwords; "" is none
+
+	Bytes int // sessionBytes: of all sessions; 0: no limit
 }
 
 // Tree is what znodes may be.

@@ -46,7 +46,7 @@ func TestDefault(t *testing.T) {
 	got := []any{c.Client.Addr(), c.Data.Dir, c.Data.LogDir, c.Session, c.Log.ForceSync, c.Log.PreAllocBytes,
 		c.Snapshot.Count, c.Client.MaxFrameBytes, c.Client.ExtraBytes, c.Commands.Allowed, c.Requests.MaxOutstanding}
 	want := []any{"127.0.0.1:2181", "./pinfold-data", "./pinfold-data",
-		Session{Tick: 3 * time.Second, MinTimeout: 6 * time.Second, MaxTimeout: 60 * time.Second}, true, int64(64 << 20),
+		Session{Tick: 3 * time.Second, MinTimeout: 6 * time.Second, MaxTimeout: 60 * time.Second, Bytes: 256 << 20}, true, int64(64 << 20),
 		100000, 1048575, 1048575, []string{"srvr"}, 1000}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -76,7 +76,7 @@ func TestLoadValues(t *testing.T) {
 	want.Client.Host, want.Client.Port, want.Client.MaxPerIP, want.Client.MaxTotal = "::1", 2182, 0, 9
 	want.Client.SessionlessTimeout = 500 * time.Millisecond
 	want.Data.Dir, want.Data.LogDir = "/var/lib/zk", "/log/zk"
-	want.Session = Session{Tick: 2 * time.Second, MinTimeout: time.Second, MaxTimeout: 9 * time.Second}
+	want.Session = Session{Tick: 2 * time.Second, MinTimeout: time.Second, MaxTimeout: 9 * time.Second, Bytes: 256 << 20}
 	want.Purge = Purge{7, 12 * time.Hour, 36 * time.Hour, 5_000_000_000}
 	want.Log.PreAllocBytes, want.Log.MaxBytes, want.Log.FsyncWarnAfter = 1<<20, 2<<20, 20*time.Millisecond
 	want.Log.DigestEnabled = false

@@ -73,6 +73,10 @@ func sessionSettings() []setting {
 		{name: "maxSessionTimeout", scope: inFile, def: "-1",
 			setter: millis(-1, func(c *Config) *time.Duration { return &c.Session.MaxTimeout }),
 			note:   "ms; -1 means 20 × `tickTime`. Not less than `minSessionTimeout`"},
+		{name: "sessionBytes", scope: property, def: "268435456",
+			setter: count(0, func(c *Config) *int { return &c.Session.Bytes }),
+			note: "only in Pinfold. Bytes that all sessions of the ensemble take, 512 each. The clients of one address may open as many " +
+				"at a server as would then remain free; one that asks for more is disconnected, and its sessions live on. 0 means no limit"},
 		{name: "sessionSecretFile", scope: property,
 			setter: filled(func(c *Config) *string { return &c.Session.SecretFile }),
 			note: "only in Pinfold. A file of at least 16 bytes from which the server computes the passwords of sessions; it must be " +

@@ -142,6 +142,7 @@ var events = map[string]string{
 	"the ensemble is there": "synchronized_with_leader",
 	"the tree is not what the log leads to: damaged memory, or a bug that we would like to hear of":                                              "tree_diverged",
 	"the tree is not what the log leads to, from whichever snapshot: this server neither serves nor leads until a leader has sent it a snapshot": "tree_diverged_for_good",
+	"a new session was refused: all sessions take too much memory (sessionBytes)":                                                                "session_refused",
 	"a watch was refused: all watches take too much memory (watchBytes)":                                                                         "watch_refused",
 	"zxids are missing between neighbouring entries of the log, as Apache leaves them where a request came to nothing":                           "zxids_missing",
 }

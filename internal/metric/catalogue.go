@@ -226,6 +226,8 @@ func own() []Desc {
 		counter("healed_count", UnitCount, ownReplica, "Times that this member has healed since it was started"),
 		gauge("connection_buffer_bytes", UnitBytes, ownServer, "Bytes held for all clients in input buffers, replies not taken and identities; `connectionBufferBytes` bounds them"),
 		gauge("watch_memory_bytes", UnitBytes, ownReplica, "Bytes that all watches take; `watchBytes` bounds them"),
+		gauge("session_memory_bytes", UnitBytes, ownReplica, "Bytes that all sessions take, 512 each; `sessionBytes` bounds them"),
+		counter("sessions_refused_count", UnitCount, ownServer, "New sessions refused because all sessions take too much memory (`sessionBytes`)"),
 		gauge("request_bytes_in_flight", UnitBytes, ownServer, "Bytes of this server's clients' requests that are not answered yet, 512 or more for each operation of a multi; `globalOutstandingBytes` bounds them"),
 		quantiles("limit_wait_time", ownServer, "Waits of connections until the rates of `limitsFile` let them continue").withLimits(),
 		gauge("limit_waiting_connections", UnitCount, ownServer, "Connections that wait because of a rate of `limitsFile`").withLimits(),
@@ -251,7 +253,7 @@ func own() []Desc {
 		gauge("learner_lag_transactions", UnitCount, ownReplica, "Transactions that the leader has logged or proposed and this follower has not acknowledged").on(OnLeader).set("server"),
 		decimal("learner_silence_seconds", UnitSeconds, ownReplica, "Time since the leader sent the last message that this learner has answered").on(OnLeader).set("server"),
 		gauge("tree_memory_bytes", UnitBytes, ownReplica, "Memory of the tree: `index`, `nodes`, `data` (blocks of names and data, and large data) and `children` (without the spare room of their lists)").set("part"),
-		gauge("memory_budget_bytes", UnitBytes, ownServer, "Limits of memory, 0 if there is none: `connection_buffer_bytes`, `request_bytes_in_flight`, `watch_memory_bytes`, `unsynced_bytes` and `peer_buffer_bytes` show what is used").set("budget"),
+		gauge("memory_budget_bytes", UnitBytes, ownServer, "Limits of memory, 0 if there is none: `connection_buffer_bytes`, `request_bytes_in_flight`, `watch_memory_bytes`, `session_memory_bytes`, `unsynced_bytes` and `peer_buffer_bytes` show what is used").set("budget"),
 	}
 	for i := range list {
 		list[i].Own = true

@@ -55,6 +55,9 @@ type Clients interface {
 	// client of whichever server sent it. Stage Apply, before Applied; tx is valid during
 	// the call only.
 	Carried(tx *txn.Txn)
+	// LocalEnded reports that a session that was local to this server is over. Stage Order,
+	// no lock.
+	LocalEnded(id zk.SessionID)
 	// Ended reports what the end of a session, transaction tx, has deleted: each of its
 	// ephemerals, and events of their parents. A very long list comes in parts. Stage
 	// Apply, under the tree's write lock; everything is valid during the call only.

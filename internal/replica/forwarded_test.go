@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -107,4 +108,28 @@ func TestRequestsOfALostLinkAreDropped(t *testing.T) {
 			t.Error("a request of a lost link was proposed")
 		}
 	})
+}
+
+// A leader takes no more sessions from learners than there is room for, whatever a stranger
+// on the quorum port asks for.
+func TestSessionsOfLearnersAreBounded(t *testing.T) {
+	const most = 3
+	r := &Replica{o: Options{MaxSessions: most}, clock: wallClock{time.Now()}}
+	o := &orderer{Replica: r, sessions: sessions{Replica: r, tracker: session.NewTracker(session.Config{TickMillis: 1000})}}
+	op, body := createSession(100_000)
+	for id := range zk.SessionID(2 * most) {
+		data := binary.BigEndian.AppendUint64(nil, uint64(id+1))
+		data = binary.BigEndian.AppendUint32(data, 0)
+		data = append(binary.BigEndian.AppendUint32(data, uint32(op)), body...)
+		if err := o.takeRequest(1, &zab.Packet{Type: zab.Request, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+		if taken := len(o.incoming) > 0; taken != (id < most) {
+			t.Errorf("session %d: taken is %v, of %d", id, taken, most)
+		}
+		for i := range o.incoming {
+			o.tracker.Add(o.incoming[i].Session, 100_000, 0)
+		}
+		o.incoming = nil
+	}
 }

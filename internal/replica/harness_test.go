@@ -152,7 +152,8 @@ func (n *notes) Released() {
 	}
 }
 
-func (n *notes) Carried(*txn.Txn) {}
+func (n *notes) Carried(*txn.Txn)        {}
+func (n *notes) LocalEnded(zk.SessionID) {}
 
 // Ended implements Clients.
 func (n *notes) Ended(*txn.Txn, []znode.Change) {}

@@ -85,6 +85,9 @@ func (o *orderer) takeRequest(l zab.LinkID, p *zab.Packet) error {
 		return fmt.Errorf("operation %v is not for the leader", req.Op)
 	case req.Op == wire.OpCreateSession && len(req.Body) < 4:
 		return fmt.Errorf("createSession without a timeout")
+	case req.Op == wire.OpCreateSession && o.o.MaxSessions > 0 && o.tracker.Len() >= o.o.MaxSessions:
+		o.stats.Throttled.Add(1)
+		return nil // a learner of ours does not ask for so many; another one gets no answer
 	}
 	if o.DiskShort() && req.Op != wire.OpCreateSession && req.Op != wire.OpCloseSession && req.Op != wire.OpSync {
 		req.Refused = zk.ErrNotReadOnly

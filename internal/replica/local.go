@@ -119,6 +119,7 @@ func (s *sessions) endLocal(id zk.SessionID) {
 	}
 	s.local.Remove(id)
 	delete(s.owners, id)
+	s.o.Clients.LocalEnded(id)
 	s.stats.LocalSessions.Store(int64(s.local.Len()))
 }
 

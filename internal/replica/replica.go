@@ -100,6 +100,9 @@ type Options struct {
 	// DiskReserve is how many bytes of the disk are to be free, or a twentieth of it if that is
 	// less; with less, writes of clients are refused. 0: the disk is not looked at.
 	DiskReserve int64
+	// MaxSessions is how many sessions the requests of learners may make; 0 is no limit.
+	// Learners of ours refuse their clients before.
+	MaxSessions int
 	// ThrottledOpWait is how long a request may have waited when it comes to be
 	// prepared; one that waited longer is answered ErrThrottledOp. 0 is for ever.
 	ThrottledOpWait time.Duration

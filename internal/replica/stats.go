@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -98,7 +99,7 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		reg.Bind(name, source)
 	}
 	reg.Collect(s.startup.collect, "dbinittime", "startup_snap_load_time", "startup_txns_load_time", "startup_txns_loaded")
-	reg.Collect(r.collectTree, "znode_count", "ephemerals_count", "approximate_data_size", "global_sessions")
+	reg.Collect(r.collectTree, "znode_count", "ephemerals_count", "approximate_data_size", "global_sessions", "session_memory_bytes")
 	reg.Collect(r.collectQuotas, "quota_count_limit_per_namespace", "quota_bytes_limit_per_namespace",
 		"quota_count_usage_per_namespace", "quota_bytes_usage_per_namespace")
 	reg.Collect(r.collectMemory, "tree_memory_bytes")
@@ -201,6 +202,7 @@ func (r *Replica) collectTree(c metric.Collection) {
 	c.Int("ephemerals_count", int64(ephemerals))
 	c.Int("approximate_data_size", size+1) // Apache has the root a second time, as "/"
 	c.Int("global_sessions", int64(sessions))
+	c.Int("session_memory_bytes", session.Weight*(int64(sessions)+r.stats.LocalSessions.Load()))
 }
 
 // collect reports the recovery. The summaries of the replay are empty if the log had

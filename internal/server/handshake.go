@@ -100,6 +100,11 @@ func (c *conn) askSession(req *wire.ConnectRequest, mode replica.Mode) error {
 	c.mu.Unlock()
 	c.heard.Store(int64(c.s.replica.Now()))
 	switch {
+	case req.SessionID == 0 && !c.s.mayOpen(c.remote.Addr()):
+		c.s.stats.Rejected.Add(1)
+		c.s.stats.SessionsRefused.Add(1)
+		c.s.refused.Warn("a new session was refused: all sessions take too much memory (sessionBytes)", "client", c.remote)
+		return errEnd
 	case req.SessionID == 0:
 		c.newSession(timeout)
 	case !c.s.passwords.Accepts(req.SessionID, req.Password):

@@ -11,6 +11,7 @@ import (
 // ResumedLocal reports that the session, which is local to this server, is resumed
 // (replica.Origin).
 func (c *conn) ResumedLocal(id zk.SessionID, timeoutMillis int32) {
+	c.sessionOpened(id)
 	c.establish(id, timeoutMillis, true)
 }
 

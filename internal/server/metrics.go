@@ -37,6 +37,7 @@ func (s *Server) bindMetrics() {
 		"bytes_received_count":            &s.stats.BytesReceived,
 		"bytes_sent_count":                &s.stats.BytesSent,
 		"watch_bytes":                     &s.stats.WatchBytes,
+		"sessions_refused_count":          &s.stats.SessionsRefused,
 		"response_bytes":                  metric.Func(s.stats.replyBytes),
 		"large_requests_rejected":         &s.stats.LargeRejected,
 		"request_throttle_wait_count":     &s.stats.Stalled,
@@ -78,6 +79,7 @@ func (s *Server) collectBudgets(c metric.Collection) {
 		"connection_buffer_bytes": s.cfg.BufferBytes(),
 		"request_bytes_in_flight": s.cfg.OutstandingBytes(),
 		"watch_memory_bytes":      s.cfg.Client.WatchBytes,
+		"session_memory_bytes":    s.cfg.Session.Bytes,
 		"unsynced_bytes":          s.cfg.Quorum.UnsyncedBytes,
 		"peer_buffer_bytes":       s.cfg.Quorum.PeerBufferBytes,
 	} {

@@ -34,16 +34,22 @@ type offender struct {
 	last     time.Duration // by Replica.Now
 }
 
+// hostOf returns the address under which a client's machine is counted: those of IPv6 with the same
+// first bits count as one.
+func hostOf(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if a.Is6() && !a.IsLoopback() {
+		prefix, _ := a.Prefix(prefixBitsOfIP6) // fails only with too many bits
+		return prefix.Addr()
+	}
+	return a
+}
+
 // failed notes a failed login, and returns how long its connection waits. Connections from
 // this machine never wait: a proxy here may carry those of many clients.
 func (p *penalties) failed(from netip.Addr, now time.Duration) time.Duration {
-	from = from.Unmap().WithZone("")
-	if from.IsLoopback() {
+	if from = hostOf(from); from.IsLoopback() {
 		return 0
-	}
-	if from.Is6() {
-		prefix, _ := from.Prefix(prefixBitsOfIP6) // fails only with too many bits
-		from = prefix.Addr()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -125,6 +125,8 @@ type Server struct {
 	event    []byte
 	prepared preparedReply
 
+	opened opened // sessions, by the addresses of their clients
+
 	mu struct {
 		sync.Mutex
 		conns    []*conn // by watch.ID; nil: free

@@ -22,6 +22,7 @@ type Stats struct {
 	Dropped                  metric.Counter // connections that the client closed without a closeSession
 	Sessionless              metric.Counter // connections that never requested a session
 	Rejected                 metric.Counter // connections
+	SessionsRefused          metric.Counter // of Rejected, because of sessionBytes
 	TLSFailed                metric.Counter // handshakes
 	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
 	AuthFailed               metric.Counter

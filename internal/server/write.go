@@ -37,6 +37,7 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result, tree 
 }
 
 func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
+	c.sessionOpened(tx.Session)
 	c.mu.Lock()
 	waits := !c.mu.closed && c.mu.ready != nil
 	c.mu.Unlock()
@@ -50,7 +51,12 @@ func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 }
 
 // Carried counts every write, whichever client sent it (replica.Clients).
-func (s *Server) Carried(tx *txn.Txn) { s.stats.writing.write(s.stats.writesBy, tx) }
+func (s *Server) Carried(tx *txn.Txn) {
+	s.stats.writing.write(s.stats.writesBy, tx)
+	if tx.Header.Type == wire.OpCloseSession {
+		s.opened.end(tx.Session)
+	}
+}
 
 // sessionExpired ends the connection of an expired session.
 func (c *conn) sessionExpired(tx *txn.Txn) {
@@ -168,6 +174,7 @@ func (c *conn) Dropped(req *replica.Request) {
 // Suspend ends all connections, because the server has left its role (replica.Clients).
 // Clients reconnect to this server or another, and keep their sessions.
 func (s *Server) Suspend() {
+	s.opened.doubt()
 	s.mu.Lock()
 	conns := make([]*conn, 0, s.mu.open)
 	for _, c := range s.mu.conns {

@@ -46,6 +46,11 @@ type Owner uint64
 // NoOwner is the owner of a session that has not made a request yet.
 const NoOwner Owner = 0
 
+// Weight is what a session counts in the budget of all sessions, in bytes: at least what its
+// entries in the tree, in a Tracker and in the tables of its server take together, with the
+// list of its ephemerals, which are data themselves.
+const Weight = 512
+
 // Config configures a Tracker.
 type Config struct {
 	// TickMillis is the width of a bucket: the server's tickTime, at least 1.

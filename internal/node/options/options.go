@@ -13,6 +13,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/transport"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -95,6 +96,8 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 		return o, err
 	}
 	o.ServerID, o.ConfigText = uint8(cfg.Quorum.MyID), o.Ensemble.Members.Text()
+	// An eighth more than the members themselves let their clients open.
+	o.MaxSessions = cfg.Session.Bytes / session.Weight / 8 * 9
 	// Each member of ours forwards a quarter of its part at most. Apache's members do not
 	// bound what they forward, and what is refused is an error for their clients.
 	const part = 4
