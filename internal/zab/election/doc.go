@@ -71,8 +71,9 @@
 //   - Servers that were answered before the leader's epoch was fixed are answered again
 //     when it is.
 //   - A server without weight gives up its own candidacy for any other.
-//   - A stranger (not a voter) is answered only while it looks: Apache answers
-//     always, so that two of them can keep each other busy.
+//   - A stranger (not a voter) is answered only while it looks, and by a server that
+//     looks too only once between two broadcasts of that: Apache answers always, so that
+//     two of them can keep each other busy.
 //   - A server that is not a voter sends no answers, and does not elect: it joins. If the
 //     voters may change (Electorate.Changes) it does both.
 //   - This package ignores the configurations in notifications; its owner reads them.

@@ -132,6 +132,7 @@ type Election struct {
 
 	down  quorum.Set // voters whose links are down
 	asked quorum.Set // servers that were sent a vote that may have changed since
+	told  quorum.Set // strangers that were answered since the last broadcast, while looking
 
 	interval   time.Duration // between the last broadcast and the next
 	resendAt   time.Duration // when the vote is sent again
@@ -267,6 +268,7 @@ func (e *Election) propose(v Vote) {
 // broadcast sends the vote to all voters and starts the pause before the next.
 func (e *Election) broadcast() {
 	e.resendAt = e.now + e.interval
+	e.told.Clear()
 	for i, id := range e.cfg.System.Voters() {
 		if i != e.me {
 			e.send(id)
@@ -442,10 +444,11 @@ func (e *Election) Unreachable(id int64) {
 	}
 }
 
-// Reachable says that there is a link to the voter, again or for the first
-// time. If this server is looking it tells it what it votes for: what the link
+// Reachable says that there is a link to a server, again or for the first
+// time. If this server is looking it tells a voter what it votes for: what the link
 // sends by itself may be old. No voter is unreachable until Unreachable says so.
 func (e *Election) Reachable(id int64) {
+	e.told.Remove(id) // what was sent over the link before it may be lost
 	i, ok := e.cfg.System.Index(id)
 	if !ok || i == e.me {
 		return

@@ -211,6 +211,56 @@ func TestAskersAreBounded(t *testing.T) {
 	}
 }
 
+// P5: servers that know different voters may be strangers to each other. If both look,
+// one question makes one answer of each, until it is asked again.
+func TestStrangersDoNotKeepEachOtherBusy(t *testing.T) {
+	as := func(id int64, observer bool, members ...int64) *Election {
+		return look(patient(voters(quorum.Majority(members...)), func(c *Config) {
+			c.ID, c.Observer, c.Changes = id, observer, true
+		}))
+	}
+	for _, tt := range []struct {
+		name string
+		a, b *Election
+	}{
+		{"a server that has lost its vote, and an observer", as(3, false, 1, 2, 4), as(5, true, 1, 2, 4)},
+		{"two servers that have lost their votes", as(3, false, 1, 2), as(5, false, 1, 2)},
+		{"voters of different ensembles", as(3, false, 1, 3), as(5, false, 4, 5)},
+		{"a voter, of which only the other one knows", as(3, false, 3, 5), as(5, false, 1, 2, 4)},
+	} {
+		ids := map[int64]*Election{3: tt.a, 5: tt.b}
+		exchange := func(first Notification) (messages int) {
+			under := []Message{{To: 3, Notification: first}}
+			for ; len(under) > 0 && messages < 10; messages++ {
+				m := under[0]
+				under = under[1:]
+				ids[m.To].Step(ms, m.Notification)
+				for _, answer := range ids[m.To].Messages() {
+					if ids[answer.To] != nil {
+						under = append(under, answer)
+					}
+				}
+			}
+			return messages
+		}
+		question := says(5, Looking, NoCandidate, myZxid, 1, 3)
+		if n := exchange(question); n > 4 {
+			t.Errorf("%s: %d messages", tt.name, n)
+		}
+		exchange(question) // the last answer may be lost: it is given after a broadcast, or over another link
+		tt.a.Reachable(5)
+		tt.a.Messages()
+		if n := exchange(question); n < 2 {
+			t.Errorf("%s: not answered over another link", tt.name)
+		}
+		tt.a.Tick(time.Second)
+		tt.a.Messages()
+		if n := exchange(question); n < 2 {
+			t.Errorf("%s: not answered after a broadcast", tt.name)
+		}
+	}
+}
+
 // Who has no vote only joins: it counts no looking votes and answers nobody.
 func TestObserverJoinsOnly(t *testing.T) {
 	e := look(patient(watcher, quick))

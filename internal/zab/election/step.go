@@ -20,11 +20,22 @@ func (e *Election) Step(now time.Duration, n Notification) {
 }
 
 // stepStranger answers a server that is no voter: so observers and servers that
-// are to be voters find the leader. Its vote is not counted.
+// are to be voters find the leader. Its vote is not counted. Two servers that know
+// different voters may be strangers to each other, and both look: each is then answered
+// once until the next broadcast, or the exchange would not end.
 func (e *Election) stepStranger(n Notification) {
-	if n.State == Looking && e.phase != idle {
-		e.answer(n.From)
+	if n.State != Looking || e.phase == idle {
+		return
 	}
+	if e.phase == looking {
+		if e.told.Has(n.From) {
+			return
+		}
+		if e.told.Len() < maxAsked {
+			e.told.Add(n.From)
+		}
+	}
+	e.answer(n.From)
 }
 
 // answer tells a server that looks this one's vote, and tells it again when
