@@ -235,6 +235,7 @@ func own() []Desc {
 		counter("limit_connections_refused", UnitCount, ownServer, "Connections refused because of the connections of `limitsFile`").withLimits(),
 		gauge("limit_identities", UnitCount, ownServer, "Identities that `limitsFile` is applied to, and those that were until their buckets are full").withLimits(),
 		counter("failed_logins_count", UnitCount, ownServer, "Logins that failed: auth packets and SASL, and wrong passwords of the superuser"),
+		counter("failed_peer_logins_count", UnitCount, ownLinks, "Connections to the ports for other servers whose TLS handshake or login by SASL was refused, or that did not log in").on(OnMember),
 		counter("audit_lines_count", UnitCount, ownServer, "Lines of the audit log, with `audit.enable`"),
 		counter("audit_lines_lost_count", UnitCount, ownServer, "Lines about ends of sessions that the audit log had no room for"),
 		counter("audit_write_errors_count", UnitCount, ownServer, "Writes of the audit log that failed, and were tried again"),

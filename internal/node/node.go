@@ -293,6 +293,7 @@ func (n *Node) Join(ctx context.Context) error {
 	}
 	n.links.Store(t)
 	n.server.Metrics().Bind("peer_buffer_bytes", metric.Func(t.BufferedBytes))
+	n.server.Metrics().Bind("failed_peer_logins_count", metric.Func(t.FailedLogins))
 	n.replica.Join(network{t, n.log})
 	return nil
 }

@@ -1,9 +1,12 @@
 // Package ratelimit says how much each session and each identity may use of a server:
-// it reads the limits from their file, and measures rates by token buckets. Time is an
-// argument; nothing here waits.
+// it reads the limits from their file, and measures rates by token buckets. It also says how
+// many lines of a kind are logged, and how long an address waits after failed logins. Time is
+// an argument; nothing here waits.
 //
-//	limits.go  limits, and the file that they are read from
-//	meter.go   token buckets
+//	limits.go     limits, and the file that they are read from
+//	meter.go      token buckets
+//	lines.go      lines of the log
+//	penalties.go  failed logins
 package ratelimit
 
 import (

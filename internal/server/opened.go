@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -106,7 +107,7 @@ func (s *Server) LocalEnded(id zk.SessionID) { s.opened.end(id) }
 // sessionOpened counts a session in that c has opened, or, if it is local, resumed.
 func (c *conn) sessionOpened(id zk.SessionID) {
 	if c.s.cfg.Session.Bytes > 0 {
-		c.s.opened.begin(id, hostOf(c.remote.Addr()))
+		c.s.opened.begin(id, ratelimit.HostOf(c.remote.Addr()))
 	}
 }
 
@@ -131,7 +132,7 @@ func (s *Server) mayOpen(addr netip.Addr) bool {
 		return true
 	}
 	s.forgetEnded()
-	return (s.opened.of(hostOf(addr))+1)*session.Weight <= limit-s.sessionBytes()-session.Weight
+	return (s.opened.of(ratelimit.HostOf(addr))+1)*session.Weight <= limit-s.sessionBytes()-session.Weight
 }
 
 // sessionBytes returns what all sessions take of the budget.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -94,7 +95,7 @@ func TestHostOf(t *testing.T) {
 	for _, tt := range [][2]string{
 		{"10.0.0.1", "10.0.0.1"}, {"::ffff:10.0.0.1", "10.0.0.1"}, {"2001:db8::1", "2001:db8::"}, {"2001:db8:0:0:9::2%eth0", "2001:db8::"}, {"::1", "::1"},
 	} {
-		if got := hostOf(netip.MustParseAddr(tt[0])); got != netip.MustParseAddr(tt[1]) {
+		if got := ratelimit.HostOf(netip.MustParseAddr(tt[0])); got != netip.MustParseAddr(tt[1]) {
 			t.Errorf("%s counts as %v, want %s", tt[0], got, tt[1])
 		}
 	}

@@ -129,6 +129,7 @@ func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
 // greet reads the first message of an accepted connection and decides what to do with
 // it.
 func (t *Transport) greet(g *greeting) {
+	t.awaitPenalty(g.address, g.gone)
 	deadline := time.Now().Add(t.o.ElectionTimeout)
 	nc := g.nc
 	a, err := t.secureAccepted(nc, socket.New(nc, socket.Options{}), func(config *tls.Config) (*tls.Conn, func() error) {
@@ -148,6 +149,7 @@ func (t *Transport) greet(g *greeting) {
 	if err == nil {
 		err = t.admitPeerLogin(h.id, link, deadline)
 	}
+	t.noteLoginEnd(a, g.address, err)
 	if !t.endGreeting(g) {
 		if t.ctx.Err() == nil {
 			t.logRefused("election port", link.remote, fmt.Errorf("%w: %d connections have not sent their server id", ErrCrowded, maxGreetings))

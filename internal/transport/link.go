@@ -101,6 +101,7 @@ func (l *link) runDialed(ctx context.Context) {
 // runAccepted is the reader of a link that the quorum port has accepted.
 func (l *link) runAccepted() {
 	defer l.end()
+	l.t.awaitPenalty(l.address, l.in.account.Closed())
 	sock, deadline := l.sock.Load(), time.Now().Add(l.t.o.HandshakeTimeout)
 	var err error
 	l.accepted, err = l.t.secureAccepted(l.nc, sock, func(config *tls.Config) (layer *tls.Conn, handshake func() error) {
@@ -243,6 +244,7 @@ func (l *link) end() {
 	l.t.forget(l)
 	is := func(target error) bool { return errors.Is(reason, target) }
 	if !l.dialed && slices.ContainsFunc([]error{ErrPacket, ErrSilent, ErrCrowded, ErrTLS, ErrIdentity, errLogin}, is) {
+		l.t.noteLoginEnd(l.accepted, l.address, reason)
 		l.t.logRefused("quorum port", l.remote, reason)
 	}
 	if l.up || l.dialed {

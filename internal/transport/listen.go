@@ -99,8 +99,9 @@ func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
 // greeting is a connection to the election port that has not sent its server id.
 type greeting struct {
 	nc      net.Conn
-	address string // the IP address of the other side
-	order   uint64 // of acceptance
+	address string        // the IP address of the other side
+	order   uint64        // of acceptance
+	gone    chan struct{} // closed when it has made way for another
 }
 
 // admitPeer waits for the first message of a connection to the election port, in a
@@ -116,10 +117,11 @@ func (t *Transport) admitPeer(nc net.Conn) {
 	if len(t.mu.greetings) >= maxGreetings {
 		i := mostFromOneAddress(t.mu.greetings)
 		t.mu.greetings[i].nc.Close() // an error changes nothing: its goroutine ends
+		close(t.mu.greetings[i].gone)
 		t.mu.greetings = slices.Delete(t.mu.greetings, i, i+1)
 	}
 	t.mu.lastAccept++
-	g := &greeting{nc, addressOf(nc), t.mu.lastAccept}
+	g := &greeting{nc, addressOf(nc), t.mu.lastAccept, make(chan struct{})}
 	t.mu.greetings = append(t.mu.greetings, g)
 	t.wg.Go(func() { t.greet(g) })
 }

@@ -130,6 +130,7 @@ func (l *link) takePlace(first *zab.Packet) error {
 	if err := t.checkClaim(l.accepted, id); err != nil {
 		return err
 	}
+	t.noteLoginEnd(l.accepted, l.address, nil)
 	l.mu.Lock()
 	if l.mu.observer = first.Type == zab.ObserverInfo || at.kind != ofMember; l.mu.observer {
 		l.backlog.Init(t.backlog.others, socket.FreeBytes) // nothing is queued yet

@@ -211,8 +211,9 @@ func addressOf(nc interface{ RemoteAddr() net.Addr }) string {
 
 // accepted is what the first byte and the handshake of an accepted connection have shown.
 type accepted struct {
-	plain bool              // there is no TLS
-	leaf  *x509.Certificate // of the other side; nil if it has none
+	plain   bool              // there is no TLS
+	leaf    *x509.Certificate // of the other side; nil if it has none
+	refused bool              // this server has refused the handshake
 }
 
 // secureAccepted waits for the first byte of an accepted connection, and shakes hands.
@@ -238,7 +239,12 @@ func (t *Transport) secureAccepted(nc net.Conn, sock *socket.Conn, add func(*tls
 		return accepted{plain: true}, nil
 	}
 	layer, handshake := add(t.acceptConfig(nc))
-	if err := shakeHands(t.ctx, nc, handshake, deadline); err != nil {
+	err = shakeHands(t.ctx, nc, func() error {
+		err := handshake()
+		a.refused = err != nil && !isDisconnect(err)
+		return err
+	}, deadline)
+	if err != nil {
 		return a, err
 	}
 	a.leaf = leafOf(layer)

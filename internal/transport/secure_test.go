@@ -231,6 +231,9 @@ func TestRefusedPeers(t *testing.T) {
 					t.Errorf("election %v: the log says %q, want %q", election, got, want)
 				}
 			}
+			if got, failed := leader.FailedLogins(), tt.want != "" && tt.who != nil; got != map[bool]int64{true: 2}[failed] {
+				t.Errorf("%d failed logins are counted", got)
+			}
 			nodes[2].Send(up, []zab.Packet{ack(2)})
 			leader.awaitPackets(t, down, 3)
 		})

@@ -25,6 +25,7 @@
 //	secure.go    TLS on both ports, and whose certificate it is
 //	election.go  which connection to a peer is kept; the first message
 //	login.go     SASL on both ports
+//	penalty.go   addresses from which logins fail wait
 //	peer.go      one peer's election link
 //
 // # Goroutines
@@ -207,6 +208,7 @@ type Transport struct {
 	h       Handler
 	log     *slog.Logger
 	refused *refusal.Log
+	logins  failedLogins
 	outputs *socket.OutputPool
 	buffers *socket.Budget                             // of Options.BufferBytes
 	backlog struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
@@ -247,6 +249,7 @@ func New(o Options) (*Transport, error) {
 	}
 	t.mu.hello = hello
 	t.refused = refusal.New(t.log)
+	t.logins.start = time.Now()
 	t.outputs = socket.NewOutputPool(pooledBytes)
 	t.buffers = socket.NewBudget(o.BufferBytes)
 	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
