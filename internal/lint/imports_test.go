@@ -71,6 +71,7 @@ const importOrder = `
 	node, broadcast, trial, bench/report, cli, backup, logging, systemd < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
+	zk, jute, wire, test/frames < test/auditlog;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk, test/kerberos; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart;
 	NONE < deploy/image; # makes the image

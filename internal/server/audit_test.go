@@ -2,12 +2,8 @@ package server
 
 import (
 	"bytes"
-	"flag"
 	"log/slog"
-	"net"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,151 +13,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinfold-zk/pinfold/internal/audit"
-	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/auditlog"
 	"github.com/pinfold-zk/pinfold/test/faultfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
-
-// With both of these, TestAuditedAsByApache compares a running Apache with the recorded lines:
-// it must have zookeeper.audit.enable=true, zookeeper.extendedTypesEnabled=true and no data.
-var (
-	auditServer = flag.String("audit.server", "", "`address` of an Apache ZooKeeper")
-	auditLines  = flag.String("audit.lines", "", "`file` that it writes its audit log to")
-)
-
-// auditScenario makes every kind of change, with and without success.
-func auditScenario(t *testing.T, dial func() net.Conn) {
-	c := newWireClient(t, dial())
-	c.mustConnect(10 * time.Second)
-	auth := wire.AuthPacket{Scheme: "digest", Auth: []byte("bob:builder")}
-	if r, err := c.do(wire.OpAuth, auth.Append(nil)); err != nil || r.Err != zk.OK {
-		t.Fatal(r, err)
-	}
-	c.call(wire.OpCreate, createBody("/a", []byte("x"), zk.Persistent))
-	c.call(wire.OpCreate, createBody("/a/e", nil, zk.Ephemeral))
-	c.call(wire.OpCreate2, createBody("/a/s-", nil, zk.PersistentSequential))
-	c.call(wire.OpCreate, createBody("/a/t-", nil, zk.EphemeralSequential))
-	c.call(wire.OpCreateContainer, createBody("/c", nil, zk.Container))
-	c.call(wire.OpCreateTTL, jute.AppendLong(createBody("/ttl", nil, zk.PersistentWithTTL), 100000))
-	c.call(wire.OpCreateTTL, jute.AppendLong(createBody("/ttl-", nil, zk.PersistentSequentialWithTTL), 100000))
-	c.call(wire.OpCreate, createBody("/a", nil, zk.Persistent))
-	c.call(wire.OpCreate, createBody("/no/parent", nil, zk.EphemeralSequential))
-	c.call(wire.OpCreate, createBody("/a/mode", nil, 77))
-	c.call(wire.OpSetData, setBody("/a", []byte("yy")))
-	c.call(wire.OpSetData, setBody("/none", nil))
-	world := []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "world", ID: "anyone"}}}
-	two := append(world, zk.ACL{Perms: zk.PermRead | zk.PermAdmin, ID: zk.ID{Scheme: "ip", ID: "10.0.0.0/8"}})
-	c.call(wire.OpSetACL, (&wire.SetACLRequest{Path: "/a", ACL: two, Version: -1}).Append(nil))
-	c.call(wire.OpSetACL, (&wire.SetACLRequest{Path: "/none", ACL: world, Version: -1}).Append(nil))
-	c.call(wire.OpSetACL, (&wire.SetACLRequest{Path: "/a", ACL: world, Version: 9}).Append(nil))
-	c.call(wire.OpGetData, readBody("/a", false))
-	c.call(wire.OpExists, readBody("/none", false))
-	c.call(wire.OpSync, readBody("/", false)[:5])
-	c.call(wire.OpMulti, auditMulti(wire.OpCreate, "/m", wire.OpSetData, "/m", wire.OpCheck, "/m", wire.OpCreate2, "/n", wire.OpDelete, "/m"))
-	c.call(wire.OpMulti, auditMulti(wire.OpCreate, "/m", wire.OpDelete, "/none"))
-	c.call(wire.OpMulti, auditMulti())
-	c.call(wire.OpDelete, deleteBody("/n"))
-	c.call(wire.OpDelete, deleteBody("/a"))
-	c.call(wire.OpDelete, deleteBody("/nope"))
-	c.call(wire.OpReconfig, auditReconfig())
-	c.call(wire.OpCloseSession, nil)
-}
-
-func auditReconfig() []byte {
-	b := jute.AppendString(nil, "server.2=h:1:2;3")
-	b = jute.AppendString(b, "")
-	b = jute.AppendString(b, "")
-	return jute.AppendLong(b, -1)
-}
-
-// auditMulti is the body of a multi; each operation is followed by its path.
-func auditMulti(ops ...any) (b []byte) {
-	for i := 0; i < len(ops); i += 2 {
-		op, path := ops[i].(wire.OpCode), ops[i+1].(string)
-		b = wire.MultiHeader{Type: op, Err: -1}.Append(b)
-		switch op {
-		case wire.OpSetData:
-			b = append(b, setBody(path, []byte("z"))...)
-		case wire.OpDelete, wire.OpCheck:
-			b = append(b, deleteBody(path)...)
-		default:
-			b = append(b, createBody(path, nil, zk.Persistent)...)
-		}
-	}
-	return wire.AppendMultiEnd(b)
-}
-
-// bare removes what differs from run to run: what is before the first field, the session, and
-// the user that the server runs as. The users of a connection are sorted.
-func bare(line string) string {
-	if at := strings.Index(line, "session="); at >= 0 {
-		line = line[at:]
-	} else if at := strings.Index(line, "user="); at >= 0 {
-		line = line[at:]
-	}
-	line = regexp.MustCompile(`session=0x[0-9a-f]+`).ReplaceAllString(line, "session=S")
-	line = regexp.MustCompile(`ip=[^\t]+`).ReplaceAllString(line, "ip=A")
-	return regexp.MustCompile(`user=[^\t]+`).ReplaceAllStringFunc(line, func(s string) string {
-		users := strings.Split(s[len("user="):], ",")
-		for i, u := range users {
-			if strings.Count(u, ".") == 3 {
-				users[i] = "A"
-			} else if len(users) == 1 {
-				users[i] = "SERVER"
-			}
-		}
-		slices.Sort(users)
-		return "user=" + strings.Join(users, ",")
-	})
-}
 
 // auditGolden has the lines of Apache 3.8.0 and 3.9.3, which are the same. Those after "+ " are
 // ours alone: of TTL znodes, as in 3.9.4, and of a create with an unknown mode.
 const auditGolden = "testdata/audit.txt"
 
-// compareAudit compares the lines of a log with the recorded ones.
-func compareAudit(t *testing.T, log string, apache bool) {
-	t.Helper()
-	var got strings.Builder
-	for line := range strings.Lines(log) {
-		if strings.Contains(line, "operation=") && !strings.Contains(line, "operation=server") {
-			got.WriteString(bare(line))
-		}
-	}
-	want, err := os.ReadFile(auditGolden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var expected strings.Builder
-	for line := range strings.Lines(string(want)) {
-		if line, ours := strings.CutPrefix(line, "+ "); !ours || !apache {
-			expected.WriteString(line)
-		}
-	}
-	if diff := cmp.Diff(expected.String(), got.String()); diff != "" {
-		t.Errorf("(-recorded +now):\n%s", diff)
-	}
-}
-
-// Every operation has the lines that it has in Apache.
+// Every operation has the lines that it has in Apache. test/ensemble has them made anew.
 func TestAuditedAsByApache(t *testing.T) {
-	if *auditServer != "" {
-		auditScenario(t, func() net.Conn { return dial(t, *auditServer) })
-		log, err := os.ReadFile(*auditLines)
-		if err != nil {
-			t.Fatal(err)
-		}
-		compareAudit(t, string(log), true)
-		return
-	}
 	synctest.Test(t, func(t *testing.T) {
 		out := &auditOutput{}
 		r := auditedRig(t, out, audit.Options{})
-		auditScenario(t, r.pipe)
+		if err := auditlog.Scenario(r.pipe()); err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
-		compareAudit(t, out.String(), false)
+		want, err := os.ReadFile(auditGolden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected := strings.ReplaceAll(string(want), "+ ", "")
+		if diff := cmp.Diff(expected, strings.Join(auditlog.Lines(out.String()), "\n")+"\n"); diff != "" {
+			t.Errorf("(-recorded +now):\n%s", diff)
+		}
 	})
 }
 
@@ -290,7 +169,7 @@ func TestAuditDetails(t *testing.T) {
 		c := r.open()
 		c.create("/a", "123", zk.Persistent)
 		c.mustCall(wire.OpSetData, setBody("/a", []byte("12345")))
-		c.mustCall(wire.OpMulti, auditMulti(wire.OpSetData, "/a"))
+		c.mustCall(wire.OpMulti, auditlog.Multi(wire.OpSetData, "/a"))
 		c.mustCall(wire.OpDelete, deleteBody("/a"))
 		synctest.Wait()
 		var got []string
