@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,12 +163,15 @@ func TestOpenLoop(t *testing.T) {
 	m := Mix{Options: listen(t, Floor{Size: 10}.Serve), Connections: 4, Outstanding: 1000,
 		ReadRatio: 1, Size: 10, Keys: 5, Rate: 2000}
 	m.Duration = 500 * time.Millisecond
+	began := time.Now()
 	r, err := m.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rate := r.Rate(); rate < 1000 || rate > 2500 {
-		t.Errorf("%v reads per second, want 2000", rate)
+	// A tenth is enough of a lower bound for a machine that is busy with other things.
+	due := 2000 * time.Since(began).Seconds()
+	if n := float64(r.Op("read").Count); n < 100 || n > due+4 {
+		t.Errorf("%v reads, at most %v were due", n, due)
 	}
 }
 
@@ -346,11 +350,24 @@ func TestServerCloses(t *testing.T) {
 
 // An interrupt ends the run at once, with what was measured.
 func TestInterrupt(t *testing.T) {
-	m := Mix{Options: listen(t, Floor{Size: 10}.Serve), Connections: 2, Outstanding: 10,
-		ReadRatio: 1, Size: 10, Keys: 5}
-	m.Duration = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var reads atomic.Int64
+	f := fake{answer: func(_ io.Writer, head wire.RequestHeader, body []byte) []byte {
+		switch head.Op {
+		case wire.OpGetData:
+			if reads.Add(1) == 100 { // the client has had the answers to most of them
+				interrupt()
+			}
+			return replyFrame(head.Xid, zk.OK, 4+10+statBytes)
+		case wire.OpCreate:
+			d := jute.NewDecoder(body)
+			return replyFrame(head.Xid, zk.OK, 4+len(d.String()))
+		}
+		return replyFrame(head.Xid, zk.OK, 0)
+	}}
+	m := Mix{Options: listen(t, f.serve), Connections: 2, Outstanding: 10, ReadRatio: 1, Size: 10, Keys: 5}
+	m.Duration, m.Warmup = time.Hour, 0
 	r, err := m.Run(ctx)
 	if err != nil {
 		t.Fatal(err)
