@@ -82,6 +82,7 @@ type connState struct {
 	events    int     // bytes of events in out.Buf
 	ids       []zk.ID // replaced, never modified
 	pending   pendingFIFO
+	queued    int // bytes of pending that are charged to account
 	stats     connStats
 	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
@@ -298,6 +299,7 @@ func (c *conn) endOutputLocked(reason string) {
 	c.flight.account.Close()
 	c.dropHeld()
 	c.mu.pending = pendingFIFO{}
+	c.releasePending()
 	if c.mu.ready != nil {
 		close(c.mu.ready) // serve waits for a session that no client needs now
 		c.mu.ready = nil

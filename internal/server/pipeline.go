@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/fifo"
@@ -106,6 +107,42 @@ func (f *pendingFIFO) pop() {
 	f.expected -= p.expected
 	if f.Drop(1); f.empty() {
 		*f = pendingFIFO{Queue: f.Queue}
+	}
+}
+
+// What the reads of the FIFO take, with their replies, is charged to the account of the
+// connection's buffers in steps of pendingStep, beyond pendingFree bytes. A read for which
+// there is no room waits until the writes before it are answered.
+const (
+	pendingCost = int(unsafe.Sizeof(pendingRequest{}))
+	pendingFree = 2 << 10
+	pendingStep = 16 << 10
+)
+
+// cost is what the FIFO takes, and n more bytes, in whole steps.
+func (f *pendingFIFO) cost(n int) int {
+	n += f.bytes + f.expected + f.Len()*pendingCost - pendingFree
+	return max(0, n+pendingStep-1) / pendingStep * pendingStep
+}
+
+// pendingFits reports whether the account has room for one more read, of n bytes with its
+// reply, and charges them. REQUIRES: c.mu.
+func (c *conn) pendingFits(n int) bool {
+	more := c.mu.pending.cost(n+pendingCost) - c.mu.queued
+	if more > 0 {
+		if !c.account.Grow(more) {
+			return false
+		}
+		c.mu.queued += more
+	}
+	return true
+}
+
+// releasePending releases what the FIFO does not take any more. REQUIRES: c.mu.
+func (c *conn) releasePending() {
+	if n := c.mu.queued - c.mu.pending.cost(0); c.mu.queued > 0 && n > 0 {
+		c.account.Charge(-n)
+		c.mu.queued -= n
 	}
 }
 
@@ -312,7 +349,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 		c.mu.answered.add(q.Op)
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.mustWait = (expected > largeReply || isExpensive(q.Op)) && !c.stepped; r.mustWait {
+		if r.mustWait = (expected > largeReply || isExpensive(q.Op) || !c.pendingFits(len(q.body)+expected)) && !c.stepped; r.mustWait {
 			return true
 		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
@@ -465,6 +502,7 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 	defer func() {
 		c.mu.forced = false
 		t.Spend(c.mu.work)
+		c.releasePending()
 	}()
 	at := time.Duration(0) // reads that arrived together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {

@@ -15,8 +15,8 @@ import (
 // first. Replies of at most largeReply bytes never wait.
 //
 // The applier builds the replies to reads that have waited for the session's own writes.
-// It must not wait, so these replies are charged without waiting. maxExpected bounds their
-// size.
+// It must not wait, so these replies are charged without waiting. They were charged, as far
+// as they could be foreseen, when the reads were queued (pendingFits).
 
 const (
 	largeReply   = 64 << 10         // bytes from which a reply needs room

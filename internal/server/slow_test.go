@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -412,6 +413,59 @@ func TestConnectionLimits(t *testing.T) {
 		synctest.Wait()
 		if !lets(from(1)) {
 			t.Error("a place was free")
+		}
+	})
+}
+
+// P6: the replies to reads that wait behind writes stay within the budget of the complete
+// server, however many connections have such reads.
+func TestP6ManyReadsBehindWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, reads, size = 60, 100, 40_000
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g }, withRoom)
+		innocent := s.open()
+		innocent.mustCall(wire.OpCreate, createBody("/data", big[:size], zk.Persistent))
+		var all []*wireClient
+		var conns []*conn
+		for range clients {
+			c := s.open()
+			all, conns = append(all, c), append(conns, s.connOf(c))
+		}
+		g.set(true, nil)
+		for _, c := range all {
+			b := encode(nil, 0, wire.OpSetData, setBody("/data", big[:size]))
+			for xid := range int32(reads) {
+				b = encode(b, xid+1, wire.OpGetData, readBody("/data", false))
+			}
+			flood(c, b)
+		}
+		synctest.Wait()
+		g.set(false, nil)
+		synctest.Wait()
+		if n := heldByAll(conns); n > roomLimit+clients*2*largeReply {
+			t.Errorf("%d bytes are held, the limit is %d", n, roomLimit)
+		}
+		if !innocent.has("/data") {
+			t.Error("another client is not served")
+		}
+		var reading sync.WaitGroup
+		for _, c := range all { // once they read, they get everything, in order
+			reading.Go(func() {
+				for xid := range int32(reads + 1) {
+					if r, err := c.next(); err != nil || r.Xid != xid || r.Err != zk.OK {
+						t.Errorf("reply %d: %+v, %v", xid, r.ReplyHeader, err)
+						return
+					}
+				}
+			})
+		}
+		reading.Wait()
+		synctest.Wait()
+		for i, c := range conns {
+			if c.account.Held() != 0 || c.mu.queued != 0 {
+				t.Errorf("connection %d holds %d bytes of the budget, %d for requests, and is idle", i, c.account.Held(), c.mu.queued)
+			}
 		}
 	})
 }
