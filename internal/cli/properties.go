@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/keystore"
 )
 
 // readProperties reads a file of zkCli.sh's -client-configuration.
@@ -48,44 +50,47 @@ func (o *tlsOptions) readProperties(file string) error {
 			return usageError{fmt.Sprintf("--client-configuration: %s, %s: %v", file, name, err)}
 		}
 	}
+	for name, store := range map[string]*keystore.Store{"trustStore": &o.trust, "keyStore": &o.own} {
+		if err := checkStore(store); err != nil {
+			return usageError{fmt.Sprintf("--client-configuration: %s, zookeeper.ssl.%s: %v", file, name, err)}
+		}
+	}
 	return nil
 }
 
 func (o *tlsOptions) takeProperty(name, value string) error {
-	switch name {
-	case "trustStore.location":
-		if o.ca == "" {
-			o.ca = value
+	for prefix, store := range map[string]*keystore.Store{"trustStore.": &o.trust, "keyStore.": &o.own} {
+		switch rest, ok := strings.CutPrefix(name, prefix); {
+		case !ok:
+			continue
+		case rest == "location":
+			store.File = value
+		case rest == "type":
+			store.Type = value
+		case rest == "password":
+			store.Password = value
+		case rest == "passwordPath":
+			store.PasswordFile = value
+		default:
+			return errors.New("is not supported")
 		}
-		return checkStore(value)
-	case "keyStore.location":
-		if o.cert == "" && o.key == "" {
-			o.cert, o.key = value, value
-		}
-		return checkStore(value)
-	case "trustStore.type", "keyStore.type":
-		if !strings.EqualFold(value, "PEM") {
-			return errJavaStore
-		}
-	case "hostnameVerification":
-		o.anyHost = value == "false"
-	case "trustStore.password", "keyStore.password", "trustStore.passwordPath", "keyStore.passwordPath":
-		// of files in PEM, only keys may have one, and one that has cannot be read
-	default:
+		return nil
+	}
+	if name != "hostnameVerification" {
 		return errors.New("is not supported")
 	}
+	o.anyHost = value == "false"
 	return nil
 }
 
-var errJavaStore = errors.New("only PEM can be read; keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 -nodes make it of others")
-
-// checkStore refuses what Java takes for a keystore of its own by the name.
-func checkStore(file string) error {
-	switch strings.ToLower(filepath.Ext(file)) {
-	case ".jks", ".p12", ".pfx", ".bcfks":
-		return errJavaStore
+// checkStore reports whether the format of a store is known. A file whose suffix says nothing
+// is in PEM.
+func checkStore(s *keystore.Store) error {
+	if s.Type == "" && !slices.Contains([]string{".jks", ".p12", ".pfx", ".bcfks"}, strings.ToLower(filepath.Ext(s.File))) {
+		s.Type = "PEM"
 	}
-	return nil
+	_, err := s.Format()
+	return err
 }
 
 // verifyChain is what remains of a server's certificate's check when the host's name

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+
+	"github.com/pinfold-zk/pinfold/internal/keystore"
 )
 
 // tlsOptions say how connections are encrypted.
@@ -13,6 +15,9 @@ type tlsOptions struct {
 	ca        string // file with the certificates of trusted authorities; "" for the system's
 	cert, key string // files of the client's own certificate; "" for none
 	anyHost   bool   // accept a trusted certificate for any host name
+
+	// The stores of a file of properties: trust is used without ca, own without cert and key.
+	trust, own keystore.Store
 }
 
 // config is what the options mean; nil for no TLS. Naming a file turns TLS on.
@@ -32,6 +37,13 @@ func (o tlsOptions) config() (*tls.Config, error) {
 			return nil, usageError{fmt.Sprintf("--tls-ca: %s has no certificate in PEM", o.ca)}
 		}
 	}
+	if o.ca == "" && o.trust.File != "" {
+		list, err := trustedIn(o.trust)
+		if err != nil {
+			return nil, usageError{"--client-configuration: " + err.Error()}
+		}
+		c.RootCAs = list
+	}
 	if o.anyHost {
 		c.InsecureSkipVerify, c.VerifyConnection = true, verifyChain(c.RootCAs)
 	}
@@ -41,6 +53,38 @@ func (o tlsOptions) config() (*tls.Config, error) {
 			return nil, usageError{"--tls-cert and --tls-key: " + err.Error()}
 		}
 		c.Certificates = []tls.Certificate{own}
+	} else if o.own.File != "" {
+		keys, err := keysIn(o.own)
+		if err != nil {
+			return nil, usageError{"--client-configuration: " + err.Error()}
+		}
+		c.Certificates = keys
 	}
 	return c, nil
+}
+
+// trustedIn returns the certificates in a trust store.
+func trustedIn(s keystore.Store) (*x509.CertPool, error) {
+	files, err := s.Read()
+	if err != nil {
+		return nil, err
+	}
+	list, err := files.Trusted()
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, c := range list {
+		pool.AddCert(c)
+	}
+	return pool, nil
+}
+
+// keysIn returns the keys in a key store, with their certificates.
+func keysIn(s keystore.Store) ([]tls.Certificate, error) {
+	files, err := s.Read()
+	if err != nil {
+		return nil, err
+	}
+	return files.Keys()
 }

@@ -162,18 +162,62 @@ func TestClientConfiguration(t *testing.T) {
 		})
 	}
 	for _, text := range []string{
-		"zookeeper.ssl.keyStore.location=/x/store.jks", "zookeeper.ssl.trustStore.type=JKS", "zookeeper.ssl.trustStore.location=x.P12",
-		"zookeeper.ssl.crl=true",
+		"zookeeper.ssl.keyStore.location=/x/store.bcfks", "zookeeper.ssl.trustStore.type=DKS", "zookeeper.ssl.trustStore.location=x.pfx",
+		"zookeeper.ssl.crl=true", "zookeeper.ssl.keyStore.alias=x",
 	} {
 		o := tlsOptions{}
 		err := o.readProperties(write("client.properties", "zookeeper.client.secure=true\n"+text))
 		name, _, _ := strings.Cut(text, "=")
+		if store, _, ok := strings.Cut(name, "Store."); ok && !strings.HasSuffix(name, "alias") {
+			name = store + "Store"
+		}
 		if ExitStatus(err) != statusUsage || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	if _, err := newShell(Options{properties: "no/such/file"}); ExitStatus(err) != statusUsage {
 		t.Error(err)
+	}
+}
+
+// The stores of a file of properties are in every format of zkCli.sh's.
+func TestStoresOfProperties(t *testing.T) {
+	const dir, password = "../keystore/testdata/", "changeit"
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ own, trust, password, want string }{
+		{"keys.jks", "trust.jks", "password=" + password, ""},
+		{"keys.p12", "trust.p12", "passwordPath=" + secret, ""},
+		{"named.jks", "trust.p12", "password=" + password, ""},
+		{"encrypted.pem", "trust.pem", "password=" + password, ""},
+		{"keys.p12", "trust.p12", "password=wrong", "the password is wrong"},
+		{"trust.jks", "trust.jks", "password=" + password, "has no private key"},
+		{"keys.jks", "keys.pem.none", "password=" + password, "no such file"},
+	} {
+		text := "zookeeper.client.secure=true\n"
+		for store, file := range map[string]string{"keyStore": c.own, "trustStore": c.trust} {
+			text += "zookeeper.ssl." + store + ".location=" + dir + file + "\nzookeeper.ssl." + store + "." + c.password + "\n"
+		}
+		file := filepath.Join(t.TempDir(), "client.properties")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var o tlsOptions
+		if err := o.readProperties(file); err != nil {
+			t.Fatal(err)
+		}
+		config, err := o.config()
+		if c.want != "" {
+			if ExitStatus(err) != statusUsage || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), password) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil || len(config.Certificates) != 1 || config.RootCAs == nil || config.RootCAs.Equal(x509.NewCertPool()) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ const importOrder = `
 
 	# The client that people use.
 	zk, jute, wire, sasl, kerberos, fourletter, config < client < recipe;
-	recipe < cli;
+	recipe, keystore < cli;
 
 	# A client that measures; it knows of no server but by the wire.
 	recipe, fourletter, fifo, certificate < bench < bench/report;

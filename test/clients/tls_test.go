@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +64,10 @@ func testTLS(t *testing.T, kind string) {
 		t.Errorf("data %q, ACL %v, session %v, before %v", data, acl, c.SessionID(), session)
 	}
 
+	for _, format := range []string{"PEM", "PKCS12", "JKS"} {
+		testStores(t, addr, format, server, user)
+	}
+
 	for _, refused := range []struct {
 		why    string
 		config *tls.Config
@@ -75,4 +82,53 @@ func testTLS(t *testing.T, kind string) {
 			t.Errorf("the connection fails by %v, want %q", err, refused.why)
 		}
 	}
+}
+
+// testStores has the command line connect with a file of zkCli.sh's properties, whose stores
+// have a format.
+func testStores(t *testing.T, addr, format string, server, user certs.Identity) {
+	t.Helper()
+	if *pinfold == "" {
+		return
+	}
+	dir := t.TempDir()
+	own, trust := filepath.Join(dir, "own."+strings.ToLower(format)), filepath.Join(dir, "trust."+strings.ToLower(format))
+	const password = "changeit"
+	switch format {
+	case "PEM":
+		own, trust = user.Store(t), server.Trust(t)
+	case "JKS":
+		p12 := filepath.Join(dir, "own.p12")
+		program(t, "openssl", "pkcs12", "-export", "-in", user.Store(t), "-out", p12, "-passout", "pass:"+password)
+		program(t, "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstorepass", password, "-destkeystore", own,
+			"-deststoretype", format, "-deststorepass", password)
+	default:
+		program(t, "openssl", "pkcs12", "-export", "-in", user.Store(t), "-out", own, "-passout", "pass:"+password)
+	}
+	if format != "PEM" {
+		program(t, "keytool", "-importcert", "-noprompt", "-alias", "server", "-file", server.Trust(t), "-keystore", trust, "-storetype", format,
+			"-storepass", password)
+	}
+	properties := filepath.Join(dir, "client.properties")
+	text := "zookeeper.client.secure=true\nzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty\nzookeeper.ssl.hostnameVerification=false\n"
+	for store, file := range map[string]string{"keyStore": own, "trustStore": trust} {
+		text += fmt.Sprintf("zookeeper.ssl.%[1]s.location=%[2]s\nzookeeper.ssl.%[1]s.type=%[3]s\n", store, file, format)
+		if format != "PEM" {
+			text += fmt.Sprintf("zookeeper.ssl.%s.password=%s\n", store, password)
+		}
+	}
+	must(t, os.WriteFile(properties, []byte(text), 0o600))
+	if out := program(t, *pinfold, "cli", "--client-configuration", properties, "--server", addr, "get", "/own"); strings.TrimSpace(out) != "sealed" {
+		t.Errorf("%s: the command line prints %q", format, out)
+	}
+}
+
+// program runs a program and returns what it prints.
+func program(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
 }
