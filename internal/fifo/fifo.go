@@ -1,16 +1,25 @@
 // Package fifo is a queue in memory: first in, first out.
 package fifo
 
-import "unsafe"
+import (
+	"cmp"
+	"unsafe"
+)
 
-// A Queue keeps no reference to removed values, so it holds no memory that is not needed. The zero value is empty. It is used by one goroutine at a time.
+// A Queue keeps no reference to removed values, so it holds no memory that is not needed. The zero
+// value is empty. It is used by one goroutine at a time.
 type Queue[T any] struct {
+	// Spare is how many bytes an empty queue keeps for the next values. 0 is 32 KiB, which is for
+	// queues of which there are many. A queue that a server has once and that is filled and emptied
+	// all the time keeps what it needs: to grow from nothing each time costs copies and page faults.
+	Spare int
+
 	list []T // list[head:] is what counts
 	head int
 }
 
-// Bounds of a queue's memory: fewer places in front are not worth a move, and an
-// empty queue does not keep more bytes than spare.
+// Bounds of a queue's memory: fewer places in front are not worth a move, and spare is the default
+// of Spare.
 const (
 	slack = 64
 	spare = 32 << 10
@@ -35,7 +44,7 @@ func (q *Queue[T]) Drop(n int) {
 	switch {
 	case q.head == len(q.list):
 		q.list, q.head = q.list[:0], 0
-		if uintptr(cap(q.list))*unsafe.Sizeof(*new(T)) > spare {
+		if cap(q.list)*int(unsafe.Sizeof(*new(T))) > cmp.Or(q.Spare, spare) {
 			q.list = nil
 		}
 	case q.head >= slack && 2*q.head >= len(q.list):

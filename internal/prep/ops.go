@@ -171,21 +171,21 @@ func (p *Preparer) projectCreate(req *Request, h *txn.Header, op *txn.Op, acl *a
 	if op.Type == wire.OpCreateTTL {
 		ttl = op.TTL
 	}
+	p.addSum(op)
 	p.put(h, op.Path, nil, change{
 		mode: znode.Mode{
 			Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time,
 			Owner: p.tree.OwnerOf(owner, op.Type == wire.OpCreateContainer, ttl),
 		},
-		sum: p.sum(op.Path, op.Data), dataLen: len(op.Data), acl: acl,
+		sum: op.Sum, dataLen: len(op.Data), acl: acl,
 	})
 }
 
-// sum is znode.Sum where a digest is kept.
-func (p *Preparer) sum(path string, data []byte) uint32 {
-	if !p.cfg.DigestEnabled {
-		return 0
+// addSum sets the sum of op's path and data where a digest is kept.
+func (p *Preparer) addSum(op *txn.Op) {
+	if p.cfg.DigestEnabled {
+		op.Sum, op.HasSum = znode.Sum(op.Path, op.Data), true
 	}
-	return znode.Sum(path, data)
 }
 
 func (p *Preparer) delete(req *Request, h *txn.Header, m *wire.MultiOp, op *txn.Op) zk.Code {
@@ -287,7 +287,8 @@ func (p *Preparer) setData(req *Request, h *txn.Header, m *wire.MultiOp, op *txn
 	}
 	changed := c
 	changed.mode.Version, changed.mode.Mzxid, changed.mode.Mtime = op.Version, h.Zxid, h.Time
-	changed.sum, changed.dataLen = p.sum(path, m.Data), len(m.Data)
+	p.addSum(op)
+	changed.sum, changed.dataLen = op.Sum, len(m.Data)
 	p.put(h, path, &c, changed)
 	return zk.OK
 }

@@ -123,11 +123,10 @@ func (p *Preparer) Outstanding() int { return len(p.out.changes) }
 // Prepare makes of req the transaction z, at the given time of the server's
 // clock. What tx holds aliases req.Body. It keeps nothing of req.
 func (p *Preparer) Prepare(req *Request, z zk.Zxid, nowMillis int64, tx *txn.Txn) {
-	*tx = txn.Txn{
-		Header:    txn.Header{Session: req.Session, Cxid: req.Xid, Zxid: z, Time: nowMillis, Type: req.Op},
-		Multi:     tx.Multi[:0],
-		HasDigest: p.cfg.DigestEnabled,
-	}
+	multi := tx.Multi[:0]
+	*tx = txn.Txn{}
+	tx.Multi, tx.HasDigest = multi, p.cfg.DigestEnabled
+	tx.Header = txn.Header{Session: req.Session, Cxid: req.Xid, Zxid: z, Time: nowMillis, Type: req.Op}
 	var code zk.Code
 	if req.Op == wire.OpMulti {
 		code = p.prepareMulti(req, tx)

@@ -44,7 +44,8 @@ func (p *Preparer) reconfig(req *Request, tx *txn.Txn) zk.Code {
 	}
 	changed := c
 	changed.mode.Version, changed.mode.Mzxid, changed.mode.Mtime = -1, tx.Header.Zxid, tx.Header.Time
-	changed.sum, changed.dataLen = p.sum(znode.ConfigPath, text), len(text)
+	p.addSum(&tx.Op)
+	changed.sum, changed.dataLen = tx.Op.Sum, len(text)
 	p.put(&tx.Header, znode.ConfigPath, &c, changed)
 	return zk.OK
 }

@@ -66,6 +66,11 @@ func (r *rig) apply(n int) {
 	for i := range r.pending[:n] {
 		p := &r.pending[i]
 		tx := &p.tx
+		for _, op := range append([]txn.Op{tx.Op}, tx.Multi...) {
+			if sum := znode.Sum(op.Path, op.Data); op.HasSum && op.Sum != sum {
+				r.t.Fatalf("%+v: the sum of %s is %d", *tx, op.Path, sum)
+			}
+		}
 		if r.tree.Apply(tx, &r.result); tx.HasDigest && tx.Digest != r.tree.Digest() {
 			r.t.Fatalf("%+v: the tree's digest is %d", *tx, r.tree.Digest())
 		}

@@ -314,12 +314,15 @@ func (o *orderer) takeSyncs(b *batch) []zab.LinkID {
 	own := b.reqs[:0]
 	var asked []zab.LinkID
 	for i := range b.reqs {
-		if b.reqs[i].Op == wire.OpSync {
+		switch {
+		case b.reqs[i].Op == wire.OpSync:
 			o.syncs.ask(b.reqs[i])
 			asked = append(asked, 0)
-			continue
+		case len(own) == i: // no sync so far: it is in its place
+			own = b.reqs[:i+1]
+		default:
+			own = append(own, b.reqs[i])
 		}
-		own = append(own, b.reqs[i])
 	}
 	clear(b.reqs[len(own):])
 	b.reqs, b.own = own, len(own)

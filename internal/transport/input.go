@@ -172,7 +172,9 @@ func (in *input) packets(ps []zab.Packet, limit int) ([]zab.Packet, error) {
 		}
 		in.need = 0
 		in.r += n
-		ps = append(ps, p)
+		ps = append(ps, zab.Packet{})
+		to := &ps[len(ps)-1] // field by field, see znode.Tree.Stat
+		to.Type, to.Zxid, to.Data, to.Auth = p.Type, p.Zxid, p.Data, p.Auth
 		if p.Type == zab.Snap {
 			break
 		}

@@ -70,6 +70,11 @@ type Op struct {
 	Err            zk.Code
 	Paths          []string // the ephemerals that the session's end deletes
 	PathsListed    bool     // false before 3.6: delete what the tree knows of the session
+
+	// Sum is the sum of Path and Data for the digest (znode.Sum), if HasSum is set. The server that
+	// has prepared the transaction knows it; it is not encoded.
+	HasSum bool
+	Sum    uint32
 }
 
 // Txn is a transaction. Its strings and slices alias the bytes it was decoded

@@ -71,7 +71,7 @@ func (c *Core) ackProposals() {
 		if z > c.persistedZxid {
 			c.broken("%v is acknowledged, durable is %v", z, c.persistedZxid)
 		}
-		c.send(Packet{Type: Ack, Zxid: z})
+		*c.packet() = Packet{Type: Ack, Zxid: z}
 		n++
 	}
 	if n > 0 {

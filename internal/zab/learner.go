@@ -42,6 +42,9 @@ type learnerState struct {
 	unacked fifo.Queue[owed]  // proposals whose ACK waits for the disk
 }
 
+// queueSpare is what an empty queue of proposals keeps: 16,000 that were under way together.
+const queueSpare = 512 << 10
+
 // owed is an ACK that waits for a write.
 type owed struct {
 	zxid zk.Zxid
@@ -62,6 +65,7 @@ const (
 func (c *Core) follow(r Role, v election.Result) {
 	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure}
 	l := &c.learner
+	l.pending.Spare, l.unacked.Spare = queueSpare, queueSpare
 	if c.misses > 0 {
 		l.dialAt += min(firstPause<<(c.misses-1), c.cfg.Tick/2)
 	}
@@ -127,7 +131,7 @@ func (c *Core) introduce() {
 		version = c.members.Committed.version
 	}
 	info = binary.BigEndian.AppendUint64(info, uint64(version))
-	c.send(Packet{Type: kind, Zxid: zk.MakeZxid(c.acceptedEpoch, 0), Data: info})
+	*c.packet() = Packet{Type: kind, Zxid: zk.MakeZxid(c.acceptedEpoch, 0), Data: info}
 }
 
 // learnerTick leaves a leader that is silent for too long, or too slow.
@@ -217,7 +221,7 @@ func (c *Core) ackEpoch(currentEpoch int32) {
 		last = 0
 	}
 	l.epochSeq, l.epochAcked, l.heard = 0, true, c.now
-	c.send(Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(currentEpoch))})
+	*c.packet() = Packet{Type: AckEpoch, Zxid: last, Data: binary.BigEndian.AppendUint32(nil, uint32(currentEpoch))}
 }
 
 // learnerPersisted sends what has waited for the disk.
@@ -332,7 +336,9 @@ func (c *Core) TruncateFailed(now time.Duration, last zk.Zxid) {
 	c.at(now)
 	c.last, c.committed, c.persistedZxid = last, last, last
 	c.currentEpoch = c.tookEpoch
-	c.appends, c.learner.pending, c.learner.unacked = fifo.Queue[appended]{}, fifo.Queue[Entry]{}, fifo.Queue[owed]{}
+	c.appends.Cut(0)
+	c.learner.pending.Cut(0)
+	c.learner.unacked.Cut(0)
 	c.unsynced = 0
 	if c.members != c.tookMembers {
 		c.deriveMembers(c.tookMembers)
@@ -387,7 +393,7 @@ func (c *Core) ackNewLeader() {
 		return
 	}
 	l.newAcked, l.heard = true, c.now
-	c.send(Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)})
+	*c.packet() = Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)}
 	if l.upToDate {
 		c.activate()
 	}
@@ -418,7 +424,7 @@ func (c *Core) takeUpToDate() error {
 // activate acknowledges UPTODATE, which Apache's leader expects.
 func (c *Core) activate() {
 	c.setPhase(c.role, uptodate)
-	c.send(Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)})
+	*c.packet() = Packet{Type: Ack, Zxid: zk.MakeZxid(c.epoch, 0)}
 	c.serveIfReady()
 }
 

@@ -66,6 +66,7 @@ func (c *Core) leave(reason error) {
 		c.approachEpoch(c.leader.refusedEpoch)
 	}
 	c.leader, c.learner = leaderState{}, learnerState{}
+	c.leader.outstanding.Spare = queueSpare
 	c.committed = c.last
 	c.epoch = 0
 	c.lookAt = c.now + c.lookDelay()

@@ -492,14 +492,15 @@ func (c *Core) StepDown(now time.Duration, reason string) {
 
 func (c *Core) event(e Event) { c.ready.Events = append(c.ready.Events, e) }
 
-// send puts a packet on this learner's link to its leader.
-func (c *Core) send(p Packet) {
+// packet returns the place of the next packet on this learner's link to its leader.
+func (c *Core) packet() *Packet {
 	r := &c.ready
 	if n := len(r.Sends); n == 0 || r.Sends[n-1].Link != c.learner.link {
 		r.newSend(c.learner.link, SendPackets)
 	}
 	s := &r.Sends[len(r.Sends)-1]
-	s.Packets = append(s.Packets, p)
+	s.Packets = extend(s.Packets)
+	return &s.Packets[len(s.Packets)-1]
 }
 
 func (c *Core) close(l LinkID, reason error) {

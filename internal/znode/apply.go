@@ -140,7 +140,7 @@ func (t *Tree) applyCreate(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk.
 	m := Mode{
 		Czxid: h.Zxid, Mzxid: h.Zxid, Pzxid: h.Zxid, Ctime: h.Time, Mtime: h.Time, Owner: t.owner(h, op),
 	}
-	id := t.insertUnder(parent, hash, op.Path, name, op.Data, t.acls.use(op.ACL), m)
+	id := t.insertUnder(parent, hash, op.Path, name, op.Data, sumOf(op), t.acls.use(op.ACL), m)
 	t.noteUsage(id, int64(len(op.Data)), 1)
 	t.Stat(id, s)
 	if strings.HasPrefix(op.Path, quotaPrefix) {
@@ -285,7 +285,7 @@ func (t *Tree) applySetData(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk
 	}
 	n := t.nodes.at(id)
 	grown := int64(len(op.Data)) - int64(max(n.dataLen, 0))
-	t.replaceData(op.Path, n, op.Data, h, op.Version)
+	t.replaceData(op, n, h)
 	t.Stat(id, s)
 	t.noteUsage(id, grown, 0)
 	t.chargeQuota(op.Path, grown, 0)
@@ -296,12 +296,20 @@ func (t *Tree) applySetData(h *txn.Header, op *txn.Op, r *Result, s *zk.Stat) zk
 // replaceData sets the data and the related fields of the Stat. It copies the data last: the
 // digest is computed from bytes that were just stored, and the processor may have to wait until
 // all stores before those have reached the memory.
-func (t *Tree) replaceData(path string, n *node, data []byte, h *txn.Header, version int32) {
-	t.subDigest(path, n)
-	n.sum = Sum(path, data)
-	n.version, n.mzxid, n.mtime = version, h.Zxid, h.Time
-	t.addDigest(path, n)
-	t.storeData(n, data)
+func (t *Tree) replaceData(op *txn.Op, n *node, h *txn.Header) {
+	t.subDigest(op.Path, n)
+	n.sum = sumOf(op)
+	n.version, n.mzxid, n.mtime = op.Version, h.Zxid, h.Time
+	t.addDigest(op.Path, n)
+	t.storeData(n, op.Data)
+}
+
+// sumOf is the Sum of the path and the data of op.
+func sumOf(op *txn.Op) uint32 {
+	if op.HasSum {
+		return op.Sum
+	}
+	return Sum(op.Path, op.Data)
 }
 
 func (t *Tree) applySetACL(op *txn.Op, s *zk.Stat) zk.Code {

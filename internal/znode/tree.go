@@ -195,15 +195,17 @@ func (t *Tree) data(n *node) []byte {
 	return b
 }
 
-// Stat fills s with what a client sees of id.
+// Stat fills s with what a client sees of id. It sets one field after the other: a composite
+// literal is built elsewhere and copied by wider loads than it was stored by, for which the
+// processor waits until all stores before, of the new data as well, have reached the cache.
 func (t *Tree) Stat(id ID, s *zk.Stat) {
 	n := t.nodes.at(id)
 	kids := int32(len(t.kids[n.kids]))
-	*s = zk.Stat{
-		Czxid: n.czxid, Mzxid: n.mzxid, Ctime: n.ctime, Mtime: n.mtime,
-		Version: n.version, Cversion: 2*n.cversion - kids, Aversion: n.aversion,
-		DataLength: max(n.dataLen, 0), NumChildren: kids, Pzxid: n.pzxid,
-	}
+	s.Czxid, s.Mzxid, s.Pzxid = n.czxid, n.mzxid, n.pzxid
+	s.Ctime, s.Mtime = n.ctime, n.mtime
+	s.Version, s.Cversion, s.Aversion = n.version, 2*n.cversion-kids, n.aversion
+	s.DataLength, s.NumChildren = max(n.dataLen, 0), kids
+	s.EphemeralOwner = 0
 	if t.opts.ownerKind(n.owner) == kindEphemeral {
 		s.EphemeralOwner = n.owner
 	}
@@ -383,16 +385,16 @@ func (t *Tree) insertConfig() {
 func (t *Tree) insert(path string, data []byte, acl aclID, m Mode) {
 	parentPath, name, _ := split(path)
 	if parent := t.Lookup(parentPath); parent != 0 {
-		t.insertUnder(parent, t.index.hash(path), path, name, data, acl, m)
+		t.insertUnder(parent, t.index.hash(path), path, name, data, Sum(path, data), acl, m)
 	}
 }
 
 // insertUnder is insert for a parent that is known, and a path that is cut and
-// has the hash h.
-func (t *Tree) insertUnder(parent ID, h uint64, path, name string, data []byte, acl aclID, m Mode) ID {
+// has the hash h. sum is the Sum of path and data.
+func (t *Tree) insertUnder(parent ID, h uint64, path, name string, data []byte, sum uint32, acl aclID, m Mode) ID {
 	id := t.link(parent, name, data, acl, &m)
 	t.index.add(h, id)
-	t.account(id, path, Sum(path, data))
+	t.account(id, path, sum)
 	return id
 }
 
