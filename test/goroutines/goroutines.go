@@ -1,4 +1,4 @@
-// Package goroutines tells tests which goroutines of the product are left.
+// Package goroutines tells tests which goroutines of the product are left, or wait.
 package goroutines
 
 import (
@@ -19,6 +19,23 @@ func Left(marks ...string) (stacks []string) {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if stacks = marked(marks); len(stacks) == 0 || time.Now().After(end) {
 			return stacks
+		}
+	}
+}
+
+// Await waits until a goroutine other than the caller's, with mark on its stack, is in a
+// state, as stacks name it: "IO wait". It reports false if none is after ten seconds.
+func Await(state, mark string) bool {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		in := func(stack string) bool {
+			head, _, _ := strings.Cut(stack, "\n")
+			return strings.Contains(head, "["+state)
+		}
+		if slices.ContainsFunc(marked([]string{mark}), in) {
+			return true
+		}
+		if time.Now().After(end) {
+			return false
 		}
 	}
 }
