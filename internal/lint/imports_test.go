@@ -18,7 +18,7 @@ const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
 	rawio < socket;
-	NONE < certificate < test/certs;
+	NONE < certificate < test/certs < test/handshakes;
 	NONE < test/memconn, test/choices, test/goroutines, test/tickets;
 	NONE < fifo, ratelimit;
 	NONE < config, sasl, kerberos, metric, systemd, keystore;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -24,7 +25,7 @@ type secured struct {
 }
 
 // startSecured runs a node with a TLS port, and with TLS on the plain port.
-func startSecured(t *testing.T, settings map[string]string) secured {
+func startSecured(t *testing.T, settings map[string]string, log ...*slog.Logger) secured {
 	t.Helper()
 	var s secured
 	s.server, s.user = certs.New(t, "server"), certs.New(t, "user")
@@ -43,7 +44,11 @@ func startSecured(t *testing.T, settings map[string]string) secured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Node, err = Open(Options{Config: cfg, FS: vfs.NewMem()}); err != nil {
+	o := Options{Config: cfg, FS: vfs.NewMem()}
+	if len(log) > 0 {
+		o.Logger = log[0]
+	}
+	if s.Node, err = Open(o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())

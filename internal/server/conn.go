@@ -13,6 +13,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
+	"github.com/pinfold-zk/pinfold/internal/tlsport"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -206,7 +207,7 @@ var errEnd = errors.New("server: connection ended")
 
 // noteEnd logs why the connection ends, if that is worth a line.
 func (c *conn) noteEnd(err error) {
-	if errors.Is(err, errProtocol) {
+	if errors.Is(err, errProtocol) || !errors.Is(err, errEnd) && tlsport.Violates(err) {
 		c.s.refused.Warn("a client's connection was closed because of an error", "client", c.remote, "err", err)
 		return
 	}

@@ -22,6 +22,9 @@ func (c *conn) handshake(b []byte) (int, error) {
 	if done, err := c.command(b); done {
 		return len(b), err
 	}
+	if b[0] == tlsHandshake && b[1] == tlsMajor {
+		return 0, fmt.Errorf("%w: the client uses TLS, which this port does not have", errProtocol)
+	}
 	frame, n, ok, err := c.nextFrame(b)
 	if !ok || err != nil {
 		return 0, err

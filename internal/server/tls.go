@@ -2,11 +2,11 @@ package server
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/tlsport"
 )
 
@@ -31,14 +31,21 @@ type Encryption struct {
 // word begins with it.
 const tlsHandshake = 0x16
 
+// tlsMajor is the second byte: the protocol version of a record.
+const tlsMajor = 3
+
 // serveTLS is serve on a connection with TLS. The handshake is part of the time that a connection has
 // until it has a session.
 func (c *conn) serveTLS(e *Encryption) {
 	deadline := time.Now().Add(c.s.cfg.Client.SessionlessTimeout)
 	_ = c.sock.SetReadDeadline(deadline) // fails only if closed; then reading fails too
 	first, err := c.sock.PeekByte()
-	if err == nil && (first == tlsHandshake || !e.Optional) {
+	switch {
+	case err != nil:
+	case first == tlsHandshake:
 		err = c.encrypt(e.Config, deadline)
+	case !e.Optional:
+		err = c.tlsFailed(errors.New("the client does not use TLS"))
 	}
 	if err != nil {
 		c.noteEnd(err)
@@ -66,12 +73,18 @@ func (c *conn) encrypt(config *tls.Config, deadline time.Time) error {
 		return layer
 	})
 	if err := c.sock.Handshake(); err != nil {
-		c.s.stats.TLSFailed.Add(1)
-		c.s.refused.Warn("a client's TLS handshake failed", "client", c.remote, "err", refusal.Cut(err.Error()))
-		return fmt.Errorf("%w: TLS: %w", errEnd, err)
+		return c.tlsFailed(err)
 	}
 	_ = c.sock.SetWriteDeadline(time.Time{})
 	return c.identify(layer)
+}
+
+// tlsFailed counts and logs a handshake that has failed, and returns the reason for the end
+// of the connection.
+func (c *conn) tlsFailed(err error) error {
+	c.s.stats.TLSFailed.Add(1)
+	c.s.refused.Warn("a client's TLS handshake failed", "client", c.remote, "err", tlsport.Explain(err))
+	return fmt.Errorf("%w: TLS: %w", errEnd, err)
 }
 
 // identify adds the identity of the client's certificate, if it has one.

@@ -3,6 +3,7 @@ package tlsport
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -104,6 +105,34 @@ func Describe(leaf *x509.Certificate) string {
 		names[i] = cutName(name)
 	}
 	return fmt.Sprintf("the certificate %q of %q", cutName(leaf.Subject.String()), strings.Join(names, ", "))
+}
+
+// maxReason is how many bytes of a reason Explain returns.
+const maxReason = 400
+
+// Explain returns why a handshake has failed. A certificate that cannot be verified is named,
+// and the text is cut: much of it comes from outside.
+func Explain(err error) error {
+	var bad *tls.CertificateVerificationError
+	if errors.As(err, &bad) && len(bad.UnverifiedCertificates) > 0 {
+		err = fmt.Errorf("%s: %w", Describe(bad.UnverifiedCertificates[0]), bad.Err)
+	}
+	if text := err.Error(); len(text) > maxReason {
+		return errors.New(strings.ToValidUTF8(text[:maxReason], "") + "...")
+	}
+	return err
+}
+
+// Violates reports whether a read on an established connection has failed because the other
+// side violates TLS, for example by asking for a renegotiation. The end of a connection, and
+// an alert by which the other side ends it, are no violations.
+func Violates(err error) bool {
+	var alert *net.OpError
+	if errors.As(err, &alert) {
+		return alert.Op == "local error"
+	}
+	var record tls.RecordHeaderError
+	return errors.As(err, &record) || strings.HasPrefix(err.Error(), "tls: ")
 }
 
 func cutName(name string) string {

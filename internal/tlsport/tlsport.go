@@ -141,7 +141,7 @@ func (p *Port) verify(c *tls.Config, s tls.ConnectionState, client net.Addr) err
 	if s.DidResume {
 		var err error
 		if chains, err = verifyChain(s.PeerCertificates, c.ClientCAs, x509.ExtKeyUsageClientAuth); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", Describe(s.PeerCertificates[0]), err)
 		}
 	}
 	if err := p.revoked.check(chains); err != nil {
@@ -154,7 +154,10 @@ func (p *Port) verify(c *tls.Config, s tls.ConnectionState, client net.Addr) err
 	if !ok {
 		return errors.New("the client has no address that its certificate could name")
 	}
-	return s.PeerCertificates[0].VerifyHostname(a.IP.String())
+	if err := s.PeerCertificates[0].VerifyHostname(a.IP.String()); err != nil {
+		return fmt.Errorf("%s: %w", Describe(s.PeerCertificates[0]), err)
+	}
+	return nil
 }
 
 // reread reads the files again if the last time was long ago. One goroutine does so at a

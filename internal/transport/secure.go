@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/socket"
@@ -79,21 +78,12 @@ func shakeHands(ctx context.Context, nc net.Conn, handshake func() error, deadli
 	return nil
 }
 
-// explain returns why a handshake has failed, with whose certificate it was, cut: much of
-// it comes from outside.
+// explain returns why a handshake has failed (tlsport.Explain), and leaves ErrIdentity in it.
 func explain(err error) error {
-	var bad *tls.CertificateVerificationError
-	switch {
-	case errors.Is(err, ErrIdentity):
+	if errors.Is(err, ErrIdentity) {
 		return err
-	case errors.As(err, &bad) && len(bad.UnverifiedCertificates) > 0:
-		err = fmt.Errorf("%s: %w", tlsport.Describe(bad.UnverifiedCertificates[0]), bad.Err)
 	}
-	const most = 400
-	if text := err.Error(); len(text) > most {
-		return errors.New(strings.ToValidUTF8(text[:most], "") + "...")
-	}
-	return err
+	return tlsport.Explain(err)
 }
 
 // secureDialled puts TLS on a connection to a server, if that is configured. If there is an
