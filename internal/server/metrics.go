@@ -30,7 +30,7 @@ func (s *Server) bindMetrics() {
 		"connection_revalidate_count":     &s.stats.Resumes,
 		"connection_drop_count":           &s.stats.Dropped,
 		"connection_rejected":             &s.stats.Rejected,
-		"outstanding_tls_handshake":       metric.Func(func() int64 { return int64(len(s.handshakes)) }),
+		"outstanding_tls_handshake":       metric.Func(func() int64 { return int64(s.handshakes.running()) }),
 		"tls_handshake_exceeded":          &s.stats.TLSExceeded,
 		"unsuccessful_handshake":          &s.stats.TLSFailed,
 		"sessionless_connections_expired": &s.stats.Sessionless,

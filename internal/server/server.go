@@ -7,6 +7,7 @@
 //	accept.go     connections, their limits
 //	conn.go       the two halves of the socket: frames in, one write per batch out
 //	tls.go        TLS: which connections have it, the handshake, the client's certificate
+//	tls_queue.go  TLS handshakes that wait for their turn
 //	handshake.go  sessions: new, resumed, refused
 //	hold.go       handshakes that wait for a quorum
 //	eager.go      writes that the ACLs of this server's tree already refuse
@@ -139,7 +140,7 @@ type Server struct {
 		closed   bool
 	}
 	listeners  []net.Listener // guarded by mu
-	handshakes chan struct{}  // holds one for each TLS handshake in progress
+	handshakes handshakes
 	wg         sync.WaitGroup
 
 	gate struct {
@@ -166,7 +167,6 @@ func New(o Options) *Server {
 	s.mu.perIP = map[netip.Addr]int{}
 	s.mu.sessions = map[zk.SessionID]*conn{}
 	s.mu.held = map[*conn]heldConn{}
-	s.handshakes = make(chan struct{}, maxHandshakes)
 	s.gate.L = &s.gate.Mutex
 	s.runs.New = func() any { return newRun() }
 	s.budget = socket.NewBudget(o.Config.BufferBytes())

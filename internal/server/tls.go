@@ -57,12 +57,12 @@ func (c *conn) serveTLS(e *Encryption) {
 
 // encrypt shakes hands, and adds the identity of the client's certificate.
 func (c *conn) encrypt(config *tls.Config, deadline time.Time) error {
-	if !c.s.beginHandshake(deadline) {
+	if !c.s.handshakes.begin(c.remote.Addr(), c.s.cfg.Client.MaxHandshakes, deadline) {
 		c.s.stats.TLSExceeded.Add(1)
 		return fmt.Errorf("%w: too many TLS handshakes at a time", errEnd)
 	}
-	defer c.s.endHandshake()
-	if len(c.s.handshakes) > maxHandshakes/2 {
+	defer c.s.handshakes.end()
+	if c.s.handshakes.running() > maxHandshakes/2 {
 		deadline = time.Now().Add(min(crowdedHandshake, time.Until(deadline)))
 	}
 	_ = c.sock.SetReadDeadline(deadline)
@@ -102,26 +102,3 @@ func (c *conn) identify(layer *tls.Conn) error {
 	c.mu.Unlock()
 	return nil
 }
-
-// beginHandshake waits until a handshake may begin, at most until the deadline. If the
-// configuration limits handshakes, it does not wait.
-func (s *Server) beginHandshake(deadline time.Time) bool {
-	if limit := s.cfg.Client.MaxHandshakes; limit > 0 && len(s.handshakes) >= limit {
-		return false
-	}
-	select {
-	case s.handshakes <- struct{}{}:
-		return true
-	default:
-	}
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case s.handshakes <- struct{}{}:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-func (s *Server) endHandshake() { <-s.handshakes }
