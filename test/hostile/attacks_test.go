@@ -1,6 +1,9 @@
 package hostile
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // An attack is something that no stranger and no client may achieve anything by.
 type attack struct {
@@ -19,6 +22,7 @@ type attack struct {
 	pauses   bool // it pauses scene.follower, whose role and whose clients' waiting are not judged
 
 	limits string        // content of limitsFile
+	tls    bool          // the servers have TLS on all ports; the client ports take plain connections too
 	secret bool          // the servers make passwords of sessions of a secret
 	least  time.Duration // what it needs, however small the scale is
 
@@ -45,7 +49,7 @@ func (a *attack) sizes() []int {
 // attacks are all that there are. The rows are those of the list of attacks that an early
 // version fell to.
 func attacks() []attack {
-	return append(append(clientAttacks(), peerAttacks()...), diskAttacks()...)
+	return slices.Concat(clientAttacks(), peerAttacks(), tlsAttacks(), diskAttacks())
 }
 
 func clientAttacks() []attack {

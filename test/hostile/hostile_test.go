@@ -197,7 +197,7 @@ func combination(rng *rand.Rand) (a attack, members int, drawnScale float64) {
 	members = 1 + 2*rng.IntN(2)
 	var fit []attack
 	for _, one := range attacks() {
-		if !one.offline && !one.restarts && !one.pauses && !one.control && one.open == "" && (members == 3 || !one.ensemble) {
+		if !one.offline && !one.restarts && !one.pauses && !one.control && !one.tls && one.open == "" && (members == 3 || !one.ensemble) {
 			fit = append(fit, one)
 		}
 	}
@@ -206,10 +206,10 @@ func combination(rng *rand.Rand) (a attack, members int, drawnScale float64) {
 }
 
 // groups combines attacks, n at a time: of those that have to do with the same number of
-// servers, are known to fail or not, and need the servers for themselves or not. Those that
+// servers, are known to fail or not, have TLS or not, and need the servers for themselves or not. Those that
 // are no attacks are left out.
 func groups(list []attack, n int) (all []attack) {
-	kind := func(a *attack) string { return fmt.Sprint(a.sizes(), a.open != "") }
+	kind := func(a *attack) string { return fmt.Sprint(a.sizes(), a.open != "", a.tls) }
 	rest := map[string][]attack{}
 	for _, a := range list {
 		if a.control {
@@ -240,6 +240,7 @@ func combine(parts []attack) attack {
 		all.ensemble = all.ensemble || parts[i].ensemble
 		all.open = cmp.Or(all.open, parts[i].open)
 		all.secret = all.secret || parts[i].secret
+		all.tls = all.tls || parts[i].tls
 		all.limits += parts[i].limits
 		all.least = max(all.least, parts[i].least)
 	}

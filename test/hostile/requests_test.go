@@ -122,11 +122,15 @@ func (x *scene) electionConn(addr string, id int64) net.Conn {
 	if c == nil {
 		return nil
 	}
-	b := jute.AppendLong(jute.AppendLong(nil, helloVersion), id)
-	if _, err := c.Write(jute.AppendString(b, "127.0.0.1:1")); err != nil {
+	if _, err := c.Write(greeting(id)); err != nil {
 		return nil
 	}
 	return c
+}
+
+// greeting is the first message on an election port.
+func greeting(id int64) []byte {
+	return jute.AppendString(jute.AppendLong(jute.AppendLong(nil, helloVersion), id), "127.0.0.1:1")
 }
 
 // notify sends a notification and reports whether the connection took it.

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/test/certs"
 	"github.com/pinfold-zk/pinfold/test/ensemble/client"
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -56,6 +57,8 @@ type scene struct {
 
 	leader   *cluster.Member // or the server that is alone
 	follower *cluster.Member // the same if it is alone
+
+	authority certs.Identity // of all certificates, with attack.tls
 
 	mu     sync.Mutex // guards what follows
 	rng    *rand.Rand
@@ -110,6 +113,9 @@ func (x *scene) start() {
 		name := filepath.Join(dir, "limits")
 		x.must(os.WriteFile(name, []byte(x.attack.limits), 0o600))
 		lines = append(slices.Clone(lines), "limitsFile="+name)
+	}
+	if x.attack.tls {
+		lines = append(slices.Clone(lines), x.tlsLines()...)
 	}
 	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: lines, Metrics: x.system.Judged})
 	x.must(err)
