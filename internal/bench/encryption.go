@@ -98,7 +98,7 @@ func (e *Encryption) clientPort(port int) []string {
 	return []string{
 		"secureClientPort=" + strconv.Itoa(port), "secureClientPortAddress=127.0.0.1",
 		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory", // Apache's other one has no TLS
-		"ssl.protocol=TLSv1.3", "ssl.ciphersuites=" + suites, "ssl.keyStore.location=" + e.store, "ssl.trustStore.location=" + e.trust,
+		"ssl.enabledProtocols=TLSv1.3", "ssl.ciphersuites=" + suites, "ssl.keyStore.location=" + e.store, "ssl.trustStore.location=" + e.trust,
 	}
 }
 
@@ -109,7 +109,7 @@ func (e *Encryption) peerPorts() []string {
 		return nil
 	}
 	return []string{
-		"sslQuorum=true", "ssl.quorum.protocol=TLSv1.3", "ssl.quorum.ciphersuites=" + suites,
+		"sslQuorum=true", "ssl.quorum.enabledProtocols=TLSv1.3", "ssl.quorum.ciphersuites=" + suites,
 		"ssl.quorum.keyStore.location=" + e.store, "ssl.quorum.trustStore.location=" + e.trust,
 	}
 }
