@@ -110,17 +110,17 @@ func (c *Client) UpdateServers(servers string) error {
 	case chroot != "" && chroot != c.chroot:
 		return fmt.Errorf("client: update of servers: chroot %s, not %s", chroot, c.chroot)
 	default:
-		c.updateList(list, members, nil)
+		c.goOn(func() (leave bool) { return list.update(members, nil) })
 	}
 	return nil
 }
 
-// updateList replaces the members, and ends the connection if the Client is to leave.
-// at is as in serverList.update.
-func (c *Client) updateList(list *serverList, members []string, at func(member string) bool) {
+// goOn changes the list of members by update, and ends the connection if the Client is to
+// leave.
+func (c *Client) goOn(update func() (leave bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if leave := list.update(members, at); leave && c.link != nil {
+	if leave := update(); leave && c.link != nil {
 		c.link.why = errRebalanced
 		c.link.conn.Close()
 	}

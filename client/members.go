@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
@@ -40,9 +42,20 @@ type MemberAddress struct {
 	ElectionPort int
 }
 
-// Line returns the value of the member's server line, as [Reconfig] takes it:
-// "host:2888:3888:participant;0.0.0.0:2181".
-func (m *Member) Line() string { return m.line }
+// Line returns the member's server line, as [Reconfig] takes it:
+// "server.4=host:2888:3888:participant;0.0.0.0:2181".
+func (m Member) Line() string { return fmt.Sprintf("server.%d=%s", m.ID, m.line) }
+
+// WithRole returns the member with or without a vote.
+func (m Member) WithRole(observer bool) Member {
+	const with, without = ":participant", ":observer"
+	from, to := without, with
+	if observer {
+		from, to = with, without
+	}
+	m.Observer, m.line = observer, strings.Replace(m.line, from, to, 1)
+	return m
+}
 
 // ClientAddr returns the address for clients as it can be dialled: the first host of
 // Addresses if the member listens on all addresses; "" if the line has none.
@@ -86,20 +99,38 @@ func ParseMembers(text []byte) (Members, error) {
 	}
 	all.Version, all.Groups = zk.Zxid(read.Version), read.Hierarchical()
 	for i := range read.Servers {
-		s := &read.Servers[i]
-		m := Member{ID: s.ID, Observer: s.Observer, line: s.Line()}
-		for _, a := range s.Addresses {
-			m.Addresses = append(m.Addresses, MemberAddress(a))
-		}
-		if s.HasClient {
-			m.Client = net.JoinHostPort(s.ClientHost, strconv.Itoa(s.ClientPort))
-		}
-		if s.HasSecure {
-			m.Secure = net.JoinHostPort(s.SecureHost, strconv.Itoa(s.SecurePort))
-		}
-		all.Members = append(all.Members, m)
+		all.Members = append(all.Members, memberOf(&read.Servers[i]))
 	}
 	return all, nil
+}
+
+// ParseMember reads a server line, "server.4=host:2888:3888:participant;2181"; "server."
+// and the role may be missing.
+func ParseMember(text string) (Member, error) {
+	number, value, ok := strings.Cut(strings.TrimPrefix(text, "server."), "=")
+	id, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || id < 0 {
+		return Member{}, fmt.Errorf("client: member %q: not of the form server.4=host:2888:3888;2181", text)
+	}
+	s, err := config.ParseMember(id, value)
+	if err != nil {
+		return Member{}, fmt.Errorf("client: member %q: %w", text, err)
+	}
+	return memberOf(&s), nil
+}
+
+func memberOf(s *config.Member) Member {
+	m := Member{ID: s.ID, Observer: s.Observer, line: s.Line()}
+	for _, a := range s.Addresses {
+		m.Addresses = append(m.Addresses, MemberAddress(a))
+	}
+	if s.HasClient {
+		m.Client = net.JoinHostPort(s.ClientHost, strconv.Itoa(s.ClientPort))
+	}
+	if s.HasSecure {
+		m.Secure = net.JoinHostPort(s.SecureHost, strconv.Itoa(s.SecurePort))
+	}
+	return m
 }
 
 // Members returns the configuration of the ensemble: what Config returns, read. It is
@@ -151,8 +182,12 @@ func (c *Client) follow(list *serverList) {
 		if err != nil {
 			c.opts.log.Warn("the members are not followed", "error", err)
 		} else if m.Version > version {
+			update := list.update
+			if version < 0 {
+				update = list.adopt
+			}
 			version = m.Version
-			c.followTo(list, m)
+			c.followTo(update, m)
 		}
 		select {
 		case <-changed.Events():
@@ -169,7 +204,7 @@ func (c *Client) over() bool {
 }
 
 // followTo replaces the list by the members of a configuration.
-func (c *Client) followTo(list *serverList, m Members) {
+func (c *Client) followTo(update func(members []string, at func(string) bool) bool, m Members) {
 	var addrs []string
 	for _, member := range m.Members {
 		if addr := c.opts.follow(member); addr != "" {
@@ -186,7 +221,7 @@ func (c *Client) followTo(list *serverList, m Members) {
 		same[addr] = addr == present || c.resolvesTo(addr, present)
 	}
 	c.opts.log.Info("the members have changed", "version", m.Version, "members", addrs)
-	c.updateList(list, addrs, func(member string) bool { return same[member] })
+	c.goOn(func() (leave bool) { return update(addrs, func(member string) bool { return same[member] }) })
 }
 
 // lookUpTimeout bounds the look-up of a member's name that follow does.

@@ -31,7 +31,7 @@ func TestParseMembers(t *testing.T) {
 	if !slices.Equal(two.Addresses, []MemberAddress{{"b", 2888, 3888}, {"b2", 2889, 3889}}) || !three.Observer || two.Observer {
 		t.Errorf("%+v, %+v", two, three)
 	}
-	if one.Line() != "a:2888:3888:participant;0.0.0.0:1" || three.Addresses[0].Host != "::1" {
+	if one.Line() != "server.1=a:2888:3888:participant;0.0.0.0:1" || three.Addresses[0].Host != "::1" {
 		t.Errorf("line %q, host %q", one.Line(), three.Addresses[0].Host)
 	}
 	if m, err := ParseMembers([]byte("\n")); err != nil || len(m.Members) != 0 {
@@ -42,6 +42,36 @@ func TestParseMembers(t *testing.T) {
 	}
 	if m, err := ParseMembers([]byte(threeMembers + "\ngroup.1=1:2\nweight.1=2")); err != nil || !m.Groups {
 		t.Errorf("groups: %+v, %v", m, err)
+	}
+}
+
+func TestParseMember(t *testing.T) {
+	for text, want := range map[string]string{
+		"4=h:1:2;3":                            "server.4=h:1:2:participant;0.0.0.0:3",
+		"server.5=h:1:2|observer:3:4:observer": "server.5=h:1:2|observer:3:4:observer",
+		"server.x=h:1:2":                       "",
+		"-1=h:1:2":                             "",
+		"server.4":                             "",
+		"4=h:1":                                "",
+	} {
+		m, err := ParseMember(text)
+		if (err == nil) != (want != "") || err == nil && m.Line() != want {
+			t.Errorf("%s: %q, %v; want %q", text, m.Line(), err, want)
+		}
+		if err != nil {
+			continue
+		}
+		for _, observer := range []bool{true, false, m.Observer} {
+			if m = m.WithRole(observer); m.Observer != observer {
+				t.Errorf("%s: the role is not %v", text, observer)
+			}
+			if again, err := ParseMember(m.Line()); err != nil || again.Observer != observer || len(again.Addresses) != len(m.Addresses) {
+				t.Errorf("%s: as %q: %+v, %v", text, m.Line(), again, err)
+			}
+		}
+		if m.Line() != want {
+			t.Errorf("%s: at last %q", text, m.Line())
+		}
 	}
 }
 
@@ -96,10 +126,10 @@ const (
 func TestFollowMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e, p := follower(t)
-		p.tellMembers(lineA, "version=1")
+		p.tellMembers(lineA, "server.3=10.0.0.3:2888:3888;c:1", "version=1") // the connect string has not all: no reason to leave
 		p.silent()
 		p.event(zk.EventNodeDataChanged, configPath)
-		p.tellMembers(lineA, lineB, "version=2") // grows: it leaves for the new one
+		p.tellMembers(lineA, lineB, "server.3=10.0.0.3:2888:3888;c:1", "version=2") // grows: it leaves for the new one
 		p.ended()
 		p = e.accept()
 		if ask := p.greet(9 * time.Second); p.addr != "b:1" || ask.SessionID != testSession {

@@ -114,7 +114,8 @@ func WatchQueue(n int) Option { return func(o *options) { o.watchQueue = n } }
 func Hosts(p HostProvider) Option { return func(o *options) { o.hosts = p } }
 
 // FollowMembers keeps the list of members as the ensemble's configuration has it, from
-// the first connection on: at each change it is updated as by UpdateServers. addr
+// the first connection on: at each change it is updated as by UpdateServers; the first
+// configuration makes the Client leave only a member that it does not have. addr
 // returns the address at which this Client reaches a member, "" for none;
 // [Member.ClientAddr], which returns what the configuration says, serves most. A
 // configuration without any such address changes nothing, as that of a static zoo.cfg

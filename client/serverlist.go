@@ -118,6 +118,15 @@ func (s *serverList) keepSpare() {
 	s.spare = slices.Clone(s.members)
 }
 
+// adopt is update with the first list that the ensemble itself gives: a client whose
+// member is in it stays, whatever its connect string has left out.
+func (s *serverList) adopt(members []string, at func(member string) bool) (leave bool) {
+	s.mu.Lock()
+	s.members = append(s.members, members...) // nothing is new
+	s.mu.Unlock()
+	return s.update(members, at)
+}
+
 // update replaces the members and reports whether the client leaves the one that it is
 // connected to. at reports whether a member is that one by another name; nil: none is.
 func (s *serverList) update(members []string, at func(member string) bool) (leave bool) {
