@@ -12,7 +12,8 @@ type command struct {
 	help       string // one line for the description
 }
 
-// commands returns all commands: those of Apache 3.9, shed_connections of 3.10, and hand_over.
+// commands returns all commands: those of Apache 3.9, shed_connections of 3.10, hand_over and
+// resolve.
 func commands() []command {
 	one := func(help string, run func(*Server, *reply), names ...string) command {
 		return command{names: names, help: help, run: run, serving: true}
@@ -38,6 +39,8 @@ func commands() []command {
 		always("All metrics", (*Server).monitor, "monitor", "mntr"),
 		one("Resets the counts of the links to observers", (*Server).nothing, "observer_connection_stat_reset", "orst"),
 		one("The observers that follow this leader", (*Server).observers, "observers", "obsr"),
+		{names: []string{"resolve"}, authorized: true, post: true, run: (*Server).resolve,
+			help: "The addresses of a host, as this server finds them"},
 		{names: []string{"restore", "rest"}, serving: true, authorized: true, post: true, run: (*Server).restore,
 			help: "Replaces the state by the snapshot in the body"},
 		always("Whether the process runs; see /readyz", (*Server).nothing, "ruok"),

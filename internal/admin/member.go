@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"time"
@@ -44,6 +45,28 @@ func lookUp(ctx context.Context, host string) string {
 		return ""
 	}
 	return addrs[0].Unmap().String()
+}
+
+// resolve shows the addresses of a host that is about to become a member's. It is answered
+// 422 if the name is not known here.
+func (s *Server) resolve(q *reply) {
+	host := q.r.URL.Query().Get("host")
+	if host == "" {
+		q.fail(http.StatusBadRequest, q.name, "the parameter host is missing")
+		return
+	}
+	ctx, cancel := context.WithTimeout(q.r.Context(), lookupTimeout)
+	defer cancel()
+	addrs, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		q.fail(http.StatusUnprocessableEntity, q.name, err.Error())
+		return
+	}
+	q.array("addresses")
+	for _, a := range addrs {
+		q.text("", a)
+	}
+	q.end()
 }
 
 // observers shows the observers that this leader serves. Followers serve none.

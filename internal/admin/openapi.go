@@ -80,6 +80,8 @@ func (q *reply) parameters(c *command) {
 	switch c.names[0] {
 	case "snapshot":
 		q.parameter("streaming", "boolean", "false: the answer does not have the snapshot")
+	case "resolve":
+		q.parameter("host", "string", "a host name")
 	case "set_trace_mask":
 		q.parameter("traceMask", "integer", "the new mask")
 	case "shed_connections":

@@ -225,6 +225,20 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// A server says which addresses a name has, to those who may ask.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	s := with(t, nil)
+	get := func(who, query string, status int, want string) {
+		t.Helper()
+		check(t, s.AdminAddr(), question{get: "POST /commands/resolve" + query, auth: who}, status, want)
+	}
+	get("ip", "?host=127.0.0.1", http.StatusOK, `"addresses" : [ "127.0.0.1" ]`)
+	get("ip", "?host=no-such-host.invalid", http.StatusUnprocessableEntity, "no-such-host.invalid")
+	get("ip", "", http.StatusBadRequest, "the parameter host is missing")
+	get("", "?host=127.0.0.1", http.StatusUnauthorized, "Auth info is missing")
+}
+
 // A server whose leader serves no clients is not ready, and answers commands.
 func TestLeaderServesNot(t *testing.T) {
 	t.Parallel()
@@ -253,7 +267,7 @@ func TestDescription(t *testing.T) {
 	must(t, json.Unmarshal([]byte(check(t, s.AdminAddr(), question{get: "/openapi.json"}, http.StatusOK, "openapi").Body), &page))
 	index := check(t, s.AdminAddr(), question{get: "/zk/admin/"}, http.StatusOK, "<a href=\"/zk/admin/configuration\">configuration</a>\n<br/>\n").Body
 	links := strings.Count(index, "<a ")
-	if links != 30 || len(page.Paths) != links+3 || page.Paths["/zk/admin/shed_connections"]["post"].Summary == "" {
+	if links != 31 || len(page.Paths) != links+3 || page.Paths["/zk/admin/shed_connections"]["post"].Summary == "" {
 		t.Errorf("%d links, %d paths", links, len(page.Paths))
 	}
 	check(t, s.AdminAddr(), question{get: "/commands/ruok"}, http.StatusNotFound, "")
