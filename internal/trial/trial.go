@@ -194,7 +194,7 @@ func (e *Ensemble) config(i int) []byte {
 	b = append(b, "tickTime=2000\ninitLimit=10\nsyncLimit=5\n"...)
 	b = fmt.Appendf(b, "dataDir=%s\n", propertyValue(e.path(i, "data")))
 	b = fmt.Appendf(b, "clientPort=%d\nclientPortAddress=127.0.0.1\n", e.clientPort(i))
-	b = append(b, "4lw.commands.whitelist=*\n"...)
+	b = append(b, "4lw.commands.whitelist=*\nreconfigEnabled=true\n"...)
 	if e.Participants == 1 {
 		b = append(b, "standaloneEnabled=false\n"...)
 	}
@@ -206,8 +206,8 @@ func (e *Ensemble) config(i int) []byte {
 		if j >= e.Participants {
 			role = "observer"
 		}
-		b = fmt.Appendf(b, "server.%d=127.0.0.1:%d:%d:%s\n", j+1,
-			e.clientPort(j)+quorumOffset, e.clientPort(j)+electionOffset, role)
+		b = fmt.Appendf(b, "server.%d=127.0.0.1:%d:%d:%s;127.0.0.1:%d\n", j+1,
+			e.clientPort(j)+quorumOffset, e.clientPort(j)+electionOffset, role, e.clientPort(j))
 	}
 	return b
 }
