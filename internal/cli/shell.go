@@ -3,9 +3,12 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +112,48 @@ func (s *shell) dial(ctx context.Context, servers string) (*client.Client, error
 	}
 	s.followStates(c, servers)
 	return c, nil
+}
+
+// Dial connects to an ensemble as the options say, with more options of the client. The
+// caller closes the connection. ExitStatus knows its errors.
+func (o Options) Dial(ctx context.Context, servers string, more ...client.Option) (*client.Client, error) {
+	o.dialOptions = append(slices.Clone(o.dialOptions), more...)
+	o.Out, o.Err = io.Discard, io.Discard
+	s, err := newShell(o)
+	if err != nil {
+		return nil, err
+	}
+	return s.dial(ctx, servers)
+}
+
+// TLSConfig is what the options say of TLS; nil for none.
+func (o Options) TLSConfig() (*tls.Config, error) { return o.tls.config() }
+
+// Authorization is the first of the credentials in the form of the header of requests to
+// an administration server; "ip" if there is none.
+func (o Options) Authorization() string {
+	if len(o.auths) == 0 {
+		return "ip"
+	}
+	return o.auths[0].scheme + " " + o.auths[0].secret
+}
+
+// ReadAuths reads credentials from a file, a line each as --auth has them, so that no
+// other user of the machine sees a secret.
+func (o *Options) ReadAuths(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return usageError{"--auth-file: " + err.Error()}
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := (*credentials)(&o.auths).Set(line); err != nil {
+			return usageError{"--auth-file: " + file + ": a line " + err.Error()}
+		}
+	}
+	return nil
 }
 
 // maxReply bounds a list of children, which may be of millions.

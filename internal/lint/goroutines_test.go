@@ -45,6 +45,7 @@ var goroutines = map[string]string{
 	"internal/trial await":            "child watch",
 	"internal/kerberos ticketFor":     "ticket seeker",
 	"client Dial":                     "client's follower",
+	"internal/member look":            "member's question",
 	"client run":                      "client's connection",
 	"client serve":                    "client's writer",
 	"client dispatch":                 "client's callbacks",
