@@ -256,3 +256,122 @@ func TestAServerThatHealsGoesOnAsking(t *testing.T) {
 		}
 	}
 }
+
+// electWith has voters 2 and 3 follow leader 2, which was elected with a history that ends at last.
+func (o *solo) electWith(last zk.Zxid) {
+	for id := int64(2); id <= 3; id++ {
+		state := election.Following
+		if id == 2 {
+			state = election.Leading
+		}
+		o.core.Notification(o.now, election.Notification{
+			From: id, State: state, Leader: 2, Zxid: last, PeerEpoch: int64(last.Epoch()), ElectionEpoch: 1, Version: 2,
+		})
+	}
+	o.drive()
+}
+
+// A voter whose disk is empty does not know whether it is new. A leader that has transactions tells
+// it: it has lost what it had, and is so marked before it looks on.
+func TestAnEmptyServerHealsIfTheLeaderHasTransactions(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{Empty: true})
+	o.electWith(zk.MakeZxid(5, 9))
+	want(t, "writes", o.wrote[len(o.wrote)-1].Kind, WriteHealing)
+	want(t, "phase before that is durable", o.core.phase, settling)
+	o.persist()
+	want(t, "heals", o.isHealing(), true)
+	want(t, "has forgotten its promises", o.core.forgot, true)
+	o.electWith(zk.MakeZxid(5, 9))
+	want(t, "role", o.core.role, Observing)
+}
+
+// If no server has a transaction, nothing that an empty server has forgotten can be missed.
+func TestAnEmptyServerIsNewAmongEmptyServers(t *testing.T) {
+	o := newSolo(t, testConfig(3), State{Empty: true})
+	o.electWith(0)
+	want(t, "role", o.core.role, Following)
+	l := o.core.learner.link
+	o.up(l)
+	o.step(l, leaderInfoOf(1))
+	o.persist()
+	want(t, "says", o.says(l), "ACKEPOCH current 0 last <0,0>")
+	o.step(l, Packet{Type: Diff}, newLeaderOf(1))
+	o.persist()
+	want(t, "says", o.says(l), "ACK <1,0>")
+	o.step(l, upToDatePacket(), Packet{Type: Proposal, Zxid: zk.MakeZxid(1, 1), Data: []byte("data")})
+	o.persist()
+	want(t, "heals", o.isHealing(), false)
+	want(t, "says", o.says(l), "ACK <1,1>")
+}
+
+// A leader that was elected with nothing may have got transactions since: what it sends tells.
+func TestAnEmptyServerHealsIfItIsSentTransactions(t *testing.T) {
+	for _, first := range [][]Packet{
+		{{Type: Snap, Zxid: zk.MakeZxid(1, 4)}},
+		{{Type: Diff, Zxid: zk.MakeZxid(1, 4)}},
+		{{Type: Diff}, {Type: Proposal, Zxid: zk.MakeZxid(1, 1)}},
+	} {
+		o := newSolo(t, testConfig(3), State{Empty: true})
+		o.electWith(0)
+		l := o.core.learner.link
+		o.up(l)
+		o.step(l, leaderInfoOf(1))
+		o.persist()
+		o.step(l, first...)
+		o.persist()
+		want(t, "heals", o.isHealing(), true)
+		want(t, "role", o.core.role, Observing)
+		want(t, "goes back to", o.core.learner.leader, 2)
+		want(t, "last", o.core.last, 0)
+	}
+}
+
+// A server that is known to be new, or has taken part in an epoch, has lost nothing.
+func TestOnlyAnEmptyServerMayHaveLostEverything(t *testing.T) {
+	for _, s := range []State{{}, {Empty: true, AcceptedEpoch: 1, CurrentEpoch: 1}} {
+		o := newSolo(t, testConfig(3), s)
+		o.electWith(zk.MakeZxid(5, 9))
+		want(t, "heals", o.isHealing(), false)
+		want(t, "role", o.core.role, Following)
+	}
+}
+
+// A server that has its vote again by UPTODATE does not serve as an observer before: its clients would
+// lose their connections.
+func TestAServerThatHasHealedDoesNotServeAsObserver(t *testing.T) {
+	o, l := heals2(t, 3, damaged(0, true))
+	o.step(l, pingOf(zk.MakeZxid(6, 0)))
+	o.step(l, pingOf(zk.MakeZxid(6, 0), 1), upToDatePacket())
+	want(t, "serves", o.core.ready.Serving, false)
+	o.persist()
+	want(t, "heals", o.isHealing(), false)
+	want(t, "role", o.core.role, Following)
+}
+
+// A leader tells a server that heals about the others before it has it serve.
+func TestALeaderTellsAboutTheOthersBeforeUpToDate(t *testing.T) {
+	o, links := leads(t, testConfig(3), history(5, 9), 2)
+	info := infoOf(3, 5)
+	info.Type = ObserverInfo
+	l := o.accept()
+	o.step(l, info)
+	o.step(l, ackEpochOf(-1, 0))
+	o.core.Located(o.now, l, Location{}, nil)
+	o.drive() // the round of pings
+	for o.core.leader.links[links[2]].pings.Len() > 0 {
+		o.step(links[2], Packet{Type: Ping})
+	}
+	o.ack(l, zk.MakeZxid(6, 0))
+	var sent []PacketType
+	for i := range o.sent {
+		if o.to[i] == l {
+			sent = append(sent, o.sent[i].Type)
+			if o.sent[i].Type == Ping {
+				want(t, "tells that all others were seen", len(o.sent[i].Data), 1)
+			}
+		}
+	}
+	if len(sent) < 2 || sent[0] != Ping || sent[1] != UpToDate {
+		t.Errorf("sent %v", sent)
+	}
+}

@@ -253,6 +253,10 @@ func (c *Core) synchronize(p *Packet) error {
 	switch {
 	case !l.epochAcked:
 		return fmt.Errorf("%v before ACKEPOCH was sent", p.Type)
+	case p.Zxid > 0 && p.Type != NewLeader && c.lostAll():
+		c.beginHealing(l.leader)
+		c.retry = l.leader
+		return fmt.Errorf("its disk is empty, and leader %d has transaction %v", l.leader, p.Zxid)
 	case !l.chosen:
 		return c.choose(p)
 	}
@@ -428,10 +432,18 @@ func (c *Core) activate() {
 	c.serveIfReady()
 }
 
+// serveIfReady begins to serve. A server that has healed by now does not: it leaves its role at
+// once, and its clients would lose their connections.
 func (c *Core) serveIfReady() {
-	if c.phase == uptodate && c.ready.Commit >= c.learner.serveAt {
+	if c.phase != uptodate || c.ready.Commit < c.learner.serveAt {
+		return
+	}
+	c.needSnap = false
+	if c.regains() {
+		c.regainVote()
+	}
+	if c.healSeq == 0 {
 		c.setPhase(c.role, broadcast)
-		c.needSnap = false
 		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
 		c.regainVote()
 	}
