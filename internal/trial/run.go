@@ -275,7 +275,7 @@ func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 	own := filepath.Join(dir, strconv.Itoa(leader))
 	hints := [][2]string{
 		{fmt.Sprintf("echo srvr | nc 127.0.0.1 %d", e.members[leader-1].port), "the state of a server"},
-		{fmt.Sprintf("kill -9 $(cat %s)", filepath.Join(own, "pid")), "end the leader: another one takes over"},
+		{fmt.Sprintf("kill -9 $(cat %s)", filepath.Join(own, "pid")), e.afterKill()},
 		{fmt.Sprintf("pinfold server %s", filepath.Join(own, "zoo.cfg")), "and start it again"},
 	}
 	width := 0
@@ -286,6 +286,14 @@ func (e *Ensemble) summarise(leader int, epoch uint32, took time.Duration) {
 		e.sayf("  %-*s   %s\n", width, h[0], h[1])
 	}
 	e.sayf("Ctrl-C stops all.\n\n")
+}
+
+// afterKill says what the end of the leader does: the others go on if they are a majority.
+func (e *Ensemble) afterKill() string {
+	if e.Participants < 3 {
+		return "end the leader: no server serves until it is back"
+	}
+	return "end the leader: another one takes over"
 }
 
 // shortDir returns the directory, relative to the working directory if it is inside

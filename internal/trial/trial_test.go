@@ -272,6 +272,7 @@ func TestEnsembleGoesOn(t *testing.T) {
 	stop, done = startEnsemble(t, next)
 	out.await("server 1 leads")
 	out.await("server 2   127.0.0.1:")
+	out.await("no server serves until it is back")
 	third := *next
 	third.BasePort = freeBase(t, 2)
 	if err := third.Run(context.Background()); !errors.Is(err, vfs.ErrLocked) {

@@ -2,6 +2,7 @@ package zab
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -345,4 +346,39 @@ func TestLearnerInfoMayBeShort(t *testing.T) {
 	o.persist()
 	o.step(l, Packet{Type: AckEpoch, Data: make([]byte, 3)})
 	want(t, "links", len(o.links), 0)
+}
+
+// A leader that refuses a server closes the link without a word: the server says what it knows.
+func TestAServerThatIsRefusedSaysWhatItKnows(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		state State
+		after func(o *solo, l LinkID)
+		want  string
+	}{
+		{"later epoch", State{AcceptedEpoch: 99, CurrentEpoch: 5, Last: zk.MakeZxid(5, 9)}, func(*solo, LinkID) {},
+			"this server has accepted epoch 99, and leader 2 is known to be in epoch 5"},
+		{"no epoch", history(5, 9), func(*solo, LinkID) {}, "leader 2 has not told its epoch"},
+		{"history", history(5, 9), func(o *solo, l LinkID) {
+			o.step(l, leaderInfoOf(6))
+			o.persist()
+		}, "was told this server's history, of epoch 5 and up to 0x500000009"},
+	} {
+		o := newSolo(t, testConfig(3), c.state)
+		o.elect(2)
+		l := o.core.learner.link
+		o.up(l)
+		c.after(o, l)
+		o.core.LinkDown(o.now, l, errors.New("the peer has closed the link"))
+		o.drive()
+		said := ""
+		for _, e := range o.told {
+			if e.Kind == EventLeft {
+				said = e.Reason
+			}
+		}
+		if !strings.Contains(said, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, said, c.want)
+		}
+	}
 }

@@ -61,6 +61,21 @@ const (
 	maxMisses     = 8
 )
 
+// whyRefused says why a leader may have closed the link before it has told its epoch, or
+// when it was told this server's history: it closes it without a word. It is "" at other times.
+func (c *Core) whyRefused() string {
+	elected := c.election.Vote().PeerEpoch
+	switch l := &c.learner; {
+	case c.phase == discovery && int64(c.acceptedEpoch) > elected:
+		return fmt.Sprintf("; this server has accepted epoch %d, and leader %d is known to be in epoch %d: a leader refuses a server that has accepted a later epoch than its own", c.acceptedEpoch, l.leader, elected)
+	case c.phase == discovery:
+		return fmt.Sprintf("; leader %d has not told its epoch: if it refuses this server, its log says why (peer_refused)", l.leader)
+	case c.phase == syncing && l.epochAcked && !l.chosen:
+		return fmt.Sprintf("; leader %d was told this server's history, of epoch %d and up to %v: if it refuses that, its log says why (peer_refused)", l.leader, c.currentEpoch, c.last)
+	}
+	return ""
+}
+
 // follow takes the role of a learner: the leader is dialled.
 func (c *Core) follow(r Role, v election.Result) {
 	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure}

@@ -390,7 +390,7 @@ func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 		c.dropLearner(l, err)
 	case c.role != Looking && l == c.learner.link && l != 0:
 		c.learner.link = 0
-		c.leave(fmt.Errorf("the link to the leader is lost: %w", err))
+		c.leave(fmt.Errorf("the link to the leader is lost: %w%s", err, c.whyRefused()))
 	}
 }
 
