@@ -63,6 +63,7 @@ var sample = Entry{
 }
 
 func TestLines(t *testing.T) {
+	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Local().Format(time.DateTime) // as in every bubble
 	hostile := Entry{Users: "a\tresult=success", Operation: Delete, Path: "/x\n\\\u0001\u2028ü\xff", Result: Failure}
 	for _, c := range []struct {
 		name   string
@@ -70,12 +71,12 @@ func TestLines(t *testing.T) {
 		want   []string
 	}{
 		{"text", nil, []string{
-			"2000-01-01 00:00:00,000 INFO o.a.z.a.Slf4jAuditLogger: session=0x1000022aa080000\tuser=bob,127.0.0.1\tip=127.0.0.1\toperation=create\tznode=/q\tznode_type=persistent\tresult=success\n",
-			"2000-01-01 00:00:00,000 ERROR o.a.z.a.Slf4jAuditLogger: user=a\\tresult=success\toperation=delete\tznode=/x\\n\\\\\\u0001\\u2028ü\ufffd\tresult=failure\n",
+			began + ",000 INFO o.a.z.a.Slf4jAuditLogger: session=0x1000022aa080000\tuser=bob,127.0.0.1\tip=127.0.0.1\toperation=create\tznode=/q\tznode_type=persistent\tresult=success\n",
+			began + ",000 ERROR o.a.z.a.Slf4jAuditLogger: user=a\\tresult=success\toperation=delete\tznode=/x\\n\\\\\\u0001\\u2028ü\ufffd\tresult=failure\n",
 		}},
 		{"details", func(o *Options) { o.Details = true }, []string{
-			"2000-01-01 00:00:00,000 INFO o.a.z.a.Slf4jAuditLogger: session=0x1000022aa080000\tuser=bob,127.0.0.1\tip=127.0.0.1\toperation=create\tznode=/q\tznode_type=persistent\tresult=success\tzxid=0x200000003\tnew_version=0\tsize=5\n",
-			"2000-01-01 00:00:00,000 ERROR o.a.z.a.Slf4jAuditLogger: user=a\\tresult=success\toperation=delete\tznode=/x\\n\\\\\\u0001\\u2028ü\ufffd\tresult=failure\n",
+			began + ",000 INFO o.a.z.a.Slf4jAuditLogger: session=0x1000022aa080000\tuser=bob,127.0.0.1\tip=127.0.0.1\toperation=create\tznode=/q\tznode_type=persistent\tresult=success\tzxid=0x200000003\tnew_version=0\tsize=5\n",
+			began + ",000 ERROR o.a.z.a.Slf4jAuditLogger: user=a\\tresult=success\toperation=delete\tznode=/x\\n\\\\\\u0001\\u2028ü\ufffd\tresult=failure\n",
 		}},
 		{"json", func(o *Options) { o.JSON = true }, []string{
 			`{"time":"2000-01-01T00:00:00.000Z","level":"INFO","session":"0x1000022aa080000","user":"bob,127.0.0.1","ip":"127.0.0.1","operation":"create","znode":"/q","znode_type":"persistent","result":"success"}` + "\n",
