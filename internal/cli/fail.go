@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -137,6 +138,38 @@ func explain(err error) string {
 		text += "\n(" + advice + ")"
 	}
 	return text
+}
+
+// jsonError is an error with --output json: one line on the error stream.
+type jsonError struct {
+	Error  string `json:"error"`            // the first line of explain
+	Advice string `json:"advice,omitempty"` // the second one
+	Code   int32  `json:"code,omitempty"`   // the server's; none if no server has refused
+	Path   string `json:"path,omitempty"`
+	Status int    `json:"status"` // that the program ends with
+}
+
+// errorInJSON is explain as a line of JSON.
+func errorInJSON(err error) string {
+	text, advice, _ := strings.Cut(explain(err), "\n")
+	e := jsonError{Error: text, Advice: strings.TrimSuffix(strings.TrimPrefix(advice, "("), ")"), Status: ExitStatus(err)}
+	var code zk.Code
+	if errors.As(err, &code) {
+		e.Code = int32(code)
+	}
+	var opErr *client.Error
+	var txnErr *client.TxnError
+	switch {
+	case errors.As(err, &txnErr):
+		e.Path = txnErr.Path
+	case errors.As(err, &opErr):
+		e.Path = opErr.Path
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return explain(err)
+	}
+	return string(line)
 }
 
 // rightOf says which right the operation of an error lacked; "" if it was none.

@@ -186,3 +186,19 @@ func TestExplain(t *testing.T) {
 		t.Errorf("explain = %q", got)
 	}
 }
+
+// With --output json an error is one JSON value, for scripts.
+func TestErrorInJSON(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&client.Error{Op: "get", Path: "/a", Err: zk.ErrNoNode}, `{"error":"Node does not exist: /a","code":-101,"path":"/a","status":1}`},
+		{&client.Error{Op: "delete", Path: "/a", Err: zk.ErrNotEmpty}, `{"error":"Node not empty: /a","advice":"deleteall deletes a node and all below it","code":-111,"path":"/a","status":1}`},
+		{usageError{"get: no path"}, `{"error":"get: no path","status":2}`},
+	} {
+		if got := errorInJSON(c.err); got != c.want {
+			t.Errorf("%v: %s, want %s", c.err, got, c.want)
+		}
+	}
+}

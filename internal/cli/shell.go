@@ -230,6 +230,10 @@ func (s *shell) tell(err error) error {
 	if err == nil || Told(err) {
 		return err
 	}
-	fmt.Fprintln(s.errs, explain(err))
+	if s.format == jsonl {
+		fmt.Fprintln(s.errs, errorInJSON(err))
+	} else {
+		fmt.Fprintln(s.errs, explain(err))
+	}
 	return statusError{ExitStatus(err)}
 }
