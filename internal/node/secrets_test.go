@@ -20,6 +20,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/test/certs"
+	"github.com/pinfold-zk/pinfold/test/tickets"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -30,6 +31,8 @@ const (
 	plantedUser     = "planted-of-a-user"
 	plantedLogin    = "planted-of-a-login"
 	plantedSecret   = "planted-of-the-sessions"
+	plantedPeer     = "planted-of-a-peer"
+	plantedPeers    = "planted-of-the-stores-for-peers"
 )
 
 // said collects everything that a server says.
@@ -68,7 +71,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&all, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg, fs := secretive(t), vfs.NewMem()
 	n, stop := run(t, Options{Config: cfg, FS: fs, Logger: log})
-	password := useSecrets(t, n)
+	password, keys := useSecrets(t, n)
 	for _, word := range []string{"conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "icfg", "isro", "lsnp", "mntr", "ruok", "srst", "srvr", "stat", "wchc", "wchp", "wchs"} {
 		answer, err := client.FourLetter(t.Context(), n.Addr().String(), word)
 		if err != nil {
@@ -95,7 +98,10 @@ func TestSecretsAreNotShown(t *testing.T) {
 		t.Errorf("the server has said %d bytes only", all.Len())
 	}
 	secrets := []string{plantedPassword, plantedSuper, plantedUser, plantedLogin, plantedSecret, "BEGIN PRIVATE KEY",
-		digestOf("super", plantedSuper), digestOf("bob", plantedUser), string(password), hex.EncodeToString(password), base64.StdEncoding.EncodeToString(password)}
+		digestOf("super", plantedSuper), digestOf("bob", plantedUser), plantedPeer, plantedPeers}
+	for _, secret := range append(keys, password) {
+		secrets = append(secrets, string(secret), hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret))
+	}
 	if shown := all.shown(secrets); len(shown) > 0 {
 		t.Errorf("shown: %q", shown)
 	}
@@ -112,9 +118,15 @@ func secretive(t *testing.T) *config.Config {
 		}
 		return name
 	}
-	login := write("jaas.conf", `Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob="`+plantedLogin+`" user_super="x"; };`)
+	login := write("jaas.conf", `Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob="`+plantedLogin+`" user_super="x";
+com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="`+tickets.Keytab(t)+`" principal="`+tickets.Service+"@"+tickets.Realm+`"; };
+QuorumServer { org.apache.zookeeper.server.auth.DigestLoginModule required user_zk="`+plantedPeer+`"; };
+QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="zk" password="`+plantedPeer+`"; };`)
 	zoo := "dataDir=/data\npreAllocSize=64\nclientPort=0\nclientPortAddress=127.0.0.1\nclient.portUnification=true\nssl.clientAuth=none\n" +
 		"4lw.commands.whitelist=*\nadmin.enableServer=true\nadmin.serverAddress=127.0.0.1\nadmin.serverPort=0\n" +
+		"quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true\n" +
+		"ssl.quorum.keyStore.location=" + server.Store(t) + "\nssl.quorum.trustStore.location=" + server.Trust(t) +
+		"\nssl.quorum.trustStore.password=" + plantedPeers + "\nportUnification=true\n" +
 		"audit.enable=true\naudit.file=/logs/audit.log\naudit.details=true\n" +
 		"ssl.keyStore.location=" + server.Store(t) + "\nssl.trustStore.location=" + server.Trust(t) + "\nssl.trustStore.password=" + plantedPassword + "\n" +
 		"DigestAuthenticationProvider.superDigest=super:" + digestOf("super", plantedSuper) + "\n" +
@@ -126,8 +138,9 @@ func secretive(t *testing.T) *config.Config {
 	return cfg
 }
 
-// useSecrets has clients log in, rightly and wrongly, and returns the password of a session.
-func useSecrets(t *testing.T, n *Node) []byte {
+// useSecrets has clients log in, rightly and wrongly, and returns the password of a session,
+// and keys of Kerberos: those of the server and of one login.
+func useSecrets(t *testing.T, n *Node) (password []byte, keys [][]byte) {
 	t.Helper()
 	ctx := t.Context()
 	c := dial(t, n)
@@ -146,7 +159,24 @@ func useSecrets(t *testing.T, n *Node) []byte {
 	if err := other.AddAuth(ctx, "none", []byte("bob:"+plantedUser)); err == nil {
 		t.Error("an unknown scheme is accepted")
 	}
-	return c.SessionPassword()
+	ticket := tickets.New(t, nil)
+	keys = append(keys, ticket.Key.KeyValue)
+	for _, e := range tickets.Keys().Entries {
+		keys = append(keys, e.Key.KeyValue)
+	}
+	byKerberos, err := client.Kerberos(client.KerberosOptions{
+		Cache: tickets.Cache(t, ticket), Config: tickets.Config(t), Server: tickets.Service + "@" + tickets.Realm,
+	})
+	try("kerberos", err)
+	for _, m := range []client.Mechanism{byKerberos, client.DigestMD5("bob", plantedLogin)} {
+		c, err := client.Dial(ctx, n.Addr().String(), client.SASL(m))
+		try("login", err)
+		c.Close()
+	}
+	if _, err := client.Dial(ctx, n.Addr().String(), client.SASL(client.DigestMD5("bob", plantedUser))); err == nil || strings.Contains(err.Error(), "planted") {
+		t.Errorf("a wrong password: %v", err)
+	}
+	return c.SessionPassword(), keys
 }
 
 func get(t *testing.T, all *said, page string) string {
