@@ -421,7 +421,7 @@ func TestConnectionLimits(t *testing.T) {
 // server, however many connections have such reads.
 func TestP6ManyReadsBehindWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const clients, reads, size = 60, 100, 40_000
+		const clients, reads, size = 30, 50, 40_000
 		g := newGateFS(vfs.NewMem())
 		s := newRig(t, func(o *rigSetup) { o.fs = g }, withRoom)
 		innocent := s.open()
