@@ -18,6 +18,7 @@ import (
 var (
 	pinfold = flag.String("pinfold", "", "`path` of the binary, from here or from the root of the repository")
 	kinds   = flag.String("kinds", "", "`members`, as apache,apache,apache; one is a standalone server; none is all")
+	python  = flag.String("python", "", "a Python with kazoo; without it kazoo is left out")
 	keepDir = flag.Bool("keep", false, "keep the directories of tests that pass too")
 )
 
