@@ -88,6 +88,7 @@ func (r *run) poll(ctx context.Context, f func(context.Context) error) error {
 		select {
 		case <-time.After(pollEvery):
 		case <-ctx.Done():
+			return fmt.Errorf("not within %v: %w", r.o.Wait, err)
 		}
 	}
 }
