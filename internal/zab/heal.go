@@ -30,8 +30,9 @@ import (
 // which the leader's state is there.
 
 // A server whose disk is empty may be new, or may have lost everything (State.Empty). Until it has a
-// history it takes part in no epoch but one that begins with an empty history: a leader that
-// has one makes it heal. If a quorum of the other voters has data, each quorum with this server has
+// history it counts in no epoch but one that begins with an empty history: if the votes say that its
+// leader has one, its ACKEPOCH does not count; and what a leader sends of one makes it heal. Votes
+// alone do not: any process can send them in a member's name. If a quorum of the other voters has data, each quorum with this server has
 // a member that lets no server with an empty history lead.
 
 // lostAll reports whether this server, if another one has data, has lost what it had.

@@ -276,12 +276,18 @@ func (o *solo) electWith(last zk.Zxid) {
 func TestAnEmptyServerHealsIfTheLeaderHasTransactions(t *testing.T) {
 	o := newSolo(t, testConfig(3), State{Empty: true})
 	o.electWith(zk.MakeZxid(5, 9))
+	l := o.core.learner.link
+	o.up(l)
+	o.step(l, leaderInfoOf(6))
+	o.persist()
+	want(t, "says", o.says(l), "ACKEPOCH current -1 last <0,0>")
+	want(t, "heals by the votes alone", o.isHealing(), false)
+	o.step(l, Packet{Type: Snap, Zxid: zk.MakeZxid(5, 9)})
 	want(t, "writes", o.wrote[len(o.wrote)-1].Kind, WriteHealing)
 	want(t, "phase before that is durable", o.core.phase, settling)
 	o.persist()
 	want(t, "heals", o.isHealing(), true)
 	want(t, "has forgotten its promises", o.core.forgot, true)
-	o.electWith(zk.MakeZxid(5, 9))
 	want(t, "role", o.core.role, Observing)
 }
 

@@ -33,6 +33,8 @@ type learnerState struct {
 	sure       bool // when the role began, this server knew which memberships count
 	sawChange  bool // a transaction that came since has changed the membership
 
+	uncounted bool // its disk is empty, and by the votes the leader has transactions, see lostAll
+
 	// Of a server that heals (heal.go).
 	established bool    // the leader has a quorum without it
 	proposed    zk.Zxid // by the leader when it first told so
@@ -78,7 +80,7 @@ func (c *Core) whyRefused() string {
 
 // follow takes the role of a learner: the leader is dialled.
 func (c *Core) follow(r Role, v election.Result) {
-	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure}
+	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure, uncounted: c.lostAll() && v.Zxid > 0}
 	l := &c.learner
 	l.pending.Spare, l.unacked.Spare = queueSpare, queueSpare
 	if c.misses > 0 {
@@ -253,9 +255,9 @@ func (c *Core) learnerPersisted() {
 }
 
 // countedEpoch is the current epoch that ACKEPOCH names: -1, which does not count, if the server
-// heals.
+// heals, or may have to.
 func (c *Core) countedEpoch() int32 {
-	if c.heals {
+	if c.heals || c.learner.uncounted {
 		return -1
 	}
 	return int32(c.currentEpoch)

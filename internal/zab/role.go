@@ -32,13 +32,6 @@ func (c *Core) takeElected() {
 // adoptResult takes the role that follows from the result of an election, the present one
 // or the last one.
 func (c *Core) adoptResult(r election.Result) {
-	if c.lostAll() && r.Leader != c.cfg.ID && r.Zxid > 0 {
-		c.beginHealing(r.Leader)
-		c.setPhase(Looking, settling)
-		c.withdraw()
-		c.settle()
-		return
-	}
 	c.term++
 	c.tookEpoch, c.tookMembers = c.currentEpoch, c.members
 	switch {
