@@ -19,7 +19,7 @@ func dataSettings() []setting {
 			note:   "creates missing directories"},
 		{name: "db.autocreate", scope: property, def: "true",
 			setter: boolean(func(c *Config) *bool { return &c.Data.DBAutoCreate }),
-			note:   "`false`: an empty data directory needs a file `initialize`. `true`: a voter with an empty one has no vote if the others have data, until it has theirs"},
+			note:   "`false`: an empty data directory needs a file `initialize`"},
 	}
 }
 

@@ -69,7 +69,6 @@ var events = map[string]string{
 	"the leadership was handed over by the command hand_over":                            "handed_over",
 	"the member has healed: it has everything that was lost, and its vote":               "healed",
 	"the data directory is damaged: the member heals":                                    "healing_began",
-	"the data directory is empty, and the others have data: the member heals":            "healing_empty",
 	"the data directory is damaged, and cannot be marked":                                "healing_not_marked",
 	"the damaged files are replaced by the leader's snapshot":                            "healing_replaced",
 	"the member heals, and waits":                                                        "healing_waits",

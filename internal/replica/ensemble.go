@@ -59,7 +59,6 @@ func (o *orderer) loadEpochs(rep *Report) error {
 	if o.recovered.Members, err = o.loadMembers(); err != nil {
 		return err
 	}
-	o.recovered.Empty = last == 0 && current == 0 && !rep.Initialized && o.heals()
 	o.recent = nil
 	if n := len(o.recovered.Recent); n > 0 && o.recovered.Recent[n-1].Zxid != last {
 		o.recovered.Recent = nil
@@ -374,8 +373,6 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 		j.write.Entries = nil
 		o.proposed = append(o.proposed, j.b)
 		o.keep(j.b)
-	case zab.WriteHealing:
-		o.fuzzy.Store(true) // no client may see the empty tree
 	case zab.WriteTruncate, zab.WriteInstall:
 		o.resetSeqs = append(o.resetSeqs, w.Seq)
 		o.replaceEnds(w.Kind, w.Zxid)
@@ -486,9 +483,6 @@ func (o *orderer) logEvent(e *zab.Event) {
 			"zxid", o.LastApplied())
 	case zab.EventDesignation:
 		o.log.Warn("the leader has changed the membership of the ensemble; this server keeps that of its configuration, because reconfigEnabled is false", "zxid", e.Zxid)
-	case zab.EventEmpty:
-		o.log.Warn("the data directory is empty, and the others have data: the member heals", "leader", e.Peer, "next", nextOfHealing(true),
-			"help", "if it is a new member, which had no data before, stop it, remove the directory version-2, create the file `initialize` in the data directory, and start it")
 	case zab.EventHealing:
 		o.tellHealing(e)
 	case zab.EventHealed:

@@ -92,7 +92,11 @@ func (r *Replica) beginHealing(h storage.Healing, nowMillis int64) (Report, erro
 	if err := r.o.Dir.BeginHealing(h); err != nil {
 		return Report{}, err
 	}
-	r.log.Error("the data directory is damaged: the member heals", "damage", h.Reason, "next", nextOfHealing(h.Forgot))
+	next := "this member has no vote until a leader that a quorum follows without it has sent its state"
+	if h.Forgot {
+		next += ", and until each of the other voters has joined that leader"
+	}
+	r.log.Error("the data directory is damaged: the member heals", "damage", h.Reason, "next", next)
 	r.healing.Store(true)
 	r.diverged.Store(false)
 	r.fuzzy.Store(true) // no client may see the empty tree
@@ -103,15 +107,6 @@ func (r *Replica) beginHealing(h storage.Healing, nowMillis int64) (Report, erro
 	r.stats.startup = report
 	r.noteRecovered(nowMillis)
 	return report, r.order.startHealing(accepted, h.Forgot)
-}
-
-// nextOfHealing tells an operator what a member that heals waits for.
-func nextOfHealing(forgot bool) string {
-	next := "this member has no vote until a leader that a quorum follows without it has sent its state"
-	if forgot {
-		next += ", and until each of the other voters has joined that leader"
-	}
-	return next
 }
 
 // startHealing is start for a server that heals.
@@ -149,16 +144,6 @@ func (l *logger) takeOver(tree *znode.Tree) error {
 
 // replaces reports whether what the leader sends is to replace everything in the directory.
 func (l *logger) replaces() bool { return l.healing.Load() && !l.took }
-
-// markEmpty marks the directory of a server whose disk was empty when it started, and whose
-// leader has data.
-func (l *logger) markEmpty() error {
-	if err := l.o.Dir.BeginHealing(storage.Healing{Forgot: true, Reason: "the data directory was empty, and the others have data"}); err != nil {
-		return err
-	}
-	l.healing.Store(true)
-	return nil
-}
 
 // endHealing removes the mark: the server has its vote again.
 func (l *logger) endHealing() error {

@@ -192,8 +192,6 @@ func (l *logger) writeOther(j *job) error {
 		return l.o.Dir.SetCurrentEpoch(w.Epoch)
 	case zab.WriteMembers:
 		return l.saveMembers(&w.Members)
-	case zab.WriteHealing:
-		return l.markEmpty()
 	case zab.WriteHealed:
 		return l.endHealing()
 	case zab.WriteTruncate:

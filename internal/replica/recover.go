@@ -32,10 +32,7 @@ type Report struct {
 	Refused   []string // readable snapshots from which the log leads to another tree than it names
 	Diverged  bool     // no snapshot leads to the tree that the log names: it is the newest one's
 	NewServer bool
-	// Initialized tells that the directory had the file "initialize": the server is new. Otherwise an
-	// empty directory may be that of a server that has lost everything.
-	Initialized bool
-	Healing     string // the damage; "" if there is none. The rest is empty then
+	Healing   string // the damage; "" if there is none. The rest is empty then
 }
 
 // ErrNoDatabase is returned for an empty directory where db.autocreate is off
@@ -237,7 +234,7 @@ func (r *recovery) emptyDatabase() (loadedSnapshot, error) {
 		if !marked && !r.o.DBAutoCreate {
 			return loadedSnapshot{}, fmt.Errorf("replica: %w", ErrNoDatabase)
 		}
-		r.rep.NewServer, r.rep.Initialized = true, marked
+		r.rep.NewServer = true
 	}
 	l := loadedSnapshot{tree: znode.New(r.o.Tree), agreed: true}
 	if r.rep.NewServer && r.o.InitialCounter > 0 {

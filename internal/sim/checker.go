@@ -150,9 +150,6 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 	if before.serving && before.term == rd.Term {
 		return
 	}
-	if m.wiped && rd.Role != zab.Observing {
-		c.s.fail("Healing", "member %d serves as %v: its disk was emptied, and it has not healed", m.id, rd.Role)
-	}
 	if rd.Role == zab.Leading {
 		c.established(m)
 	}
@@ -205,8 +202,6 @@ func (c *checker) event(m *member, e *zab.Event) {
 		}
 	case zab.EventServing:
 		cover.Served++
-	case zab.EventEmpty:
-		c.empty(m)
 	case zab.EventHealed:
 		c.healed(m)
 	case zab.EventResync:
@@ -252,7 +247,7 @@ var lawful = [...]string{
 	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
-	"its tree is not what the log leads to", "hands over to the others", "it has healed", "its disk is empty",
+	"its tree is not what the log leads to", "hands over to the others", "it has healed",
 }
 
 // protocol checks why a role is left, or a peer refused.
@@ -438,7 +433,7 @@ func (c *checker) started(m *member) {
 		c.heals(m)
 		return
 	}
-	if m.heals || m.emptied && m.rep.LastApplied() > 0 { // the power failed when the end of the healing was durable
+	if m.heals { // the power failed when the end of the healing was durable
 		c.healed(m)
 	}
 	h := &m.shadow

@@ -21,7 +21,6 @@ type Coverage struct {
 	SessionsEnded, Synced, Purged, Swept          int
 	HiddenEvents, MovedWrites, Expiries           int
 	Weighted, Stalls, DamageFound, Healed         int
-	Emptied                                       int
 	LockedOut, Released                           int // runs, voters
 	Locals, LocalsResumed, LocalsOver, Upgrades   int // sessions
 	ReadOnly, ReadOnlyReads, Uncommitted          int // sessions, answers, answers of what was not committed yet
@@ -96,7 +95,7 @@ func (c *Coverage) counters() []counter {
 		{"expiries judged", &c.Expiries}, {"elections by weights or groups", &c.Weighted},
 		{"local sessions", &c.Locals}, {"local sessions resumed", &c.LocalsResumed}, {"local sessions over", &c.LocalsOver}, {"local sessions upgraded", &c.Upgrades},
 		{"connections to members that only read", &c.ReadOnly}, {"answers of members that only read", &c.ReadOnlyReads}, {"of these, of what was not committed yet", &c.Uncommitted},
-		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"voters released from a promise", &c.Released}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"damaged members healed", &c.Healed}, {"empty members that heal", &c.Emptied}, {"disks that hand a leadership over", &c.Stalls},
+		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"voters released from a promise", &c.Released}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"damaged members healed", &c.Healed}, {"disks that hand a leadership over", &c.Stalls},
 		{"leaders asked to hand over", &c.HandOversAsked}, {"leaders that have handed over", &c.HandOvers},
 		{"packets of strangers", &c.StrangePackets}, {"votes of strangers", &c.StrangeVotes}, {"strangers that have become observers", &c.StrangersServed},
 		{"strangers whose history was cut", &c.StrangersCut},

@@ -173,16 +173,9 @@ func (c *checker) heals(m *member) {
 	}
 }
 
-// empty handles a member that begins to heal because its disk is empty and its leader has data: it
-// was emptied, or is started for the first time when the others have begun.
-func (c *checker) empty(m *member) {
-	m.damaged, m.emptied = true, true
-	c.s.cover.Emptied++
-}
-
 // healed handles a member that has its vote again.
 func (c *checker) healed(m *member) {
-	m.damaged, m.heals, m.emptied, m.wiped = false, false, false, false
+	m.damaged, m.heals = false, false
 	c.s.cover.Healed++
 }
 

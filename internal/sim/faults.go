@@ -215,12 +215,11 @@ func (s *Sim) crash(m *member, power bool) bool {
 
 // spare reports whether a voter can be taken away for ever: the others that are
 // left are a quorum. A voter that came back without what it had promised would make
-// of a quorum less than one. With db.autocreate a member without any transaction does not count: if
-// another one has some, it has no vote.
+// of a quorum less than one.
 func (s *Sim) spare(m *member) bool {
 	return m.voter && !m.gone && s.profile.electorate.holds(func(id int) bool {
 		o := s.members[id]
-		return o != m && !o.gone && !o.damaged && o.wrong == nil && !o.corrupt && (!s.profile.autoCreate || o.shadow.durable() > 0)
+		return o != m && !o.gone && !o.damaged && o.wrong == nil && !o.corrupt
 	})
 }
 
@@ -240,11 +239,7 @@ func (s *Sim) wipeVoter(m *member) bool {
 		return false
 	}
 	m.stop(true)
-	m.disk, m.damaged, m.heals, m.emptied = vfs.NewMem(), true, false, false
-	if s.profile.autoCreate {
-		m.wiped = true
-		s.check.wiped(m)
-	}
+	m.disk, m.damaged, m.heals = vfs.NewMem(), true, false
 	s.after(s.between(time.Millisecond, s.profile.down), m.start)
 	return true
 }

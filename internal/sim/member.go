@@ -51,8 +51,6 @@ type member struct {
 
 	damaged bool // a file of its disk was damaged or lost, and the member has not healed since
 	heals   bool // it had found the damage when it was started last
-	wiped   bool // its disk was emptied while a quorum of others had transactions, and it has not healed since
-	emptied bool // its leader has data, and it has none: it begins to heal
 	divergence
 
 	shadow shadow
@@ -118,7 +116,7 @@ func (m *member) start() {
 func (m *member) config() *config.Config {
 	p := &m.s.profile
 	c := config.Default()
-	c.Data.Dir, c.Data.LogDir, c.Data.DBAutoCreate = "/data", "/data", p.autoCreate
+	c.Data.Dir, c.Data.LogDir, c.Data.DBAutoCreate = "/data", "/data", false
 	c.Session = config.Session{Tick: p.tick, MinTimeout: p.minSession, MaxTimeout: p.maxSession}
 	c.Tree.ExtendedTypes, c.Tree.EnforceQuota = true, p.quota != (quota{})
 	c.Requests.MaxOutstanding, c.Requests.MaxInPipeline = 0, 0 // a connection cannot wait for room, see server.SteppedConn
@@ -190,7 +188,7 @@ func (m *member) saw(rd *zab.Ready) { m.s.check.saw(m, rd) }
 // mark puts the file on the disk that allows a new database, as an operator does
 // for a new member. A member that has had one must not create another by itself.
 func (m *member) mark() {
-	if m.filled || m.s.profile.autoCreate {
+	if m.filled {
 		return
 	}
 	err := m.disk.MkdirAll("/data")

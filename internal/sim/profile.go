@@ -30,7 +30,6 @@ type profile struct {
 
 	promptDisk    bool // workers other than the Writer wait for it, with a bound
 	preallocBytes int64
-	autoCreate    bool // db.autocreate: an empty disk does not tell whether the member is new
 	lastCounter   uint32
 	purge         bool
 	quota         quota // hard limits of /d; zero is none
@@ -141,7 +140,6 @@ func (p *profile) drawVariants(r *rand.Rand) {
 	if r.IntN(4) == 0 && p.stranger != amongHealthy {
 		p.handOvers = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond}[r.IntN(2)]
 	}
-	p.autoCreate = r.IntN(2) == 0 && p.stranger != amongHealthy
 }
 
 // drawStranger has a stranger act, among faults or in an ensemble where nothing fails by

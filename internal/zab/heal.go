@@ -29,27 +29,6 @@ import (
 // What an operator sees is that of an observer: clients are served from the moment on at
 // which the leader's state is there.
 
-// A server whose disk is empty may be new, or may have lost everything (State.Empty). Until it has a
-// history it counts in no epoch but one that begins with an empty history: if the votes say that its
-// leader has one, its ACKEPOCH does not count; and what a leader sends of one makes it heal. Votes
-// alone do not: any process can send them in a member's name. If a quorum of the other voters has data, each quorum with this server has
-// a member that lets no server with an empty history lead.
-
-// lostAll reports whether this server, if another one has data, has lost what it had.
-func (c *Core) lostAll() bool {
-	return c.empty && c.last == 0 && c.currentEpoch == 0 && !c.observes()
-}
-
-// beginHealing makes this server heal: leader has data. The mark is durable before it
-// takes a role.
-func (c *Core) beginHealing(leader int64) {
-	c.heals, c.forgot, c.needSnap, c.empty = true, true, true, false
-	c.tellAt = c.now + c.ticks(c.cfg.InitLimit)
-	c.event(Event{Kind: EventEmpty, Peer: leader})
-	c.write(WriteHealing)
-	c.election.SetElectorate(c.electorate())
-}
-
 // regains reports whether the server has lost a vote that it will have again.
 func (c *Core) regains() bool { return c.heals && c.system.Voter(c.cfg.ID) }
 
@@ -90,7 +69,7 @@ func (c *Core) noteOthers(z zk.Zxid) {
 
 // regainVote ends the healing, on the disk first, when nothing is missing any more.
 func (c *Core) regainVote() {
-	if c.heals && c.healSeq == 0 && (c.phase == broadcast || c.phase == uptodate && c.ready.Commit >= c.learner.serveAt) && c.missing() == "" {
+	if c.heals && c.healSeq == 0 && c.phase == broadcast && c.missing() == "" {
 		c.write(WriteHealed)
 		c.healSeq = c.seq
 	}

@@ -268,9 +268,6 @@ func (c *Core) establish() {
 func (c *Core) bringUpToDate(l *learner) {
 	l.state, l.contact = upToDate, c.now
 	c.leader.leaseEnd = min(c.leader.leaseEnd, c.now+c.ticks(c.cfg.SyncLimit))
-	if c.isHealing(l) {
-		c.pingHealing(l) // the others may have answered by now: then it has its vote before it serves
-	}
 	c.sendTo(l, Packet{Type: UpToDate, Zxid: -1})
 	for l.heldAfter < l.heldUpto {
 		l.heldAfter++

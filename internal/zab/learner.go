@@ -33,8 +33,6 @@ type learnerState struct {
 	sure       bool // when the role began, this server knew which memberships count
 	sawChange  bool // a transaction that came since has changed the membership
 
-	uncounted bool // its disk is empty, and by the votes the leader has transactions, see lostAll
-
 	// Of a server that heals (heal.go).
 	established bool    // the leader has a quorum without it
 	proposed    zk.Zxid // by the leader when it first told so
@@ -80,7 +78,7 @@ func (c *Core) whyRefused() string {
 
 // follow takes the role of a learner: the leader is dialled.
 func (c *Core) follow(r Role, v election.Result) {
-	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure, uncounted: c.lostAll() && v.Zxid > 0}
+	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure}
 	l := &c.learner
 	l.pending.Spare, l.unacked.Spare = queueSpare, queueSpare
 	if c.misses > 0 {
@@ -255,9 +253,9 @@ func (c *Core) learnerPersisted() {
 }
 
 // countedEpoch is the current epoch that ACKEPOCH names: -1, which does not count, if the server
-// heals, or may have to.
+// heals.
 func (c *Core) countedEpoch() int32 {
-	if c.heals || c.learner.uncounted {
+	if c.heals {
 		return -1
 	}
 	return int32(c.currentEpoch)
@@ -270,10 +268,6 @@ func (c *Core) synchronize(p *Packet) error {
 	switch {
 	case !l.epochAcked:
 		return fmt.Errorf("%v before ACKEPOCH was sent", p.Type)
-	case p.Zxid > 0 && p.Type != NewLeader && c.lostAll():
-		c.beginHealing(l.leader)
-		c.retry = l.leader
-		return fmt.Errorf("its disk is empty, and leader %d has transaction %v", l.leader, p.Zxid)
 	case !l.chosen:
 		return c.choose(p)
 	}
@@ -449,18 +443,10 @@ func (c *Core) activate() {
 	c.serveIfReady()
 }
 
-// serveIfReady begins to serve. A server that has healed by now does not: it leaves its role at
-// once, and its clients would lose their connections.
 func (c *Core) serveIfReady() {
-	if c.phase != uptodate || c.ready.Commit < c.learner.serveAt {
-		return
-	}
-	c.needSnap = false
-	if c.regains() {
-		c.regainVote()
-	}
-	if c.healSeq == 0 {
+	if c.phase == uptodate && c.ready.Commit >= c.learner.serveAt {
 		c.setPhase(c.role, broadcast)
+		c.needSnap = false
 		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
 		c.regainVote()
 	}

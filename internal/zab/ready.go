@@ -16,7 +16,6 @@ const (
 	WriteTruncate                       // the log ends at Zxid, and the tree is read again from the disk
 	WriteInstall                        // the tree that came over Link, or of Replace if that is 0, is the state at Zxid, and the log begins after it
 	WriteMembers                        // Members is what the server knows of the membership
-	WriteHealing                        // the server heals from now on: it has forgotten everything
 	WriteHealed                         // the server has healed: what it has from now on is whole
 )
 
@@ -88,7 +87,6 @@ const (
 	EventDeclined                     // this server is elected, and may not lead: Reason
 	EventDesignation                  // the leader has changed the membership, and this server's is static
 	EventMembers                      // a change of the membership is committed: Zxid is its version
-	EventEmpty                        // this server's disk is empty, and the leader Peer has data: it heals
 	EventHealing                      // this server heals, and waits: Reason
 	EventHealed                       // this server has healed, from the leader Peer: it has everything up to Zxid
 )

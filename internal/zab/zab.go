@@ -120,9 +120,6 @@ type State struct {
 	// Heals tells that the disk may have lost what it held (heal.go): the history is empty then,
 	// and so is CurrentEpoch. Forgot tells that AcceptedEpoch is lost too.
 	Heals, Forgot bool
-	// Empty tells that the disk is empty, and that the operator has not said that the server is new:
-	// it may be, or may have lost everything.
-	Empty bool
 }
 
 // Entry is a transaction. Data is kept, and must not be changed before Core.Kept has
@@ -200,7 +197,6 @@ type Core struct {
 	cure     uint64 // the pending write of another tree, which ends that; 0: there is none
 
 	heals, forgot bool          // see heal.go
-	empty         bool          // the disk was empty at the start, see lostAll
 	healSeq       uint64        // the pending write that ends it; 0: there is none
 	tellAt        time.Duration // when the operator is told again what it waits for
 
@@ -249,7 +245,7 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
 		diverged: s.Diverged, members: recoverMembers(cfg.Members, &s),
-		heals: s.Heals, forgot: s.Forgot, empty: s.Empty, needSnap: s.Heals, tellAt: now + time.Duration(cfg.InitLimit)*cfg.Tick,
+		heals: s.Heals, forgot: s.Forgot, needSnap: s.Heals, tellAt: now + time.Duration(cfg.InitLimit)*cfg.Tick,
 	}
 	c.system = c.members.System()
 	c.window.reset(s.Recent, s.Last)
