@@ -48,8 +48,9 @@ func (o *orderer) freshenConfig() {
 // reconfigure judges a reconfig that is to become the transaction z (prep.Config).
 func (o *orderer) reconfigure(req *wire.ReconfigRequest, z zk.Zxid) ([]byte, zk.Code) {
 	m := o.core.Memberships()
+	next, _ := o.core.NextZxid()
 	switch {
-	case m.Committed != m.Seen || o.reconfig > m.Seen.Version():
+	case m.Committed != m.Seen || o.reconfig >= next:
 		return nil, zk.ErrReconfigInProgress // the second: in the batch that is being prepared
 	case req.CurConfigID != -1 && zk.Zxid(req.CurConfigID) != m.Seen.Version():
 		return nil, zk.ErrBadVersion
@@ -70,11 +71,12 @@ type savedMembers struct {
 	Committed string `json:"committed"` // text of the membership
 	Seen      string `json:"seen"`      // "" if it is the committed one
 	Unsure    bool   `json:"unsure"`
+	Blind     bool   `json:"blind"`
 }
 
 // saveMembers makes durable what the core knows of the membership.
 func (r *Replica) saveMembers(m *zab.Memberships) error {
-	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure}
+	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure, Blind: m.Blind}
 	if m.Seen != m.Committed {
 		s.Seen = string(m.Seen.Text())
 	}
@@ -103,11 +105,15 @@ func (r *Replica) loadMembers() (m zab.Memberships, err error) {
 	first := r.o.Ensemble.Members
 	if m.Committed == nil || m.Committed.Version() <= first.Version() {
 		// The configuration's is the same or later; of the same, an administrator may have
-		// changed addresses.
-		if m.Seen == m.Committed || m.Seen.Version() <= first.Version() {
+		// changed addresses. While a change is pending the leader's counts: a server that joins has
+		// another one in its configuration.
+		pending := m.Committed != nil && m.Seen != m.Committed && m.Seen.Version() > first.Version()
+		if !pending {
 			m.Seen = first
 		}
-		m.Committed = first
+		if !pending || m.Committed.Version() < first.Version() {
+			m.Committed = first
+		}
 	}
 	if next := r.o.NextMembers; next != nil && next.Version() > m.Seen.Version() {
 		m.Seen = next
@@ -129,7 +135,7 @@ func (r *Replica) readMembers() (m zab.Memberships, err error) {
 		return m, fmt.Errorf("replica: memberships: %w", err)
 	}
 	read := r.o.Ensemble.Reader.OfText
-	m.Committed, m.Unsure = read([]byte(s.Committed)), s.Unsure
+	m.Committed, m.Unsure, m.Blind = read([]byte(s.Committed)), s.Unsure, s.Blind
 	if m.Seen = m.Committed; s.Seen != "" {
 		m.Seen = read([]byte(s.Seen))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -26,7 +27,7 @@ func (configReader) OfEntry(e zab.Entry) *zab.Membership {
 
 // A leader judges a change of the membership in this order: another one is not committed,
 // also one of the same batch; another version; what the change says; no quorum of the new
-// voters follows. A refused change leaves no trace.
+// voters follows. A refused change leaves no trace, nor does one that an earlier role has lost.
 func TestALeaderJudgesReconfigurations(t *testing.T) {
 	inGroup(t, 3, 0, func(_ int64, o *Options) {
 		if o.Ensemble == nil {
@@ -67,6 +68,8 @@ func TestALeaderJudgesReconfigurations(t *testing.T) {
 			}
 		}
 		same := wire.ReconfigRequest{JoiningServers: "1v 2v 3v", CurConfigID: -1}
+		synctest.Wait()
+		m.rep.order.reconfig = zk.MakeZxid(0, 7) // one that was lost with an earlier role
 		expect("another version of a bad change", ask(wire.ReconfigRequest{JoiningServers: "x", CurConfigID: 7}), zk.ErrBadVersion)
 		expect("a bad change", ask(wire.ReconfigRequest{JoiningServers: "x", CurConfigID: -1}), zk.ErrBadArguments)
 		expect("no quorum", ask(wire.ReconfigRequest{JoiningServers: "1v 7v 8v", CurConfigID: 0}), zk.ErrNewConfigNoQuorum)

@@ -291,6 +291,54 @@ func TestAnUnsureServerIsNoCandidate(t *testing.T) {
 	}
 }
 
+// A server that joins lists itself in its first membership. The leader's takes the place of that:
+// else a change that makes it a voter would have it count a quorum of its own list.
+func TestTheLeadersFirstMembershipCounts(t *testing.T) {
+	own := changing(3) // this server, 1, joins 2 and 3
+	leaders := write(0, []Member{{ID: 2, Weight: 1}, {ID: 3, Weight: 1}})
+	o, l := follows2(t, own, history(4, 1))
+	p := newLeaderOf(5)
+	p.Data = leaders
+	o.step(l, diffOf(zk.MakeZxid(4, 1)), p, upToDatePacket())
+	o.persist()
+	want(t, "has a vote", o.core.Memberships().Committed.System().Voter(1), false)
+	z := zk.MakeZxid(5, 1)
+	o.step(l, Packet{Type: Proposal, Zxid: z, Data: append(make([]byte, 8), write(z, own.Members.Members())...)})
+	want(t, "a newcomer", o.core.newcomer(), true)
+}
+
+// A server that was sent a snapshot, and not NEWLEADER after it, does not know which changes of
+// the membership its history has: what other servers say in an election does not tell it.
+func TestNoVoteTellsWhatASnapshotHides(t *testing.T) {
+	z := zk.MakeZxid(4, 2)
+	four := write(z, membersOf(4, 0).Members())
+	for _, c := range []struct {
+		name string
+		text []byte
+		seen zk.Zxid
+	}{
+		{"a server that knows of no change", write(0, membersOf(3, 0).Members()), 0},
+		{"a server with a change that is committed", four, 0},
+	} {
+		cfg := changing(3)
+		o, l := follows2(t, cfg, history(4, 1))
+		o.step(l, Packet{Type: Snap, Zxid: zk.MakeZxid(4, 9)})
+		o.persist()
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		o.persist()
+		known := o.core.Memberships()
+		restarted := newSolo(t, cfg, State{AcceptedEpoch: 5, CurrentEpoch: o.core.currentEpoch, Last: zk.MakeZxid(4, 9), Members: known})
+		for _, s := range []*solo{o, restarted} {
+			s.core.Notification(s.now, election.Notification{From: 3, State: election.Looking, Leader: 3, ElectionEpoch: 1, Config: c.text, Seen: c.seen})
+			s.drive()
+			s.persist()
+			want(t, c.name+": unsure", s.core.Memberships().Unsure, true)
+			want(t, c.name+": stands", s.core.election.Vote().Leader == 1, false)
+		}
+	}
+}
+
 // A change of the membership is on the disk before its transaction. If a crash takes the
 // transaction away, the change is forgotten, on the disk too, before the server votes.
 func TestAChangeThatTheLogLostIsForgotten(t *testing.T) {

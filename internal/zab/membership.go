@@ -107,6 +107,9 @@ type Memberships struct {
 	// Committed and Seen, or after Seen, that this server does not know. Such a server
 	// must not lead: it would count the wrong votes. It ends with UPTODATE.
 	Unsure bool
+	// Blind tells that NEWLEADER has not come after that snapshot: the history may have a change
+	// after Seen. Only NEWLEADER ends it, or another history.
+	Blind bool
 }
 
 // System says which sets of servers are quorums at present.
@@ -261,7 +264,7 @@ func (c *Core) cutMembers(z zk.Zxid) {
 func (c *Core) doubtMembers() {
 	if c.dynamic() {
 		m := c.members
-		m.Unsure = true
+		m.Unsure, m.Blind = true, true
 		c.setMembers(m)
 	}
 }
@@ -274,10 +277,14 @@ func (c *Core) takeMembers(text []byte) error {
 	}
 	to := c.cfg.Reader.OfText(text)
 	m := c.members
+	m.Blind = false
 	switch {
 	case to == nil:
 		return errors.New("the membership in NEWLEADER cannot be read")
 	case to.version == m.Committed.version:
+		if string(to.text) != string(m.Committed.text) {
+			m.Committed = to // of the first version each server has its own: a joining one lists itself
+		}
 		m.Seen, m.Unsure = m.Committed, false
 	case to.version == m.Seen.version:
 		// It was known before the snapshot came, and so was the one before it.
@@ -302,13 +309,13 @@ func (c *Core) adoptMembers(text []byte, seen zk.Zxid) {
 	}
 	to := c.cfg.Reader.OfText(text)
 	m := c.members
-	resolves := m.Unsure && seen == m.Seen.version
+	resolves := m.Unsure && !m.Blind && seen == m.Seen.version
 	if to == nil || to.version <= m.Committed.version && !resolves || to.version < m.Committed.version {
 		return
 	}
 	m.Committed, m.Unsure = to, m.Unsure && !resolves
 	if m.Seen.version <= to.version {
-		m.Seen, m.Unsure = to, false
+		m.Seen, m.Unsure = to, m.Blind
 	}
 	c.setMembers(m)
 	c.event(Event{Kind: EventMembers, Zxid: to.version})
