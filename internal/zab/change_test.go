@@ -298,6 +298,11 @@ func TestTheLeadersFirstMembershipCounts(t *testing.T) {
 	leaders := write(0, []Member{{ID: 2, Weight: 1}, {ID: 3, Weight: 1}})
 	o, l := follows2(t, own, history(4, 1))
 	p := newLeaderOf(5)
+	p.Data = append(own.Members.Text(), "  "...) // the same members by another text
+	before := o.core.Memberships().Committed
+	o.step(l, diffOf(zk.MakeZxid(4, 1)), p)
+	want(t, "keeps its own text", o.core.Memberships().Committed == before, true)
+	o, l = follows2(t, own, history(4, 1))
 	p.Data = leaders
 	o.step(l, diffOf(zk.MakeZxid(4, 1)), p, upToDatePacket())
 	o.persist()

@@ -68,6 +68,15 @@ func (m *Membership) Version() zk.Zxid { return m.version }
 // Members returns all members, ascending by id. The caller must not change them.
 func (m *Membership) Members() []Member { return m.members }
 
+// countsAs reports whether o has the same members with the same votes. Addresses may differ: in the
+// configuration files that an ensemble begins with, each server may name the others in its way.
+func (m *Membership) countsAs(o *Membership) bool {
+	return slices.EqualFunc(m.members, o.members, func(a, b Member) bool {
+		a.Address, b.Address = "", ""
+		return a == b
+	})
+}
+
 // Member returns the member of an id; ok is false if there is none.
 func (m *Membership) Member(id int64) (member Member, ok bool) {
 	i, ok := slices.BinarySearchFunc(m.members, id, func(m Member, id int64) int { return compareIDs(m.ID, id) })
@@ -282,7 +291,7 @@ func (c *Core) takeMembers(text []byte) error {
 	case to == nil:
 		return errors.New("the membership in NEWLEADER cannot be read")
 	case to.version == m.Committed.version:
-		if string(to.text) != string(m.Committed.text) {
+		if !m.Committed.countsAs(to) {
 			m.Committed = to // of the first version each server has its own: a joining one lists itself
 		}
 		m.Seen, m.Unsure = m.Committed, false
