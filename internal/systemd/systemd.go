@@ -4,6 +4,7 @@ package systemd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,8 +12,12 @@ import (
 	"time"
 )
 
+// patience is how long Notify waits for a systemd that does not read: its socket holds a few messages.
+var patience = time.Second
+
 // Notify sends a state, such as "READY=1" or "STATUS=loading"; several are separated by
-// line feeds. It does nothing if there is no NOTIFY_SOCKET.
+// line feeds. It does nothing if there is no NOTIFY_SOCKET. If systemd does not take the state within
+// a second, it is lost, and the error is os.ErrDeadlineExceeded.
 func Notify(state string) error {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
@@ -26,6 +31,9 @@ func Notify(state string) error {
 		return fmt.Errorf("systemd: %w", err)
 	}
 	defer c.Close() // what was written is sent
+	if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return fmt.Errorf("systemd: %w", err)
+	}
 	if _, err := c.Write([]byte(state)); err != nil {
 		return fmt.Errorf("systemd: %w", err)
 	}
@@ -47,7 +55,8 @@ func watchdog() time.Duration {
 
 // Watchdog calls alive twice within each period that systemd has set, and tells systemd
 // when it has returned, until ctx ends. If alive does not return, systemd ends the
-// process and starts it again. It returns at once if systemd has set no period.
+// process and starts it again. It returns at once if systemd has set no period. A systemd that does
+// not read for a while is told again.
 func Watchdog(ctx context.Context, alive func()) error {
 	period := watchdog()
 	if period == 0 {
@@ -57,7 +66,7 @@ func Watchdog(ctx context.Context, alive func()) error {
 	defer tick.Stop()
 	for {
 		alive()
-		if err := Notify("WATCHDOG=1"); err != nil {
+		if err := Notify("WATCHDOG=1"); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
 		select {

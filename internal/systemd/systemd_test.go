@@ -2,7 +2,9 @@ package systemd
 
 import (
 	"context"
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -66,6 +68,32 @@ func TestWatchdog(t *testing.T) {
 	close(calls)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A systemd that does not read keeps no process from ending.
+func TestNotifyIsBounded(t *testing.T) {
+	listen(t)
+	old := patience
+	t.Cleanup(func() { patience = old })
+	patience = time.Millisecond
+	var err error
+	for err == nil {
+		err = Notify("STATUS=one more")
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	t.Setenv("WATCHDOG_USEC", "2000")
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	err = Watchdog(ctx, func() {
+		if calls++; calls >= 3 {
+			cancel()
+		}
+	})
+	if err != nil || calls < 3 {
+		t.Errorf("%d calls, %v", calls, err)
 	}
 }
 
