@@ -155,7 +155,9 @@ func ours(c Client, began zk.SessionID, stat zk.Stat) bool {
 
 // put makes data what a persistent znode holds, and creates it if it is missing.
 // It takes effect once, though answers be lost, and others change the znode at the
-// same time; for the case in which the outcome is unknown, see setVersion.
+// same time; for the case in which the outcome is unknown, see setVersion. But data that it
+// has created the znode with, and that another has deleted before put looked for it, is
+// put again.
 func put(ctx context.Context, c Client, path string, data []byte, acl []zk.ACL) (zk.Stat, error) {
 	for {
 		stat, exists, err := statOf(ctx, c, path)

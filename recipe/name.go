@@ -45,7 +45,8 @@ func (n *Names) Bind(ctx context.Context, name string, data []byte) error {
 }
 
 // Rebind binds a name whether it is free or not; free, it becomes a name that
-// lives until Unbind. It takes effect once, as Config.Set does.
+// lives until Unbind. It takes effect once, as Config.Set does; but if it has bound a free name,
+// its answer is lost, and another has freed the name meanwhile, it binds the name again.
 func (n *Names) Rebind(ctx context.Context, name string, data []byte) error {
 	_, err := put(ctx, n.c, join(n.path, name), data, n.opts.ACL)
 	return err

@@ -431,12 +431,12 @@ type names struct {
 
 	mu    sync.Mutex // guards what follows
 	n     int
-	where map[string]zk.Zxid
-	mine  map[string]bool // ephemeral names that stay
+	where map[string]zk.Stat // of the znode that has had a value
+	mine  map[string]bool    // ephemeral names that stay
 }
 
 func newNames(w *world, path string) role {
-	return &names{arena: newArena(w, "names"), path: path, where: map[string]zk.Zxid{}, mine: map[string]bool{}}
+	return &names{arena: newArena(w, "names"), path: path, where: map[string]zk.Stat{}, mine: map[string]bool{}}
 }
 
 func (k *names) work(ctx context.Context, l *life) error {
@@ -532,15 +532,18 @@ func (k *names) all(ctx context.Context, l *life, n *recipe.Names) error {
 	return err
 }
 
-// saw notes where a value was seen: it takes effect once. One that was created, and
-// deleted before its maker could look for it, may be created again.
+// saw notes where a value was seen: it takes effect once. If the znode was created with it, and
+// deleted before its maker could look for it, it may be created again, or set if another has
+// created the znode.
 func (k *names) saw(l *life, v recipe.Value) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if was, ok := k.where[string(v.Data)]; ok && len(v.Data) > 0 && v.Stat.Version > 0 && was != v.Stat.Mzxid {
-		k.w.errorf("names: client %d sees %q of %v, which was there at %v: it has come back", l.n, v.Data, v.Stat.Mzxid, was)
+	was, ok := k.where[string(v.Data)]
+	again := was.Version == 0 && was.Czxid != v.Stat.Czxid
+	if ok && len(v.Data) > 0 && was.Mzxid != v.Stat.Mzxid && !again {
+		k.w.errorf("names: client %d sees %q of %v, which was there at %v: it has come back", l.n, v.Data, v.Stat.Mzxid, was.Mzxid)
 	}
-	k.where[string(v.Data)] = v.Stat.Mzxid
+	k.where[string(v.Data)] = v.Stat
 }
 
 func (k *names) quiet(ctx context.Context, c *client.Client) {
