@@ -246,6 +246,12 @@ func (l *link) exchangeToken(token []byte) ([]byte, error) {
 // attach makes l the Client's link. What must reach the server before any
 // operation is put in front of them: credentials, then watches.
 func (c *Client) attach(l *link) {
+	leave := false
+	defer func() {
+		if leave {
+			l.conn.Close()
+		}
+	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastFailure = nil
@@ -255,8 +261,7 @@ func (c *Client) attach(l *link) {
 	c.out = append(first, c.out...)
 	c.link, c.taken, c.probe = l, 0, probe{}
 	if list, ours := c.hosts.(*serverList); ours && !list.connected(l.member) {
-		l.why = errRebalanced // the list has changed since the member was chosen
-		l.conn.Close()
+		l.why, leave = errRebalanced, true // the list has changed since the member was chosen
 	}
 	state := Connected
 	if l.readOnly {

@@ -116,12 +116,16 @@ func (c *Client) UpdateServers(servers string) error {
 }
 
 // goOn changes the list of members by update, and ends the connection if the Client is to
-// leave.
+// leave. It is closed without the lock: with TLS, Close may wait for the server.
 func (c *Client) goOn(update func() (leave bool)) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if leave := update(); leave && c.link != nil {
-		c.link.why = errRebalanced
-		c.link.conn.Close()
+	l := c.link
+	leave := update() && l != nil
+	if leave {
+		l.why = errRebalanced
+	}
+	c.mu.Unlock()
+	if leave {
+		l.conn.Close()
 	}
 }
