@@ -162,7 +162,8 @@ func memberMoveLeader(f *memberFlags) *cobra.Command {
 		Long: `Move-leader has the leader leave, before maintenance for example; the others elect one of
 them. With --admin-port the leader of Pinfold's hands over. Without, and with Apache
 ZooKeeper, it becomes an observer and then a participant again, by two changes of the
-configuration.`,
+configuration; if the command is interrupted in between, give it its vote back by
+pinfold member promote.`,
 		Example: `  pinfold member move-leader --admin-port 8080
   pinfold member move-leader --yes`,
 		Args: cobra.NoArgs,
@@ -195,12 +196,8 @@ func (f *memberFlags) change(c *cobra.Command, do member.Command) error {
 
 // asksUser reports whether the input can answer: a file that is no terminal cannot.
 func asksUser(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return true
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	_, isFile := in.(*os.File)
+	return !isFile || cli.IsTerminal(in)
 }
 
 // confirm asks on the terminal.

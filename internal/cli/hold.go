@@ -61,7 +61,7 @@ func (s *shell) runHolding(ctx context.Context, h holding, words []string, grace
 	cmd := exec.Command(words[0], words[1:]...)
 	s.connectCommand(cmd)
 	cmd.Env = append(os.Environ(), "PINFOLD_FENCING_TOKEN="+strconv.FormatInt(int64(h.token), 10), "PINFOLD_HELD_PATH="+h.path)
-	group := !isTerminal(s.opts.In) // a group of its own could not read what is typed
+	group := !IsTerminal(s.opts.In) // a group of its own could not read what is typed
 	if group {
 		ownGroup(cmd)
 	}
@@ -98,8 +98,8 @@ func (s *shell) connectCommand(cmd *exec.Cmd) {
 	}
 }
 
-// isTerminal reports whether f is a file that is a terminal.
-func isTerminal(f any) bool {
+// IsTerminal reports whether f is a file that is a terminal.
+func IsTerminal(f any) bool {
 	file, ok := f.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -21,7 +21,7 @@ type progress struct {
 
 // progress begins to count work: s.progress("nodes deleted"). stop ends it.
 func (s *shell) progress(what string) *progress {
-	p := &progress{s: s, what: what, begun: time.Now(), over: s.terminal || isTerminal(s.opts.Err)}
+	p := &progress{s: s, what: what, begun: time.Now(), over: s.terminal || IsTerminal(s.opts.Err)}
 	p.next = p.begun.Add(p.pause(time.Second))
 	return p
 }

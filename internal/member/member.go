@@ -4,7 +4,8 @@
 // A command looks at the ensemble, makes a Plan of checks and steps, shows it, asks, and
 // carries the steps out. A check that fails refuses the command before anything is changed,
 // and says what to do. Each step is one transaction or a wait; a command that was
-// interrupted can be run again, and goes on where it stopped.
+// interrupted can be run again, and goes on where it stopped. Only move-leader without an
+// administration server cannot: between its steps the leader's vote is given back by promote.
 //
 //	view.go   what the ensemble is at the moment
 //	plan.go   the plan of each command, a function of the view

@@ -172,9 +172,9 @@ func (p *plan) replace(ctx context.Context, old int64, m client.Member) {
 func (p *plan) moveLeader() {
 	leader := *p.v.leader()
 	to := leader.WithRole(true)
-	p.checkMajority(changed(p.v.Members.Members, &to))
 	p.noteLeader(leader.ID)
 	if p.e.CanHandOver(&leader) {
+		p.checkMajority(p.v.Members.Members) // no vote is taken
 		p.step(fmt.Sprintf("server %d hands the leadership over", leader.ID), handOver(leader))
 		return
 	}
@@ -182,6 +182,7 @@ func (p *plan) moveLeader() {
 		p.refuse(fmt.Sprintf("the line of server %d has no address for clients, which a change of it needs", leader.ID), "--admin-port asks a leader of Pinfold's without it")
 		return
 	}
+	p.checkMajority(changed(p.v.Members.Members, &to))
 	p.step(fmt.Sprintf("server %d becomes an observer, and another voter leads", leader.ID), change(&to))
 	p.step(fmt.Sprintf("server %d serves as an observer", leader.ID), await(to))
 	p.step(fmt.Sprintf("server %d becomes a participant again", leader.ID), change(&leader))

@@ -204,7 +204,9 @@ func write(ctx context.Context, r *run) error { return r.poll(ctx, r.e.Write) }
 // handOver has a leader leave the leadership, and waits for another.
 func handOver(leader client.Member) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
-		if err := r.e.HandOver(ctx, &leader); err != nil {
+		asking, cancel := context.WithTimeout(ctx, r.o.Wait)
+		defer cancel()
+		if err := r.e.HandOver(asking, &leader); err != nil {
 			return err
 		}
 		return r.poll(ctx, func(ctx context.Context) error {
