@@ -9,6 +9,7 @@
 //	tls.go        TLS: which connections have it, the handshake, the client's certificate
 //	tls_queue.go  TLS handshakes that wait for their turn
 //	handshake.go  sessions: new, resumed, refused
+//	opened.go     sessions by the address of their clients, and the budget of all sessions
 //	hold.go       handshakes that wait for a quorum
 //	eager.go      writes that the ACLs of this server's tree already refuse
 //	local.go      sessions that live on this server alone
@@ -17,6 +18,7 @@
 //	limits.go     identities, their rates and counts; limited.go, a connection's part
 //	flight.go     large requests wait for room in the budget of what is in flight
 //	pipeline.go   a request: answered now, after the session's own writes, or submitted
+//	pending.go    what waits for these writes, and its part of the budget of all buffers
 //	read.go       requests that read
 //	pieces.go     requests whose work is done in pieces
 //	sasl.go       SASL logins
