@@ -44,8 +44,8 @@ func logInFrom(t *testing.T, m *memNet, from, password string, election bool) (t
 	return took, err
 }
 
-// Whoever guesses passwords of servers waits longer and longer, on both ports together; others
-// do not. All are counted. A right password ends the wait.
+// An address that guesses passwords of servers waits longer and longer, on both ports together; other
+// addresses do not. All failures are counted. A right password ends the wait.
 func TestFailedPeerLoginsAreSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemNet()

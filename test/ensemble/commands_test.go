@@ -38,28 +38,13 @@ func TestMemberCommands(t *testing.T) {
 
 // listClients writes the address for clients into every server line.
 func listClients(e *cluster.Ensemble) error {
-	for _, m := range e.Members {
-		name := filepath.Join(m.Dir, "zoo.cfg")
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
+	return editConfigs(e, func(_ *cluster.Member, line string) (string, bool) {
+		var id int
+		if _, err := fmt.Sscanf(line, "server.%d=", &id); err == nil {
+			return line + ";" + e.Member(id).Client, true
 		}
-		var kept []string
-		for line := range strings.Lines(string(text)) {
-			var id int
-			switch _, err := fmt.Sscanf(line, "server.%d=", &id); {
-			case err == nil:
-				line = strings.TrimSpace(line) + ";" + e.Member(id).Client + "\n"
-			case strings.HasPrefix(line, "clientPort"):
-				continue
-			}
-			kept = append(kept, line)
-		}
-		if err := os.WriteFile(name, []byte(strings.Join(kept, "")), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+		return line, !strings.HasPrefix(line, "clientPort")
+	})
 }
 
 // commands runs `pinfold member`.

@@ -44,24 +44,31 @@ func TestReconfig(t *testing.T) {
 // each an observer in its own list: it is to join.
 func unlist(e *cluster.Ensemble, n int) error {
 	listed := len(e.Members) - n
+	return editConfigs(e, func(m *cluster.Member, line string) (string, bool) {
+		var id int
+		if _, err := fmt.Sscanf(line, "server.%d=", &id); err != nil || id <= listed {
+			return line, true
+		}
+		return line + ":observer", id == m.ID
+	})
+}
+
+// editConfigs replaces each line of the members' zoo.cfg by what edit returns for it, or
+// removes it if edit does not keep it.
+func editConfigs(e *cluster.Ensemble, edit func(m *cluster.Member, line string) (to string, keep bool)) error {
 	for _, m := range e.Members {
 		name := filepath.Join(m.Dir, "zoo.cfg")
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		var kept []string
+		var kept strings.Builder
 		for line := range strings.Lines(string(text)) {
-			var id int
-			if _, err := fmt.Sscanf(line, "server.%d=", &id); err == nil && id > listed {
-				if id != m.ID {
-					continue
-				}
-				line = strings.TrimSpace(line) + ":observer\n"
+			if to, keep := edit(m, strings.TrimSpace(line)); keep {
+				kept.WriteString(to + "\n")
 			}
-			kept = append(kept, line)
 		}
-		if err := os.WriteFile(name, []byte(strings.Join(kept, "")), 0o644); err != nil {
+		if err := os.WriteFile(name, []byte(kept.String()), 0o644); err != nil {
 			return err
 		}
 	}
