@@ -17,6 +17,7 @@ import (
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/cli"
 	"github.com/pinfold-zk/pinfold/internal/member"
+	"github.com/pinfold-zk/pinfold/internal/plan"
 )
 
 // memberFlags are those of all commands of `pinfold member`. internal/member does the work.
@@ -26,7 +27,7 @@ type memberFlags struct {
 	adminPorts string
 	clientPort int
 	output     string
-	o          member.Options
+	o          plan.Options
 }
 
 func memberCommand() *cobra.Command {
@@ -78,7 +79,7 @@ func memberList(f *memberFlags) *cobra.Command {
 		Short: "Show the members, and what each of them does",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.with(c, func(ctx context.Context, e member.Ensemble, out *member.Printer) error {
+			return f.with(c, func(ctx context.Context, e member.Ensemble, out *plan.Printer) error {
 				return member.List(ctx, e, out)
 			})
 		},
@@ -185,7 +186,7 @@ func memberID(text string) (int64, error) {
 
 // change carries a command out.
 func (f *memberFlags) change(c *cobra.Command, do member.Command) error {
-	return f.with(c, func(ctx context.Context, e member.Ensemble, out *member.Printer) error {
+	return f.with(c, func(ctx context.Context, e member.Ensemble, out *plan.Printer) error {
 		in, ask := c.InOrStdin(), c.ErrOrStderr()
 		if !f.o.Yes && !f.o.DryRun && !asksUser(in) {
 			return errors.New("the input is no terminal, so the command cannot ask: --yes goes on without, --dry-run only shows the plan")
@@ -209,7 +210,7 @@ func confirm(in io.Reader, out io.Writer) bool {
 }
 
 // with connects to the ensemble, and runs a command on it.
-func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.Ensemble, *member.Printer) error) error {
+func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.Ensemble, *plan.Printer) error) error {
 	ctx, stop := untilStopped(c.Context())
 	defer stop()
 	if f.output != "text" && f.output != "json" {
@@ -232,6 +233,6 @@ func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.En
 		return err
 	}
 	live.Dial = func(ctx context.Context, server string) (*client.Client, error) { return f.connect.Dial(ctx, server) }
-	out := &member.Printer{Out: c.OutOrStdout(), JSON: f.output == "json"}
+	out := &plan.Printer{Out: c.OutOrStdout(), JSON: f.output == "json"}
 	return errors.Join(run(ctx, live, out), live.Client.Close())
 }

@@ -14,66 +14,30 @@ import (
 // ErrNotAsked is the error of a question or a request that a server has no way to receive.
 var ErrNotAsked = errors.New("there is no way to ask this server")
 
-// The results of a check.
-const (
-	resultOK      = "ok"
-	resultWarning = "warning"
-	resultRefused = "refused"
-)
-
-// A check is a condition of a plan, and whether it holds.
-type check struct {
-	Result string `json:"result"`
-	Text   string `json:"text"`
-	Advice string `json:"advice,omitempty"` // what to do
-}
-
-func (p *plan) ok(format string, args ...any) {
-	p.Checks = append(p.Checks, check{Result: resultOK, Text: fmt.Sprintf(format, args...)})
-}
-
-func (p *plan) warn(text, advice string) {
-	p.Checks = append(p.Checks, check{resultWarning, text, advice})
-}
-
-func (p *plan) refuse(text, advice string) {
-	p.Checks = append(p.Checks, check{resultRefused, text, advice})
-}
-
-// refused returns the first check that refuses the plan.
-func (p *plan) refused() *check {
-	for i := range p.Checks {
-		if p.Checks[i].Result == resultRefused {
-			return &p.Checks[i]
-		}
-	}
-	return nil
-}
-
 // checkEnsemble checks what every change needs.
-func (p *plan) checkEnsemble() {
+func (p *changes) checkEnsemble() {
 	switch leader := p.v.leader(); {
 	case len(p.v.Members.Members) == 0:
-		p.refuse("the server is standalone", "a server with standaloneEnabled=false and its own server line is an ensemble of one, which can grow")
+		p.Refuse("the server is standalone", "a server with standaloneEnabled=false and its own server line is an ensemble of one, which can grow")
 	case p.v.Groups:
-		p.refuse("the members have groups or weights", "such a configuration is replaced as a whole: pinfold cli reconfig -file members.txt")
+		p.Refuse("the members have groups or weights", "such a configuration is replaced as a whole: pinfold cli reconfig -file members.txt")
 	case leader == nil && p.unknown():
-		p.refuse("the client ports of the members are not in the configuration",
+		p.Refuse("the client ports of the members are not in the configuration",
 			"name it by --client-port; better write it into the server lines of all members, as in server.1=host:2888:3888;2181, and restart them one by one")
 	case leader == nil:
-		p.refuse("no member says that it leads: "+p.statuses(), "the ensemble must serve, and 4lw.commands.whitelist have srvr, as by default")
+		p.Refuse("no member says that it leads: "+p.statuses(), "the ensemble must serve, and 4lw.commands.whitelist have srvr, as by default")
 	default:
-		p.ok("server %d leads", leader.ID)
+		p.OK("server %d leads", leader.ID)
 	}
 }
 
 // unknown reports whether no member has a known address for clients.
-func (p *plan) unknown() bool {
+func (p *changes) unknown() bool {
 	return !slices.ContainsFunc(p.v.Members.Members, func(m client.Member) bool { return m.ClientAddr() != "" })
 }
 
 // statuses says what each member does.
-func (p *plan) statuses() string {
+func (p *changes) statuses() string {
 	var all []string
 	for _, m := range p.v.Members.Members {
 		all = append(all, fmt.Sprintf("server %d %v", m.ID, p.v.servers[m.ID]))
@@ -83,7 +47,7 @@ func (p *plan) statuses() string {
 
 // checkMajority checks that enough of the voters after a change serve now. An observer that
 // becomes a voter by the change counts only afterwards.
-func (p *plan) checkMajority(to []client.Member) {
+func (p *changes) checkMajority(to []client.Member) {
 	all := voters(to)
 	need := len(all)/2 + 1
 	var now, later, missing []int64
@@ -100,22 +64,22 @@ func (p *plan) checkMajority(to []client.Member) {
 	after := len(now) + len(later)
 	switch {
 	case len(all) < 2:
-		p.refuse(fmt.Sprintf("%d voters would be left: one server alone does not survive any failure", len(all)),
+		p.Refuse(fmt.Sprintf("%d voters would be left: one server alone does not survive any failure", len(all)),
 			"add another member first. (An ensemble of one needs standaloneEnabled=false, and pinfold cli reconfig)")
 	case len(now) < need:
-		p.refuse(fmt.Sprintf("of the %d voters after the change, %s, only %s serve with a vote now; %d are needed for a majority", len(all), idList(all), idList(now), need),
+		p.Refuse(fmt.Sprintf("of the %d voters after the change, %s, only %s serve with a vote now; %d are needed for a majority", len(all), idList(all), idList(now), need),
 			"start "+idList(missing)+" or wait until they follow; then repeat the command")
 	case after == need:
-		p.warn(fmt.Sprintf("after the change the majority needs all of the %d voters that serve: none may fail", after), p.sparse(missing))
+		p.Warn(fmt.Sprintf("after the change the majority needs all of the %d voters that serve: none may fail", after), p.sparse(missing))
 	default:
-		p.ok("a majority stays: %d of the %d voters after the change serve, %d are needed", after, len(all), need)
+		p.OK("a majority stays: %d of the %d voters after the change serve, %d are needed", after, len(all), need)
 	}
 	if len(all)%2 == 0 && len(all) > 2 {
-		p.warn(fmt.Sprintf("%d voters survive no more failures than %d", len(all), len(all)-1), "an odd number is better; an observer adds readers without a vote")
+		p.Warn(fmt.Sprintf("%d voters survive no more failures than %d", len(all), len(all)-1), "an odd number is better; an observer adds readers without a vote")
 	}
 }
 
-func (p *plan) sparse(missing []int64) string {
+func (p *changes) sparse(missing []int64) string {
 	if len(missing) == 0 {
 		return "add a voter soon"
 	}
@@ -140,15 +104,15 @@ func idList(ids []int64) string {
 }
 
 // checkLine checks the server line of a new member.
-func (p *plan) checkLine(m *client.Member) {
+func (p *changes) checkLine(m *client.Member) {
 	if m.Client == "" {
-		p.refuse("the line of the new server has no address for clients", "write it after a semicolon: "+m.Line()+";2181")
+		p.Refuse("the line of the new server has no address for clients", "write it after a semicolon: "+m.Line()+";2181")
 	}
 	for _, other := range p.v.Members.Members {
 		for _, a := range m.Addresses {
 			for _, b := range other.Addresses {
 				if other.ID != m.ID && a.Host == b.Host && samePort(a, b) {
-					p.refuse(fmt.Sprintf("server %d has a port of %s already", other.ID, a.Host), "give the new server ports of its own")
+					p.Refuse(fmt.Sprintf("server %d has a port of %s already", other.ID, a.Host), "give the new server ports of its own")
 				}
 			}
 		}
@@ -160,7 +124,7 @@ func samePort(a, b client.MemberAddress) bool {
 }
 
 // checkNames checks that the hosts of a new member can be resolved here and by all members.
-func (p *plan) checkNames(ctx context.Context, m *client.Member) {
+func (p *changes) checkNames(ctx context.Context, m *client.Member) {
 	for _, a := range m.Addresses {
 		if _, err := netip.ParseAddr(a.Host); err != nil {
 			p.checkName(ctx, a.Host)
@@ -168,12 +132,12 @@ func (p *plan) checkNames(ctx context.Context, m *client.Member) {
 	}
 }
 
-func (p *plan) checkName(ctx context.Context, host string) {
+func (p *changes) checkName(ctx context.Context, host string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	const advice = "make the name known to the resolver there, or use an address; then repeat the command"
 	if err := p.e.LookUp(ctx, nil, host); err != nil {
-		p.refuse(fmt.Sprintf("%s cannot be resolved on this machine: %v", host, err), advice)
+		p.Refuse(fmt.Sprintf("%s cannot be resolved on this machine: %v", host, err), advice)
 		return
 	}
 	var known, unasked []int64
@@ -185,47 +149,47 @@ func (p *plan) checkName(ctx context.Context, host string) {
 		case errors.Is(err, ErrNotAsked):
 			unasked = append(unasked, m.ID)
 		default:
-			p.refuse(fmt.Sprintf("server %d cannot resolve %s: %v", m.ID, host, err), advice)
+			p.Refuse(fmt.Sprintf("server %d cannot resolve %s: %v", m.ID, host, err), advice)
 		}
 	}
 	if len(known) > 0 {
-		p.ok("%s can be resolved here and by %s", host, idList(known))
+		p.OK("%s can be resolved here and by %s", host, idList(known))
 	}
 	if len(unasked) > 0 {
-		p.warn(fmt.Sprintf("%s can be resolved here; whether %s can is not known", host, idList(unasked)),
+		p.Warn(fmt.Sprintf("%s can be resolved here; whether %s can is not known", host, idList(unasked)),
 			"--admin-port asks the administration servers of Pinfold's members")
 	}
 }
 
 // checkFollows checks that a new server runs and is in sync with this ensemble.
-func (p *plan) checkFollows(ctx context.Context, m *client.Member) {
+func (p *changes) checkFollows(ctx context.Context, m *client.Member) {
 	s := p.v.servers[m.ID]
 	if !s.serves() {
-		p.refuse(fmt.Sprintf("server %d at %s is not in sync with the leader: it %v", m.ID, m.ClientAddr(), s), p.zooCfg(m))
+		p.Refuse(fmt.Sprintf("server %d at %s is not in sync with the leader: it %v", m.ID, m.ClientAddr(), s), p.zooCfg(m))
 		return
 	}
 	if s.Mode == "leader" {
-		p.refuse(fmt.Sprintf("server %d at %s leads an ensemble of its own", m.ID, m.ClientAddr()), p.zooCfg(m))
+		p.Refuse(fmt.Sprintf("server %d at %s leads an ensemble of its own", m.ID, m.ClientAddr()), p.zooCfg(m))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	has, err := p.e.MembersAt(ctx, m.ClientAddr())
 	if err != nil {
-		p.refuse(fmt.Sprintf("server %d does not show its configuration: %v", m.ID, err), p.zooCfg(m))
+		p.Refuse(fmt.Sprintf("server %d does not show its configuration: %v", m.ID, err), p.zooCfg(m))
 		return
 	}
 	for _, ours := range p.v.Members.Members {
 		if other := has.Find(ours.ID); other == nil || other.Addresses[0] != ours.Addresses[0] {
-			p.refuse(fmt.Sprintf("the server at %s follows another ensemble: server %d is not in its configuration as here", m.ClientAddr(), ours.ID), p.zooCfg(m))
+			p.Refuse(fmt.Sprintf("the server at %s follows another ensemble: server %d is not in its configuration as here", m.ClientAddr(), ours.ID), p.zooCfg(m))
 			return
 		}
 	}
-	p.ok("server %d runs and follows: it %v", m.ID, s)
+	p.OK("server %d runs and follows: it %v", m.ID, s)
 }
 
 // zooCfg says how a new server is started.
-func (p *plan) zooCfg(m *client.Member) string {
+func (p *changes) zooCfg(m *client.Member) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "start it with an empty data directory whose file myid has %d, and these lines in its zoo.cfg; then repeat the command:\n", m.ID)
 	b.WriteString("    reconfigEnabled=true\n")

@@ -10,14 +10,13 @@
 //	view.go   what the ensemble is at the moment
 //	plan.go   the plan of each command, a function of the view
 //	check.go  the checks
-//	run.go    carries a plan out
-//	print.go  text and JSON
+//	run.go    what the steps of a plan do
+//	list.go   shows the members
 //	live.go   a real ensemble
 package member
 
 import (
 	"context"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
@@ -50,11 +49,4 @@ type Command struct {
 	Name string        // add, remove, promote, demote, replace or move-leader
 	ID   int64         // of the member; not of add and move-leader
 	New  client.Member // of add and replace
-}
-
-// Options say how a command is carried out.
-type Options struct {
-	Yes    bool          // without asking
-	DryRun bool          // shows the plan, and changes nothing
-	Wait   time.Duration // for a server that has to catch up, and for each change
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
+	"github.com/pinfold-zk/pinfold/internal/plan"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -163,14 +164,14 @@ func (f *fake) HandOver(_ context.Context, leader *client.Member) error {
 }
 
 // do runs a command, in virtual time, and returns what it prints.
-func do(t *testing.T, f *fake, c Command, o Options) (out string, err error) {
+func do(t *testing.T, f *fake, c Command, o plan.Options) (out string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		if o.Wait == 0 {
 			o.Wait = time.Minute
 		}
-		err = Run(t.Context(), f, c, o, &Printer{Out: &b}, func() bool { return false })
+		err = Run(t.Context(), f, c, o, &plan.Printer{Out: &b}, func() bool { return false })
 		out = b.String()
 	})
 	return out, err
@@ -206,7 +207,7 @@ func TestCommandsChange(t *testing.T) {
 			"server.3=10.0.0.3:2888:3888:observer;0.0.0.0:2181/ server.3=10.0.0.3:2888:3888:participant;0.0.0.0:2181/", 1},
 	} {
 		f := three()
-		out, err := do(t, f, tt.command(), Options{Yes: true})
+		out, err := do(t, f, tt.command(), plan.Options{Yes: true})
 		var got []string
 		for _, r := range f.asked {
 			got = append(got, r.Joining+"/"+r.Leaving)
@@ -224,7 +225,7 @@ func TestCommandsChange(t *testing.T) {
 func TestMoveLeaderByHandOver(t *testing.T) {
 	f := three()
 	f.admin = true
-	if out, err := do(t, f, Command{Name: "move-leader"}, Options{Yes: true}); err != nil || len(f.asked) > 0 || f.servers["10.0.0.1:2181"].mode != "leader" {
+	if out, err := do(t, f, Command{Name: "move-leader"}, plan.Options{Yes: true}); err != nil || len(f.asked) > 0 || f.servers["10.0.0.1:2181"].mode != "leader" {
 		t.Errorf("%v, changes %v\n%s", err, f.asked, out)
 	}
 }
@@ -269,8 +270,8 @@ func TestRefusals(t *testing.T) {
 			tt.prepare(f)
 		}
 		before := string(f.text())
-		out, err := do(t, f, tt.command, Options{Yes: true})
-		if !errors.Is(err, ErrRefused) || string(f.text()) != before || f.writes > 0 {
+		out, err := do(t, f, tt.command, plan.Options{Yes: true})
+		if !errors.Is(err, plan.ErrRefused) || string(f.text()) != before || f.writes > 0 {
 			t.Errorf("%s: %v, %d writes\n%s", tt.name, err, f.writes, out)
 		}
 		for _, want := range tt.want {
@@ -284,20 +285,20 @@ func TestRefusals(t *testing.T) {
 // What the plan warns of does not keep it from being carried out.
 func TestWarnings(t *testing.T) {
 	f := three()
-	out, err := do(t, f, Command{Name: "add", New: line(t, "4=zk4:2888:3888;2181")}, Options{DryRun: true})
+	out, err := do(t, f, Command{Name: "add", New: line(t, "4=zk4:2888:3888;2181")}, plan.Options{DryRun: true})
 	for _, want := range []string{"whether 1, 2 and 3 can is not known", "4 voters survive no more failures than 3", "  step 1   server 4 becomes a participant"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%v: no %q in\n%s", err, want, out)
 		}
 	}
 	f.lookUps = map[int64]error{}
-	if out, _ = do(t, f, Command{Name: "add", New: line(t, "4=zk4:2888:3888;2181")}, Options{DryRun: true}); !strings.Contains(out, "zk4 can be resolved here and by 1, 2 and 3") {
+	if out, _ = do(t, f, Command{Name: "add", New: line(t, "4=zk4:2888:3888;2181")}, plan.Options{DryRun: true}); !strings.Contains(out, "zk4 can be resolved here and by 1, 2 and 3") {
 		t.Error(out)
 	}
 	if len(f.asked) > 0 {
 		t.Error("a dry run changes the members")
 	}
-	if out, err = do(t, f, Command{Name: "remove", ID: 3}, Options{}); !errors.Is(err, ErrDeclined) || len(f.asked) > 0 || !strings.Contains(out, "server 3 leads: another voter takes over") {
+	if out, err = do(t, f, Command{Name: "remove", ID: 3}, plan.Options{}); !errors.Is(err, plan.ErrDeclined) || len(f.asked) > 0 || !strings.Contains(out, "server 3 leads: another voter takes over") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -333,7 +334,7 @@ func TestErrorsOfAChange(t *testing.T) {
 	} {
 		f := three()
 		f.errs, f.meddles = tt.errs, tt.meddles
-		out, err := do(t, f, remove, Options{Yes: true, Wait: time.Second})
+		out, err := do(t, f, remove, plan.Options{Yes: true, Wait: time.Second})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || len(f.asked) != tt.changes {
 			t.Errorf("%s: %v, %d changes; want %q, %d\n%s", tt.name, err, len(f.asked), tt.want, tt.changes, out)
 		}
@@ -345,10 +346,10 @@ func TestConfigurationIsTheLeaders(t *testing.T) {
 	f := three()
 	f.joiner = line(t, fourth).WithRole(true).Line()
 	var out bytes.Buffer
-	if err := List(t.Context(), f, &Printer{Out: &out}); err != nil || strings.Contains(out.String(), "10.0.0.4") {
+	if err := List(t.Context(), f, &plan.Printer{Out: &out}); err != nil || strings.Contains(out.String(), "10.0.0.4") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if out, err := do(t, f, Command{Name: "add", New: line(t, fourth)}, Options{DryRun: true}); err != nil {
+	if out, err := do(t, f, Command{Name: "add", New: line(t, fourth)}, plan.Options{DryRun: true}); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -358,7 +359,7 @@ func TestReplaceGoesOn(t *testing.T) {
 	f := three()
 	f.lines = append(f.lines, line(t, fourth).WithRole(true).Line())
 	f.servers["10.0.0.2:2181"].mode = "" // the old one is dead
-	out, err := do(t, f, Command{Name: "replace", ID: 2, New: line(t, fourth)}, Options{Yes: true})
+	out, err := do(t, f, Command{Name: "replace", ID: 2, New: line(t, fourth)}, plan.Options{Yes: true})
 	if err != nil || len(f.asked) != 1 || f.asked[0].Leaving != "2" {
 		t.Errorf("%v, %v\n%s", err, f.asked, out)
 	}
@@ -368,7 +369,7 @@ func TestList(t *testing.T) {
 	f := three()
 	f.servers["10.0.0.2:2181"].mode = ""
 	var text, value bytes.Buffer
-	if err := errors.Join(List(t.Context(), f, &Printer{Out: &text}), List(t.Context(), f, &Printer{Out: &value, JSON: true})); err != nil {
+	if err := errors.Join(List(t.Context(), f, &plan.Printer{Out: &text}), List(t.Context(), f, &plan.Printer{Out: &value, JSON: true})); err != nil {
 		t.Fatal(err)
 	}
 	if want := "3    participant  leader    0x100000005   10.0.0.3:2181          3.9.4\nconfiguration 100000001\n"; !strings.HasSuffix(text.String(), want) || !strings.Contains(text.String(), "connection refused") {

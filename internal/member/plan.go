@@ -6,28 +6,19 @@ import (
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/plan"
 )
 
-// A plan is what a command is about to do.
-type plan struct {
-	Command string  `json:"command"`
-	Version string  `json:"version"` // of the configuration that it changes, in hex
-	Checks  []check `json:"checks"`
-	Steps   []step  `json:"steps"`
-	After   string  `json:"after,omitempty"` // what is left to do by hand
-
+// changes is the plan of a command, and what it is made from.
+type changes struct {
+	plan.Plan
 	e Ensemble
 	v *view
-}
-
-// A step is a part of a plan that is done or not. It can be repeated.
-type step struct {
-	Text string                            `json:"text"`
-	run  func(context.Context, *run) error // nil in tests of the plan
+	r *run
 }
 
 // newPlan makes the plan of a command.
-func newPlan(ctx context.Context, e Ensemble, c Command) (*plan, error) {
+func newPlan(ctx context.Context, e Ensemble, c Command) (*changes, error) {
 	var extra *client.Member
 	if c.Name == "add" || c.Name == "replace" {
 		extra = &c.New
@@ -36,8 +27,8 @@ func newPlan(ctx context.Context, e Ensemble, c Command) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{Command: c.Name, Version: fmt.Sprintf("%x", int64(v.Version)), Checks: []check{}, Steps: []step{}, e: e, v: v}
-	if p.checkEnsemble(); p.refused() != nil {
+	p := &changes{Plan: plan.New(c.Name, fmt.Sprintf("%x", int64(v.Version))), e: e, v: v, r: &run{e: e, version: v.Version}}
+	if p.checkEnsemble(); p.Refused() != nil {
 		return p, nil
 	}
 	switch c.Name {
@@ -60,21 +51,21 @@ func newPlan(ctx context.Context, e Ensemble, c Command) (*plan, error) {
 }
 
 // member returns a member; it refuses the plan if there is none.
-func (p *plan) member(id int64) *client.Member {
+func (p *changes) member(id int64) *client.Member {
 	m := p.v.Find(id)
 	if m == nil {
-		p.refuse(fmt.Sprintf("server %d is no member", id), "pinfold member list shows them")
+		p.Refuse(fmt.Sprintf("server %d is no member", id), "pinfold member list shows them")
 	}
 	return m
 }
 
-func (p *plan) add(ctx context.Context, m client.Member) {
+func (p *changes) add(ctx context.Context, m client.Member) {
 	if p.v.Find(m.ID) != nil {
-		p.refuse(fmt.Sprintf("server %d is a member already", m.ID), "promote and demote change its vote, replace puts another server in its place")
+		p.Refuse(fmt.Sprintf("server %d is a member already", m.ID), "promote and demote change its vote, replace puts another server in its place")
 		return
 	}
 	p.checkLine(&m)
-	if p.refused() == nil {
+	if p.Refused() == nil {
 		p.checkNames(ctx, &m)
 		p.checkFollows(ctx, &m)
 	}
@@ -85,7 +76,7 @@ func (p *plan) add(ctx context.Context, m client.Member) {
 	p.step(fmt.Sprintf("server %d has the new configuration", m.ID), await(m))
 }
 
-func (p *plan) remove(id int64) {
+func (p *changes) remove(id int64) {
 	m := p.member(id)
 	if m == nil {
 		return
@@ -100,23 +91,23 @@ func (p *plan) remove(id int64) {
 }
 
 // noteLeader warns of a change that takes the leader its role.
-func (p *plan) noteLeader(id int64) {
+func (p *changes) noteLeader(id int64) {
 	if leader := p.v.leader(); leader != nil && leader.ID == id {
-		p.warn(fmt.Sprintf("server %d leads: another voter takes over, and all clients connect again", id), "sessions and watches stay; writes that are under way are lost or not answered")
+		p.Warn(fmt.Sprintf("server %d leads: another voter takes over, and all clients connect again", id), "sessions and watches stay; writes that are under way are lost or not answered")
 	}
 }
 
 // turn gives a member a vote, or takes it.
-func (p *plan) turn(id int64, observer bool) {
+func (p *changes) turn(id int64, observer bool) {
 	m := p.member(id)
 	switch {
 	case m == nil:
 		return
 	case m.Observer == observer:
-		p.refuse(fmt.Sprintf("server %d is %s already", id, role(m)), "nothing is to do")
+		p.Refuse(fmt.Sprintf("server %d is %s already", id, role(m)), "nothing is to do")
 		return
 	case !strings.Contains(m.Line(), ";"):
-		p.refuse(fmt.Sprintf("the line of server %d has no address for clients, which a change of it needs", id),
+		p.Refuse(fmt.Sprintf("the line of server %d has no address for clients, which a change of it needs", id),
 			"write it into the server lines of all members, as in server.1=host:2888:3888;2181, and restart them one by one")
 		return
 	}
@@ -124,16 +115,16 @@ func (p *plan) turn(id int64, observer bool) {
 	if observer {
 		p.noteLeader(id)
 	} else if s := p.v.servers[id]; s.serves() {
-		p.ok("server %d is in sync: it %v", id, s)
+		p.OK("server %d is in sync: it %v", id, s)
 	} else {
-		p.refuse(fmt.Sprintf("server %d is not in sync: it %v", id, s), "start it, or wait until it follows; then repeat the command")
+		p.Refuse(fmt.Sprintf("server %d is not in sync: it %v", id, s), "start it, or wait until it follows; then repeat the command")
 	}
 	p.checkMajority(changed(p.v.Members.Members, &to))
 	p.step(fmt.Sprintf("server %d becomes %s", id, role(&to)), change(&to))
 	p.step(fmt.Sprintf("server %d serves as %s", id, role(&to)), await(to))
 }
 
-func (p *plan) replace(ctx context.Context, old int64, m client.Member) {
+func (p *changes) replace(ctx context.Context, old int64, m client.Member) {
 	leaves := p.member(old)
 	if leaves == nil {
 		return
@@ -143,15 +134,15 @@ func (p *plan) replace(ctx context.Context, old int64, m client.Member) {
 	present := p.v.Find(m.ID)
 	switch {
 	case m.ID == old:
-		p.refuse(fmt.Sprintf("the new server has the id of the old one, %d", old),
+		p.Refuse(fmt.Sprintf("the new server has the id of the old one, %d", old),
 			"give it another id; or, if it comes at the same addresses, stop the old one and start the new one with an empty data directory: it gets the data from the leader")
 		return
 	case present != nil && (!present.Observer || present.Line() != asObserver.Line()):
-		p.refuse(fmt.Sprintf("server %d is a member already: %s", m.ID, present.Line()), "remove one of them with pinfold member remove")
+		p.Refuse(fmt.Sprintf("server %d is a member already: %s", m.ID, present.Line()), "remove one of them with pinfold member remove")
 		return
 	}
 	p.checkLine(&m)
-	if p.refused() == nil {
+	if p.Refused() == nil {
 		p.checkNames(ctx, &m)
 		p.checkFollows(ctx, &m)
 	}
@@ -169,7 +160,7 @@ func (p *plan) replace(ctx context.Context, old int64, m client.Member) {
 	p.After = fmt.Sprintf("Stop server %d, if it runs: until then it follows without a vote and serves clients.", old)
 }
 
-func (p *plan) moveLeader() {
+func (p *changes) moveLeader() {
 	leader := *p.v.leader()
 	to := leader.WithRole(true)
 	p.noteLeader(leader.ID)
@@ -179,7 +170,7 @@ func (p *plan) moveLeader() {
 		return
 	}
 	if !strings.Contains(leader.Line(), ";") {
-		p.refuse(fmt.Sprintf("the line of server %d has no address for clients, which a change of it needs", leader.ID), "--admin-port asks a leader of Pinfold's without it")
+		p.Refuse(fmt.Sprintf("the line of server %d has no address for clients, which a change of it needs", leader.ID), "--admin-port asks a leader of Pinfold's without it")
 		return
 	}
 	p.checkMajority(changed(p.v.Members.Members, &to))
@@ -189,8 +180,13 @@ func (p *plan) moveLeader() {
 	p.step(fmt.Sprintf("server %d serves as a participant", leader.ID), await(leader))
 }
 
-func (p *plan) step(text string, run func(context.Context, *run) error) {
-	p.Steps = append(p.Steps, step{text, run})
+func (p *changes) step(text string, f func(context.Context, *run) error) {
+	p.Steps = append(p.Steps, plan.Step{Text: text, Run: func(ctx context.Context, say func(string)) error {
+		p.r.say = say
+		err := f(ctx, p.r)
+		p.NewVersion = p.r.version.String()
+		return err
+	}})
 }
 
 // role says what a member is.
