@@ -1,5 +1,5 @@
-// Package kdc runs MIT's Kerberos KDC for tests: a realm of its own in a directory of the
-// test, on a port of the loopback interface, without root. Debian has it in krb5-kdc and
+// Package kdc runs MIT's Kerberos KDC for tests: realms of the test's own in a directory of
+// the test, on a port of the loopback interface, without root. Debian has it in krb5-kdc and
 // krb5-admin-server.
 package kdc
 
@@ -10,15 +10,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 )
 
-// Realm is the realm of every KDC.
-const Realm = "EXAMPLE.COM"
+// The realms of every KDC. Members of Other get tickets for services of Realm, and not the
+// other way: Realm trusts Other.
+const (
+	Realm = "EXAMPLE.COM" // the default
+	Other = "OTHER.COM"
+)
 
-// A KDC is a realm with its database and a process that serves it.
+// A KDC is two realms, each with its database, and a process that serves them.
 type KDC struct {
 	Config string // krb5.conf
 
@@ -36,48 +41,28 @@ func program(name string) (string, error) {
 	return "", fmt.Errorf("kdc: %s is missing: install the Debian packages krb5-kdc, krb5-admin-server and krb5-user", name)
 }
 
-// Start makes a realm in dir, which must exist, and serves it at 127.0.0.1:port. It returns
-// when the KDC answers.
+// Start makes the realms in dir, which must exist, and serves them at 127.0.0.1:port. It
+// returns when the KDC answers.
 func Start(ctx context.Context, dir string, port int) (*KDC, error) {
 	k := &KDC{dir: dir, Config: filepath.Join(dir, "krb5.conf")}
-	texts := map[string]string{
-		"krb5.conf": fmt.Sprintf(`[libdefaults]
- default_realm = %[1]s
- dns_lookup_kdc = false
- dns_lookup_realm = false
- dns_canonicalize_hostname = false
- rdns = false
- udp_preference_limit = 1
-[realms]
- %[1]s = {
-  kdc = 127.0.0.1:%[2]d
- }
-`, Realm, port),
-		"kdc.conf": fmt.Sprintf(`[realms]
- %[1]s = {
-  database_name = %[3]s/principal
-  key_stash_file = %[3]s/stash
-  acl_file = %[3]s/acl
-  kdc_listen = 127.0.0.1:%[2]d
-  kdc_tcp_listen = 127.0.0.1:%[2]d
- }
-[logging]
- kdc = FILE:%[3]s/kdc.log
-`, Realm, port, dir),
-	}
-	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return nil, fmt.Errorf("kdc: %w", err)
-		}
-	}
-	if err := k.Run("kdb5_util", "create", "-s", "-r", Realm, "-P", "master"); err != nil {
+	if err := k.configure(port); err != nil {
 		return nil, err
+	}
+	for _, realm := range []string{Realm, Other} {
+		if err := k.Run("kdb5_util", "create", "-s", "-r", realm, "-P", "master"); err != nil {
+			return nil, err
+		}
+		// The key that both realms share is made of a password.
+		trust := "addprinc -pw trust krbtgt/" + Realm + "@" + Other
+		if err := k.Run("kadmin.local", "-r", realm, "-q", trust); err != nil {
+			return nil, err
+		}
 	}
 	server, err := program("krb5kdc")
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(server, "-n", "-P", filepath.Join(dir, "kdc.pid"))
+	cmd := exec.Command(server, "-n", "-r", Realm, "-r", Other, "-P", filepath.Join(dir, "kdc.pid"))
 	cmd.Env = k.Env()
 	if k.proc, err = cluster.StartClient(cmd, filepath.Join(dir, "kdc.out")); err != nil {
 		return nil, err
@@ -88,6 +73,24 @@ func Start(ctx context.Context, dir string, port int) (*KDC, error) {
 		return nil, fmt.Errorf("kdc: it does not answer: %w\n%s", err, out)
 	}
 	return k, nil
+}
+
+// configure writes krb5.conf and kdc.conf.
+func (k *KDC) configure(port int) error {
+	ours := fmt.Sprintf("[libdefaults]\n default_realm = %s\n dns_lookup_kdc = false\n dns_lookup_realm = false\n"+
+		" dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n[realms]\n", Realm)
+	theirs := "[logging]\n kdc = FILE:" + filepath.Join(k.dir, "kdc.log") + "\n[realms]\n"
+	for _, realm := range []string{Realm, Other} {
+		ours += fmt.Sprintf(" %s = {\n  kdc = 127.0.0.1:%d\n }\n", realm, port)
+		theirs += fmt.Sprintf(" %[1]s = {\n  database_name = %[3]s/%[1]s\n  key_stash_file = %[3]s/%[1]s.stash\n  acl_file = %[3]s/acl\n"+
+			"  kdc_listen = 127.0.0.1:%[2]d\n  kdc_tcp_listen = 127.0.0.1:%[2]d\n }\n", realm, port, k.dir)
+	}
+	for name, text := range map[string]string{"krb5.conf": ours, "kdc.conf": theirs} {
+		if err := os.WriteFile(filepath.Join(k.dir, name), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("kdc: %w", err)
+		}
+	}
+	return nil
 }
 
 // answers waits until the port accepts a connection.
@@ -126,12 +129,13 @@ func (k *KDC) Run(name string, args ...string) error {
 	return nil
 }
 
-// Keytab adds principals with random keys and returns a file with their keys.
+// Keytab adds principals, NAME@REALM, with random keys and returns a file with their keys.
 func (k *KDC) Keytab(name string, principals ...string) (file string, err error) {
 	file = filepath.Join(k.dir, name)
 	for _, p := range principals {
+		_, realm, _ := strings.Cut(p, "@")
 		for _, query := range []string{"addprinc -randkey " + p, "ktadd -k " + file + " " + p} {
-			if err := k.Run("kadmin.local", "-q", query); err != nil {
+			if err := k.Run("kadmin.local", "-r", realm, "-q", query); err != nil {
 				return "", err
 			}
 		}

@@ -37,15 +37,21 @@ const (
 	bob     = "bob@" + kdc.Realm
 	admin   = "bob/admin@" + kdc.Realm
 	zk1     = "zk1/host@" + kdc.Realm
+
+	alice      = "alice@" + kdc.Other
+	aliceAdmin = "alice/admin@" + kdc.Other
+	otherBob   = "bob@" + kdc.Other
 )
 
 // rig is a realm and servers of several kinds that are in it.
 type rig struct {
 	*kdc.KDC
-	t      *testing.T
-	dir    string
-	keytab string            // of the clients
-	addrs  map[string]string // of the servers, by kind
+	t     *testing.T
+	dir   string
+	addrs map[string]string // of the servers, by kind
+
+	keytab     string // of the clients
+	serverKeys string // of the servers
 }
 
 // start starts a KDC and a server of each kind, with these properties.
@@ -101,12 +107,19 @@ func (r *rig) startKDC(ctx context.Context, e *cluster.Ensemble) {
 	r.KDC, err = kdc.Start(ctx, r.dir, port)
 	must(r.t, err)
 	r.t.Cleanup(r.Close)
-	server, err := r.Keytab("server.keytab", service)
+	r.serverKeys, err = r.Keytab("server.keytab", service)
 	must(r.t, err)
-	r.keytab, err = r.Keytab("clients.keytab", bob, admin, zk1)
+	r.keytab, err = r.Keytab("clients.keytab", bob, admin, zk1, alice, aliceAdmin, otherBob)
 	must(r.t, err)
+	r.loginFile(admin)
+}
+
+// loginFile writes jaas.conf, in which Java's clients are the principal.
+func (r *rig) loginFile(principal string) {
+	r.t.Helper()
 	const module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true useTicketCache=false"
-	text := fmt.Sprintf("Server { %s keyTab=%q principal=%q; };\nClient { %s keyTab=%q principal=%q; };\n", module, server, service, module, r.keytab, admin)
+	text := fmt.Sprintf("Server { %s keyTab=%q principal=%q; };\nClient { %s keyTab=%q principal=%q; };\n",
+		module, r.serverKeys, service, module, r.keytab, principal)
 	must(r.t, os.WriteFile(r.file("jaas.conf"), []byte(text), 0o600))
 }
 
@@ -121,7 +134,7 @@ func (r *rig) stop(m *cluster.Member) {
 // mechanism logs in as a principal of the key table.
 func (r *rig) mechanism(principal string) client.Mechanism {
 	r.t.Helper()
-	m, err := client.Kerberos(client.KerberosOptions{Principal: principal, Keytab: r.keytab, Config: r.Config})
+	m, err := client.Kerberos(client.KerberosOptions{Principal: principal, Keytab: r.keytab, Config: r.Config, Realm: kdc.Realm})
 	must(r.t, err)
 	return m
 }
