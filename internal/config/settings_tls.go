@@ -30,8 +30,9 @@ func tlsSettings() []setting {
 			setter: setter{set: func(c *Config, text string) (err error) { c.TLS.Protocols, err = protocolList(text); return err }},
 			note:   "TLSv1.3, TLSv1.2, or both, separated by commas. Older versions are refused"},
 		{name: "ssl.ciphersuites", scope: property,
-			setter: setter{set: func(c *Config, text string) (err error) { c.TLS.Suites, err = suiteList(text); return err }},
-			note:   "names of cipher suites, separated by commas. TLS 1.3 is used with all three suites or not at all: a list with one or two of them is refused unless TLSv1.3 is off"},
+			setter: setter{set: func(c *Config, text string) error { c.TLS.Suites = commaList(text); return nil }},
+			note: "names of cipher suites, separated by commas. A protocol version of which none is listed is off, as in Java. The three suites of TLS 1.3 are used together: " +
+				"a list without TLS_AES_128_GCM_SHA256, the weakest, is refused unless TLSv1.3 is off"},
 		{name: "ssl.clientAuth", scope: property, def: "need",
 			setter: setter{set: func(c *Config, text string) error {
 				c.TLS.ClientAuth = strings.ToLower(text)
@@ -119,17 +120,6 @@ func checkClientAuth(text string) error {
 	return errors.New("not one of none, want, need")
 }
 
-// suiteList checks the names of cipher suites, which are the same in Java and in Go.
-func suiteList(text string) ([]string, error) {
-	list := commaList(text)
-	for _, name := range list {
-		if suite(name) == nil {
-			return nil, fmt.Errorf("the cipher suite %s does not exist here", name)
-		}
-	}
-	return list, nil
-}
-
 // suite returns the cipher suite of that name, nil if there is none.
 func suite(name string) *tls.CipherSuite {
 	all := slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites())
@@ -140,14 +130,17 @@ func suite(name string) *tls.CipherSuite {
 }
 
 // Versions returns the lowest and the highest protocol version, as numbers of package
-// crypto/tls. REQUIRES: the configuration was loaded without an error.
+// crypto/tls. As in Java, a version without a cipher suite in the list is off.
+// REQUIRES: the configuration was loaded without an error.
 func (t *TLS) Versions() (lowest, highest uint16) {
 	lowest, highest = tls.VersionTLS13, tls.VersionTLS12
 	for _, name := range t.enabled() {
+		version := uint16(tls.VersionTLS13)
 		if name == "TLSv1.2" {
-			lowest = tls.VersionTLS12
-		} else if len(t.Suites) == 0 || len(t.suites(tls.VersionTLS13)) > 0 {
-			highest = tls.VersionTLS13
+			version = tls.VersionTLS12
+		}
+		if len(t.Suites) == 0 || len(t.suites(version)) > 0 {
+			lowest, highest = min(lowest, version), max(highest, version)
 		}
 	}
 	return lowest, highest
@@ -209,17 +202,36 @@ func (l *loader) checkTLS(t *TLS, key, prefix string) {
 	if t.KeyStore.File == "" {
 		l.fail(l.name, prefix+"keyStore.location", "", "is not set; "+key+" needs it")
 	}
-	if len(t.Suites) == 0 {
-		return
-	}
-	lowest, highest := t.Versions()
-	suites := prefix + "ciphersuites"
-	where := l.places["zookeeper."+suites]
-	switch n := len(t.suites(tls.VersionTLS13)); {
-	case lowest > highest || lowest == tls.VersionTLS12 && len(t.SuiteIDs()) == 0:
-		l.fail(where, suites, "", "has no cipher suite for "+strings.Join(t.enabled(), " or for "))
-	case highest == tls.VersionTLS13 && n < 3:
-		l.fail(where, suites, "", "has some of the three cipher suites of TLS 1.3, and this server cannot turn the others off: "+
-			"list TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256, or set "+prefix+"enabledProtocols=TLSv1.2")
+	if len(t.Suites) > 0 {
+		l.checkSuites(t, prefix)
 	}
 }
+
+// checkSuites checks a list of cipher suites. A connection must not be weaker than the list says.
+func (l *loader) checkSuites(t *TLS, prefix string) {
+	key := prefix + "ciphersuites"
+	where := l.places["zookeeper."+key]
+	if unknown := slices.DeleteFunc(slices.Clone(t.Suites), func(name string) bool { return suite(name) != nil }); len(unknown) > 0 {
+		l.warn(where, key, "%s: not known here, and not used", strings.Join(unknown, ", "))
+	}
+	lowest, highest := t.Versions()
+	if lowest > highest {
+		l.fail(where, key, "", "has no cipher suite for "+strings.Join(t.enabled(), " or for "))
+		return
+	}
+	if highest < tls.VersionTLS13 {
+		return
+	}
+	switch others := slices.DeleteFunc(slices.Clone(newSuites), func(name string) bool { return slices.Contains(t.Suites, name) }); {
+	case slices.Contains(others, newSuites[0]):
+		l.fail(where, key, "", "lacks "+newSuites[0]+", and this server cannot use TLS 1.3 without it: "+
+			"add it, or set "+prefix+"enabledProtocols=TLSv1.2 and list cipher suites of that")
+	case len(others) > 0:
+		l.warn(where, key, "TLS 1.3 uses %s as well, which cannot be turned off here; %s not weaker",
+			strings.Join(others, " and "), map[bool]string{true: "it is", false: "they are"}[len(others) == 1])
+	}
+}
+
+// newSuites are the cipher suites of TLS 1.3, the weakest first. Package crypto/tls uses all of
+// them or none.
+var newSuites = []string{"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}

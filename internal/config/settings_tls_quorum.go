@@ -23,7 +23,7 @@ func quorumTLSSettings() []setting {
 			setter: setter{set: func(c *Config, text string) (err error) { c.QuorumTLS.Protocols, err = protocolList(text); return err }},
 			note:   "TLSv1.3, TLSv1.2, or both, separated by commas; counts in place of `ssl.quorum.protocol`"},
 		{name: "ssl.quorum.ciphersuites", scope: property,
-			setter: setter{set: func(c *Config, text string) (err error) { c.QuorumTLS.Suites, err = suiteList(text); return err }},
+			setter: setter{set: func(c *Config, text string) error { c.QuorumTLS.Suites = commaList(text); return nil }},
 			note:   "like `ssl.ciphersuites`"},
 		{name: "ssl.quorum.clientAuth", scope: property, def: "need",
 			setter: setter{set: func(c *Config, text string) error {

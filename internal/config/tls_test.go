@@ -8,8 +8,9 @@ import (
 // Nothing that the file says of TLS is left out silently.
 func TestTLSReports(t *testing.T) {
 	const base = "dataDir=/d\nclientPort=2181\nsecureClientPort=2281\nssl.keyStore.location=/k.p12\n"
-	const some = "has some of the three cipher suites of TLS 1.3, and this server cannot turn the others off: " +
-		"list TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256, or set ssl.enabledProtocols=TLSv1.2\n"
+	const weaker = "lacks TLS_AES_128_GCM_SHA256, and this server cannot use TLS 1.3 without it: " +
+		"add it, or set ssl.enabledProtocols=TLSv1.2 and list cipher suites of that\n"
+	const all = "ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256"
 	for _, c := range []struct{ file, want string }{
 		{base, ""},
 		{base + "ssl.enabledProtocols=TLSv1.3, TLSv1.2\nssl.clientAuth=WANT\nssl.protocol=TLSv1.2\nfips-mode=false\nclient.certReload=true", ""},
@@ -18,8 +19,14 @@ func TestTLSReports(t *testing.T) {
 		{base + "ssl.crl=true", ""},
 		{base + "ssl.keystore.location=/k", "error zoo.cfg:5: ssl.keystore.location=/k: the key is not known\n"},
 		{base + "ssl.authProvider=mine", "error zoo.cfg:5: ssl.authProvider=mine: Java classes cannot be loaded; only x509 exists\n"},
-		{base + "ssl.ciphersuites=TLS_NONE", "error zoo.cfg:5: ssl.ciphersuites=TLS_NONE: the cipher suite TLS_NONE does not exist here\n"},
-		{base + "ssl.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:5: ssl.ciphersuites: " + some},
+		{base + "ssl.ciphersuites=TLS_NONE", "warning zoo.cfg:5: ssl.ciphersuites: TLS_NONE: not known here, and not used\n" +
+			"error zoo.cfg:5: ssl.ciphersuites: has no cipher suite for TLSv1.3\n"},
+		{base + all, ""},
+		{base + all + ",TLS_DHE_RSA_WITH_AES_128_GCM_SHA256\nssl.enabledProtocols=TLSv1.3,TLSv1.2",
+			"warning zoo.cfg:5: ssl.ciphersuites: TLS_DHE_RSA_WITH_AES_128_GCM_SHA256: not known here, and not used\n"},
+		{base + "ssl.ciphersuites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384",
+			"warning zoo.cfg:5: ssl.ciphersuites: TLS 1.3 uses TLS_CHACHA20_POLY1305_SHA256 as well, which cannot be turned off here; it is not weaker\n"},
+		{base + "ssl.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:5: ssl.ciphersuites: " + weaker},
 		{base + "ssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "error zoo.cfg:5: ssl.ciphersuites: has no cipher suite for TLSv1.3\n"},
 		{base + "ssl.enabledProtocols=TLSv1.2\nssl.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:6: ssl.ciphersuites: has no cipher suite for TLSv1.2\n"},
 		{base + "ssl.enabledProtocols=TLSv1.2\nssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", ""},
@@ -73,6 +80,7 @@ func TestQuorumTLSReports(t *testing.T) {
 		{full + "ssl.quorum.verifypeers=true", "error zoo.cfg:11: ssl.quorum.verifypeers=true: the key is not known\n"},
 		{full + "ssl.quorum.protocol=TLSv1.1", "error zoo.cfg:11: ssl.quorum.protocol=TLSv1.1: not one of TLSv1.3, TLSv1.2\n"},
 		{full + "ssl.quorum.protocol=TLSv1.2\nssl.quorum.ciphersuites=TLS_AES_256_GCM_SHA384", "error zoo.cfg:12: ssl.quorum.ciphersuites: has no cipher suite for TLSv1.2\n"},
+		{full + "ssl.quorum.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256", ""},
 	} {
 		inDir(t, map[string]string{"zoo.cfg": c.file, "data/myid": "1"})
 		_, warnings, err := Load("zoo.cfg", nil, "")
@@ -95,6 +103,8 @@ func TestQuorumTLSDefaults(t *testing.T) {
 		{"protocol=TLSv1.3\nfips-mode=true", false, false, tls.VersionTLS12, tls.VersionTLS13},
 		{"protocol=TLSv1.2\nfips-mode=false", true, true, tls.VersionTLS12, tls.VersionTLS12},
 		{"enabledProtocols=TLSv1.3\nfips-mode=false\nssl.quorum.clientHostnameVerification=false", true, false, tls.VersionTLS13, tls.VersionTLS13},
+		{"ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256", false, false, tls.VersionTLS13, tls.VersionTLS13},
+		{"ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", false, false, tls.VersionTLS12, tls.VersionTLS12},
 		{"hostnameVerification=true", true, true, tls.VersionTLS12, tls.VersionTLS13},
 		{"clientHostnameVerification=true", false, true, tls.VersionTLS12, tls.VersionTLS13},
 		{"hostnameVerification=false\nfips-mode=false\nssl.quorum.clientHostnameVerification=true", false, false, tls.VersionTLS12, tls.VersionTLS13},

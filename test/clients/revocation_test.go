@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"context"
 	"crypto"
 	"crypto/rand"
 	"crypto/tls"
@@ -10,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -137,19 +135,7 @@ func TestRevocation(t *testing.T) {
 			}
 			let := map[string][]bool{}
 			for _, kind := range kinds {
-				port := securePort(t)
-				s := startServers(t, kind, append(strings.Fields(settings), "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-					"secureClientPortAddress=127.0.0.2", "secureClientPort="+port, "ssl.keyStore.location="+server, "ssl.trustStore.location="+trust)...)
-				addr := net.JoinHostPort("127.0.0.2", port)
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				must(t, s.e.Until(ctx, func() bool { // Apache opens this port after the other one
-					nc, err := net.Dial("tcp", addr)
-					if err == nil {
-						nc.Close()
-					}
-					return err == nil
-				}))
-				cancel()
+				addr := secured(t, kind, append(strings.Fields(settings), "ssl.keyStore.location="+server, "ssl.trustStore.location="+trust)...)
 				for _, c := range cases {
 					let[kind] = append(let[kind], letIn(t, addr, c.cert))
 				}
@@ -172,12 +158,5 @@ func TestRevocation(t *testing.T) {
 // letIn reports whether a server answers a client with a certificate.
 func letIn(t *testing.T, addr string, cert tls.Certificate) bool {
 	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	must(t, err)
-	defer nc.Close()
-	must(t, nc.SetDeadline(time.Now().Add(patience)))
-	c := tls.Client(nc, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}})
-	_, _ = c.Write([]byte("srvr")) // it may be refused before
-	answer, _ := io.ReadAll(c)
-	return strings.Contains(string(answer), "Mode")
+	return version(t, addr, &tls.Config{Certificates: []tls.Certificate{cert}}) != 0
 }

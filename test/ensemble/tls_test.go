@@ -64,16 +64,45 @@ func (p *proofs) encrypted(t *testing.T) rigOptions {
 	}}
 }
 
-// TestTLS has every voter of an ensemble with TLS lead, and kills it then, under load.
+// TestTLS has every voter of an ensemble with TLS lead, and kills it then, under load. The cipher
+// suites are those of TLS 1.3: every member refuses TLS 1.2, which is not switched off.
 func TestTLS(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,pinfold,pinfold", "apache,pinfold,apache-3.9") {
 		t.Run(members, func(t *testing.T) {
-			r := newRig(t, members, newProofs(t, 3).encrypted(t))
+			p := newProofs(t, 3)
+			for i, kind := range strings.Split(members, ",") {
+				if kind == string(cluster.Apache) { // 3.8 has TLS 1.2 alone, unless it is told otherwise
+					p.files[i+1] = append(p.files[i+1], "ssl.quorum.enabledProtocols=TLSv1.3,TLSv1.2")
+				}
+			}
+			o := p.encrypted(t)
+			o.lines = append(o.lines, "ssl.quorum.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_CHACHA20_POLY1305_SHA256")
+			r := newRig(t, members, o)
+			for _, m := range r.e.Members {
+				for version, want := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
+					if got := p.shakesHands(t, m, version); got != want {
+						t.Errorf("member %v shakes hands in version %x: %v", m, version, got)
+					}
+				}
+			}
 			r.load()
 			r.leadersKilled()
 			r.finish()
 		})
 	}
+}
+
+// shakesHands reports whether a member completes a handshake of a version of TLS on its election
+// port.
+func (p *proofs) shakesHands(t *testing.T, m *cluster.Member, version uint16) bool {
+	t.Helper()
+	nc, err := net.Dial("tcp", m.Election)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	return tls.Client(nc, &tls.Config{InsecureSkipVerify: true, MaxVersion: version, Certificates: []tls.Certificate{p.own[m.ID].TLS}}).Handshake() == nil
 }
 
 // TestTLSUpgrade changes a live ensemble to TLS and back, in the rounds of Apache's guide,
