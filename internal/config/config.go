@@ -241,7 +241,7 @@ type Auth struct {
 
 	SASL SASL
 
-	X509          bool   // the scheme x509 exists: there is a port with TLS
+	X509          bool   // the scheme x509 exists: there is a port with TLS, or its class is named
 	X509SuperUser string // the subject whose certificate makes a superuser; "": none
 
 	Enforce        bool     // EnforceSchemes applies

@@ -116,7 +116,7 @@ func TestReports(t *testing.T) {
 			want: "error zoo.cfg:4: ssl.quorum.crl=maybe: not true or false\n" +
 				"error zoo.cfg:5: audit.impl.class=org.example.Logger: not one of " + slf4jAudit + ", " + log4jAudit + "\n" +
 				"error zoo.cfg:6: authProvider.1=org.example.Provider: " +
-				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the classes of sasl and ensemble enable these\n" +
+				"Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the classes of x509, sasl and ensemble enable these\n" +
 				"error zoo.cfg: ssl.keyStore.location: is not set; secureClientPort needs it\n"},
 		{name: "logins of servers", file: base + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\n" +
 			"quorum.auth.serverRequireSasl=true\nquorum.auth.server.saslLoginContext=S\nquorum.auth.learner.saslLoginContext=L\n" +

@@ -157,7 +157,7 @@ func authSettings() []setting {
 			note: "neither Apache nor this server reads it; `sessionRequireClientSASLAuth=true` has the documented effect"},
 		{name: "authProvider.*", scope: property, effect: refused, harmless: builtinProviders,
 			setter: setter{set: authProvider},
-			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the classes of sasl and ensemble enable these"},
+			note:   "Java classes cannot be loaded. The built-in providers digest and ip are always enabled; x509 comes with a TLS port; the classes of x509, sasl and ensemble enable these"},
 		{name: "IPAuthenticationProvider.usexforwardedfor", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Auth.UseForwardedFor }),
 			note:   "the administration server takes the client's address from the header X-Forwarded-For, its first item. Clients can write the header: only for a server that a proxy protects"},
@@ -170,12 +170,15 @@ const saslProvider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvide
 // ensembleProvider is that of the scheme ensemble.
 const ensembleProvider = "org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider"
 
+// x509Provider is that of the scheme x509.
+const x509Provider = "org.apache.zookeeper.server.auth.X509AuthenticationProvider"
+
 // builtinProviders are the Java classes of the schemes that this server has.
-const builtinProviders = "org.apache.zookeeper.server.auth.X509AuthenticationProvider," +
+const builtinProviders = x509Provider + "," +
 	"org.apache.zookeeper.server.auth.DigestAuthenticationProvider," +
 	"org.apache.zookeeper.server.auth.IPAuthenticationProvider," + saslProvider + "," + ensembleProvider
 
-// authProvider enables the schemes sasl and ensemble if their classes are named. The effect of the setting
+// authProvider enables the schemes x509, sasl and ensemble if their classes are named. The effect of the setting
 // decides about other classes.
 func authProvider(c *Config, class string) error {
 	switch {
@@ -183,6 +186,8 @@ func authProvider(c *Config, class string) error {
 		c.Auth.SASL.Provider = true
 	case strings.EqualFold(class, ensembleProvider):
 		c.Auth.Ensemble = true
+	case strings.EqualFold(class, x509Provider):
+		c.Auth.X509 = true
 	}
 	return nil
 }

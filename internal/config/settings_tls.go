@@ -46,7 +46,14 @@ func tlsSettings() []setting {
 		{name: "ssl.handshakeDetectionTimeoutMillis", scope: property, def: "5000", effect: accepted, setter: anyWhole(),
 			note: "a connection that sends nothing is closed after `nio.sessionlessCnxnTimeout`"},
 		{name: "ssl.sslProvider", scope: property, def: "JDK", effect: accepted, setter: anyWords(), note: "it is Go's"},
-		{name: "ssl.authProvider", scope: property, def: "x509", effect: refused, harmless: "x509", setter: anyWords(), note: "Java classes cannot be loaded; only x509 exists"},
+		{name: "ssl.authProvider", scope: property, def: "x509", effect: refused, harmless: "x509",
+			setter: setter{set: func(_ *Config, text string) error {
+				if text != "x509" {
+					return errors.New("only x509 exists, as Java classes cannot be loaded")
+				}
+				return nil
+			}},
+			note: "only x509 exists, as Java classes cannot be loaded. With the name of any other provider of its own, Apache serves no client with TLS"},
 		{name: "X509AuthenticationProvider.superUser", scope: property,
 			setter: words(func(c *Config) *string { return &c.Auth.X509SuperUser }),
 			note:   "subject of the certificate whose owner is the superuser, as `CN=admin,O=Example`"},
@@ -181,6 +188,10 @@ func (l *loader) finishTLS() {
 	}
 	if c.Client.Secure || c.Client.Unified {
 		c.Auth.X509 = true
+		const provider = "authProvider.x509"
+		if class := c.Properties["zookeeper."+provider]; class != "" && !strings.EqualFold(class, x509Provider) {
+			l.fail(l.places["zookeeper."+provider], provider, class, "a port with TLS needs the class "+x509Provider)
+		}
 		key := "secureClientPort"
 		if !c.Client.Secure {
 			key = "client.portUnification"
@@ -191,7 +202,7 @@ func (l *loader) finishTLS() {
 		l.checkTLS(c.AdminTLS(), "admin.forceHttps or admin.portUnification", "ssl.quorum.")
 	}
 	l.finishQuorumTLS()
-	if c.Auth.X509SuperUser != "" && !c.Auth.X509 {
+	if c.Auth.X509SuperUser != "" && !c.Client.Secure && !c.Client.Unified {
 		l.warnAt("zookeeper.X509AuthenticationProvider.superUser", "has no effect without secureClientPort or client.portUnification")
 	}
 }

@@ -59,6 +59,9 @@ var authSettings = []struct {
 	{"no digest", []string{"DigestAuthenticationProvider.enabled=false"}, []string{
 		"auth:digest:u:p exists", "create:digest:u:x exists", "create:world:anyone exists",
 	}},
+	{"the class of x509", []string{"authProvider.1=org.apache.zookeeper.server.auth.X509AuthenticationProvider"}, []string{
+		"create:x509:CN=a exists", "create:x509:nonsense exists", "auth:x509:CN=a exists",
+	}},
 	{"another hash", []string{"DigestAuthenticationProvider.digestAlg=SHA-256", "DigestAuthenticationProvider.superDigest=super:WTA5ucCHTdJq645xIMibj8HviTPeB5mMuJ4/+v1dIEw="}, []string{
 		"auth:digest:u:p create:auth:x acl exists", "auth:digest:super:secret whoami",
 	}},
