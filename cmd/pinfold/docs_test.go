@@ -13,11 +13,11 @@ import (
 
 // calls matches a command line of pinfold in a document, without cli, whose lines
 // internal/cli tests; up to the end of what the shell gives it.
-var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold ((?:server|ensemble|member|bench|data|backup|restore|broadcast|config explain|version)\b[^\n\x60|<&#;)]*)`)
+var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold ((?:server|ensemble|member|migrate|bench|data|backup|restore|broadcast|config explain|version)\b[^\n\x60|<&#;)]*)`)
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{Use: "pinfold"}
-	root.AddCommand(serverCommand(), ensembleCommand(), memberCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), memberCommand(), migrateCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
 	return root
 }
 

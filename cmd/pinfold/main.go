@@ -23,13 +23,14 @@ func main() {
   pinfold ensemble             three servers on this machine, to try an ensemble
   pinfold cli                  a shell for the znodes of any server
   pinfold member --help        show and change the members of an ensemble
+  pinfold migrate --help       from Apache ZooKeeper to Pinfold, and back
   pinfold backup --help        back up a running server, and restore it
   pinfold data --help          inspect and repair the files of a data directory
   pinfold bench --help         measure any ZooKeeper server`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), memberCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
+	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), memberCommand(), migrateCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
 	if err := root.Execute(); err != nil {
 		if !cli.Told(err) {
 			fmt.Fprintln(os.Stderr, "pinfold:", err)

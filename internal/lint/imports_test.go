@@ -50,7 +50,7 @@ const importOrder = `
 	# The client that people use.
 	zk, jute, wire, sasl, kerberos, fourletter, config < client < recipe;
 	recipe, keystore < cli;
-	NONE < plan; client, plan < member;
+	NONE < plan; client, plan < member; client, plan, zab/quorum < migrate;
 
 	# A client that measures; it knows of no server but by the wire.
 	recipe, fourletter, fifo, certificate < bench < bench/report;
@@ -69,7 +69,7 @@ const importOrder = `
 
 	# What is run.
 	vfs, fourletter < trial;
-	node, broadcast, trial, bench/report, cli, plan, member, backup, logging, systemd < cmd/pinfold;
+	node, broadcast, trial, bench/report, cli, plan, member, migrate, backup, logging, systemd < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	zk, jute, wire, test/frames < test/auditlog;

@@ -136,7 +136,7 @@ func (l *Live) Write(ctx context.Context) error {
 }
 
 // CanHandOver reports whether the port of the leader's administration server is known.
-func (l *Live) CanHandOver(leader *client.Member) bool { return l.port(leader) != 0 }
+func (l *Live) CanHandOver(leader *client.Member) bool { return l.AdminPorts.Port(leader.ID) != 0 }
 
 // HandOver uses the command hand_over of an administration server, which Apache's have not.
 func (l *Live) HandOver(ctx context.Context, leader *client.Member) error {
@@ -147,11 +147,12 @@ func (l *Live) HandOver(ctx context.Context, leader *client.Member) error {
 	return err
 }
 
-func (l *Live) port(m *client.Member) int {
-	if port, ok := l.AdminPorts.ByID[m.ID]; ok {
+// Port returns the port of a member's administration server, 0 if it is not known.
+func (a AdminPorts) Port(id int64) int {
+	if port, ok := a.ByID[id]; ok {
 		return port
 	}
-	return l.AdminPorts.All
+	return a.All
 }
 
 // maxAdminAnswer bounds the answer of an administration server, in bytes.
@@ -160,7 +161,7 @@ const maxAdminAnswer = 64 << 10
 // admin runs a command of a member's administration server. The error is ErrNotAsked if its
 // port is not known, or it does not know the command.
 func (l *Live) admin(ctx context.Context, m *client.Member, command string) error {
-	port := l.port(m)
+	port := l.AdminPorts.Port(m.ID)
 	if port == 0 {
 		return ErrNotAsked
 	}

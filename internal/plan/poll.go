@@ -8,7 +8,7 @@ import (
 )
 
 // pollEvery is the time between two looks at something that is waited for.
-const pollEvery = 200 * time.Millisecond
+const pollEvery = 100 * time.Millisecond
 
 // The time between two lines of progress: that differ, and that are the same.
 const (

@@ -17,28 +17,22 @@ import (
 	"github.com/pinfold-zk/pinfold/test/ensemble/load"
 )
 
-// TestMigration has scripts/migrate-ensemble turn a live ensemble under load into
-// one of Pinfold, member by member, and back to the release of Apache's that it was.
-// No acknowledged write and no session may be lost.
+// TestMigration has `pinfold migrate` turn a live ensemble under load into one of Pinfold,
+// member by member, and back to the release of Apache's that it was. No acknowledged write
+// and no session may be lost, and the members are compared while clients write.
 func TestMigration(t *testing.T) {
 	all := mixtures(t, "apache,apache,apache", "apache,apache,apache,apache:observer")
 	for _, members := range all {
 		t.Run(members, func(t *testing.T) {
 			r := newRig(t, members, rigOptions{lines: smallFiles()})
-			c := newControl(t, r.e)
+			m := newMigration(r)
 			r.load()
 			w, err := load.StartWriters(load.WritersConfig{
 				Addrs: r.e.Clients(), Clients: 3, Batch: 1, Pause: time.Millisecond, Znodes: 3, Bytes: 100,
 			})
 			r.must(err)
-			old := r.specs[0].Kind
-			if *pinfold == "" {
-				// The script restarts every member with the program that it had.
-				r.migrate(c, w, old, "any")
-			} else {
-				r.migrate(c, w, cluster.Pinfold, "pinfold")
-				r.migrate(c, w, old, "apache")
-			}
+			m.must("run", w, cluster.Pinfold)
+			m.must("back", w, r.specs[0].Kind)
 			r.must(w.Stop())
 			r.finish()
 			if lost := r.l.Lost(); lost > 0 {
@@ -48,113 +42,120 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// migrate runs the script, and logs what it prints.
-func (r *rig) migrate(c *control, w *load.Writers, kind cluster.Kind, to string) {
+// A migration runs `pinfold migrate` on the members of a rig.
+type migration struct {
+	*rig
+	c              *control
+	program, state string
+}
+
+func newMigration(r *rig) *migration {
 	r.t.Helper()
-	c.becomes(kind)
-	before, from, left := c.count(), r.e.Members[0].Kind(), 0
-	for _, m := range r.e.Members {
-		if to == "any" || m.Kind() != kind {
-			left++
-		}
+	p := programs(r.t, r.specs, "").Pinfold
+	if p == "" {
+		r.t.Skip("-pinfold names no binary")
 	}
-	args := []string{"--yes", "--settle", "1", "--timeout", "60", "--to", to, "--stop", c.command("stop"), "--start", c.command("start")}
-	began := time.Now()
-	r.must(r.script(append(args, r.addresses()...)...))
+	return &migration{r, newControl(r.t, r.e), p, filepath.Join(r.t.TempDir(), "state.json")}
+}
+
+// must runs a migration that must take every member, and logs what it prints.
+func (m *migration) must(name string, w *load.Writers, kind cluster.Kind) {
+	m.t.Helper()
+	m.c.becomes(kind)
+	before, from, began := m.c.count(), m.e.Members[0].Kind(), time.Now()
+	out, status := m.run(name, "--yes", "--settle", "1s", "--verify", "--wait", patience.String(), "--stop", m.c.command("stop"), "--start", m.c.command("start"))
 	took := time.Since(began)
-	if n := c.count() - before; n != left {
-		r.t.Errorf("%d members were started, want %d", n, left)
+	m.t.Logf("pinfold migrate %s: %d\n%s", name, status, out)
+	if status != 0 {
+		m.t.FailNow()
 	}
-	for _, m := range r.e.Members {
-		if m.Kind() != kind {
-			r.t.Errorf("member %v is left", m)
+	if n := m.c.count() - before; n != len(m.e.Members) {
+		m.t.Errorf("%d members were started, want %d", n, len(m.e.Members))
+	}
+	for _, one := range m.e.Members {
+		if one.Kind() != kind {
+			m.t.Errorf("member %v is left", one)
 		}
 	}
-	r.progress()
+	for _, part := range []string{"0 events lost, 0 sessions lost", ": 0 differ;"} {
+		if !strings.Contains(out, part) {
+			m.t.Errorf("%q is not in the output", part)
+		}
+	}
+	m.progress()
 	gap, _ := w.LongestGap(began, began.Add(took))
-	r.t.Logf("RESULT migration of %d members from %s to %s: took %v; longest gap in acknowledged writes %v; %d sessions lost",
-		len(r.e.Members), from, kind, took.Round(time.Millisecond), gap.Round(time.Millisecond), r.l.Lost())
+	m.t.Logf("RESULT migration of %d members from %s to %s: took %v; longest gap in acknowledged writes %v; %d sessions lost",
+		len(m.e.Members), from, kind, took.Round(time.Millisecond), gap.Round(time.Millisecond), m.l.Lost())
 }
 
-// addresses tells the script where members take clients: here they share a host.
-func (r *rig) addresses() []string {
-	var args []string
-	for _, m := range r.e.Members {
-		args = append(args, "--client", fmt.Sprintf("%d=%s", m.ID, m.Client))
+// run runs a command of `pinfold migrate`, and returns its output and its status. The members
+// share a host: it is told where each takes clients.
+func (m *migration) run(name string, args ...string) (out string, status int) {
+	m.t.Helper()
+	words := append([]string{"migrate", name, "--state", m.state}, args...)
+	for _, one := range m.e.Members {
+		words = append(words, "--client", fmt.Sprintf("%d=%s", one.ID, one.Client))
 	}
-	return append(args, filepath.Join(r.e.Members[0].Dir, "zoo.cfg"))
+	cmd := exec.CommandContext(m.within(5*patience), m.program, append(words, filepath.Join(m.e.Members[0].Dir, "zoo.cfg"))...)
+	text, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		m.t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// script runs scripts/migrate-ensemble and logs what it prints.
-func (r *rig) script(args ...string) error {
-	r.t.Helper()
-	cmd := exec.CommandContext(r.within(5*patience), filepath.Join(root, "scripts/migrate-ensemble"), args...)
-	out, err := cmd.CombinedOutput()
-	r.t.Logf("migrate-ensemble: %v\n%s", err, out)
-	return err
+// expect demands a status, and parts of the output.
+func (m *migration) expect(what string, status int, parts []string, name string, args ...string) {
+	m.t.Helper()
+	out, got := m.run(name, args...)
+	if got != status {
+		m.t.Errorf("%s: status %d, want %d:\n%s", what, got, status, out)
+	}
+	for _, p := range parts {
+		if !strings.Contains(out, p) {
+			m.t.Errorf("%s: %q is not in\n%s", what, p, out)
+		}
+	}
 }
 
-// TestMigrationRefuses has the script look at ensembles from which no member may
-// be taken, and lead it into failures half-way: it must say so and do no harm.
+// TestMigrationRefuses leads `pinfold migrate` into ensembles from which no member may be
+// taken, and into failures half-way: it must say so, do no harm, and go on afterwards.
 func TestMigrationRefuses(t *testing.T) {
-	members := mixtures(t, "apache,apache,apache")[0]
-	r := newRig(t, members, rigOptions{lines: smallFiles()})
-	c := newControl(t, r.e)
-	c.becomes(r.specs[0].Kind)
-	run := func(args ...string) (string, int) {
-		t.Helper()
-		cmd := exec.CommandContext(r.within(patience), filepath.Join(root, "scripts/migrate-ensemble"), append(args, r.addresses()...)...)
-		out, err := cmd.CombinedOutput()
-		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
-		return string(out), cmd.ProcessState.ExitCode()
-	}
-	expect := func(name string, status int, parts []string, args ...string) {
-		t.Helper()
-		out, got := run(args...)
-		if got != status {
-			t.Errorf("%s: status %d, want %d:\n%s", name, got, status, out)
-		}
-		for _, p := range parts {
-			if !strings.Contains(out, p) {
-				t.Errorf("%s: %q is not in\n%s", name, p, out)
-			}
-		}
-	}
-	take := func(stop, start string, more ...string) []string {
-		return append([]string{"--yes", "--timeout", "5", "--to", "any", "--stop", stop, "--start", start}, more...)
-	}
+	r := newRig(t, mixtures(t, "apache,apache,apache")[0], rigOptions{lines: smallFiles()})
+	m := newMigration(r)
+	m.c.becomes(r.specs[0].Kind)
+	stop, start := m.c.command("stop"), m.c.command("start")
 	leader, other := r.leader()
 	id := strconv.Itoa(other.ID)
-
-	expect("whole", 0, []string{"all members are in sync"}, "--check")
-	expect("no commands", 2, []string{"--stop and --start are needed"}, "--yes")
-	expect("unknown option", 2, []string{"unknown option --sotp"}, "--sotp", "x")
-	expect("nobody to ask", 2, []string{"give --yes"}, "--stop", "true", "--start", "true")
-	expect("stop does nothing", 1, []string{"still answers", "Nothing was started"}, take("true", c.command("start"), "--member", id)...)
-	if !other.Running() || c.count() != 0 {
-		t.Errorf("a stop that did nothing was followed by %d starts", c.count())
+	take := func(stop, start string, more ...string) []string {
+		return append([]string{"--yes", "--wait", "5s", "--to", "any", "--stop", stop, "--start", start}, more...)
 	}
-	expect("stop fails", 1, []string{"command that stops member " + id + " failed"}, take("false", c.command("start"), "--member", id)...)
-	expect("start does nothing", 1, []string{"does not serve", "The way back"}, take(c.command("stop"), "true", "--member", id)...)
-	expect("a member is down", 1, []string{"is not whole", "member " + id + " does not answer", "Nothing was done"},
-		take(c.command("stop"), c.command("start"))...)
+
+	m.expect("whole", 0, []string{"all members are in sync"}, "status")
+	m.expect("plan", 0, []string{"server 3 on 127.0.0.1: stop 3.", "all members are in sync"}, "plan")
+	m.expect("no commands", 1, []string{"--stop and --start are needed"}, "run", "--yes")
+	m.expect("stop does nothing", 1, []string{"still answers", "Nothing was started"}, "run", take("true", start, "--member", id)...)
+	if !other.Running() || m.c.count() != 0 {
+		t.Errorf("a stop that did nothing was followed by %d starts", m.c.count())
+	}
+	m.expect("stop fails", 1, []string{"command that stops server " + id + " failed"}, "run", take("false", start, "--member", id)...)
+	m.expect("start does nothing", 1, []string{"does not serve", "The way back"}, "run", take(stop, "true", "--member", id)...)
+	m.expect("a member is down", 1, []string{"server " + id + " does not answer"}, "status")
+	m.expect("a member is down that no run has stopped", 1, []string{"server " + id + " does not answer", "refused: nothing was changed"},
+		"run", take(stop, start, "--state", m.state+"2")...)
 	if !leader.Running() {
 		t.Errorf("with %v down, another was stopped", other)
 	}
-	expect("a member is down, check", 1, []string{"no member may be stopped now"}, "--check")
-	r.must(r.e.Start(r.within(patience)))
+	m.expect("the run goes on", 0, []string{"an earlier run has stopped it", "has caught up"}, "run", take(stop, start, "--member", id, "--wait", patience.String())...)
+	r.must(r.e.WaitServing(r.within(patience)))
 	if *kinds == "" {
-		expect("the wrong program", 1, []string{"not pinfold"}, "--yes", "--timeout", "30", "--member", id,
-			"--stop", c.command("stop"), "--start", c.command("start"))
+		m.expect("the wrong program", 1, []string{"not pinfold"}, "run", "--yes", "--member", id, "--wait", patience.String(), "--stop", stop, "--start", start)
 	}
 	r.must(r.e.WaitServing(r.within(patience)))
-	expect("one member", 0, []string{"done: 1 members taken"}, take(c.command("stop"), c.command("start"), "--member", id, "--timeout", "60")...)
 }
 
-// A control is a port at which the script's commands have members stopped and
+// A control is a port at which the commands of a migration have members stopped and
 // started, so that their processes stay the test's own.
 type control struct {
 	e  *cluster.Ensemble
@@ -206,7 +207,7 @@ func (c *control) count() int {
 // command is what bash runs to have the member {id} stopped or started.
 func (c *control) command(what string) string {
 	port := c.ln.Addr().(*net.TCPAddr).Port
-	return fmt.Sprintf(`exec 3<>/dev/tcp/127.0.0.1/%d; echo "%s {id}" >&3; read -r answer <&3; echo "$answer"; test "$answer" = ok`, port, what)
+	return fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d; echo "%s {id}" >&3; read -r answer <&3; echo "$answer"; test "$answer" = ok'`, port, what)
 }
 
 func (c *control) serve(conn net.Conn) {

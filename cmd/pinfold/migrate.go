@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pinfold-zk/pinfold/internal/cli"
+	"github.com/pinfold-zk/pinfold/internal/member"
+	"github.com/pinfold-zk/pinfold/internal/migrate"
+	"github.com/pinfold-zk/pinfold/internal/plan"
+)
+
+// migrateFlags are those of all commands of `pinfold migrate`. internal/migrate does the work.
+type migrateFlags struct {
+	connect    cli.Options
+	authFile   string
+	clients    []string
+	members    []int64
+	adminPorts string
+	output     string
+	verify     bool
+	report     string
+	stop       string
+	start      string
+	o          migrate.Options
+}
+
+func migrateCommand() *cobra.Command {
+	f := &migrateFlags{}
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Change the program of a live ensemble's members, to Pinfold or back",
+		Long: `Migrate takes the members of an ensemble that serves one at a time, observers first and
+the leader last. Of each it stops the server by a command of yours, starts the other program
+over the same data directory by another, and goes on when that has caught up. It first shows
+its plan; it stops no member unless all are in sync and the others are a quorum. It may be
+interrupted, and run again: the state file says how far it came.
+
+Commands are run by sh, on this machine, with {id}, {host} and {client} replaced. Members are
+asked by the four-letter word srvr.`,
+		Example: `  pinfold migrate plan zoo.cfg
+  pinfold migrate run --stop 'ssh {host} sudo systemctl stop zookeeper' \
+                      --start 'ssh {host} sudo systemctl start pinfold' zoo.cfg
+  pinfold migrate status zoo.cfg
+  pinfold migrate verify --report report.json zoo.cfg`,
+	}
+	f.register(c.PersistentFlags())
+	c.AddCommand(migrateTake(f, "plan", "Show what run would do"), migrateTake(f, "run", "Have the members run Pinfold, one after the other"),
+		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateStatus(f), migrateVerify(f))
+	return c
+}
+
+func (f *migrateFlags) register(p *pflag.FlagSet) {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.connect.Register(own)
+	for _, name := range []string{"timeout", "tls", "tls-ca", "tls-cert", "tls-key", "login"} {
+		p.AddFlag(own.Lookup(name))
+	}
+	p.StringVar(&f.authFile, "auth-file", "", "file with credentials, a line each: digest:super:password")
+	p.StringArrayVar(&f.clients, "client", nil, "ID=HOST:PORT: where a member takes clients, if zoo.cfg does not say; may be repeated")
+	p.StringVar(&f.adminPorts, "admin-port", "", "port of the administration servers, for verify: their digests are compared; or 1=8081,2=8082")
+	p.StringVar(&f.o.State, "state", "pinfold-migrate.json", "the state file")
+	p.StringVarP(&f.output, "output", "o", "text", "text, or json: one value a line")
+}
+
+// migrateTake is a command that takes members.
+func migrateTake(f *migrateFlags, name, short string) *cobra.Command {
+	c := &cobra.Command{
+		Use:     name + " ZOO.CFG",
+		Short:   short,
+		Example: "  pinfold migrate " + name + " --stop 'ssh {host} systemctl stop old' --start 'ssh {host} systemctl start new' zoo.cfg",
+		Args:    cobra.ExactArgs(1),
+	}
+	p := c.Flags()
+	to, program := "", migrate.Pinfold
+	if name == "back" {
+		program = migrate.Apache
+	}
+	p.StringVar(&f.stop, "stop", "", "command that stops the server of a member")
+	p.StringVar(&f.start, "start", "", "command that starts the other server of a member, and returns")
+	p.StringVar(&to, "to", program, "pinfold, apache, or any: every member once, whatever it runs")
+	p.Int64SliceVar(&f.members, "member", nil, "take only this member; may be repeated")
+	p.DurationVar(&f.o.Wait, "wait", 2*time.Minute, "how long a member may take to stop, to serve, or to catch up")
+	p.DurationVar(&f.o.Settle, "settle", 5*time.Second, "pause between two members")
+	p.StringVar(&f.o.Canary, "canary", "/", "znode below which a session on each member writes, to see what clients feel; or none")
+	p.BoolVar(&f.verify, "verify", false, "compare all znodes of all members before, between and after")
+	p.BoolVarP(&f.o.Yes, "yes", "y", false, "do not ask")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		f.o.To, f.o.Only, f.o.DryRun = to, f.members, name == "plan"
+		if err := f.check(c); err != nil {
+			return err
+		}
+		return f.with(c, args[0], func(ctx context.Context, e *migrate.Live, members *migrate.Config, out *plan.Printer) error {
+			if f.verify {
+				f.o.Verify = func(ctx context.Context, say func(string)) error {
+					return f.compare(ctx, e, members, say)
+				}
+			}
+			return migrate.Run(ctx, e, members, f.o, out, func() bool { return confirm(c.InOrStdin(), c.ErrOrStderr()) })
+		})
+	}
+	return c
+}
+
+// check checks the flags of a command that takes members.
+func (f *migrateFlags) check(c *cobra.Command) error {
+	if f.o.Canary == "none" {
+		f.o.Canary = ""
+	}
+	switch {
+	case f.o.To != migrate.Pinfold && f.o.To != migrate.Apache && f.o.To != migrate.Any:
+		return fmt.Errorf("--to %q: must be pinfold, apache or any", f.o.To)
+	case f.o.DryRun:
+		return nil
+	case f.stop == "" || f.start == "":
+		return errors.New("--stop and --start are needed: the commands that stop and start the server of a member")
+	case !f.o.Yes && !asksUser(c.InOrStdin()):
+		return errors.New("the input is no terminal, so the command cannot ask: --yes goes on without; pinfold migrate plan only shows the plan")
+	}
+	return nil
+}
+
+func migrateStatus(f *migrateFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status ZOO.CFG",
+		Short: "Show what the members run, and whether one may be taken now",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.with(c, args[0], func(ctx context.Context, e *migrate.Live, members *migrate.Config, out *plan.Printer) error {
+				state, err := migrate.ReadState(f.o.State)
+				if err != nil {
+					return err
+				}
+				return migrate.Show(ctx, e, members, state, out)
+			})
+		},
+	}
+}
+
+func migrateVerify(f *migrateFlags) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "verify ZOO.CFG",
+		Short: "Compare all members znode by znode, while clients write",
+		Long: `Verify reads every znode at every member, with its data, ACL, Stat and children, and
+compares them: a znode that changes meanwhile is read until the members have shown it at a
+common zxid. With --admin-port it also compares the digests that the administration servers
+have of their trees. The session needs the right to read: the superuser has it.
+
+Exit status: 0 the members are equal, 1 they differ, or the command failed.`,
+		Example: "  pinfold migrate verify --auth-file super --report report.json zoo.cfg",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return f.with(c, args[0], func(ctx context.Context, e *migrate.Live, members *migrate.Config, out *plan.Printer) error {
+				say := func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
+				r, err := f.verifyOnce(ctx, e, members, say)
+				if r == nil {
+					return err
+				}
+				if out.JSON {
+					out.Value(r)
+				} else {
+					r.Print(out.Out)
+				}
+				return errors.Join(err, f.file(r))
+			})
+		},
+	}
+	c.Flags().StringVar(&f.report, "report", "", "file for the report, in JSON")
+	return c
+}
+
+func (f *migrateFlags) verifyOnce(ctx context.Context, e *migrate.Live, members *migrate.Config, say func(string)) (*migrate.Report, error) {
+	ports, err := member.ParseAdminPorts(f.adminPorts)
+	if err != nil {
+		return nil, err
+	}
+	return migrate.Verify(ctx, e, members, ports.Port, say)
+}
+
+// compare is the verification between two members.
+func (f *migrateFlags) compare(ctx context.Context, e *migrate.Live, members *migrate.Config, say func(string)) error {
+	r, err := f.verifyOnce(ctx, e, members, say)
+	if r != nil {
+		say("verify: " + r.Summary())
+	}
+	return err
+}
+
+// file writes the report.
+func (f *migrateFlags) file(r *migrate.Report) error {
+	if f.report == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.report, append(b, '\n'), 0o644)
+}
+
+// with reads the members, and runs a command on them.
+func (f *migrateFlags) with(c *cobra.Command, file string, run func(context.Context, *migrate.Live, *migrate.Config, *plan.Printer) error) error {
+	ctx, stop := untilStopped(c.Context())
+	defer stop()
+	if f.output != "text" && f.output != "json" {
+		return fmt.Errorf("--output %q: must be text or json", f.output)
+	}
+	clients := map[int64]string{}
+	for _, text := range f.clients {
+		number, addr, _ := strings.Cut(text, "=")
+		id, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || !strings.Contains(addr, ":") {
+			return fmt.Errorf("--client %q: must be ID=HOST:PORT", text)
+		}
+		clients[id] = addr
+	}
+	members, err := migrate.ReadConfig(file, clients)
+	if err != nil {
+		return err
+	}
+	if f.authFile != "" {
+		if err := f.connect.ReadAuths(f.authFile); err != nil {
+			return err
+		}
+	}
+	asking := &member.Live{}
+	if asking.TLS, err = f.connect.TLSConfig(); err != nil {
+		return err
+	}
+	e := &migrate.Live{Ask: asking.Status, Open: f.connect.Dial, StopCommand: f.stop, StartCommand: f.start, Output: os.Stderr}
+	return run(ctx, e, members, &plan.Printer{Out: c.OutOrStdout(), JSON: f.output == "json"})
+}
