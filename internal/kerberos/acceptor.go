@@ -26,6 +26,9 @@ type AcceptorOptions struct {
 	Keytab string
 	// Skew is by how much clocks may differ; 0 means DefaultSkew.
 	Skew time.Duration
+	// Replays is a file in which logins are remembered over a restart; a second one has
+	// .old after its name. Empty means that a restart forgets them.
+	Replays string
 	// Logger gets a line when the key table has changed; nil means none.
 	Logger *slog.Logger
 }
@@ -49,7 +52,7 @@ func NewAcceptor(o AcceptorOptions) (*Acceptor, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &Acceptor{every: o.Principal == "*", skew: o.Skew, seen: newReplays(o.Skew, maxReplays)}
+	a := &Acceptor{every: o.Principal == "*", skew: o.Skew, seen: newReplays(o.Skew, maxReplays, o.Replays, o.Logger)}
 	a.slots = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	var err error
 	if !a.every {
@@ -61,7 +64,7 @@ func NewAcceptor(o AcceptorOptions) (*Acceptor, error) {
 		return nil, err
 	}
 	if !a.every && !holds(a.keys.table(), text(a.name, a.realm)) {
-		return nil, fmt.Errorf("kerberos: keytab: %s has no key of %s", o.Keytab, text(a.name, a.realm))
+		return nil, fmt.Errorf("kerberos: keytab: %s has no key of %s: add it with kadmin's ktadd", o.Keytab, text(a.name, a.realm))
 	}
 	return a, nil
 }
@@ -171,15 +174,15 @@ func (a *Acceptor) verify(q *messages.APReq) error {
 	case !plain(t.SName, t.Realm):
 		return refused("a ticket for a service without a usable name")
 	case !a.every && (!t.SName.Equal(a.name) || t.Realm != a.realm):
-		return refused("a ticket for %q, not for %s", text(t.SName, t.Realm), text(a.name, a.realm))
+		return refused("a ticket for %.100q, not for %s: clients must use the host of this principal", text(t.SName, t.Realm), text(a.name, a.realm))
 	case !strong(t.EncPart.EType):
 		return refused("encryption type %d of the ticket is not accepted: use AES", t.EncPart.EType)
 	}
 	if err := guard("ticket", func() error { return t.DecryptEncPart(a.keys.table(), &t.SName) }); err != nil {
-		return refused("ticket for %s, key version %d: %v", text(t.SName, t.Realm), t.EncPart.KVNO, err)
+		return a.keys.closed(text(t.SName, t.Realm), t.EncPart.KVNO, t.EncPart.EType)
 	}
 	if ok, err := t.Valid(a.skew); !ok || err != nil {
-		return refused("the ticket is not valid now (valid until %v): %v", t.DecryptedEncPart.EndTime, err)
+		return invalid(&t.DecryptedEncPart, time.Now(), a.skew)
 	}
 	part := &t.DecryptedEncPart
 	if !usable(part.Key) {
@@ -189,6 +192,18 @@ func (a *Acceptor) verify(q *messages.APReq) error {
 		return refused("%v", err)
 	}
 	return a.judge(q)
+}
+
+// invalid says why a ticket is not valid, and what to do.
+func invalid(part *messages.EncTicketPart, now time.Time, skew time.Duration) error {
+	who := text(part.CName, part.CRealm)
+	switch {
+	case now.After(part.EndTime.Add(skew)):
+		return refused("the ticket of %.100q has expired at %v: the client needs a new one, see kinit", who, part.EndTime.Format(time.RFC3339))
+	case now.Before(part.StartTime.Add(-skew)):
+		return refused("the ticket of %.100q is valid from %v on: compare the clocks of this server and the KDC", who, part.StartTime.Format(time.RFC3339))
+	}
+	return refused("the ticket of %.100q is marked as invalid: the client needs a new one, see kinit", who)
 }
 
 // judge compares what the ticket and the authenticator say.
@@ -201,9 +216,10 @@ func (a *Acceptor) judge(q *messages.APReq) error {
 	case !plain(part.CName, part.CRealm):
 		return refused("the client's name cannot be written as NAME@REALM")
 	case part.CRealm != q.Ticket.Realm && len(part.Transited.Contents) > 0 && !types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
-		return refused("realm %q is reached through other realms, which the KDC has not checked", part.CRealm)
+		return refused("realm %.100q is reached through other realms, which the KDC has not checked", part.CRealm)
 	case now.Sub(made) > a.skew || made.Sub(now) > a.skew:
-		return refused("clock skew: the client's clock differs by %v, more than %v", made.Sub(now).Round(time.Millisecond), a.skew)
+		return refused("clock skew: the clock of %.100q differs by %v, more than %v: set both clocks by NTP",
+			text(part.CName, part.CRealm), made.Sub(now).Round(time.Millisecond), a.skew)
 	}
 	return a.seen.add(q.EncryptedAuthenticator.Cipher, now)
 }

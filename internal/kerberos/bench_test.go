@@ -44,7 +44,7 @@ func BenchmarkReplays(b *testing.B) {
 	for b.Loop() {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		r := newReplays(time.Minute, maxReplays)
+		r := newReplays(time.Minute, maxReplays, "", nil)
 		now := time.Unix(1e9, 0)
 		for i := range maxReplays {
 			if err := r.add([]byte{byte(i), byte(i >> 8), byte(i >> 16)}, now); err != nil {

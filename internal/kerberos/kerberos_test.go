@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -149,11 +150,11 @@ func TestRefusedTickets(t *testing.T) {
 	}{
 		"another service":        {change: func(i *issue) { i.Service = "zookeeper/other" }, want: `a ticket for "zookeeper/other@EXAMPLE.COM"`},
 		"another service realm":  {change: func(i *issue) { i.ServerRealm = "ELSEWHERE" }, want: `a ticket for "zookeeper/host.example.com@ELSEWHERE"`},
-		"another key":            {change: func(i *issue) { i.Keys = other }, want: "integrity"},
-		"another key version":    {change: func(i *issue) { i.Keys, i.Version = other, 4 }, want: "key version 4"},
-		"expired":                {change: func(i *issue) { i.From, i.Till = -time.Hour, -6*time.Minute }, want: "not valid now"},
-		"not valid yet":          {change: func(i *issue) { i.From = 6 * time.Minute }, want: "not valid now"},
-		"invalid by its flag":    {change: func(i *issue) { i.Flags = []int{7} }, want: "not valid now"},
+		"another key":            {change: func(i *issue) { i.Keys = other }, want: "does not open"},
+		"another key version":    {change: func(i *issue) { i.Keys, i.Version = other, 4 }, want: "key version 4 of zookeeper/host.example.com@EXAMPLE.COM, and "},
+		"expired":                {change: func(i *issue) { i.From, i.Till = -time.Hour, -6*time.Minute }, want: "has expired at"},
+		"not valid yet":          {change: func(i *issue) { i.From = 6 * time.Minute }, want: "is valid from"},
+		"invalid by its flag":    {change: func(i *issue) { i.Flags = []int{7} }, want: "marked as invalid"},
 		"RC4":                    {change: func(i *issue) { i.Etype = 23 }, want: "encryption type 23"},
 		"another client":         {use: func(t *ticket) { t.name = types.NewPrincipalName(1, "root") }, want: "not of the client"},
 		"another client's realm": {use: func(t *ticket) { t.of = "ELSEWHERE" }, want: "not of the client"},
@@ -239,7 +240,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.seen = newReplays(r.skew, maxReplays)
+	r.seen = newReplays(r.skew, maxReplays, "", nil)
 	x := r.Begin()
 	for i, token := range sent {
 		_, err := x.Step(token)
@@ -253,7 +254,7 @@ func TestReplay(t *testing.T) {
 // only so many.
 func TestReplayCache(t *testing.T) {
 	const skew = time.Minute
-	r := newReplays(skew, 100)
+	r := newReplays(skew, 100, "", nil)
 	start := time.Unix(1e9, 0)
 	for i := range 100 {
 		if err := r.add([]byte{byte(i)}, start.Add(time.Duration(i)*time.Second)); err != nil {
@@ -274,6 +275,84 @@ func TestReplayCache(t *testing.T) {
 	if n := len(r.mu.present) + len(r.mu.old); n != 1 {
 		t.Errorf("%d entries are left", n)
 	}
+}
+
+// TestReplayFile: logins are remembered after a restart, whatever a crash has left of the
+// files, and a disk that does not work is told about once a generation.
+func TestReplayFile(t *testing.T) {
+	const skew, lifetime = time.Minute, 2 * time.Minute
+	name := filepath.Join(t.TempDir(), "replays")
+	var log bytes.Buffer
+	start := time.Unix(1e9, 5e8)
+	restart := func() *replays { return newReplays(skew, 100, name, slog.New(slog.NewTextHandler(&log, nil))) }
+	seen := func(r *replays, login string, after time.Duration) bool {
+		err := r.add([]byte(login), start.Add(after))
+		if err != nil && !strings.Contains(err.Error(), "replay") {
+			t.Fatal(err)
+		}
+		return err != nil
+	}
+	r := restart()
+	if seen(r, "one", 0) || seen(r, "two", lifetime-1) || seen(r, "three", lifetime) {
+		t.Error("new logins are refused")
+	}
+	for _, crash := range []func() error{
+		func() error { return nil },
+		func() error { return appendTo(name, "a part") },
+		func() error { return appendTo(name+".old", "a part") },
+	} {
+		if err := crash(); err != nil {
+			t.Fatal(err)
+		}
+		r = restart()
+		for _, login := range []string{"one", "two", "three"} {
+			if !seen(r, login, lifetime+time.Second) {
+				t.Errorf("%s is forgotten", login)
+			}
+		}
+	}
+	if r = restart(); !seen(r, "two", lifetime+time.Second) || seen(r, "four", lifetime+time.Second) || !seen(restart(), "four", lifetime+2*time.Second) {
+		t.Error("a login after a crash is forgotten")
+	}
+	// begin was interrupted: the newest generation is the older file.
+	if err := os.Rename(name, name+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if !seen(restart(), "four", lifetime+2*time.Second) {
+		t.Error("the older file does not count")
+	}
+	if r = restart(); seen(r, "five", lifetime+2*time.Second) || !seen(restart(), "five", lifetime+3*time.Second) {
+		t.Error("the older file is not gone on with")
+	}
+	if r = restart(); seen(r, "three", 5*lifetime) || len(r.mu.old) > 0 {
+		t.Error("old logins are remembered for ever")
+	}
+	// A clock that was wrong by years at the last start.
+	if seen(restart(), "late", 1e5*time.Hour) {
+		t.Error("a new login is refused")
+	}
+	if r = restart(); !seen(r, "late", 0) || seen(r, "late", 5*lifetime) {
+		t.Error("the end of a generation is years away")
+	}
+	if log.Len() > 0 {
+		t.Error(log.String())
+	}
+	if err := os.RemoveAll(filepath.Dir(name)); err != nil {
+		t.Fatal(err)
+	}
+	if r = restart(); seen(r, "one", 0) || seen(r, "two", 0) || !seen(r, "one", 0) || strings.Count(log.String(), "cannot be kept") != 1 {
+		t.Errorf("without the directory: %s", log.String())
+	}
+}
+
+// appendTo writes more to the end of a file.
+func appendTo(name, more string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(more)
+	return errors.Join(err, f.Close())
 }
 
 // TestOver is invariant 3.
@@ -416,8 +495,12 @@ func TestKeytabChanges(t *testing.T) {
 	if err := login(4); err != nil {
 		t.Errorf("without the file: %v", err)
 	}
-	if n := strings.Count(log.String(), "cannot be read"); n != 1 {
-		t.Errorf("%d lines about the broken file:\n%s", n, log.String())
+	tickets.Write(t, r.file, r.keys)
+	if err := login(4); err != nil {
+		t.Errorf("with the file again: %v", err)
+	}
+	if n := strings.Count(log.String(), "cannot be read"); n != 2 {
+		t.Errorf("%d lines about the broken file and the missing one:\n%s", n, log.String())
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +20,7 @@ type keyFile struct {
 	mu   struct {
 		sync.Mutex
 		table *keytab.Keytab
-		seen  fs.FileInfo // of the file that was last read, well or badly
+		seen  fs.FileInfo // of the file that was last read, well or badly; nil: there was none
 	}
 }
 
@@ -28,7 +29,7 @@ func openKeys(name string, log *slog.Logger) (*keyFile, error) {
 	f := &keyFile{name: strings.TrimPrefix(strings.TrimPrefix(name, "FILE:"), "file:"), log: log}
 	info, err := os.Stat(f.name)
 	if err != nil {
-		return nil, fmt.Errorf("kerberos: keytab: %w", err)
+		return nil, fmt.Errorf("kerberos: keytab: %w; kadmin's ktadd -k makes it", err)
 	}
 	if f.mu.table, err = readKeys(f.name); err != nil {
 		return nil, err
@@ -60,11 +61,15 @@ func (f *keyFile) table() *keytab.Keytab {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info, err := os.Stat(f.name)
-	if err != nil || os.SameFile(info, f.mu.seen) && info.ModTime().Equal(f.mu.seen.ModTime()) && info.Size() == f.mu.seen.Size() {
+	if seen := f.mu.seen; err != nil && seen == nil || err == nil && seen != nil &&
+		os.SameFile(info, seen) && info.ModTime().Equal(seen.ModTime()) && info.Size() == seen.Size() {
 		return f.mu.table
 	}
 	f.mu.seen = info
-	t, err := readKeys(f.name)
+	var t *keytab.Keytab
+	if err == nil {
+		t, err = readKeys(f.name)
+	}
 	if err != nil {
 		f.log.Warn("the changed keytab cannot be read: the keys remain as they were", "err", err)
 		return f.mu.table
@@ -75,11 +80,35 @@ func (f *keyFile) table() *keytab.Keytab {
 }
 
 // holds reports whether the table has a key of the principal.
-func holds(t *keytab.Keytab, principal string) bool {
+func holds(t *keytab.Keytab, principal string) bool { return len(versions(t, principal, 0)) > 0 }
+
+// versions returns the versions of the principal's keys of an encryption type, or of any
+// with 0.
+func versions(t *keytab.Keytab, principal string, etype int32) (list []int) {
 	for i := range t.Entries {
-		if p := t.Entries[i].Principal; strings.Join(p.Components, "/")+"@"+p.Realm == principal {
-			return true
+		e := &t.Entries[i]
+		if strings.Join(e.Principal.Components, "/")+"@"+e.Principal.Realm == principal && (etype == 0 || e.Key.KeyType == etype) {
+			list = append(list, int(e.KVNO))
 		}
 	}
-	return false
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// closed says why the keys do not open a ticket for the principal, and what to do.
+func (f *keyFile) closed(principal string, version int, etype int32) error {
+	t := f.table()
+	have, all := versions(t, principal, etype), versions(t, principal, 0)
+	ticket := fmt.Sprintf("a ticket for key version %d of %.100s", version, principal)
+	switch {
+	case len(all) == 0:
+		return refused("%s, of which %s has no key: add it with kadmin's ktadd", ticket, f.name)
+	case !slices.Contains(all, version) && version > all[len(all)-1]:
+		return refused("%s, and %s has only %v: bring the new key with kadmin's ktadd", ticket, f.name, all)
+	case !slices.Contains(all, version):
+		return refused("%s, and %s has only %v: the client needs a new ticket, see kinit", ticket, f.name, all)
+	case !slices.Contains(have, version):
+		return refused("%s and encryption type %d, for which %s has none: run kadmin's ktadd", ticket, etype, f.name)
+	}
+	return refused("%s that the key in %s does not open: was the principal made anew? run kadmin's ktadd", ticket, f.name)
 }

@@ -99,7 +99,7 @@ func NewLogin(c Credentials) (*Login, error) {
 			return nil, err
 		}
 		if !holds(l.keys.table(), l.client) {
-			return nil, fmt.Errorf("kerberos: keytab: %s has no key of %s", c.Keytab, l.client)
+			return nil, fmt.Errorf("kerberos: keytab: %s has no key of %s: add it with kadmin's ktadd", c.Keytab, l.client)
 		}
 	} else if err := l.openCache(); err != nil {
 		return nil, err

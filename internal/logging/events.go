@@ -39,6 +39,7 @@ var events = map[string]string{
 	"new certificates are in use for new connections":                                                "certificates_changed",
 	"new certificates cannot be used; the old ones remain in use":                                    "certificates_unusable",
 	"the changed keytab cannot be read: the keys remain as they were":                                "keytab_unusable",
+	"logins by Kerberos cannot be kept on the disk: after a restart they could be repeated":          "kerberos_replays_not_kept",
 	"the keytab has changed and was read again":                                                      "keytab_changed",
 	"connection closed": "client_connection_closed",
 	"a client's connection was closed because of an error":    "client_connection_failed",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
@@ -76,7 +77,7 @@ func logins(cfg *config.Config, log *slog.Logger) (l server.Logins, err error) {
 		return l, nil
 	}
 	if service != nil {
-		if l.Kerberos, l.Names, err = kerberosLogins(c, service, log); err != nil {
+		if l.Kerberos, l.Names, err = kerberosLogins(cfg, service, "kerberos-replays", log); err != nil {
 			return l, fmt.Errorf("server: %s: %w", c.LoginFile, err)
 		}
 	}
@@ -95,9 +96,14 @@ func logins(cfg *config.Config, log *slog.Logger) (l server.Logins, err error) {
 	return l, nil
 }
 
-// kerberosLogins returns what checks logins of clients by Kerberos, and the names that
-// their principals have in ACLs.
-func kerberosLogins(c *config.SASL, service *sasl.Service, log *slog.Logger) (*kerberos.Acceptor, kerberos.Mapping, error) {
+// kerberosLogins returns what checks logins by Kerberos, and the names that the principals
+// of clients have in ACLs. The logins are remembered in the file replays of the data
+// directory.
+func kerberosLogins(cfg *config.Config, service *sasl.Service, replays string, log *slog.Logger) (*kerberos.Acceptor, kerberos.Mapping, error) {
+	c := &cfg.Auth.SASL
+	if replays = filepath.Join(cfg.Data.Dir, replays); cfg.Data.Dir == "" {
+		replays = "" // it is in memory
+	}
 	names := kerberos.Mapping{DropHost: c.RemoveHost, DropRealm: c.RemoveRealm}
 	settings, err := kerberos.ReadSettings(c.KerberosFile)
 	if err != nil {
@@ -108,7 +114,7 @@ func kerberosLogins(c *config.SASL, service *sasl.Service, log *slog.Logger) (*k
 		return nil, names, fmt.Errorf("zookeeper.security.auth_to_local: %w", err)
 	}
 	a, err := kerberos.NewAcceptor(kerberos.AcceptorOptions{
-		Principal: service.Principal, DefaultRealm: realm, Keytab: service.Keytab, Skew: settings.Skew(), Logger: log,
+		Principal: service.Principal, DefaultRealm: realm, Keytab: service.Keytab, Skew: settings.Skew(), Replays: replays, Logger: log,
 	})
 	return a, names, err
 }
@@ -131,7 +137,7 @@ func peerLogins(cfg *config.Config, log *slog.Logger) (*peerauth.Authority, erro
 	case !ok:
 		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.ServerSection)
 	case service != nil:
-		o.Server, err = peerService(&cfg.Auth.SASL, service, log)
+		o.Server, err = peerService(cfg, service, log)
 	default:
 		o.Server = peerauth.DigestServer(users)
 	}
@@ -155,8 +161,8 @@ func peerLogins(cfg *config.Config, log *slog.Logger) (*peerauth.Authority, erro
 }
 
 // peerService returns how other servers log in here by Kerberos.
-func peerService(c *config.SASL, service *sasl.Service, log *slog.Logger) (func(func(string) bool) peerauth.Server, error) {
-	a, _, err := kerberosLogins(c, service, log)
+func peerService(cfg *config.Config, service *sasl.Service, log *slog.Logger) (func(func(string) bool) peerauth.Server, error) {
+	a, _, err := kerberosLogins(cfg, service, "kerberos-peer-replays", log)
 	if err != nil {
 		return nil, err
 	}

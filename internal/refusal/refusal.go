@@ -62,6 +62,19 @@ func (l *Log) write(level slog.Level, msg string, attrs []any) {
 	l.log.Log(context.Background(), level, msg, attrs...)
 }
 
+// maxReason is how many bytes of an error a line shows.
+const maxReason = 512
+
+// Reason returns the text of an error that has parts from outside, which it has cut itself:
+// at most its first 512 bytes. Unlike Cut it does not quote.
+func Reason(err error) string {
+	text := err.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason] + "..."
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
 // Cut returns text in the form in which a line shows it: quoted, at most its first 128
 // bytes, followed by its length if it is longer.
 func Cut(text string) string {

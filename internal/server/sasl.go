@@ -122,7 +122,7 @@ func (c *conn) answerToken(b []byte) (n int) {
 // finishStep answers a token by the outcome of the exchange's step. REQUIRES: c.mu.
 func (c *conn) finishStep(q *request, answer []byte, err error) {
 	if err != nil {
-		c.s.refused.Warn("a SASL login failed", "client", c.remote, "err", refusal.Cut(err.Error()))
+		c.s.refused.Warn("a SASL login failed", "client", c.remote, "err", refusal.Reason(err))
 		c.loginFailed(q)
 		return
 	}

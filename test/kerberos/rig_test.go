@@ -46,9 +46,10 @@ const (
 // rig is a realm and servers of several kinds that are in it.
 type rig struct {
 	*kdc.KDC
-	t     *testing.T
-	dir   string
-	addrs map[string]string // of the servers, by kind
+	t       *testing.T
+	dir     string
+	addrs   map[string]string // of the servers, by kind
+	servers map[string]*cluster.Member
 
 	keytab     string // of the clients
 	serverKeys string // of the servers
@@ -64,7 +65,7 @@ func start(t *testing.T, kinds []string, properties ...string) *rig {
 	if !filepath.IsAbs(binary) {
 		binary = filepath.Join(root, binary)
 	}
-	r := &rig{t: t, dir: t.TempDir(), addrs: map[string]string{}}
+	r := &rig{t: t, dir: t.TempDir(), addrs: map[string]string{}, servers: map[string]*cluster.Member{}}
 	specs, err := cluster.ParseSpecs(strings.Join(kinds, ","))
 	must(t, err)
 	flags := append([]string{
@@ -79,18 +80,17 @@ func start(t *testing.T, kinds []string, properties ...string) *rig {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r.startKDC(ctx, e)
-	var members []*cluster.Member
 	for i, spec := range specs {
 		m, err := e.Standalone(spec.Kind, e.Members[i])
 		must(t, err)
 		must(t, m.Start())
 		t.Cleanup(func() { r.stop(m) })
-		members = append(members, m)
+		r.servers[kinds[i]] = m
 		_, port, err := net.SplitHostPort(m.Client)
 		must(t, err)
 		r.addrs[kinds[i]] = "localhost:" + port
 	}
-	for _, m := range members {
+	for _, m := range r.servers {
 		_, err := m.WaitServing(ctx)
 		must(t, err)
 	}
@@ -129,6 +129,17 @@ func (r *rig) stop(m *cluster.Member) {
 	for _, c := range m.Complaints() {
 		r.t.Error(c)
 	}
+}
+
+// restart kills a server and starts it again.
+func (r *rig) restart(kind string) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	defer cancel()
+	r.servers[kind].Kill()
+	must(r.t, r.servers[kind].Start())
+	_, err := r.servers[kind].WaitServing(ctx)
+	must(r.t, err)
 }
 
 // mechanism logs in as a principal of the key table.

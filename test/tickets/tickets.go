@@ -75,6 +75,16 @@ func Keys() *keytab.Keytab {
 	return keys
 }
 
+// Read returns the keys of a key table's file.
+func Read(t testing.TB, file string) *keytab.Keytab {
+	t.Helper()
+	keys, err := keytab.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
 // Write writes a key table to a file.
 func Write(t testing.TB, file string, keys *keytab.Keytab) {
 	t.Helper()
@@ -134,6 +144,27 @@ func New(t testing.TB, change func(*Issue)) Ticket {
 	}
 	k.Ticket = messages.Ticket{TktVNO: 5, Realm: i.ServerRealm, SName: service, EncPart: sealed}
 	return k
+}
+
+// Request returns the first token of a login with the ticket, without mutual authentication,
+// by a client whose clock shows at.
+func (k Ticket) Request(t testing.TB, at time.Time) []byte {
+	t.Helper()
+	auth, err := types.NewAuthenticator(k.Issue.Realm, k.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth.CTime, auth.Cusec = at.UTC().Truncate(time.Second), at.Nanosecond()/1000
+	q, err := messages.NewAPReq(k.Ticket, k.Key, auth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := q.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mechanism := []byte{0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x12, 0x01, 0x02, 0x02}
+	return asn1tools.AddASNAppTag(append(append(mechanism, 1, 0), b...), 0)
 }
 
 // Cache writes a ticket cache with these tickets, of one client, to a file of the test and
