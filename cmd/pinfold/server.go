@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -179,15 +180,14 @@ func checkServer(cmd *cobra.Command, f *serverFlags) error {
 		return err
 	}
 	fmt.Fprintf(out, "The server would start: %s\n", modeOf(cfg))
-	fmt.Fprintf(out, "  clients   %s\n", cfg.Client.Addr())
-	if cfg.Quorum.Distributed() {
-		fmt.Fprintf(out, "  peers     %s, elections %s\n", cfg.Quorum.QuorumListen(), cfg.Quorum.ElectionListen())
+	for _, p := range cfg.Ports() {
+		fmt.Fprintf(out, "  %-9s %s %s\n", p.For, p.Addr, p.Protection)
 	}
 	fmt.Fprintf(out, "  data      %s (%s)\n", cfg.Data.Dir, node.Contents(cfg.Data.Dir))
 	if cfg.Data.LogDir != cfg.Data.Dir {
 		fmt.Fprintf(out, "  log       %s (%s)\n", cfg.Data.LogDir, node.Contents(cfg.Data.LogDir))
 	}
-	risks := cfg.Risks()
+	risks := slices.Concat(cfg.Risks(), node.Exposed(cfg), node.Certificates(cfg, time.Now()))
 	if len(risks) > 0 {
 		fmt.Fprintf(out, "How safe it is (docs/ops/security.md): %d points\n", len(risks))
 	}

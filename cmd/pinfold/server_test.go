@@ -103,6 +103,7 @@ func TestCheck(t *testing.T) {
 		{name: "dynamic file", text: static + members, want: "server 1 of an ensemble of 3"},
 		{name: "groups", text: static + members + groups, want: "server 1 of an ensemble of 3"},
 		{name: "safety", text: "dataDir=DIR/data\nclientPort=34003\n", want: "zoo.cfg:2: clientPort: clients connect to port 34003 on every address without TLS"},
+		{name: "ports", text: "dataDir=DIR/data\nclientPort=34003\n", want: "  clients   :34003 without TLS\n"},
 		{name: "standalone", text: "dataDir=DIR/data\nclientPort=34003\nclinetPort=1\n", want: "clinetPort: is unknown and has no effect; did you mean clientPort?"},
 		{name: "TLS", text: "dataDir=DIR/data\nclientPort=34003\nssl.context.supplier.class=x\n", wrong: "zoo.cfg:3: ssl.context.supplier.class=x: "},
 		{name: "certificates of clients", text: "dataDir=DIR/data\nsecureClientPort=34003\nssl.keyStore.location=DIR/client.pem\n",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -42,21 +43,28 @@ type risks struct {
 	list []Risk
 }
 
+// Place returns where a setting is set, as in Warning, by its key in zoo.cfg or the name of a Java
+// property; the file if it is not set.
+func (c *Config) Place(key string) string {
+	return cmp.Or(c.places[key], c.places["zookeeper."+key], c.File, "no zoo.cfg")
+}
+
+// Secrets says what zoo.cfg itself has that is secret, "" if nothing is.
+func (c *Config) Secrets() string {
+	for name, place := range c.places {
+		if IsSecret(name) && strings.HasPrefix(place, c.File+":") {
+			return "passwords"
+		}
+	}
+	return ""
+}
+
 // add notes a risk if it exists. key is that of zoo.cfg.
 func (r *risks) add(exists, severe bool, key, danger, advice string) {
 	if !exists {
 		return
 	}
-	where := r.c.places[key]
-	if where == "" {
-		where = r.c.places["zookeeper."+key]
-	}
-	if where == "" {
-		if where = r.c.File; where == "" {
-			where = "no zoo.cfg"
-		}
-	}
-	r.list = append(r.list, Risk{where, key, danger, advice, severe})
+	r.list = append(r.list, Risk{r.c.Place(key), key, danger, advice, severe})
 }
 
 // reach says from where a port is reached.
