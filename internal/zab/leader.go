@@ -259,6 +259,7 @@ func (c *Core) establish() {
 			c.bringUpToDate(l)
 		}
 	}
+	c.forgetHeard()
 	if err := c.commitMembers(c.committed); err != nil {
 		c.leave(err)
 	}

@@ -433,7 +433,15 @@ func (c *Core) takeUpToDate() error {
 	if l.newAcked {
 		c.activate()
 	}
-	return c.commitMembers(c.committed)
+	c.forgetHeard()
+	if err := c.commitMembers(c.committed); err != nil {
+		return err
+	}
+	if c.role == Following && c.observes() {
+		c.retry = l.leader
+		return errors.New("the change of the membership that gave it a vote is not in the leader's history")
+	}
+	return nil
 }
 
 // activate acknowledges UPTODATE, which Apache's leader expects.

@@ -163,13 +163,15 @@ func recoverMembers(first *Membership, s *State) Memberships {
 func (c *Core) dynamic() bool { return c.cfg.Reader != nil }
 
 // observes reports whether this server is an observer, or has no vote until it has healed. A
-// server that is no member follows without a vote.
+// server that is no member follows without a vote. So does one that is an observer, and becomes
+// a voter by a change that is not known to be committed: those that have the change
+// need its vote and its acknowledgements to commit it.
 func (c *Core) observes() bool {
 	if c.heals {
 		return true
 	}
 	m, ok := c.members.Committed.Member(c.cfg.ID)
-	return ok && m.Observer
+	return ok && m.Observer && !c.members.Seen.system.Voter(c.cfg.ID) && !(c.heard != nil && c.heard.system.Voter(c.cfg.ID))
 }
 
 // setMembers replaces what this server knows of the membership, on its disk too, and
@@ -186,6 +188,51 @@ func (c *Core) deriveMembers(m Memberships) {
 	c.members, c.system = m, m.System()
 	c.election.SetElectorate(c.electorate())
 	c.ready.Members = m.Members()
+	if c.heard != nil {
+		beside := Memberships{Committed: &Membership{members: c.ready.Members}, Seen: c.heard}
+		c.ready.Members = beside.Members()
+	}
+}
+
+// hear notes a change of the membership that another server has seen, and that may come into
+// this server's history: it is not in what this server has, nor was its epoch over when
+// this server got that. A server that has the change may have to lead, because its history is
+// the longest; then this server votes for it, even if only the change gives it a vote. And
+// if the change gives this server a vote, it follows. Quorums are counted here as if nothing had been
+// heard: it adds candidates and peers, and an observer may become a follower. Safety needs
+// none of these.
+func (c *Core) hear(text []byte) {
+	if !c.dynamic() || c.role != Looking || len(text) == 0 || c.heard != nil && string(c.heard.text) == string(text) {
+		return
+	}
+	to := c.cfg.Reader.OfText(text)
+	if to == nil || !c.mayFollow(to) || c.heard != nil && to.version <= c.heard.version {
+		return
+	}
+	c.heard = to
+	c.deriveMembers(c.members)
+	c.lookAgain()
+}
+
+// mayFollow reports whether a change that is not in this server's history may come to be.
+func (c *Core) mayFollow(to *Membership) bool {
+	return to.version > max(c.last, c.members.Seen.version) && to.version.Epoch() >= c.currentEpoch
+}
+
+// forgetHeard forgets a change that was heard of and is in the history, or cannot come into it
+// any more.
+func (c *Core) forgetHeard() {
+	if c.heard != nil && !c.mayFollow(c.heard) {
+		c.heard = nil
+		c.deriveMembers(c.members)
+	}
+}
+
+// lookAgain begins the election again.
+func (c *Core) lookAgain() {
+	c.setPhase(Looking, settling)
+	c.withdraw()
+	c.settle()
 }
 
 // newcomer reports whether this server has a vote only by a change that is not known
@@ -209,10 +256,18 @@ func (c *Core) electorate() election.Electorate {
 	if c.members.Committed != c.members.Seen && !c.members.Unsure {
 		seen = c.members.Seen.version
 	}
-	return election.Electorate{
+	e := election.Electorate{
 		System: c.system, Observer: c.observes(), Abstains: c.members.Unsure || c.yields && c.newcomer(),
 		ConfigText: c.members.Committed.text, Seen: seen, Changes: c.dynamic(),
 	}
+	if c.members.Committed != c.members.Seen && !c.members.Blind {
+		e.SeenText = c.members.Seen.text
+	}
+	if c.heard != nil {
+		e.System = quorum.Beside(c.system, c.heard.system)
+		e.Abstains = e.Abstains || c.system.Weight(c.cfg.ID) == 0
+	}
+	return e
 }
 
 // seeEntry looks whether a transaction that is about to be appended changes the
@@ -328,9 +383,7 @@ func (c *Core) adoptMembers(text []byte, seen zk.Zxid) {
 	}
 	c.setMembers(m)
 	c.event(Event{Kind: EventMembers, Zxid: to.version})
-	c.setPhase(Looking, settling)
-	c.withdraw()
-	c.settle()
+	c.lookAgain()
 }
 
 // Why a change of the membership is not proposed.

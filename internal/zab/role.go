@@ -13,6 +13,7 @@ func (c *Core) look(reason string) {
 	c.handsOver = false
 	c.setPhase(Looking, electing)
 	c.event(Event{Kind: EventLooking, Reason: reason})
+	c.forgetHeard()
 	c.yield()
 	c.election.SetUnfit(c.diverged)
 	c.election.Look(c.now, c.last, int64(c.currentEpoch))

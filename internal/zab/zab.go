@@ -164,6 +164,7 @@ const (
 type Core struct {
 	cfg      Config
 	members  Memberships
+	heard    *Membership    // a change that others have seen, see hear; nil: none
 	system   *quorum.System // of members
 	election *election.Election
 	now      time.Duration
@@ -322,6 +323,7 @@ func (c *Core) ticks(n int) time.Duration { return time.Duration(n) * c.cfg.Tick
 func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.at(now)
 	c.adoptMembers(n.Config, n.Seen)
+	c.hear(n.SeenText)
 	c.election.Step(c.now, n)
 	c.takeElected()
 	if n.State == election.Looking {

@@ -78,5 +78,5 @@
 //     voters may change (Electorate.Changes) it does both.
 //   - This package ignores the configurations in notifications; its owner reads them.
 //   - A server that has seen a change of the voters which is not committed appends the
-//     version of the change to its notifications (Notification.Seen).
+//     version and the text of the change to its notifications (Notification.Seen, SeenText).
 package election

@@ -44,6 +44,7 @@ type Electorate struct {
 	Abstains   bool           // this server votes for others, and for none rather than itself
 	ConfigText []byte         // sent in every notification; not changed and not copied
 	Seen       zk.Zxid        // sent in every notification
+	SeenText   []byte         // likewise; not changed and not copied
 	// Changes says that the voters may change. A server that is neither a voter nor an
 	// observer votes then: others may know that it has become a voter. And a server
 	// without a vote answers: others learn from it how the membership has changed.
@@ -292,6 +293,7 @@ func (e *Election) sendVote(to int64, v Vote) {
 		Version:       CurrentVersion,
 		Config:        e.cfg.ConfigText,
 		Seen:          e.cfg.Seen,
+		SeenText:      e.cfg.SeenText,
 	}}
 	i := slices.IndexFunc(e.out, func(m Message) bool { return m.To == to })
 	if i >= 0 {

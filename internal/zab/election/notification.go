@@ -69,6 +69,9 @@ type Notification struct {
 	// and Config is the one before it; 0 otherwise. Apache's servers neither send nor
 	// read it.
 	Seen zk.Zxid
+	// SeenText is the text of the latest configuration in From's history, if that is not Config: a
+	// change that may not be committed yet. Apache's servers neither send nor read it.
+	SeenText []byte
 }
 
 // Append appends the payload, without From and without the frame's length,
@@ -82,19 +85,22 @@ func (n *Notification) Append(b []byte) []byte {
 	b = jute.AppendInt(b, CurrentVersion)
 	b = jute.AppendInt(b, int32(len(n.Config)))
 	b = append(b, n.Config...)
-	if n.Seen != 0 {
+	if n.Seen != 0 || n.SeenText != nil {
 		b = jute.AppendLong(b, int64(n.Seen))
+	}
+	if n.SeenText != nil {
+		b = jute.AppendBuffer(b, n.SeenText)
 	}
 	return b
 }
 
-// Parse reads a payload that the server from sent. Config is a part of b. Three
+// Parse reads a payload that the server from sent. Three
 // forms are known: 28 bytes end before the peer epoch, which is the zxid's then;
 // 40 bytes have version 0 whatever they say; longer ones say their version, and
-// from 2 on carry a configuration. If exactly 8 bytes follow it, they are Seen; any
-// other bytes after it are ignored.
+// from 2 on carry a configuration. If exactly 8 bytes follow it, or 8 bytes and a buffer, they are
+// Seen and SeenText; any other bytes after it are ignored.
 //
-// Any error is an ErrPayload with the reason: a length that is of no form, a
+// Config and SeenText are parts of b. Any error is an ErrPayload with the reason: a length that is of no form, a
 // configuration that is longer than the rest, a state that does not exist.
 func Parse(from int64, b []byte) (Notification, error) {
 	if len(b) > MaxPayloadBytes {
@@ -120,8 +126,8 @@ func Parse(from int64, b []byte) (Notification, error) {
 			if d.Err() == nil && n.Config == nil {
 				d.Fail(jute.ErrLength)
 			}
-			if d.Err() == nil && d.Len() == 8 {
-				n.Seen = zk.Zxid(d.Long())
+			if d.Err() == nil {
+				n.parseSeen(d.Rest())
 			}
 		}
 	}
@@ -132,4 +138,16 @@ func Parse(from int64, b []byte) (Notification, error) {
 		return Notification{}, fmt.Errorf("%w: state %d", ErrPayload, int32(n.State))
 	}
 	return n, nil
+}
+
+// parseSeen reads what follows the configuration.
+func (n *Notification) parseSeen(b []byte) {
+	d := jute.NewDecoder(b)
+	seen, text := zk.Zxid(d.Long()), []byte(nil)
+	if d.Err() == nil && d.Len() > 0 {
+		text = d.Buffer()
+	}
+	if d.Err() == nil && d.Len() == 0 {
+		n.Seen, n.SeenText = seen, text
+	}
 }

@@ -88,6 +88,18 @@ func TestParseForms(t *testing.T) {
 		{"version 1 has no configuration", with("00000001 7fffffff"), func(n *Notification) { n.Version = 1 }},
 		{"version 2, no text", with("00000002 00000000"), func(n *Notification) { n.Version, n.Config = 2, []byte{} }},
 		{"version 2", with("00000002 00000002 6162"), func(n *Notification) { n.Version, n.Config = 2, []byte("ab") }},
+		{"the next configuration's version", with("00000002 00000001 61 0000000700000001"), func(n *Notification) {
+			n.Version, n.Config, n.Seen = 2, []byte("a"), zk.MakeZxid(7, 1)
+		}},
+		{"and its text", with("00000002 00000001 61 0000000700000001 00000002 6263"), func(n *Notification) {
+			n.Version, n.Config, n.Seen, n.SeenText = 2, []byte("a"), zk.MakeZxid(7, 1), []byte("bc")
+		}},
+		{"a text that is cut short is ignored", with("00000002 00000001 61 0000000700000001 00000003 6263"), func(n *Notification) {
+			n.Version, n.Config = 2, []byte("a")
+		}},
+		{"and so is one with more behind", with("00000002 00000001 61 0000000700000001 00000001 6263"), func(n *Notification) {
+			n.Version, n.Config = 2, []byte("a")
+		}},
 		{"a version to come, and more behind", with("00000003 00000001 61 6263"), func(n *Notification) { n.Version, n.Config = 3, []byte("a") }},
 	} {
 		want := base
@@ -95,6 +107,9 @@ func TestParseForms(t *testing.T) {
 		got, err := Parse(1, c.in)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", c.name, err, diff)
+		}
+		if again, err := Parse(1, got.Append(nil)); got.SeenText != nil && (err != nil || !cmp.Equal(got, again)) {
+			t.Errorf("%s: %v\n%s", c.name, err, cmp.Diff(got, again))
 		}
 	}
 }

@@ -2,7 +2,7 @@ package election
 
 import "time"
 
-// Step takes a notification that came from n.From. It does not keep n.Config. A
+// Step takes a notification that came from n.From. It does not keep n.Config and n.SeenText. A
 // message from this server's own id, which another one must have by mistake, is
 // ignored.
 func (e *Election) Step(now time.Duration, n Notification) {
@@ -55,7 +55,7 @@ func (e *Election) answer(to int64) {
 // vote: if this server is about to look too, for the same reason, it would
 // otherwise wait until that vote is sent again.
 func (e *Election) keepEarlyVote(i int, n Notification) {
-	n.Config = nil
+	n.Config, n.SeenText = nil, nil
 	e.earlyVotes[i] = earlyVote{n: n, at: e.now, heard: true}
 	switch {
 	case e.phase == settled:

@@ -9,6 +9,7 @@
 //  4. A server without weight never makes or breaks a quorum.
 //  5. A quorum of Both(a, b) has a voter in common with every quorum of a and with
 //     every quorum of b.
+//  6. The quorums of Beside(a, b) are those of a.
 //
 // The package knows ids and numbers, and nothing of what servers do.
 package quorum
@@ -27,7 +28,7 @@ type System struct {
 	voters  []int64    // ascending
 	weights []int64    // of voters, in their order
 	groups  []group    // those with weight, in the order of their ids; none if there are parts
-	parts   [2]*System // of Both; nil otherwise
+	parts   [2]*System // of Both and Beside; nil otherwise
 }
 
 // group is the voters of a group that have weight. A majority system is one
@@ -143,8 +144,16 @@ func (s *System) Weight(id int64) int64 {
 // Both returns the system whose quorums are the sets that are quorums of a and of b.
 // It counts votes while one membership replaces another. A voter weighs what it
 // weighs in the system where it weighs more.
-func Both(a, b *System) *System {
-	s := &System{voters: slices.Concat(a.voters, b.voters), parts: [2]*System{a, b}}
+func Both(a, b *System) *System { return join(a, b, [2]*System{a, b}) }
+
+// Beside returns the system whose quorums are those of a, and whose voters are also those of
+// b: of these, the ones that are no voters of a can be elected, and do not count. A voter weighs as
+// in Both.
+func Beside(a, b *System) *System { return join(a, b, [2]*System{a, a}) }
+
+// join returns a system with the voters of two, and its parts.
+func join(a, b *System, parts [2]*System) *System {
+	s := &System{voters: slices.Concat(a.voters, b.voters), parts: parts}
 	slices.Sort(s.voters)
 	s.voters = slices.Compact(s.voters)
 	for _, id := range s.voters {
@@ -171,7 +180,7 @@ func (s *System) QuorumOfEither(has func(id int64) bool) bool {
 	if s.parts[0] == nil {
 		return s.Quorum(has)
 	}
-	return s.parts[0].Quorum(has) || s.parts[1].Quorum(has)
+	return s.parts[0].QuorumOfEither(has) || s.parts[1].QuorumOfEither(has)
 }
 
 // Reached returns the greatest number that a quorum has reached: how is how far a

@@ -276,9 +276,21 @@ func TestBoth(t *testing.T) {
 				t.Fatalf("seed=%d: set %b is a quorum of a: %v", seed, mask, a.Quorum(subset(mask)))
 			}
 		}
+		beside := Beside(s, b) // invariant 6
+		for mask := range int64(1) << n {
+			if beside.Quorum(subset(mask)) != s.Quorum(subset(mask)) || beside.QuorumOfEither(subset(mask)) != s.QuorumOfEither(subset(mask)) {
+				t.Fatalf("seed=%d: set %b counts otherwise beside another system", seed, mask)
+			}
+		}
+		beside = Beside(a, b)
 		for id := range int64(n) {
-			if s.Voter(id) != (a.Voter(id) || b.Voter(id)) || s.Weight(id) != max(a.Weight(id), b.Weight(id)) {
-				t.Fatalf("seed=%d: voter %d: %v, weight %d", seed, id, s.Voter(id), s.Weight(id))
+			for _, of := range [...]*System{s, beside} {
+				if of.Voter(id) != (a.Voter(id) || b.Voter(id)) || of.Weight(id) != max(a.Weight(id), b.Weight(id)) {
+					t.Fatalf("seed=%d: voter %d: %v, weight %d", seed, id, of.Voter(id), of.Weight(id))
+				}
+			}
+			if one := func(v int64) bool { return v == id }; beside.Quorum(one) != a.Quorum(one) {
+				t.Fatalf("seed=%d: voter %d alone is a quorum of a: %v", seed, id, a.Quorum(one))
 			}
 		}
 	}
