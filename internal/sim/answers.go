@@ -98,8 +98,11 @@ func (c *client) wrote(q *ask, h *wire.ReplyHeader, d *jute.Decoder) {
 		s.fail("Linearizability", "%s: %v became %v, but %v had been answered before it was asked", c.who, q.op, h.Zxid, q.floor)
 	}
 	s.answered = max(s.answered, h.Zxid)
-	if q.probe {
+	switch {
+	case q.probe:
 		c.probed = true
+	case q.change != nil && q.change == c.to:
+		c.reconfigured(h.Err)
 	}
 	if want := c.codeHere(q, o.code); h.Err != want {
 		c.wrong(q, h.Zxid, h.Err, want)
@@ -143,6 +146,8 @@ func (c *client) readResult(op wire.OpCode, d *jute.Decoder) result {
 		r.path, r.stat = d.String(), wire.DecodeStat(d)
 	case wire.OpSetData, wire.OpSetACL:
 		r.stat = wire.DecodeStat(d)
+	case wire.OpReconfig:
+		r.data, r.stat = string(d.Buffer()), wire.DecodeStat(d)
 	}
 	return r
 }
@@ -224,6 +229,10 @@ func (c *client) readBody(q *ask, z zk.Zxid, v *version, d *jute.Decoder) {
 	m := c.s.history.model
 	switch q.op {
 	case wire.OpGetData:
+		if q.path == configPath {
+			c.readConfig(q, z, *v, d)
+			return
+		}
 		c.equal(q, z, string(d.Buffer()), v.data)
 		c.equal(q, z, wire.DecodeStat(d), v.stat())
 		c.versions[q.path] = v.version

@@ -46,6 +46,11 @@ type checker struct {
 	newest    uint32                 // the newest epoch whose leader has served
 	upToDate  map[zab.LinkID]int     // what a leader had delivered when it said so, by the learner's link
 	offered   map[zab.LinkID][]entry // the log of the sender of a snapshot, by the receiver's link
+
+	proposed  map[zk.Zxid]*roster // configurations, by their transactions
+	rosters   map[string]*roster  // by their texts
+	known     map[zk.Zxid]bool    // configurations that some member rightly took for committed
+	quorumsOf map[string]*quorums // by the texts of the configurations that are needed
 }
 
 // broadcast is a transaction as its primary has logged it.
@@ -73,6 +78,9 @@ type shadow struct {
 	ops       []logOp
 	epochs    epochs
 
+	known, saved zab.Memberships // of the core, and on the disk
+	knew         zab.Memberships // known before the last truncation
+
 	uncut   []entry // the log before the last truncation
 	before  bounds  // the current epoch before it
 	role    zab.Role
@@ -89,11 +97,24 @@ type logOp struct {
 	cut   []entry // that were cut off, or the whole log that was replaced
 }
 
+// undo returns the log as it was before the write.
+func (op *logOp) undo(log []entry) []entry {
+	switch op.kind {
+	case zab.WriteEntries:
+		return log[:len(log)-op.count]
+	case zab.WriteTruncate:
+		return append(log[:len(log):len(log)], op.cut...)
+	case zab.WriteInstall:
+		return op.cut
+	}
+	return log
+}
+
 // refuseCut takes back the last truncation: the log did not hold its end, and stays
 // as it was, without what was to be built on the truncation. The log reports an epoch
 // that follows it as written before the core learns of the failure.
 func (h *shadow) refuseCut() {
-	h.log, h.epochs.current = h.uncut, h.before
+	h.log, h.epochs.current, h.known = h.uncut, h.before, h.knew
 	clear(h.ops) // those that are still to be counted undo nothing
 }
 
@@ -109,6 +130,7 @@ func (h *shadow) last() zk.Zxid {
 func (c *checker) init(s *Sim) {
 	c.initial, c.upToDate = map[uint32][]entry{}, map[zab.LinkID]int{}
 	c.s, c.leaders, c.broadcast, c.offered = s, map[uint32]*member{}, map[zk.Zxid]broadcast{}, map[zab.LinkID][]entry{}
+	c.proposed, c.rosters, c.known, c.quorumsOf = map[zk.Zxid]*roster{}, map[string]*roster{}, map[zk.Zxid]bool{}, map[string]*quorums{}
 }
 
 // saw takes what a member's core wants done.
@@ -143,10 +165,16 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 		c.write(m, &rd.Writes[i])
 	}
 	h.applied = m.rep.LastApplied()
+	if rd.Serving {
+		c.advance(m, rd.Commit)
+	}
+	if len(rd.Writes) > 0 || before.serving != h.serving || before.term != h.term {
+		c.configuration(m)
+		c.ableToCommit()
+	}
 	if !rd.Serving {
 		return
 	}
-	c.advance(m, rd.Commit)
 	if before.serving && before.term == rd.Term {
 		return
 	}
@@ -197,7 +225,7 @@ func (c *checker) event(m *member, e *zab.Event) {
 	switch e.Kind {
 	case zab.EventElected:
 		cover.Elections++
-		if !c.s.profile.electorate.plain {
+		if !c.s.latest().votes.plain {
 			cover.Weighted++
 		}
 	case zab.EventServing:
@@ -247,6 +275,7 @@ var lawful = [...]string{
 	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
+	"has no vote since the change", "has another role since the change", "leads from the change of the membership", "that gave it a vote is not in the leader's history", "its membership has version",
 	"its tree is not what the log leads to", "hands over to the others", "it has healed",
 }
 
@@ -284,8 +313,11 @@ func (c *checker) write(m *member, w *zab.Write) {
 			c.s.fail("Agreement", "member %d has delivered %v and cuts it off", m.id, h.log[n].z)
 		}
 		op.cut = append([]entry(nil), h.log[n:]...)
+		if lastChange(op.cut) > 0 {
+			c.s.cover.ReconfigsCut++
+		}
 		h.uncut = append([]entry(nil), h.log...)
-		h.before = h.epochs.current
+		h.before, h.knew = h.epochs.current, h.known
 		h.log = h.log[:n]
 	case zab.WriteInstall:
 		m.installed = c.s.now
@@ -301,6 +333,8 @@ func (c *checker) write(m *member, w *zab.Write) {
 			c.initial[w.Epoch] = append([]entry(nil), h.log...)
 		}
 		c.epochHistory(m, w.Epoch)
+	case zab.WriteMembers:
+		c.knows(m, &w.Members)
 	}
 	h.ops = append(h.ops, op)
 }
@@ -325,6 +359,9 @@ func (c *checker) append(m *member, e entry) {
 		c.leadership(m, e.z.Epoch())
 		c.broadcast[e.z] = broadcast{e.hash, c.s.now, h.applied}
 		c.s.proposed(e)
+		if e.changes {
+			c.proposes(m, e)
+		}
 		c.s.cover.Transactions++
 	} else if b, ok := c.broadcast[e.z]; !ok || b.hash != e.hash {
 		c.s.fail("Integrity", "member %d logs %v, which nobody has broadcast (or not with this content: %v)", m.id, e.z, ok)
@@ -387,13 +424,11 @@ func (c *checker) deliver(m *member, e entry) {
 		c.s.fail("PrimaryIntegrity", "member %d delivers %v, which the primary of epoch %d has not", m.id, e.z, c.newest)
 	}
 	at := len(c.s.history.entries)
-	holds := func(id int) bool {
-		h := &c.s.members[id].shadow
-		// A damaged disk may have lost what it had when the member acknowledged it.
-		return c.s.members[id].damaged || h.durable() > at && h.log[at].z == e.z && h.log[at].hash == e.hash
-	}
-	if !c.s.profile.electorate.holds(holds) {
-		c.s.fail("QuorumDurable", "member %d delivers %v, which is not on the disks of a quorum of %+v", m.id, e.z, c.s.profile.electorate)
+	holds := func(id int) bool { return c.hasDurable(c.s.members[id], at, e) }
+	for _, r := range c.needs(e) {
+		if !r.votes.holds(holds) {
+			c.s.fail("QuorumDurable", "member %d delivers %v, which is not on the disks of a quorum of %+v", m.id, e.z, r.votes)
+		}
 	}
 	c.s.history.extend(e)
 }
@@ -421,6 +456,7 @@ func (c *checker) wrote(m *member, n int) {
 		}
 	}
 	h.ops = h.ops[:copy(h.ops, h.ops[n:])]
+	c.ableToCommit()
 }
 
 // stopped tells that a member's life has ended.

@@ -41,8 +41,10 @@ type client struct {
 	versions map[string]int32
 	watches  clientWatches
 
-	probe, probed bool // it writes once
-	base          bool // it has made the znodes that all use
+	probe, probed bool          // it writes once
+	operator      bool          // it is the superuser, and changes the configuration of the ensemble
+	to            *rosterChange // that it probes with; nil: it creates a znode
+	base          bool          // it has made the znodes that all use
 }
 
 // clientConn is a connection of a client with a member.
@@ -73,6 +75,9 @@ func newClient(s *Sim, n int) *client {
 		c.ids = append(c.ids, identity(c.user, c.user))
 	}
 	c.mayRead = p.readOnly && n%2 == 0
+	if n == 0 && p.reconfigs.on {
+		c.becomeOperator()
+	}
 	return c
 }
 
@@ -401,9 +406,14 @@ func (c *client) work() {
 		c.disconnect("looks for a server that writes")
 		return
 	case len(c.pending) < c.s.profile.pipeline && !c.over:
-		c.askSomething()
+		if !c.operates() {
+			c.askSomething()
+		}
 	}
 	think := c.s.profile.think
+	if c.operator {
+		think = 2 * c.s.profile.reconfigs.every
+	}
 	if c.s.cover.Requests > busyRequests {
 		think = max(think, 300*time.Millisecond)
 	}

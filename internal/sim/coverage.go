@@ -26,6 +26,9 @@ type Coverage struct {
 	ReadOnly, ReadOnlyReads, Uncommitted          int // sessions, answers, answers of what was not committed yet
 	Divergences                                   int
 	HandOversAsked, HandOvers                     int
+	ReconfigsAsked, ReconfigsProposed, Reconfigs  int
+	ReconfigsHarmed, LeadersRemoved, Joiners      int
+	ConfigsRead, AbleJudged, ReconfigsCut         int
 	StrangePackets, StrangeVotes, StrangersServed int
 	StrangersCut                                  int                  // links
 	Codes                                         [len(knownCodes)]int // of writes and reads
@@ -71,6 +74,7 @@ var knownCodes = [...]zk.Code{
 	zk.OK, zk.ErrRuntimeInconsistency, zk.ErrBadArguments, zk.ErrNoNode, zk.ErrNoAuth, zk.ErrBadVersion,
 	zk.ErrNoChildrenForEphemerals, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrSessionExpired, zk.ErrInvalidACL,
 	zk.ErrSessionMoved, zk.ErrNoWatcher, zk.ErrQuotaExceeded, zk.ErrEphemeralOnLocalSession, zk.ErrNotReadOnly,
+	zk.ErrReconfigInProgress, zk.ErrNewConfigNoQuorum, zk.ErrMarshalling,
 }
 
 // code counts an operation by its code.
@@ -97,6 +101,9 @@ func (c *Coverage) counters() []counter {
 		{"connections to members that only read", &c.ReadOnly}, {"answers of members that only read", &c.ReadOnlyReads}, {"of these, of what was not committed yet", &c.Uncommitted},
 		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"voters released from a promise", &c.Released}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"damaged members healed", &c.Healed}, {"disks that hand a leadership over", &c.Stalls},
 		{"leaders asked to hand over", &c.HandOversAsked}, {"leaders that have handed over", &c.HandOvers},
+		{"reconfigurations asked for", &c.ReconfigsAsked}, {"proposed", &c.ReconfigsProposed}, {"committed", &c.Reconfigs}, {"cut off", &c.ReconfigsCut},
+		{"faults within a reconfiguration", &c.ReconfigsHarmed}, {"leaders removed", &c.LeadersRemoved}, {"members that nobody lists", &c.Joiners},
+		{"configurations read", &c.ConfigsRead}, {"steps in which members go by different configurations", &c.AbleJudged},
 		{"packets of strangers", &c.StrangePackets}, {"votes of strangers", &c.StrangeVotes}, {"strangers that have become observers", &c.StrangersServed},
 		{"strangers whose history was cut", &c.StrangersCut},
 	}

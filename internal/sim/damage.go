@@ -17,7 +17,7 @@ import (
 // must not use damaged data: the checks of its log and its tree stay in force. Only a member that
 // the others can do without is damaged: it has no vote until it has healed.
 func (s *Sim) damage(k faultKind, m *member) bool {
-	if !m.up || m.damaged || m.voter && !s.spare(m) {
+	if !m.up || m.damaged || m.isVoter() && !s.spare(m) {
 		return false
 	}
 	files := m.files("log.", "snapshot.")

@@ -28,7 +28,7 @@ func (s *Sim) scheduleDivergence() {
 		if !s.faulting {
 			return
 		}
-		if m := s.members[1+r.IntN(len(s.members)-1)]; m.up && m.wrong == nil && (!m.voter || s.spare(m)) {
+		if m := s.members[1+r.IntN(len(s.members)-1)]; m.up && m.wrong == nil && (!m.isVoter() || s.spare(m)) {
 			m.corrupt = true
 		}
 		s.after(time.Duration(100+r.IntN(1500))*time.Millisecond, next)

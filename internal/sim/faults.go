@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
+	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
 
@@ -149,7 +151,7 @@ func (s *Sim) harm(k faultKind, m *member) bool {
 	case clockJump:
 		m.wall += s.between(-time.Hour, time.Hour)
 	case wipeObserver:
-		if m.voter || !m.up {
+		if m.counted() || !m.up {
 			return false
 		}
 		s.crash(m, false)
@@ -217,10 +219,11 @@ func (s *Sim) crash(m *member, power bool) bool {
 // left are a quorum. A voter that came back without what it had promised would make
 // of a quorum less than one.
 func (s *Sim) spare(m *member) bool {
-	return m.voter && !m.gone && s.profile.electorate.holds(func(id int) bool {
+	others := func(id int) bool {
 		o := s.members[id]
-		return o != m && !o.gone && !o.damaged && o.wrong == nil && !o.corrupt
-	})
+		return o != m && o.healthy()
+	}
+	return m.isVoter() && !m.gone && !slices.ContainsFunc(s.pending(), func(r *roster) bool { return !r.votes.holds(others) })
 }
 
 // lose takes a voter away for ever, with its disk.
@@ -240,6 +243,7 @@ func (s *Sim) wipeVoter(m *member) bool {
 	}
 	m.stop(true)
 	m.disk, m.damaged, m.heals = vfs.NewMem(), true, false
+	m.shadow.saved, m.shadow.known = zab.Memberships{}, zab.Memberships{}
 	s.after(s.between(time.Millisecond, s.profile.down), m.start)
 	return true
 }

@@ -57,7 +57,7 @@ func (c *checker) handedOver(m *member, lives []int) {
 	if h.delivered < len(h.log) {
 		c.s.fail("HandOver", "member %d hands over, and %v is not committed", m.id, h.log[h.delivered].z)
 	}
-	if !c.s.profile.electorate.holds(func(id int) bool {
+	if !c.s.holds(func(id int) bool {
 		o := c.s.members[id]
 		return o != m && (o.life != lives[id] || o.damaged || o.shadow.delivered >= h.delivered)
 	}) {

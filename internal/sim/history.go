@@ -14,12 +14,15 @@ import (
 
 // entry is a transaction in a log.
 type entry struct {
-	z    zk.Zxid
-	hash uint64
-	data []byte
+	z       zk.Zxid
+	hash    uint64
+	data    []byte
+	changes bool // the configuration
 }
 
-func entryOf(e zab.Entry) entry { return entry{e.Zxid, hashBytes(e.Data), bytes.Clone(e.Data)} }
+func entryOf(e zab.Entry) entry {
+	return entry{e.Zxid, hashBytes(e.Data), bytes.Clone(e.Data), txn.IsReconfig(e.Data)}
+}
 
 // history is the sequence of committed transactions, as the first member that
 // delivers each of them tells. The model carries out the requests that they came
@@ -81,7 +84,7 @@ type sessionLife struct {
 
 func newHistory(s *Sim) *history {
 	h := &history{
-		s: s, model: newModel(), digests: map[zk.Zxid]uint64{}, deferred: map[zk.Zxid][]func(){}, sessions: map[zk.SessionID]*sessionLife{},
+		s: s, model: newModel(s.profile.electorate.roster(s.profile.observers)), digests: map[zk.Zxid]uint64{}, deferred: map[zk.Zxid][]func(){}, sessions: map[zk.SessionID]*sessionLife{},
 		sent: map[request]*ask{}, outcomes: map[request]outcome{},
 	}
 	h.digests[0] = h.model.digest
@@ -220,6 +223,9 @@ func (h *history) judgeWrite(tx *txn.Txn, q *ask) outcome {
 	}
 	if want == zk.OK && worst(results) == zk.OK {
 		h.judgeACLs(tx, q)
+		if q.op == wire.OpReconfig {
+			h.judgeReconfig(tx, q)
+		}
 	}
 	return outcome{z: tx.Zxid, code: want, results: results}
 }

@@ -22,7 +22,7 @@ type member struct {
 	s     *Sim
 	id    int
 	who   string
-	voter bool
+	voter bool // in the first configuration
 
 	disk *vfs.Mem
 	life int  // counts starts and ends: what was meant for another life is dropped
@@ -52,6 +52,10 @@ type member struct {
 	damaged bool // a file of its disk was damaged or lost, and the member has not healed since
 	heals   bool // it had found the damage when it was started last
 	divergence
+
+	listed     string // the servers in its zoo.cfg, and next in the file of a proposed configuration; see list
+	next       string
+	configured []byte // what /zookeeper/config is set to at its start
 
 	shadow shadow
 }
@@ -128,6 +132,15 @@ func (m *member) config() *config.Config {
 	q := &c.Quorum
 	q.MyID, q.HasMyID, q.Observer = int64(m.id), true, !m.voter
 	q.Members = p.electorate.members(p.observers)
+	if p.reconfigs.on {
+		q.ReconfigEnabled = true
+		q.Members = *parsed(m.list())
+		q.Observer = q.Own().Observer
+		if m.next != "" {
+			q.Next = parsed(m.next)
+		}
+		c.Auth.SuperDigest = identity(operatorName, operatorName).ID
+	}
 	q.InitLimit, q.ConnectLimit, q.SyncLimit, q.MaxNotification = p.initLimit, p.initLimit, p.syncLimit, 2*time.Second
 	q.LocalSessions, q.LocalUpgrading, q.ReadOnlyMode = p.localSessions, p.upgrading, p.readOnly
 	return c
@@ -177,6 +190,9 @@ func (m *member) open() error {
 func (m *member) simulate(o *replica.Options) {
 	p := &m.s.profile
 	o.Clock, o.Driver, o.Group, o.Saw = m, &driver{m: m}, m.group, m.saw
+	if p.reconfigs.on {
+		o.MembersSaved, m.configured = m.membersSaved, o.ConfigText
+	}
 	o.Seed = m.s.o.Seed<<8 + uint64(m.life)
 	o.Prefetch, o.PurgeInterval, o.DiskReserve, o.Scrub = false, 0, 0, true
 	o.ReadOnlyAfter = p.readOnlyAfter
@@ -340,6 +356,10 @@ func (m *member) describe() string {
 	if st == nil {
 		return m.who + " has no status"
 	}
-	return fmt.Sprintf("%s serving %v applied %v logged %v status %+v",
-		m.who, m.rep.Serving(), m.rep.LastApplied(), m.rep.LastLogged(), *st)
+	text := ""
+	if k := m.shadow.known; k.Committed != nil {
+		text = fmt.Sprintf(" configurations %q and %q, unsure %v", k.Committed.Text(), k.Seen.Text(), k.Unsure)
+	}
+	return fmt.Sprintf("%s serving %v applied %v logged %v status %+v%s",
+		m.who, m.rep.Serving(), m.rep.LastApplied(), m.rep.LastLogged(), *st, text)
 }

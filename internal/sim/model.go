@@ -25,6 +25,7 @@ type model struct {
 	digest  uint64               // of the state, as every server computes it
 	now     given                // of the present request
 	changed []string
+	rosters []*roster // the configurations, in their order
 	events  []fired
 }
 
@@ -102,12 +103,12 @@ const (
 	configPath = "/zookeeper/config"
 )
 
-func newModel() *model {
-	m := &model{znodes: map[string][]version{}}
+func newModel(first *roster) *model {
+	m := &model{znodes: map[string][]version{}, rosters: []*roster{first}}
 	m.put("/", version{exists: true, children: []string{"zookeeper"}})
 	m.put("/zookeeper", version{exists: true, children: []string{"config", "quota"}})
 	m.put(quotaRoot, version{exists: true})
-	m.put(configPath, version{exists: true, acl: zk.ReadACLUnsafe()})
+	m.put(configPath, version{exists: true, acl: zk.ReadACLUnsafe(), version: -1, aversion: -1})
 	return m
 }
 
@@ -154,6 +155,7 @@ type result struct {
 	code zk.Code
 	path string
 	stat zk.Stat
+	data string // of a reconfig
 }
 
 // begin prepares for the next request.
@@ -197,6 +199,8 @@ func (m *model) rollBack() {
 
 func (m *model) operation(q *ask, op *wire.MultiOp) result {
 	switch op.Type {
+	case wire.OpReconfig:
+		return m.reconfig(q, op)
 	case wire.OpDelete:
 		return result{op: op.Type, code: m.delete(q, op)}
 	case wire.OpSetData:

@@ -10,7 +10,7 @@ import (
 
 // The digest of an empty tree is the one that Apache computes.
 func TestModelDigest(t *testing.T) {
-	if got := newModel().digest; got != 1371985504 {
+	if got := newModel(newRoster(0, nil, false)).digest; got != 1371985504 {
 		t.Errorf("digest of the empty tree: %d", got)
 	}
 }
@@ -64,7 +64,7 @@ func TestModelRules(t *testing.T) {
 		{op(wire.OpSetACL, "/a", 0), zk.OK, ""},
 		{op(wire.OpSetACL, "/a", 0), zk.ErrBadVersion, ""},
 	}
-	m := newModel()
+	m := newModel(newRoster(0, nil, false))
 	for i, s := range steps {
 		r := play(m, s.op)[0]
 		if r.code != s.code || s.path != "" && r.path != s.path {
@@ -87,7 +87,7 @@ func TestModelRules(t *testing.T) {
 
 // A multi that fails leaves the state, and its digest, as they were.
 func TestModelRollsBack(t *testing.T) {
-	m := newModel()
+	m := newModel(newRoster(0, nil, false))
 	play(m, createOp("/a", zk.Persistent, zk.OpenACLUnsafe()))
 	digest, a := m.digest, m.get("/a")
 	m.begin(given{z: 2, session: 7})
@@ -111,7 +111,7 @@ func TestModelRollsBack(t *testing.T) {
 // The leader may judge a quota by any state between what it had applied and the
 // state before the request.
 func TestModelQuota(t *testing.T) {
-	m := newModel()
+	m := newModel(newRoster(0, nil, false))
 	open := zk.OpenACLUnsafe()
 	play(m, createOp("/d", zk.Persistent, open))
 	for path, text := range quotaPaths(quota{count: 2, bytes: -1}) {

@@ -30,7 +30,7 @@ type note struct {
 func (n *network) init(s *Sim) {
 	n.s = s
 	n.ends = map[zab.LinkID]*end{}
-	size := s.profile.voters + s.profile.observers + 1
+	size := s.profile.size() + 1
 	n.blocked, n.notes = make([][]bool, size), make([][]note, size)
 	for i := range size {
 		n.blocked[i], n.notes[i] = make([]bool, size), make([]note, size)

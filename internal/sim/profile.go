@@ -50,6 +50,7 @@ type profile struct {
 	readOnly                 bool          // members without a quorum serve clients that only read
 	readOnlyAfter            time.Duration // how long they look for a leader before
 	stranger                 strangerKind
+	reconfigs                reconfigurations
 	handOvers                time.Duration // how often the leader is asked to hand over, on average; 0 is never
 
 	think    time.Duration // of a client between requests, at most
@@ -141,6 +142,9 @@ func (p *profile) drawVariants(r *rand.Rand) {
 		p.handOvers = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond}[r.IntN(2)]
 	}
 }
+
+// size is how many members there are.
+func (p *profile) size() int { return p.voters + p.observers + p.reconfigs.joiners }
 
 // drawStranger has a stranger act, among faults or in an ensemble where nothing fails by
 // itself: no link, disk or clock is so slow that a server would be given up.

@@ -31,6 +31,7 @@ type ask struct {
 	access *Access
 	what   string
 	probe  bool
+	change *rosterChange // of a reconfig
 	body   []byte
 }
 
@@ -98,6 +99,10 @@ func (c *client) value() []byte {
 
 // askProbe writes once, for mustProgress.
 func (c *client) askProbe() {
+	if c.to != nil {
+		c.sendReconfig(c.to)
+		return
+	}
 	r := wire.CreateRequest{Path: "/probe", Data: c.value(), ACL: zk.OpenACLUnsafe(), TTL: -1}
 	c.askWrite(&ask{probe: true}, wire.MultiOp{Type: wire.OpCreate, CreateRequest: r})
 }

@@ -101,7 +101,7 @@ func storedACL(acl []zk.ACL, ids []zk.ID) ([]zk.ACL, zk.Code) {
 func allows(acl []zk.ACL, perm zk.Perms, ids []zk.ID) bool {
 	return len(acl) == 0 || slices.ContainsFunc(acl, func(a zk.ACL) bool {
 		return a.Perms&perm != 0 && (a.ID == zk.AnyoneUnsafe || slices.Contains(ids, a.ID))
-	})
+	}) || slices.ContainsFunc(ids, func(id zk.ID) bool { return id.Scheme == "super" })
 }
 
 // shownACL is what getACL answers: the hashes only to clients that may change them.

@@ -24,6 +24,9 @@
 //	history.go   what is committed, and whether it is what clients have asked for
 //	registers.go what porcupine is given to judge
 //	voters.go    voters with weights and in groups
+//	roster.go    the configuration of the ensemble, and changes of it
+//	reconfigure.go  an operator that changes it, and its place in the model
+//	configurations.go  invariants of the configuration
 //	epochs.go    the epoch files at a start
 //	coverage.go  what a run has come by
 //	trace.go     what happened: as a hash, and as text
@@ -50,6 +53,8 @@ type Options struct {
 	// Effects leaves out the checks of a member's order of work (see checker):
 	// what is wrong has to show in what members deliver or clients see.
 	Effects bool
+	// Reconfigures has the run change the configuration of the ensemble, whatever the seed says.
+	Reconfigures bool
 }
 
 // Result is what came of a run.
@@ -116,6 +121,7 @@ type Sim struct {
 	cover     Coverage
 	trace     trace
 	registers registers
+	changes   []*ask        // requests for a change of the configuration
 	answered  zk.Zxid       // the latest write that a client was answered
 	faulting  bool          // faults happen
 	quiet     time.Duration // since then nothing has gone wrong, see disturbed
@@ -127,6 +133,7 @@ func newSim(o Options) *Sim {
 	s.trace.on = o.Trace
 	s.profile = drawProfile(s.rng)
 	s.profile.drawVariants(rand.New(rand.NewPCG(o.Seed, 0x7fb5d329728ea185)))
+	s.profile.drawReconfigurations(rand.New(rand.NewPCG(o.Seed, 0x7265636f6e666967)), o.Reconfigures)
 	s.history = newHistory(s)
 	s.check.init(s)
 	s.net.init(s)
@@ -219,7 +226,7 @@ func (s *Sim) runUntil(until time.Duration, done func() bool) bool {
 		s.now = e.at
 		s.ran++
 		if s.ran > maxEvents {
-			s.fail("Progress", "%d events and no end", s.ran)
+			s.fail("Progress", "%d events and no end: %s", s.ran, s.describe())
 		}
 		e.f()
 		if done != nil && done() {
@@ -237,11 +244,14 @@ func (s *Sim) run() {
 	p := &s.profile
 	s.traceProfile()
 	s.members = []*member{nil}
-	for id := 1; id <= p.voters+p.observers; id++ {
+	for id := 1; id <= p.size(); id++ {
 		s.members = append(s.members, newMember(s, id))
 	}
-	for _, m := range s.members[1:] {
+	for _, m := range s.members[1 : 1+p.voters+p.observers] {
 		s.after(s.between(0, p.startSpread), m.start)
+	}
+	for _, m := range s.members[1+p.voters+p.observers:] {
+		s.after(s.between(0, p.length/2), m.start)
 	}
 	for i := range p.clients {
 		s.clients = append(s.clients, newClient(s, i))
@@ -259,6 +269,10 @@ func (s *Sim) run() {
 	s.heal()
 	s.mustProgress()
 	s.mustConverge()
+	if p.reconfigs.on {
+		s.mustReconfigure()
+		s.mustConverge()
+	}
 	s.mustExpire()
 }
 
@@ -301,7 +315,7 @@ func (s *Sim) readmit() bool {
 		return false
 	}
 	s.cover.LockedOut++
-	if s.profile.electorate.holds(func(id int) bool { return id == l.id }) {
+	if s.holds(func(id int) bool { return id == l.id }) {
 		for _, m := range late {
 			m.stop(false)
 			m.gone = true
@@ -347,7 +361,7 @@ func (s *Sim) releasePromises() bool {
 func (s *Sim) converged() bool {
 	var first *member
 	for _, m := range s.members[1:] {
-		if m.gone {
+		if m.gone || m.stranded() {
 			continue
 		}
 		if !m.up || !m.rep.Serving() || !m.rep.Drained() || m.diverged() || !s.hasHealed(m) {
@@ -361,7 +375,7 @@ func (s *Sim) converged() bool {
 		}
 	}
 	for _, m := range s.members[1:] {
-		if m.gone {
+		if m.gone || m.stranded() {
 			continue
 		}
 		if got, want := m.digest(), first.digest(); got != want {
@@ -378,7 +392,7 @@ func (s *Sim) hasHealed(m *member) bool {
 		return true
 	}
 	h, _, err := m.dir.Healing()
-	return err == nil && h.Forgot && slices.ContainsFunc(s.members[1:], func(o *member) bool { return o != m && o.voter && o.gone })
+	return err == nil && h.Forgot && slices.ContainsFunc(s.members[1:], func(o *member) bool { return o != m && o.isVoter() && o.gone })
 }
 
 // mustExpire demands that the sessions whose clients are gone end, and their

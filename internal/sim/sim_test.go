@@ -17,6 +17,7 @@ var (
 	twiceFlag   = flag.Int("twice", 1, "TestSoak: every so many-th seed is run a second time, when the same must happen")
 	fromFlag    = flag.Uint64("from", 1, "TestSoak, TestHunt: the first seed")
 	linesFlag   = flag.Int("lines", 100, "how many lines of a failing seed's trace are shown; 0 is all")
+	reconfFlag  = flag.Bool("reconfigures", false, "TestSeed, TestSoak, TestHunt: every seed changes the configuration of the ensemble")
 	effectsFlag = flag.Bool("effects", false, "TestHunt: look only at what members deliver and clients see")
 )
 
@@ -38,7 +39,11 @@ func collect(runs int) {
 
 // replay is the command that runs a seed again.
 func replay(seed uint64) string {
-	return fmt.Sprintf("go test ./internal/sim -run TestSeed -seed %d", seed)
+	text := fmt.Sprintf("go test ./internal/sim -run TestSeed -seed %d", seed)
+	if *reconfFlag {
+		text += " -reconfigures"
+	}
+	return text
 }
 
 // explain runs a seed again, with its trace, and returns the end of that.
@@ -60,7 +65,7 @@ func TestSeed(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed is given")
 	}
-	o := Options{Seed: *seedFlag}
+	o := Options{Seed: *seedFlag, Reconfigures: *reconfFlag}
 	res := Run(o)
 	fmt.Print(explain(o))
 	fmt.Printf("hash %x, %d events, %v of virtual time\n%v", res.Hash, res.Events, res.Virtual, &res.Coverage)
@@ -79,7 +84,8 @@ func TestSoak(t *testing.T) {
 	for i := range *seedsFlag {
 		seed := *fromFlag + uint64(i)
 		collect(i)
-		res := Run(Options{Seed: seed})
+		o := Options{Seed: seed, Reconfigures: *reconfFlag}
+		res := Run(o)
 		cover.Add(&res.Coverage)
 		virtual += res.Virtual
 		events += res.Events
@@ -87,12 +93,12 @@ func TestSoak(t *testing.T) {
 			res.Violation = checkLinearizable(res.Registers)
 		}
 		if res.Violation != nil {
-			t.Errorf("seed %d: %v\n%s\nreplay: %s", seed, res.Violation, explain(Options{Seed: seed}), replay(seed))
+			t.Errorf("seed %d: %v\n%s\nreplay: %s", seed, res.Violation, explain(o), replay(seed))
 			continue
 		}
 		if i%*twiceFlag == 0 {
 			runs++
-			if again := Run(Options{Seed: seed}); again.Hash != res.Hash || again.Events != res.Events {
+			if again := Run(o); again.Hash != res.Hash || again.Events != res.Events {
 				t.Errorf("seed %d: what happens is not determined: %d events, hash %x, then %d, %x", seed, res.Events, res.Hash, again.Events, again.Hash)
 			}
 		}
@@ -100,7 +106,7 @@ func TestSoak(t *testing.T) {
 			fmt.Printf("%d seeds, to %d, in %v\n", n, seed, time.Since(began).Round(time.Second))
 		}
 	}
-	if *seedsFlag >= 300 {
+	if *seedsFlag >= 300 && !*reconfFlag {
 		for _, name := range cover.missing() {
 			t.Errorf("%d seeds, and never: %s", *seedsFlag, name)
 		}
@@ -120,12 +126,33 @@ func TestHunt(t *testing.T) {
 	for i := range *huntFlag {
 		collect(i)
 		seed := *fromFlag + uint64(i)
-		res := Run(Options{Seed: seed, Effects: *effectsFlag})
+		res := Run(Options{Seed: seed, Effects: *effectsFlag, Reconfigures: *reconfFlag})
 		if res.Violation == nil {
 			res.Violation = checkLinearizable(res.Registers)
 		}
 		if res.Violation != nil {
 			t.Fatalf("seed=%d: %v", seed, res.Violation)
 		}
+	}
+}
+
+// Every invariant holds while the configuration of the ensemble is changed at random. A run of
+// TestSoak has that in one seed of four.
+func TestReconfigurations(t *testing.T) {
+	var cover Coverage
+	for i := range *seedsFlag {
+		collect(i)
+		seed := *fromFlag + uint64(i)
+		res := Run(Options{Seed: seed, Reconfigures: true})
+		if res.Violation == nil {
+			res.Violation = checkLinearizable(res.Registers)
+		}
+		if res.Violation != nil {
+			t.Fatalf("seed=%d: %v\nreplay: %s -reconfigures", seed, res.Violation, replay(seed))
+		}
+		cover.Add(&res.Coverage)
+	}
+	if cover.Reconfigs == 0 {
+		t.Error("the configuration was never changed")
 	}
 }
