@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,13 +27,16 @@ const (
 	ensembleLine = "authProvider.2=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider"
 )
 
-// authSettings are configurations, and what clients do to a server with each: a line for each
-// connection, of words separated by blanks.
-var authSettings = []struct {
+type authSetting struct {
 	name    string
 	lines   []string
 	scripts []string
-}{
+}
+
+// authSettings are configurations, and what clients do to a server with each: a line for each
+// connection, of words separated by blanks. A line that begins with tls:NAME is for the port
+// with TLS, where the client has the certificate of the name.
+var authSettings = []authSetting{
 	{"defaults", nil, []string{
 		"exists auth:digest:u:p whoami exists", "auth:foo:x exists", "auth:ip:1.2.3.4 whoami", "auth:sasl:bob", "auth:x509:CN=a", "auth:ensemble:a",
 		"auth:super:x", "auth:world:anyone", "auth:digest:nocolon whoami", "token exists", "login:bob:b create:sasl:bob", "login:bob:wrong exists", "login:nobody:b exists",
@@ -84,12 +88,13 @@ func TestAuthentication(t *testing.T) {
 		t.Fatal(err)
 	}
 	progs := programs(t, specs, smallJVM+" -Djava.security.auth.login.config="+file)
-	for _, s := range authSettings {
+	c := newCertificates(t)
+	for _, s := range slices.Concat(authSettings, certificateSettings) {
 		t.Run(s.name, func(t *testing.T) {
 			said := make([][]string, len(kinds))
 			var wg sync.WaitGroup
 			for i, kind := range kinds {
-				wg.Go(func() { said[i] = answersOf(t, progs, kind, s.lines, s.scripts) })
+				wg.Go(func() { said[i] = answersOf(t, progs, kind, c, s.lines, s.scripts) })
 			}
 			wg.Wait()
 			for i, script := range s.scripts {
@@ -107,28 +112,47 @@ func TestAuthentication(t *testing.T) {
 
 // answersOf starts a server with the settings, and returns what it has answered to each
 // script.
-func answersOf(t *testing.T, progs cluster.Programs, kind cluster.Kind, lines, scripts []string) (said []string) {
+func answersOf(t *testing.T, progs cluster.Programs, kind cluster.Kind, c *certificates, lines, scripts []string) (said []string) {
+	secure := slices.Contains(lines, tlsLine)
+	if secure {
+		lines = append(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l == tlsLine }), c.lines...)
+	}
 	e, err := cluster.New(cluster.Options{Dir: t.TempDir(), Specs: []cluster.Spec{{Kind: kind}}, Programs: progs, Lines: lines})
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
 	defer e.Close()
-	r := &rig{t: t, e: e}
+	r, at := &rig{t: t, e: e}, authPorts{plain: e.Members[0].Client, clients: c.clients}
+	if secure {
+		port, err := e.FreePort()
+		if err == nil {
+			at.secure = fmt.Sprintf("127.0.0.1:%d", port)
+			err = e.Members[0].Configure(fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1")
+		}
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+	}
 	if err := e.Start(r.within(patience)); err != nil {
 		t.Error(err)
 		return nil
 	}
+	if err := at.wait(r); err != nil {
+		t.Error(err)
+		return nil
+	}
 	for _, script := range scripts {
-		said = append(said, talk(t, e.Members[0].Client, script))
+		said = append(said, at.talk(t, script))
 	}
 	return said
 }
 
 // talk connects, does what the words of a script say, and returns the answers, up to the
 // end of the connection.
-func talk(t *testing.T, addr, script string) string {
-	nc, err := net.Dial("tcp", addr)
+func (a *authPorts) talk(t *testing.T, script string) string {
+	nc, script, err := a.dial(script)
 	if err != nil {
 		t.Error(err)
 		return ""
@@ -137,7 +161,7 @@ func talk(t *testing.T, addr, script string) string {
 	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Error(err)
 	}
-	c := &authClient{Conn: frames.New(nc), addr: addr}
+	c := &authClient{Conn: frames.New(nc), addr: a.plain}
 	if _, err := c.Connect(wire.ConnectRequest{TimeoutMillis: 30000, HasReadOnly: true}); err != nil {
 		return "no session"
 	}
@@ -207,12 +231,26 @@ func (c *authClient) show(op wire.OpCode, body []byte) (string, error) {
 	c.xid++
 	r, err := c.Call(c.xid, op, body)
 	text := fmt.Sprintf("%v %d", op, r.Err)
-	for _, known := range []string{"digest", "super", "sasl", "ip", "127.0.0.1", "u:/Y8xRBngpX5duYn15uUqIRaIaCviy5TEwSk419hCwuA="} {
+	if op == wire.OpWhoAmI && err == nil && r.Err == 0 {
+		return text + " " + identities(r.Body), nil
+	}
+	for _, known := range []string{"digest", "super", "sasl", "x509", "CN=bob", "CN=eve", "ip", "127.0.0.1", "u:/Y8xRBngpX5duYn15uUqIRaIaCviy5TEwSk419hCwuA="} {
 		if strings.Contains(string(r.Body), known) {
 			text += " " + known
 		}
 	}
 	return text, err
+}
+
+// identities returns those in an answer to whoAmI, in the order of their text.
+func identities(body []byte) string {
+	d := jute.NewDecoder(body)
+	var list []string
+	for range d.Int() {
+		list = append(list, fmt.Sprintf("%s:%s", d.String(), d.String()))
+	}
+	slices.Sort(list)
+	return fmt.Sprintf("%q %v", list, d.Err())
 }
 
 // counts returns the lines of mntr about the scheme ensemble.
