@@ -184,12 +184,14 @@ func memberID(text string) (int64, error) {
 	return id, nil
 }
 
+var errCannotAsk = errors.New("the input is no terminal, so the command cannot ask: --yes goes on without, --dry-run (migrate: plan) only shows the plan")
+
 // change carries a command out.
 func (f *memberFlags) change(c *cobra.Command, do member.Command) error {
 	return f.with(c, func(ctx context.Context, e member.Ensemble, out *plan.Printer) error {
 		in, ask := c.InOrStdin(), c.ErrOrStderr()
 		if !f.o.Yes && !f.o.DryRun && !asksUser(in) {
-			return errors.New("the input is no terminal, so the command cannot ask: --yes goes on without, --dry-run only shows the plan")
+			return errCannotAsk
 		}
 		return member.Run(ctx, e, do, f.o, out, func() bool { return confirm(in, ask) })
 	})
@@ -210,7 +212,7 @@ func confirm(in io.Reader, out io.Writer) bool {
 }
 
 // with connects to the ensemble, and runs a command on it.
-func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.Ensemble, *plan.Printer) error) error {
+func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.Ensemble, *plan.Printer) error, opts ...client.Option) error {
 	ctx, stop := untilStopped(c.Context())
 	defer stop()
 	if f.output != "text" && f.output != "json" {
@@ -229,7 +231,7 @@ func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.En
 	if live.TLS, err = f.connect.TLSConfig(); err != nil {
 		return err
 	}
-	if live.Client, err = f.connect.Dial(ctx, f.connect.Servers, client.NewSession()); err != nil {
+	if live.Client, err = f.connect.Dial(ctx, f.connect.Servers, append(opts, client.NewSession())...); err != nil {
 		return err
 	}
 	live.Dial = func(ctx context.Context, server string) (*client.Client, error) { return f.connect.Dial(ctx, server) }

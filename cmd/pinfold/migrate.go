@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/cli"
 	"github.com/pinfold-zk/pinfold/internal/member"
 	"github.com/pinfold-zk/pinfold/internal/migrate"
@@ -55,7 +56,7 @@ asked by the four-letter word srvr.`,
 	}
 	f.register(c.PersistentFlags())
 	c.AddCommand(migrateTake(f, "plan", "Show what run would do"), migrateTake(f, "run", "Have the members run Pinfold, one after the other"),
-		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateStatus(f), migrateVerify(f))
+		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateHosts(), migrateStatus(f), migrateVerify(f))
 	return c
 }
 
@@ -124,9 +125,67 @@ func (f *migrateFlags) check(c *cobra.Command) error {
 	case f.stop == "" || f.start == "":
 		return errors.New("--stop and --start are needed: the commands that stop and start the server of a member")
 	case !f.o.Yes && !asksUser(c.InOrStdin()):
-		return errors.New("the input is no terminal, so the command cannot ask: --yes goes on without; pinfold migrate plan only shows the plan")
+		return errCannotAsk
 	}
 	return nil
+}
+
+func migrateHosts() *cobra.Command {
+	f := &memberFlags{}
+	var o migrate.Options
+	var stop, start string
+	c := &cobra.Command{
+		Use:   "hosts OLD LINE [OLD LINE ...]",
+		Short: "Put servers on other hosts in the place of members, by reconfiguration",
+		Long: `Hosts puts a server on another host in the place of each member OLD: that of the server
+line LINE. No host needs both programs. One after the other, the leader last, the new server is
+started by --start, becomes an observer, has all data, and takes the place of the old one in one
+transaction, as pinfold member replace does it; then the old one is stopped by --stop. It may be
+interrupted, and run again. The way back is the same, with the old hosts as the new ones.
+
+The new servers need an empty data directory, a myid, reconfigEnabled=true, and the server lines
+of the members and their own, as an observer, in zoo.cfg.`,
+		Example: `  pinfold migrate hosts --server zk1:2181 --auth-file super \
+      --start 'ssh {host} sudo systemctl start pinfold' --stop 'ssh {host} sudo systemctl stop zookeeper' \
+      1 '4=zk4:2888:3888;2181' 2 '5=zk5:2888:3888;2181' 3 '6=zk6:2888:3888;2181'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args)%2 != 0 {
+				return errors.New("want the id of a member and the server line of the new server, once or more often")
+			}
+			return nil
+		},
+	}
+	f.register(c.Flags())
+	f.registerChange(c.Flags())
+	c.Flags().StringVar(&stop, "stop", "true", "command that stops the server of a member that was replaced")
+	c.Flags().StringVar(&start, "start", "true", "command that starts a new server, if it does not run already")
+	c.Flags().DurationVar(&o.Settle, "settle", 5*time.Second, "pause after each")
+	c.Flags().StringVar(&o.Canary, "canary", "/", "znode below which a session on each member writes, to see what clients feel; or none")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var pairs []migrate.Pair
+		for i := 0; i < len(args); i += 2 {
+			id, err := memberID(args[i])
+			if err != nil {
+				return err
+			}
+			m, err := client.ParseMember(args[i+1])
+			if err != nil {
+				return err
+			}
+			pairs = append(pairs, migrate.Pair{Old: id, New: m})
+		}
+		if o.Options = f.o; o.Canary == "none" {
+			o.Canary = ""
+		}
+		if !o.Yes && !o.DryRun && !asksUser(c.InOrStdin()) {
+			return errCannotAsk
+		}
+		return f.with(c, func(ctx context.Context, m member.Ensemble, out *plan.Printer) error {
+			e := &migrate.Live{Ask: m.Status, Open: f.connect.Dial, StopCommand: stop, StartCommand: start, Output: os.Stderr}
+			return migrate.Hosts(ctx, e, m, pairs, o, out, func() bool { return confirm(c.InOrStdin(), c.ErrOrStderr()) })
+		}, client.FollowMembers(client.Member.ClientAddr))
+	}
+	return c
 }
 
 func migrateStatus(f *migrateFlags) *cobra.Command {

@@ -65,11 +65,12 @@ type canary struct {
 	now  Felt
 }
 
-// hatch opens the sessions, and makes their znodes below a path.
-func hatch(ctx context.Context, e Ensemble, c *Config, below string) (*flock, error) {
+// hatch opens a session on each of the first n members, and makes their znodes below a path.
+// The sessions may go to the others.
+func hatch(ctx context.Context, e Ensemble, c *Config, n int, below string) (*flock, error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &flock{stop: stop}
-	for i, m := range c.Members {
+	for i, m := range c.Members[:n] {
 		hosts := &preferring{members: append([]Member{m}, append(c.Members[i+1:len(c.Members):len(c.Members)], c.Members[:i]...)...)}
 		y := &canary{member: m, dial: func(ctx context.Context) (*client.Client, error) {
 			return e.Dial(ctx, "", client.Hosts(hosts))

@@ -141,6 +141,7 @@ func (z *znode) normalize(path string) {
 		z.stat.Mtime = 0
 	case systemPath:
 		names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "config" })
+		z.stat.Cversion += z.stat.NumChildren - int32(len(names)) // a Stat has less by the number of children
 		z.stat.NumChildren = int32(len(names))
 	}
 	if len(names) > 0 {

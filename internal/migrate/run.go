@@ -17,7 +17,7 @@ func (r *migration) poll(ctx context.Context, say func(string), f func(context.C
 
 // hatch starts the canaries.
 func (r *migration) hatch(ctx context.Context, _ func(string)) (err error) {
-	r.flock, err = hatch(ctx, r.e, r.c, r.o.Canary)
+	r.flock, err = hatch(ctx, r.e, r.c, len(r.c.Members), r.o.Canary)
 	return err
 }
 

@@ -100,10 +100,7 @@ func Verify(ctx context.Context, e Ensemble, c *Config, adminPort func(id int64)
 	}
 	v.report.Digests = compareDigests(ctx, c, adminPort)
 	v.report.Ended = time.Now().UTC()
-	if len(v.report.Differ) > 0 || len(v.report.Digests.Differ) > 0 {
-		return v.report, ErrDiffer
-	}
-	return v.report, nil
+	return v.report, v.report.err()
 }
 
 // walk goes through the tree, parents before their children.
@@ -269,6 +266,22 @@ func (v *verification) config(ctx context.Context) error {
 	return nil
 }
 
+// err returns ErrDiffer with the first difference, if there is one.
+func (r *Report) err() error {
+	switch {
+	case len(r.Differ) > 0:
+		return fmt.Errorf("%w: %v", ErrDiffer, r.Differ[0])
+	case len(r.Digests.Differ) > 0:
+		return fmt.Errorf("%w: the digest at %s", ErrDiffer, r.Digests.Differ[0])
+	}
+	return nil
+}
+
+// String is a line for users.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s, servers %d and %d at zxid %s: %s", d.Path, d.A, d.B, d.At, d.What)
+}
+
 // Summary is the result in a line.
 func (r *Report) Summary() string {
 	return fmt.Sprintf("%d znodes of %d members compared in %v: %d differ; %d changed meanwhile, %d of them too often to compare; %d cannot be read; %d digests of the tree compared, %d differ",
@@ -282,7 +295,7 @@ func (r *Report) Print(out io.Writer) {
 		fmt.Fprintf(out, "server %-4d %-22s %-9s %-22s %s\n", m.ID, m.Client, m.Mode, m.Version, m.Zxid)
 	}
 	for _, d := range r.Differ {
-		fmt.Fprintf(out, "DIFFERS %s, servers %d and %d at zxid %s: %s\n", d.Path, d.A, d.B, d.At, d.What)
+		fmt.Fprintf(out, "DIFFERS %v\n", d)
 	}
 	for _, text := range r.Digests.Differ {
 		fmt.Fprintf(out, "DIFFERS the digest at %s\n", text)

@@ -157,7 +157,7 @@ func TestCanaries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inproc.Start(t)
 		e, c := two(t, s, s)
-		f, err := hatch(t.Context(), e, c, "/")
+		f, err := hatch(t.Context(), e, c, 2, "/")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestCanaryLosesSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := inproc.Start(t)
 		e, c := two(t, s, s)
-		f, err := hatch(t.Context(), e, c, "/")
+		f, err := hatch(t.Context(), e, c, 2, "/")
 		if err != nil {
 			t.Fatal(err)
 		}
