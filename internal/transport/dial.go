@@ -53,7 +53,7 @@ func (t *Transport) dialLeader(ctx context.Context, id int64) (*socket.Conn, err
 	}
 	var reason error
 	for pause := min(leaderPause, t.o.RetryDelay); ; pause = min(2*pause, t.o.RetryDelay) {
-		nc, err := t.open(ctx, targets)
+		nc, err := t.open(ctx, targets, t.lastAddress(id))
 		if err == nil {
 			var sock *socket.Conn
 			if sock, err = t.secureLeader(ctx, nc, id, targets); err == nil {
@@ -74,12 +74,13 @@ func (t *Transport) dialLeader(ctx context.Context, id int64) (*socket.Conn, err
 }
 
 // open makes one attempt to connect to any of the targets, which belong to one server.
-// It resolves names first. The first connection wins. It returns when all targets have
-// failed, or after Options.ConnectTimeout.
-func (t *Transport) open(ctx context.Context, targets []target) (net.Conn, error) {
+// It resolves names first; for a name that does not resolve it tries the address last, the one
+// at which the server was seen last, unless that is "". The first connection wins. It returns
+// when all targets have failed, or after Options.ConnectTimeout.
+func (t *Transport) open(ctx context.Context, targets []target, last string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.ConnectTimeout)
 	defer cancel()
-	r := &race{t: t, won: make(chan net.Conn)}
+	r := &race{t: t, last: last, won: make(chan net.Conn)}
 	for _, a := range targets {
 		r.running.Go(func() { r.tryName(ctx, a) })
 	}
@@ -99,6 +100,7 @@ func (t *Transport) open(ctx context.Context, targets []target) (net.Conn, error
 // race is one attempt to connect to several addresses.
 type race struct {
 	t       *Transport
+	last    string        // for names that do not resolve; "" is none
 	won     chan net.Conn // open receives one connection from it
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -110,12 +112,18 @@ func (r *race) tryName(ctx context.Context, a target) {
 		r.try(ctx, a)
 		return
 	}
-	hosts, err := r.t.o.Resolve(ctx, a.host)
+	// Half of the time is left for the address that is known without the resolver.
+	resolving, cancel := context.WithTimeout(ctx, r.t.o.ConnectTimeout/2)
+	hosts, err := r.t.o.Resolve(resolving, a.host)
+	cancel()
 	if err == nil && len(hosts) == 0 {
 		err = errors.New("the name has no address")
 	}
 	if err != nil {
 		r.lose(fmt.Errorf("resolve %s: %w", a.host, err))
+		if r.last != "" {
+			r.try(ctx, target{r.last, a.port})
+		}
 		return
 	}
 	for _, host := range hosts[:min(len(hosts), maxResolved)] {

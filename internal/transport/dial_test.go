@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -174,6 +175,49 @@ func TestDialResolvesAgain(t *testing.T) {
 			t.Error("the new address is not used")
 		}
 	})
+}
+
+// A server whose name does not resolve here is dialled at the address from which it has
+// connected itself, whichever of the two makes the election link; and, once its name
+// resolves, only where that leads.
+func TestDialWhereThePeerIs(t *testing.T) {
+	for _, ids := range [][2]int64{{1, 2}, {2, 1}} {
+		t.Run(fmt.Sprintf("%d is unresolved at %d", ids[0], ids[1]), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leader, learner := ids[0], ids[1]
+				m := newMemNet()
+				at := func(id int64) func(*Options) {
+					host := fmt.Sprintf("10.0.0.%d", id)
+					return func(o *Options) {
+						o.Dial = func(ctx context.Context, address string) (net.Conn, error) { return m.dialFrom(ctx, host, address) }
+					}
+				}
+				n := m.start(t, learner, 2, at(learner), func(o *Options) { o.Peers[leader] = []Address{{"leader", 2888, 3888}} })
+				n.Notify(leader, []byte("a vote"))
+				n.Dial(leader)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if len(n.came()) != 0 {
+					t.Fatal("a server is reached without an address")
+				}
+				l := m.start(t, leader, 2, at(leader))
+				l.Notify(learner, []byte("a vote"))
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				if len(n.came()) != 1 || n.heard(leader) == nil || l.heard(learner) == nil {
+					t.Errorf("links %v, heard %q and %q", n.came(), n.heard(leader), l.heard(learner))
+				}
+				m.setName("leader", "10.0.7.7")
+				m.dialed("")
+				n.Dial(leader)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if len(m.dialed("10.0.0.1:2888")) != 0 || len(n.came()) != 1 {
+					t.Error("the last address is dialled although the name resolves")
+				}
+			})
+		})
+	}
 }
 
 // What dials its own port while nobody listens may meet itself.

@@ -200,6 +200,7 @@ func (t *Transport) introduce(h hello, link *electionLink) error {
 		p.offer(link)
 		return nil
 	}
+	p.sawAt(link.nc)
 	link.nc.Close() // an error changes nothing: its message was read
 	p.ask(h.targets)
 	return nil

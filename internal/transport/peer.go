@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"encoding/binary"
+	"net"
 	"sync"
 	"time"
 )
@@ -39,6 +40,7 @@ type peer struct {
 		targets []target      // announced addresses of a peer that is not a member
 		moved   *peerEntry    // the membership has changed; nil: no, or run has picked it up
 		over    bool          // the goroutine has ended
+		address string        // of the host at the other end of the latest connection; "" before the first
 	}
 
 	// Owned by run.
@@ -47,6 +49,7 @@ type peer struct {
 	targets  []target
 	last     []byte          // the last frame that was sent, on any link
 	dialing  chan dialResult // nil while no attempt is in progress
+	giveUp   func()          // makes the attempt in progress end, if it has not reached the peer
 	wanted   bool            // a link is needed, even if there is nothing to send
 	renewing bool            // the link is to be replaced
 	lastTry  time.Time       // start of the last attempt
@@ -66,6 +69,29 @@ type peerEntry struct {
 type dialResult struct {
 	link *electionLink
 	err  error
+}
+
+// sawAt notes the address from which the peer has connected, or at which it was reached.
+func (p *peer) sawAt(nc net.Conn) {
+	host := addressOf(nc)
+	p.mu.Lock()
+	p.mu.address = host
+	p.mu.Unlock()
+}
+
+// lastAddress returns the address at which a server was seen last on the election port; ""
+// if it was not. A server whose name does not resolve here, or not any more, may be there. It
+// proves its identity there as at any other address, if it has to (TLS and SASL).
+func (t *Transport) lastAddress(id int64) string {
+	t.mu.RLock()
+	p := t.mu.peers[id]
+	t.mu.RUnlock()
+	if p == nil {
+		return ""
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.address
 }
 
 // post puts a notification into the slot.
@@ -181,6 +207,9 @@ func (p *peer) pickUp() {
 	}
 	if asked {
 		p.wanted = true
+		if p.dialing != nil && time.Since(p.lastTry) >= askPause {
+			p.giveUp() // the peer is there, but not where it was dialled: its name may lead elsewhere by now
+		}
 		p.renewing = p.link != nil && time.Since(p.link.since) >= youngLink
 	}
 	if (posted || asked) && p.link == nil && p.attempts > 0 {
@@ -219,6 +248,7 @@ func (p *peer) linkUp(link *electionLink) {
 	link.since = time.Now()
 	p.link = link
 	p.wanted, p.renewing, p.attempts, p.pause = false, false, 0, peerPause
+	p.sawAt(link.nc)
 	limitUnsent(link.nc, p.t.o.ElectionTimeout)
 	p.t.log.Info("connected to a server for elections", "peer", p.id, "remote", link.remote)
 	p.t.h.PeerUp(p.id)
@@ -298,14 +328,20 @@ func (p *peer) tryConnect() time.Duration {
 	ch := make(chan dialResult, 1)
 	p.dialing = ch
 	targets := p.targets
-	p.t.wg.Go(func() { ch <- p.t.dialPeer(p.id, targets) })
+	ctx, cancel := context.WithCancel(p.t.ctx)
+	p.giveUp = cancel
+	p.t.wg.Go(func() {
+		defer cancel()
+		ch <- p.t.dialPeer(ctx, p.id, targets)
+	})
 	return 0
 }
 
 // dialPeer connects and sends this server's first message. If the peer's id is larger,
-// the peer then connects to this server, and the connection is closed.
-func (t *Transport) dialPeer(id int64, targets []target) dialResult {
-	nc, err := t.open(t.ctx, targets)
+// the peer then connects to this server, and the connection is closed. The end of ctx ends the
+// attempt to connect.
+func (t *Transport) dialPeer(ctx context.Context, id int64, targets []target) dialResult {
+	nc, err := t.open(ctx, targets, t.lastAddress(id))
 	if err == nil {
 		nc, err = t.secureDialled(t.ctx, nc, id, targets)
 	}

@@ -279,6 +279,27 @@ func TestAskingKeepsTheLink(t *testing.T) {
 	})
 }
 
+// A peer that asks while it is dialled at an address where nothing answers, which was its own
+// before, is dialled anew where its name leads now.
+func TestAskingEndsAStaleAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		m.setName("smaller", "10.0.7.7")
+		m.setBlackhole("10.0.7.7:3888")
+		n := m.start(t, 2, 3, func(o *Options) { o.Peers[1] = []Address{{"smaller", 2888, 3888}} })
+		n.Notify(1, []byte("one"))
+		time.Sleep(askPause)
+		synctest.Wait()
+		m.setName("smaller", "10.0.0.1")
+		smaller := m.rawPeer(t, 1)
+		began := time.Now()
+		say(t, m.connect(t, electionAddr(2)), helloV1Of(1))
+		if got := hear(t, smaller.accept(2)); got != "one" || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("heard %q after %v", got, time.Since(began))
+		}
+	})
+}
+
 // A peer that has asked while it had a young link is connected to at once when
 // that is lost, with nothing to be sent.
 func TestAskedAndLost(t *testing.T) {

@@ -174,6 +174,9 @@ func (x *chaos) sync() {
 func (x *chaos) act() bool {
 	todo := x.todo[:0]
 	for _, l := range x.links {
+		if l.refused() {
+			continue
+		}
 		if !l.up {
 			todo = append(todo, action{kind: doConnect, l: l})
 			continue

@@ -45,6 +45,7 @@ type cluster struct {
 	lastLink LinkID
 	notes    [][]*election.Notification // [from][to]: the last one that was sent, nil if none waits
 	blocked  [][]bool                   // [a][b], both ways
+	refuses  map[[2]int64]bool          // [a, b]: the quorum port of b is out of a's reach
 
 	values uint64 // of transactions
 	check  checks
@@ -554,6 +555,9 @@ func (s *server) wire(id LinkID) *wire {
 	}
 	return nil
 }
+
+// refused reports whether a link is being made for as long as its dialler has patience.
+func (l *wire) refused() bool { return l.refuses[[2]int64{l.ends[0].id, l.ends[1].id}] }
 
 func (l *wire) has(s *server) bool { return l.ends[0] == s || l.ends[1] == s }
 

@@ -19,6 +19,7 @@ type learnerState struct {
 	dialled  bool          // Ready.Dial has been given
 	dialAt   time.Duration // when the leader is to be dialled
 	patience time.Duration // how long it may take from then until the link is up
+	gone     bool          // the leader could not be reached on its election port either
 	heard    time.Duration // when the leader last gave a sign of life
 
 	epochSeq   uint64 // ACKEPOCH waits for this write; 0: it does not
@@ -116,6 +117,40 @@ func (c *Core) countMisses() {
 		c.misses = 0
 	default:
 		c.misses = min(c.misses+1, maxMisses)
+	}
+}
+
+// When a leader is set aside: after so many attempts without success in a row, each of which has
+// lasted for a while, and for how long. All voters that cannot follow a leader find it out
+// within milliseconds of each other: if one looks again, the leader that does not lead yet does
+// too, and with it the others (abandoned); a leader of Apache's, which does not, looks when
+// initLimit is over.
+const (
+	vainTillAside = 2
+	vainAfter     = firstPatience / 2
+	asideFor      = 4 * time.Second
+)
+
+// setAside has this server vote for others for a while if its leader was again not reached, or has
+// found no followers: it may never be otherwise. A leader that closes the link at once refuses
+// this server alone, and one that looks again at once has other reasons: that does not count.
+func (c *Core) setAside() {
+	l, inVain := &c.learner, false
+	switch {
+	case c.role != Following:
+		c.vain = 0
+	case c.phase == connecting:
+		inVain = l.gone || l.dialled && c.now-l.dialAt >= vainAfter
+	case c.phase == discovery:
+		inVain = c.now-c.since >= vainAfter
+	default:
+		c.vain = 0
+	}
+	if !inVain {
+		return
+	}
+	if c.vain++; c.vain >= vainTillAside {
+		c.election.SetAside(l.leader, c.now+asideFor)
 	}
 }
 

@@ -217,6 +217,7 @@ func TestALeaderThatIsNotReachedIsGivenUp(t *testing.T) {
 	cfg.Tick, cfg.ConnectLimit = time.Second, 3
 	o := newSolo(t, cfg, State{})
 	for _, patience := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+		o.now += asideFor
 		o.elect(2)
 		for o.core.learner.link == 0 {
 			o.tick(o.core.Deadline() - o.now)

@@ -61,6 +61,7 @@ func (c *Core) leave(reason error) {
 		c.close(c.learner.link, reason)
 	}
 	c.countMisses()
+	c.setAside()
 	c.window.add(c.leader.outstanding.All()...)
 	c.window.add(c.learner.pending.All()...)
 	if c.leader.stage == gatherInfo {

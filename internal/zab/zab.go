@@ -206,6 +206,7 @@ type Core struct {
 	needSnap bool
 	retry    int64 // go back to this leader, for the snapshot; 0: elect one
 	misses   int   // roles of a learner in a row in which it did not serve
+	vain     int   // those in a row in which it waited for the leader without success, see setAside
 
 	// epoch is the one that is being established, or was; 0 while that is open.
 	epoch   uint32
@@ -346,6 +347,7 @@ func (c *Core) PeerDown(now time.Duration, id int64) {
 	c.election.Unreachable(id)
 	c.takeElected()
 	if c.phase == connecting && id == c.learner.leader {
+		c.learner.gone = true
 		c.leave(fmt.Errorf("leader %d is gone", id))
 	}
 }

@@ -60,6 +60,25 @@
 // server that sees its quorum now leads 200 ms later. So the follower should retry for that
 // long.
 //
+// # Candidates that cannot be followed
+//
+// A server may win every election and be out of reach: its name does not resolve at the
+// others, or its quorum port refuses them. Apache's servers elect it again and again. Here the
+// owner of an election sets such a candidate aside for a while (SetAside), and this server
+// votes as if it were no candidate.
+//
+// Safety is that of any other wrong vote, see above: discovery refuses a leader that lacks
+// what a voter of its quorum has.
+//
+// Liveness: if a quorum of voters can follow each other, and all of them have set aside the
+// candidates that they cannot follow, they agree on the best of the rest, and the candidates
+// that were set aside join it. The owner sets a candidate aside for longer than the others need
+// to find out the same, so the times overlap. The time ends, so a candidate without which
+// there is no quorum is elected once it can be followed. A server that has set no candidate aside
+// may disagree with one that has: their elections are disputed, and begin again in the
+// next election epoch, until the time is over. Nothing is said to other servers, and a minority
+// that cannot reach a leader disturbs no one: it joins the leader later.
+//
 // # Where it differs from Apache
 //
 // The form of messages is Apache's; some are sent sooner, and some not at all:

@@ -130,6 +130,7 @@ type Election struct {
 	// are not looking, whatever their epoch; early those that came too soon.
 	received, settledOn []ballot
 	earlyVotes          []earlyVote
+	aside               []time.Duration // until then the voter is no candidate for this server, see SetAside
 
 	down  quorum.Set // voters whose links are down
 	asked quorum.Set // servers that were sent a vote that may have changed since
@@ -178,13 +179,13 @@ func (e *Election) SetElectorate(to Electorate) {
 func (e *Election) arrange(before *quorum.System) {
 	s := e.cfg.System
 	n := len(s.Voters())
-	received, settledOn, earlyVotes := make([]ballot, n), make([]ballot, n), make([]earlyVote, n)
+	received, settledOn, earlyVotes, aside := make([]ballot, n), make([]ballot, n), make([]earlyVote, n), make([]time.Duration, n)
 	for i, id := range s.Voters() {
 		if was, ok := before.Index(id); ok {
-			received[i], settledOn[i], earlyVotes[i] = e.received[was], e.settledOn[was], e.earlyVotes[was]
+			received[i], settledOn[i], earlyVotes[i], aside[i] = e.received[was], e.settledOn[was], e.earlyVotes[was], e.aside[was]
 		}
 	}
-	e.received, e.settledOn, e.earlyVotes = received, settledOn, earlyVotes
+	e.received, e.settledOn, e.earlyVotes, e.aside = received, settledOn, earlyVotes, aside
 	for _, id := range before.Voters() {
 		if !s.Voter(id) {
 			e.down.Remove(id)
@@ -226,6 +227,20 @@ func (e *Election) begin() {
 // for itself on grounds that every other server's outrank, so it is elected only if a
 // quorum of voters is unfit; its owner must not lead then. It votes for others as ever.
 func (e *Election) SetUnfit(unfit bool) { e.unfit = unfit }
+
+// SetAside has this server neither vote for the voter id nor join it until the given time. Its own
+// candidacy cannot be set aside.
+func (e *Election) SetAside(id int64, until time.Duration) {
+	if i, ok := e.cfg.System.Index(id); ok && i != e.me {
+		e.aside[i] = until
+	}
+}
+
+// isAside reports whether a voter is no candidate for this server at present.
+func (e *Election) isAside(id int64) bool {
+	i, ok := e.cfg.System.Index(id)
+	return ok && e.now < e.aside[i]
+}
 
 // unfitEpoch is the current epoch that an unfit server names: before every real one.
 const unfitEpoch = -1

@@ -560,3 +560,63 @@ func TestServersWithoutCandidateAreQuiet(t *testing.T) {
 		wantVote(t, tt.e, 3, 7, 0, 1)
 	}
 }
+
+// A voter that is set aside gets no vote of this server, which does not join it either, and
+// answers no vote for it: its owner would answer in turn, without end. Once the time is over it is
+// a candidate like any other.
+func TestSetAside(t *testing.T) {
+	e := patient(quick)
+	e.SetAside(3, time.Second)
+	e.SetAside(1, time.Second) // not possible: this server is 1
+	look(e)
+	e.Step(ms, says(3, Looking, 3, myZxid, 1, 1))
+	wantVote(t, e, 1, myZxid, 1, 1)
+	wantSent(t, e)
+	e.Step(2*ms, says(2, Looking, 2, myZxid, 1, 1))
+	wantVote(t, e, 2, myZxid, 1, 1)
+	e.Messages()
+	e.Step(3*ms, says(3, Leading, 3, myZxid, 1, 1))
+	e.Step(3*ms, says(2, Following, 3, myZxid, 1, 1))
+	wantLooking(t, e)
+	e.Step(time.Second, says(2, Following, 3, myZxid, 1, 1))
+	if r, ok := e.Elected(); !ok || r.Leader != 3 {
+		t.Errorf("elected %v, %v", r, ok)
+	}
+}
+
+// Three servers, of which two have set the best one aside, elect another, which it joins; and
+// the election is no endless exchange. Later the best one is elected.
+func TestTwoOfThreeSetTheBestAside(t *testing.T) {
+	c := newCluster(three)
+	for id := int64(1); id <= 3; id++ {
+		c.servers[id] = &server{cfg: Config{ID: id, Electorate: Electorate{System: three}, EarlyFinish: true}, last: myZxid, epoch: 1}
+	}
+	for _, id := range c.ids() {
+		s := c.servers[id]
+		s.e = New(s.cfg)
+		s.e.SetAside(3, 4*time.Second)
+		c.look(s)
+	}
+	c.run(2 * time.Second)
+	for _, s := range c.living() {
+		if s.e.Vote().Leader != 2 || s.e.State() == Looking {
+			t.Errorf("%d: %v", s.cfg.ID, s.e)
+		}
+	}
+	if c.sent > 30 {
+		t.Errorf("%d messages", c.sent)
+	}
+	c.run(5 * time.Second)
+	for _, s := range c.living() {
+		c.look(s)
+	}
+	c.run(7 * time.Second)
+	for _, s := range c.living() {
+		if s.e.Vote().Leader != 3 {
+			t.Errorf("later %d: %v", s.cfg.ID, s.e)
+		}
+	}
+	if len(c.broken) > 0 {
+		t.Error(c.broken)
+	}
+}

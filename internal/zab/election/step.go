@@ -146,8 +146,8 @@ func (e *Election) stepVote(i int, b ballot) {
 		}
 	case e.beats(b.Vote, e.vote):
 		e.propose(b.Vote)
-	case e.beats(e.vote, b.Vote):
-		e.send(e.cfg.System.Voters()[i]) // it may have missed ours
+	case e.beats(e.vote, b.Vote) && !e.isAside(b.Leader):
+		e.send(e.cfg.System.Voters()[i]) // it may have missed ours; one for a server that is set aside it has not
 	}
 	if s := e.settledOn[i].ElectionEpoch; s < b.ElectionEpoch || s >= lastElectionEpoch {
 		e.settledOn[i] = ballot{} // it has left that leader
@@ -177,15 +177,15 @@ func (v Vote) outranks(b Vote) bool {
 	return v.Leader > b.Leader
 }
 
-// eligible reports whether a vote may be adopted: its candidate has weight, and does
-// not itself contradict it. A server knows its own history; and one that
+// eligible reports whether a vote may be adopted: its candidate has weight, is not set
+// aside, and does not itself contradict the vote. A server knows its own history; and one that
 // looks votes for itself or for better, so a vote for it that outranks its own is on
 // false grounds: they are stale, or invented. Such a vote would go round among the
 // servers for ever, each telling the next, and the election would not end, or elect
 // the same unfit server again and again.
 func (e *Election) eligible(v Vote) bool {
 	i, ok := e.cfg.System.Index(v.Leader)
-	if !ok || e.cfg.System.Weight(v.Leader) == 0 {
+	if !ok || e.cfg.System.Weight(v.Leader) == 0 || e.isAside(v.Leader) {
 		return false
 	}
 	if i == e.me {
@@ -255,13 +255,14 @@ func (e *Election) stepSettled(i int, b ballot) {
 		return
 	}
 	e.settledOn[i] = b
+	aside := e.isAside(b.Leader)
 	if b.ElectionEpoch == e.clock {
 		e.received[i] = b
-		if e.joinRound(&b) {
+		if !aside && e.joinRound(&b) {
 			return
 		}
 	}
-	if e.join(e.settledOn, &b, sameReign) {
+	if !aside && e.join(e.settledOn, &b, sameReign) {
 		return
 	}
 	if e.casts() {

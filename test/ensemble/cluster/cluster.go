@@ -29,6 +29,9 @@ type Options struct {
 	// Spread gives each member an address of loopback of its own, 127.0.0.ID, for the other
 	// members. It does not go with Links.
 	Spread bool
+	// Hosts gives each member a network namespace, a host name and a resolver of its own. It
+	// does not go with Links or Spread, and needs root.
+	Hosts bool
 	// Metrics has every member export its metrics for Prometheus at Member.Metrics.
 	Metrics bool
 	// Admin has every member run an administration server, at Member.Admin.
@@ -39,6 +42,7 @@ type Options struct {
 type Ensemble struct {
 	Members []*Member // in the order of their ids
 	Links   *Links    // nil without Options.Links
+	Hosts   *Hosts    // nil without Options.Hosts
 
 	programs Programs
 	ports    portPool
@@ -49,6 +53,12 @@ type Ensemble struct {
 // New writes the members' directories and starts nothing but the proxies.
 func New(o Options) (*Ensemble, error) {
 	e := &Ensemble{programs: o.Programs, dir: o.Dir, lines: o.Lines}
+	if o.Hosts {
+		var err error
+		if e.Hosts, err = newHosts(o.Dir, len(o.Specs)); err != nil {
+			return nil, err
+		}
+	}
 	var addrs []address
 	for i, spec := range o.Specs {
 		dir := filepath.Join(o.Dir, fmt.Sprint(i+1))
@@ -69,7 +79,12 @@ func New(o Options) (*Ensemble, error) {
 		if o.Spread {
 			a.host = fmt.Sprintf("127.0.0.%d", m.ID)
 		}
-		m.Client, m.Quorum, m.Election = loopback(a.client), fmt.Sprintf("%s:%d", a.host, a.quorum), fmt.Sprintf("%s:%d", a.host, a.election)
+		m.Client = loopback(a.client)
+		if e.Hosts != nil {
+			m.namespace, a.host = e.Hosts.namespace(m.ID), Name(m.ID)
+			m.Client = fmt.Sprintf("%s:%d", e.Hosts.clientAddress(m.ID), a.client)
+		}
+		m.Quorum, m.Election = fmt.Sprintf("%s:%d", a.host, a.quorum), fmt.Sprintf("%s:%d", a.host, a.election)
 		if o.Metrics {
 			m.Metrics = loopback(a.metrics)
 		}
@@ -104,9 +119,13 @@ type address struct {
 // config is the zoo.cfg of the member at index i. With links it sees the others
 // at the addresses of its proxies.
 func (e *Ensemble) config(i int, addrs []address, more []string) string {
+	listen := "clientPortAddress=127.0.0.1"
+	if e.Hosts != nil {
+		listen = "quorumListenOnAllIPs=true"
+	}
 	lines := []string{
 		"tickTime=2000", "initLimit=10", "syncLimit=5", "dataDir=" + e.Members[i].DataDir,
-		"clientPortAddress=127.0.0.1", fmt.Sprintf("clientPort=%d", addrs[i].client), "maxClientCnxns=0",
+		listen, fmt.Sprintf("clientPort=%d", addrs[i].client), "maxClientCnxns=0",
 		"4lw.commands.whitelist=*", fmt.Sprintf("admin.enableServer=%v", e.Members[i].Admin != ""),
 		"admin.serverAddress=127.0.0.1", fmt.Sprintf("admin.serverPort=%d", addrs[i].admin),
 	}
@@ -317,6 +336,9 @@ func (e *Ensemble) Close() {
 	}
 	if e.Links != nil {
 		e.Links.close()
+	}
+	if e.Hosts != nil {
+		e.Hosts.close()
 	}
 	e.ports.release()
 }

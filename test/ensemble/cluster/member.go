@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,10 +27,11 @@ type Member struct {
 	Dir      string // has zoo.cfg, data and what the processes printed
 	DataDir  string
 
-	programs Programs
-	cfg      string
-	text     string // of cfg, but for what Configure has added
-	alone    bool   // it is no member of an ensemble
+	programs  Programs
+	namespace string // of the network that its processes live in; "" is that of the test
+	cfg       string
+	text      string // of cfg, but for what Configure has added
+	alone     bool   // it is no member of an ensemble
 
 	mu     sync.Mutex
 	kind   Kind
@@ -132,6 +134,9 @@ func (m *Member) Start() error {
 	cmd, err := m.programs.command(m.kind, m.cfg)
 	if err != nil {
 		return err
+	}
+	if m.namespace != "" {
+		within(cmd, m.namespace)
 	}
 	m.starts++
 	out := filepath.Join(m.Dir, fmt.Sprintf("out-%03d-%s", m.starts, m.kind))
@@ -283,6 +288,20 @@ func (m *Member) WaitServing(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("cluster: member %v does not serve: %w\n%s", m, err, m.Tail())
 	}
 	return last, nil
+}
+
+// WaitListening waits until the member accepts connections of clients, whether it serves or not.
+func (m *Member) WaitListening(ctx context.Context) error {
+	return poll(ctx, func() error {
+		if !m.Running() {
+			return stop{fmt.Errorf("cluster: the process of member %v has ended\n%s", m, m.Tail())}
+		}
+		nc, err := net.DialTimeout("tcp", m.Client, askPatience)
+		if err != nil {
+			return err
+		}
+		return nc.Close()
+	})
 }
 
 // Tail is the end of what the latest process has printed.
