@@ -21,10 +21,11 @@ type attack struct {
 	control  bool // it is no attack, and is not combined with any
 	pauses   bool // it pauses scene.follower, whose role and whose clients' waiting are not judged
 
-	limits string        // content of limitsFile
-	tls    bool          // the servers have TLS on all ports; the client ports take plain connections too
-	secret bool          // the servers make passwords of sessions of a secret
-	least  time.Duration // what it needs, however small the scale is
+	limits   string        // content of limitsFile
+	tls      bool          // the servers have TLS on all ports; the client ports take plain connections too
+	kerberos bool          // clients may log in by Kerberos, with tickets of package tickets
+	secret   bool          // the servers make passwords of sessions of a secret
+	least    time.Duration // what it needs, however small the scale is
 
 	// open says what is known to fail and not mended yet: failures are reported, and the
 	// test goes on.
@@ -49,7 +50,7 @@ func (a *attack) sizes() []int {
 // attacks are all that there are. The rows are those of the list of attacks that an early
 // version fell to.
 func attacks() []attack {
-	return slices.Concat(clientAttacks(), peerAttacks(), tlsAttacks(), diskAttacks())
+	return slices.Concat(clientAttacks(), peerAttacks(), tlsAttacks(), kerberosAttacks(), diskAttacks())
 }
 
 func clientAttacks() []attack {

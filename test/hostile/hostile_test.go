@@ -241,6 +241,7 @@ func combine(parts []attack) attack {
 		all.open = cmp.Or(all.open, parts[i].open)
 		all.secret = all.secret || parts[i].secret
 		all.tls = all.tls || parts[i].tls
+		all.kerberos = all.kerberos || parts[i].kerberos
 		all.limits += parts[i].limits
 		all.least = max(all.least, parts[i].least)
 	}

@@ -59,6 +59,7 @@ type scene struct {
 	follower *cluster.Member // the same if it is alone
 
 	authority certs.Identity // of all certificates, with attack.tls
+	tokens    [][]byte       // first tokens of logins, with attack.kerberos
 
 	mu     sync.Mutex // guards what follows
 	rng    *rand.Rand
@@ -117,7 +118,11 @@ func (x *scene) start() {
 	if x.attack.tls {
 		lines = append(slices.Clone(lines), x.tlsLines()...)
 	}
-	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: x.system.Programs, Lines: lines, Metrics: x.system.Judged})
+	programs := x.system.Programs
+	if x.attack.kerberos {
+		programs.JVMFlags += x.kerberosFlags(dir)
+	}
+	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: programs, Lines: lines, Metrics: x.system.Judged})
 	x.must(err)
 	x.t.Cleanup(func() {
 		x.e.Close()
