@@ -95,6 +95,8 @@
 //     two of them can keep each other busy.
 //   - A server that is not a voter sends no answers, and does not elect: it joins. If the
 //     voters may change (Electorate.Changes) it does both.
+//   - A voter that has no vote at present, because it heals or its disk stalls, votes for
+//     no server where another one votes for it. Apache's servers ignore that.
 //   - This package ignores the configurations in notifications; its owner reads them.
 //   - A server that has seen a change of the voters which is not committed appends the
 //     version and the text of the change to its notifications (Notification.Seen, SeenText).

@@ -442,9 +442,8 @@ func TestAServerThatCannotVoteEndorses(t *testing.T) {
 	wantSent(t, e,
 		"->2 LOOKING 3 (epoch 1, zxid 0x100000005, election 7)",
 		"->3 LOOKING 3 (epoch 1, zxid 0x100000005, election 7)")
-	e.Step(ms, says(2, Looking, 1, myZxid+1, 1, 8))
-	e.Step(ms, says(3, Looking, 1, myZxid+1, 1, 8)) // for this server, which cannot lead
-	wantSent(t, e)
+	e.Step(ms, says(2, Looking, 1, myZxid+1, 1, 7)) // for this server, which cannot lead
+	wantSent(t, e, "->2 LOOKING nobody (election 7)")
 	if e.State() != Looking || e.ElectionEpoch() != 7 {
 		t.Errorf("it is in %v", e)
 	}
@@ -618,5 +617,30 @@ func TestTwoOfThreeSetTheBestAside(t *testing.T) {
 	}
 	if len(c.broken) > 0 {
 		t.Error(c.broken)
+	}
+}
+
+// A voter that has no vote at present says so to those that vote for it, in their election
+// epoch or in its own later one, and they take their votes back.
+func TestAVoterWithoutVoteIsNoCandidate(t *testing.T) {
+	heals := patient(func(c *Config) { c.ID, c.Observer = 3, true })
+	look(heals)
+	heals.Step(ms, says(1, Looking, 3, myZxid, 1, 4))
+	heals.Step(ms, says(2, Looking, 3, myZxid, 1, 2))
+	heals.Step(ms, says(2, Looking, 2, myZxid, 1, 2)) // not for it
+	heals.Step(ms, says(9, Looking, 3, myZxid, 1, 2)) // no voter
+	answers := slices.Clone(heals.Messages())
+	if len(answers) != 2 || answers[0].String() != "->1 LOOKING nobody (election 4)" || answers[1].String() != "->2 LOOKING nobody (election 4)" {
+		t.Fatalf("sent %v", answers)
+	}
+	for epoch := int64(3); epoch <= 4; epoch++ {
+		e := look(patient())
+		e.Step(0, says(2, Looking, 3, myZxid, 1, epoch))
+		wantVote(t, e, 3, myZxid, 1, epoch)
+		e.Messages()
+		e.Step(ms, answers[0].Notification)
+		wantVote(t, e, 1, myZxid, 1, 4)
+		e.Step(ms, says(2, Looking, 3, myZxid, 1, 4)) // 2 has not heard it
+		wantVote(t, e, 1, myZxid, 1, 4)
 	}
 }

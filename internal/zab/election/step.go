@@ -1,6 +1,9 @@
 package election
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Step takes a notification that came from n.From. It does not keep n.Config and n.SeenText. A
 // message from this server's own id, which another one must have by mistake, is
@@ -60,9 +63,27 @@ func (e *Election) keepEarlyVote(i int, n Notification) {
 	switch {
 	case e.phase == settled:
 		e.answer(n.From)
+	case e.endorses && n.Leader == e.cfg.ID:
+		e.disclaim(n)
 	case e.endorses && e.me >= 0:
 		e.endorse(n.ballot().Vote)
 	}
+}
+
+// disclaim tells a voter that votes for this server, which has no vote of its own at
+// present, that this server is no candidate, in that voter's election epoch or in the later
+// one of this server. Without that, a vote for this server on false grounds (see eligible)
+// may never end: each of the others, when it gives up and looks, hears the last votes of those
+// that still follow, elects this server, and passes the vote on.
+func (e *Election) disclaim(n Notification) {
+	if n.ElectionEpoch > e.clock {
+		e.clock = n.ElectionEpoch // invariant 1
+		clear(e.received)
+		if e.phase == looking {
+			e.vote.ElectionEpoch = e.clock
+		}
+	}
+	e.sendVote(n.From, Vote{NoCandidate, math.MinInt64, math.MinInt64, e.clock})
 }
 
 // endorse sends the vote v, which a voter has just cast, to all voters that have cast
@@ -91,13 +112,17 @@ func (e *Election) endorse(v Vote) {
 
 // stepLooking takes a voter's message during an election.
 func (e *Election) stepLooking(i int, n Notification) {
+	if n.State == Looking && n.Leader == e.cfg.ID && !e.casts() {
+		e.disclaim(n)
+		return
+	}
 	if n.State == Looking && n.ElectionEpoch < e.clock {
 		if e.casts() {
 			e.send(n.From)
 		}
 		return
 	}
-	if none := n.Leader == NoCandidate && n.State == Looking && e.cfg.Changes; !none && !e.cfg.System.Voter(n.Leader) {
+	if none := n.Leader == NoCandidate && n.State == Looking; !none && !e.cfg.System.Voter(n.Leader) {
 		return
 	}
 	switch n.State {
