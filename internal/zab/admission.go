@@ -18,6 +18,12 @@ const maxEpoch = 1<<31 - 1
 // it believed, a few messages would use up all the epochs that there are.
 const maxEpochLead = 1 << 10
 
+// farEpoch is the latest epoch that a server accepts from a leader whatever it has accepted
+// before: it may have been away for long, or be new. From there on, which takes an election a
+// second for 34 years, an epoch may be later by maxEpochLead at most. Otherwise a stranger that
+// is elected in the name of a server that is down would use up all the epochs that there are.
+const farEpoch = maxEpoch / 2
+
 // takeInfo handles FOLLOWERINFO or OBSERVERINFO. The id in it is only a claim, which any
 // process can make: the learner does not hold the id until it has finished discovery, see
 // claim.

@@ -236,3 +236,31 @@ func TestALearnerThatCannotBeIsRefused(t *testing.T) {
 	o.join(3, 4, 4, zk.MakeZxid(epoch, 0))
 	want(t, "holders", o.core.leader.holders[3] != nil, true)
 }
+
+// A stranger that is elected in the name of a server that is down does not use up the
+// epochs: near the last one a follower accepts only what is near to its own. Below that it
+// accepts any later epoch, as it may have been away for long.
+func TestALeaderDoesNotUseUpTheEpochs(t *testing.T) {
+	for _, tt := range []struct {
+		accepted, offered uint32
+		ok                bool
+	}{
+		{4, 5, true}, {4, 1 << 29, true}, {4, farEpoch, true}, {4, farEpoch + 1, false}, {4, maxEpoch, false},
+		{farEpoch, farEpoch + maxEpochLead, true}, {farEpoch, farEpoch + maxEpochLead + 1, false}, {maxEpoch - 1, maxEpoch, true},
+	} {
+		s := State{AcceptedEpoch: tt.accepted, CurrentEpoch: 3, Last: zk.MakeZxid(3, 7)}
+		o := newSolo(t, testConfig(3), s)
+		o.elect(2)
+		l := o.core.learner.link
+		o.up(l)
+		o.step(l, leaderInfoOf(tt.offered))
+		o.persist()
+		want := tt.accepted
+		if tt.ok {
+			want = tt.offered
+		}
+		if got := o.core.acceptedEpoch; got != want {
+			t.Errorf("a follower that has accepted %d is offered %d and has then accepted %d, want %d", tt.accepted, tt.offered, got, want)
+		}
+	}
+}

@@ -246,6 +246,8 @@ func (c *Core) acceptEpoch(p *Packet) error {
 	switch {
 	case epoch > maxEpoch || epoch == 0:
 		return fmt.Errorf("the leader's epoch is %#x: is it a leader?", epoch)
+	case epoch > farEpoch && epoch > c.acceptedEpoch+maxEpochLead:
+		return fmt.Errorf("the leader's epoch is %d, far from %d, which is accepted here, and near the last one: is it a leader?", epoch, c.acceptedEpoch)
 	case epoch < c.acceptedEpoch:
 		return fmt.Errorf("the leader's epoch is %d, %d is accepted already", epoch, c.acceptedEpoch)
 	}
