@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -188,8 +189,14 @@ const (
 // load starts the clients, and waits until they get on.
 func (r *rig) load() {
 	r.t.Helper()
+	r.loadAt(r.e.Clients(), nil)
+}
+
+// loadAt is load with other addresses of the members, and a dialer.
+func (r *rig) loadAt(addrs []string, dial func(string, time.Duration) (net.Conn, error)) {
+	r.t.Helper()
 	l, err := load.Start(load.Config{
-		Addrs: r.e.Clients(), Clients: *clients, Seed: r.seed, Timeout: sessionTimeout, Short: shortTimeout,
+		Addrs: addrs, Dial: dial, Clients: *clients, Seed: r.seed, Timeout: sessionTimeout, Short: shortTimeout,
 		Patience: answerPatience, Think: 10 * time.Millisecond,
 		Old: r.old(),
 	})

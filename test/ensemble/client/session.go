@@ -27,6 +27,9 @@ func (v *Violation) Error() string { return "violation: " + v.What }
 
 // A Session is a client session. It is used by one goroutine at a time.
 type Session struct {
+	// Dial opens a connection. New sets net.DialTimeout.
+	Dial func(addr string, patience time.Duration) (net.Conn, error)
+
 	timeout  time.Duration // asked for
 	patience time.Duration
 
@@ -45,13 +48,19 @@ type Session struct {
 // of the server; patience is how long any answer may take before the
 // connection counts as broken.
 func New(timeout, patience time.Duration) *Session {
-	return &Session{timeout: timeout, patience: patience}
+	return &Session{Dial: dialTCP, timeout: timeout, patience: patience}
 }
 
 // Resume makes a session that may exist on the servers: Connect takes it over if the
 // password is right, and fails with ErrLost if it is not.
 func Resume(id zk.SessionID, password []byte, timeout, patience time.Duration) *Session {
-	return &Session{timeout: timeout, patience: patience, id: id, password: password}
+	s := New(timeout, patience)
+	s.id, s.password = id, password
+	return s
+}
+
+func dialTCP(addr string, patience time.Duration) (net.Conn, error) {
+	return net.DialTimeout("tcp", addr, patience)
 }
 
 // Conn is the connection, nil without one. A caller that reads or writes on it must not
@@ -105,7 +114,7 @@ func (s *Session) Addr() string { return s.addr }
 // does not take connections now.
 func (s *Session) Connect(addr string) error {
 	s.Drop()
-	nc, err := net.DialTimeout("tcp", addr, s.patience)
+	nc, err := s.Dial(addr, s.patience)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)
 	}

@@ -17,11 +17,11 @@ const companyEvery = time.Second
 // ensemble may wait for ever for its last answer. Three servers of Apache's alone
 // did so twice in 8,731 rounds of a session with 16 creates, and went on within
 // 30 ms of a write by another session, after 10 s.
-func company(addrs []string) (stop func()) {
+func company(open func(timeout, patience time.Duration) *client.Session, addrs []string) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s := client.New(setupPatience, setupPatience)
+		s := open(setupPatience, setupPatience)
 		tick := time.NewTicker(companyEvery)
 		defer tick.Stop()
 		for {

@@ -17,8 +17,8 @@ import (
 // living or ended, the pairs, and every ephemeral. Sessions that fell silent are
 // waited for until ctx ends.
 func (l *Load) checkFinal(ctx context.Context) (findings []string, err error) {
-	defer company(l.cfg.Addrs)()
-	s := client.New(l.cfg.Timeout, setupPatience)
+	defer company(l.session, l.cfg.Addrs)()
+	s := l.session(l.cfg.Timeout, setupPatience)
 	if err := s.Connect(l.cfg.Addrs[0]); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +31,9 @@ type Config struct {
 	Short    time.Duration // of the sessions of every fourth client, which fall silent at times
 	Patience time.Duration // for an answer
 	Think    time.Duration // between two actions at most
-	Old      bool          // a member may be of 3.4, so nothing is asked that it does not know
+	// Dial opens the clients' connections; nil: without TLS.
+	Dial func(addr string, patience time.Duration) (net.Conn, error)
+	Old  bool // a member may be of 3.4, so nothing is asked that it does not know
 }
 
 // Slack is what the checks of session lives forgive: how much earlier than its
@@ -86,9 +89,18 @@ func Start(cfg Config) (*Load, error) {
 	return l, nil
 }
 
+// session makes a session that connects as Config.Dial says.
+func (l *Load) session(timeout, patience time.Duration) *client.Session {
+	s := client.New(timeout, patience)
+	if l.cfg.Dial != nil {
+		s.Dial = l.cfg.Dial
+	}
+	return s
+}
+
 func (l *Load) setUp() error {
-	defer company(l.cfg.Addrs)()
-	s := client.New(l.cfg.Timeout, setupPatience)
+	defer company(l.session, l.cfg.Addrs)()
+	s := l.session(l.cfg.Timeout, setupPatience)
 	if err := s.Connect(l.cfg.Addrs[0]); err != nil {
 		return err
 	}

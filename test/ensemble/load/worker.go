@@ -107,7 +107,7 @@ func (w *worker) begin() {
 	if w.short {
 		timeout = w.l.cfg.Short
 	}
-	w.s = client.New(timeout, w.l.cfg.Patience)
+	w.s = w.l.session(timeout, w.l.cfg.Patience)
 	n := int(w.l.lives.Add(1))
 	w.life = history.Life{Session: n}
 	w.private = &keep{root: fmt.Sprintf("%s/%d", privateRoot, n), state: map[string]entry{}}

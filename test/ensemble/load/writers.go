@@ -61,7 +61,7 @@ func writersPath(i int) string { return fmt.Sprintf("%s/%06d", writersRoot, i) }
 
 // fill creates the znodes that are not there yet.
 func (w *Writers) fill() error {
-	defer company(w.cfg.Addrs)()
+	defer company(client.New, w.cfg.Addrs)()
 	s := client.New(writersTimeout, setupPatience)
 	if err := s.Connect(w.cfg.Addrs[0]); err != nil {
 		return err
