@@ -180,6 +180,7 @@ of the members and their own, as an observer, in zoo.cfg.`,
 		if !o.Yes && !o.DryRun && !asksUser(c.InOrStdin()) {
 			return errCannotAsk
 		}
+		f.connect.Wait = true // for a member that is slow
 		return f.with(c, func(ctx context.Context, m member.Ensemble, out *plan.Printer) error {
 			e := &migrate.Live{Ask: m.Status, Open: f.connect.Dial, StopCommand: stop, StartCommand: start, Output: os.Stderr}
 			return migrate.Hosts(ctx, e, m, pairs, o, out, func() bool { return confirm(c.InOrStdin(), c.ErrOrStderr()) })
@@ -291,6 +292,7 @@ func (f *migrateFlags) with(c *cobra.Command, file string, run func(context.Cont
 			return err
 		}
 	}
+	f.connect.Wait = true // for a member that is slow
 	asking := &member.Live{}
 	if asking.TLS, err = f.connect.TLSConfig(); err != nil {
 		return err

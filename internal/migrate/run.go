@@ -48,10 +48,13 @@ func (r *migration) takeNext(ctx context.Context, i int, say func(string)) error
 	if err := r.take(ctx, r.order[i], resumed, say); err != nil {
 		return err
 	}
-	if r.o.Verify != nil {
-		return r.o.Verify(ctx, say)
+	if r.o.Verify == nil {
+		return nil
 	}
-	return nil
+	if err := r.sound(ctx, say); err != nil {
+		return err
+	}
+	return r.o.Verify(ctx, say)
 }
 
 // pause lets clients settle between two members.
