@@ -57,6 +57,16 @@ func (k *realm) flags(server, learner string) string {
 	return smallJVM + " -Djava.security.krb5.conf=" + k.Config + " -Djava.security.auth.login.config=" + jaas
 }
 
+// newKeys gives principals new keys, and adds them to the key tables of the members that run.
+func (k *realm) newKeys(principals ...string) {
+	k.r.t.Helper()
+	for _, p := range principals {
+		file := filepath.Join(k.dir, strings.ReplaceAll(p, "/", "-")+".keytab")
+		k.r.must(k.Run("kadmin.local", "-q", "ktadd -k "+file+" "+p))
+	}
+	k.r.step("new keys of %v", principals)
+}
+
 // clientService is the principal at which clients log in.
 const clientService = "zookeeper/127.0.0.1"
 
@@ -90,7 +100,8 @@ func (k *realm) clientsLogIn() {
 
 // TestLoginsByKerberos has the members log in by Kerberos, with the names that Apache's guide
 // gives them: every voter leads and is killed, clients log in by Kerberos at each member before
-// and after that, and a member whose principal is of another host is refused.
+// and after that, all principals get new keys, and a member whose principal is of another
+// host is refused.
 func TestLoginsByKerberos(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,apache,apache-3.9", "pinfold,pinfold,pinfold") {
 		t.Run(members, func(t *testing.T) {
@@ -111,6 +122,7 @@ func TestLoginsByKerberos(t *testing.T) {
 			k.r = r
 			r.load()
 			k.clientsLogIn()
+			k.newKeys("zkquorum/127.0.0.1", "learner/127.0.0.1", clientService)
 			r.leadersKilled()
 			k.clientsLogIn()
 			r.nothingRefused()

@@ -1,0 +1,79 @@
+package ensemble
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
+)
+
+// loginFiles are the login files in a section of docs/ops/security.md.
+func loginFiles(t *testing.T, heading string, want int) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/ops/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n"+heading+"\n")
+	section, _, _ = strings.Cut(section, "\n#")
+	var files []string
+	for _, m := range regexp.MustCompile("(?s)\n```\n(Quorum.*?)```\n").FindAllStringSubmatch(section, -1) {
+		files = append(files, m[1])
+	}
+	if len(files) != want {
+		t.Fatalf("%s has %d login files: %q", heading, len(files), files)
+	}
+	return files
+}
+
+// TestLoginsGetANewPassword changes the password by which servers log in at each other, as
+// docs/ops/security.md has it, under load: no session may be lost, and no server be refused.
+// In the end one with the old password is.
+func TestLoginsGetANewPassword(t *testing.T) {
+	first, files := loginFiles(t, "## Servers that log in", 2)[0], loginFiles(t, "### New passwords of servers", 3)
+	for _, members := range mixtures(t, "pinfold,apache,pinfold") {
+		t.Run(members, func(t *testing.T) {
+			dir := t.TempDir()
+			file := func(m *cluster.Member) string { return filepath.Join(dir, fmt.Sprintf("jaas-%d.conf", m.ID)) }
+			give := func(m *cluster.Member, text string) {
+				if err := os.WriteFile(file(m), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := newRig(t, members, rigOptions{lines: slices.Concat(smallFiles(), loginLines), before: func(e *cluster.Ensemble) {
+				for _, m := range e.Members {
+					give(m, first)
+					m.SetFlags(smallJVM + " -Dzookeeper.fips-mode=false -Djava.security.auth.login.config=" + file(m))
+				}
+			}})
+			r.load()
+			for i, text := range files {
+				for _, m := range r.e.Members {
+					r.step("%v restarts with login file %d", m, i+1)
+					give(m, text)
+					r.must(m.Stop())
+					r.must(m.Start())
+					_, err := r.e.WaitCaughtUp(r.within(patience), m)
+					r.must(err)
+					r.progress()
+				}
+			}
+			r.nothingRefused()
+			last := r.e.Members[len(r.e.Members)-1]
+			r.isRefused(last, `unknown user \"zk\"`, func() { give(last, first) })
+			give(last, files[2])
+			r.must(last.Start())
+			_, err := r.e.WaitCaughtUp(r.within(patience), last)
+			r.must(err)
+			r.finish()
+			if lost := r.l.Lost(); lost > 0 {
+				t.Errorf("%d sessions were lost", lost)
+			}
+		})
+	}
+}
