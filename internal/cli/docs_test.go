@@ -9,7 +9,7 @@ import (
 )
 
 // calls matches `pinfold cli …` in a document, up to the end of what the shell gives it.
-var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold cli([^\n\x60|<&#;]*)`)
+var calls = regexp.MustCompile(`(?m)(?:^|[ \x60/])pinfold cli((?:'[^'\n]*'|[^\n\x60|<&#;'])*)`)
 
 // Every command line of the documents names options and commands that exist, with as
 // many arguments as the commands take.
