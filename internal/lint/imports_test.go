@@ -127,7 +127,7 @@ var otherModules = map[string][]string{
 	"github.com/pavlo-v-chernykh/keystore-go": {"keystore"},
 	"github.com/youmark/pkcs8":                {"keystore"},
 	"software.sslmate.com/src/go-pkcs12":      {"keystore"},
-	"golang.org/x/crypto/ocsp":                {"tlsport"},
+	"golang.org/x/crypto/ocsp":                {"tlsport", "test/certs"},
 }
 
 // relation is a parsed policy: for each name on the right, the names on its left.
