@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/cli"
+	"github.com/pinfold-zk/pinfold/internal/history"
 	"github.com/pinfold-zk/pinfold/internal/member"
 	"github.com/pinfold-zk/pinfold/internal/migrate"
 	"github.com/pinfold-zk/pinfold/internal/plan"
@@ -56,7 +57,7 @@ asked by the four-letter word srvr.`,
 	}
 	f.register(c.PersistentFlags())
 	c.AddCommand(migrateTake(f, "plan", "Show what run would do"), migrateTake(f, "run", "Have the members run Pinfold, one after the other"),
-		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateHosts(), migrateStatus(f), migrateVerify(f))
+		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateHosts(), migrateMerge(), migrateStatus(f), migrateVerify(f))
 	return c
 }
 
@@ -186,6 +187,44 @@ of the members and their own, as an observer, in zoo.cfg.`,
 			return migrate.Hosts(ctx, e, m, pairs, o, out, func() bool { return confirm(c.InOrStdin(), c.ErrOrStderr()) })
 		}, client.FollowMembers(client.Member.ClientAddr))
 	}
+	return c
+}
+
+func migrateMerge() *cobra.Command {
+	var m history.Merge
+	var to string
+	c := &cobra.Command{
+		Use:   "merge --to DIR /PREFIX=DATADIR[,LOGDIR] ...",
+		Short: "Make one data directory of those of several ensembles, each below a prefix",
+		Long: `Merge reads the newest snapshot and the log of each data directory, of servers that do not
+run or of copies, and writes a snapshot with the znodes of all, each directory's below its prefix.
+Data, ACLs and Stats remain, and so do the counters of sequential names; quotas move with their
+znodes. Ephemeral znodes and sessions are left out; the ephemerals are printed. If two directories
+have a znode at one path, all such paths are printed, and nothing is written. Give every voter of
+the new ensemble a copy of the result.`,
+		Example: `  pinfold migrate merge --to /var/lib/merged /app=/copy/zk1 /kafka=/copy/zk2
+  pinfold migrate merge --dry-run --to /var/lib/merged /=/copy/zk1 /kafka=/copy/zk2,/copy/zk2-log`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var parts []history.Part
+			for _, arg := range args {
+				prefix, dirs, ok := strings.Cut(arg, "=")
+				data, log, _ := strings.Cut(dirs, ",")
+				if !ok || data == "" {
+					return fmt.Errorf("%q is not of the form /PREFIX=DATADIR", arg)
+				}
+				parts = append(parts, history.Part{Prefix: prefix, DataDir: data, LogDir: log})
+			}
+			if to == "" {
+				return errors.New("--to is needed: the data directory that is written")
+			}
+			m.Out = c.OutOrStdout()
+			return m.Run(parts, to)
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "data directory that is written; it must have no data")
+	c.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what conflicts, and what is left out")
+	maxEntryFlag(c, &m.MaxEntry)
 	return c
 }
 

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
+	"github.com/pinfold-zk/pinfold/internal/history"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/storage"
-	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
@@ -29,39 +28,8 @@ func (r *Restore) State(ctx context.Context) (state *replica.State, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}
-	if state, err = stateOf(d, r.MaxEntry); err != nil {
+	if state, err = history.Newest(d, r.MaxEntry); err != nil {
 		return nil, fmt.Errorf("backup: %w", err)
 	}
 	return state, nil
-}
-
-// stateOf reads the only snapshot of a directory, and the log after it.
-func stateOf(d *storage.Dir, maxEntry int) (*replica.State, error) {
-	snapshots, err := d.Snapshots()
-	if err != nil {
-		return nil, err
-	}
-	sr, err := d.OpenSnapshot(snapshots[0])
-	if err != nil {
-		return nil, err
-	}
-	state, err := replica.ReadState(sr, snapshots[0].Zxid, maxEntry)
-	if err != nil {
-		return nil, err
-	}
-	log, err := d.ReadLog(snapshots[0].Zxid)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		payload, err := log.Next()
-		if err == io.EOF {
-			return state, log.Close()
-		}
-		tx, bad := txn.Decode(payload)
-		if err = errors.Join(err, bad); err != nil {
-			return nil, errors.Join(err, log.Close())
-		}
-		state.Apply(&tx)
-	}
 }
