@@ -124,10 +124,9 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "logins of servers without users", file: three + "quorum.auth.enableSasl=true", myid: own1,
 			want: "error zoo.cfg:8: quorum.auth.enableSasl=true: needs -Djava.security.auth.login.config\n"},
 		// What is not there yet.
-		{name: "missing", file: three + "reconfigEnabled=true\noraclePath=/o\nobserverMasterPort=2191\nmultiAddress.enabled=true", myid: own1,
+		{name: "missing", file: three + "reconfigEnabled=true\noraclePath=/o\nmultiAddress.enabled=true", myid: own1,
 			want: "warning zoo.cfg:9: oraclePath: has no effect here: with two participants, neither continues alone, whatever an oracle says\n" +
-				"warning zoo.cfg:10: observerMasterPort: has no effect here: followers do not serve observers; the leader serves them\n" +
-				"warning zoo.cfg:11: multiAddress.enabled: has no effect here: only the first address of a server is used\n",
+				"warning zoo.cfg:10: multiAddress.enabled: has no effect here: only the first address of a server is used\n",
 			addr: ":2181"},
 	}
 	for _, tt := range tests {
@@ -270,6 +269,27 @@ func TestQuorumValues(t *testing.T) {
 	c.Quorum.ListenOnAllIPs = false
 	if q, e := c.Quorum.QuorumListen(), c.Quorum.ElectionListen(); q != "[::1]:2889" || e != "[::1]:3889" {
 		t.Errorf("listen at %s and %s", q, e)
+	}
+}
+
+// With observerMasterPort voters listen there too, observers do not.
+func TestObserverListen(t *testing.T) {
+	own := &Member{Addresses: []MemberAddress{{Host: "::1", QuorumPort: 2888, ElectionPort: 3888}}}
+	observer := &Member{Addresses: own.Addresses, Observer: true}
+	for _, c := range []struct {
+		q    Quorum
+		own  *Member
+		want string
+	}{
+		{Quorum{}, own, ""},
+		{Quorum{ObserverMasterPort: -1}, own, ""},
+		{Quorum{ObserverMasterPort: 2191}, own, "[::1]:2191"},
+		{Quorum{ObserverMasterPort: 2191, ListenOnAllIPs: true}, own, ":2191"},
+		{Quorum{ObserverMasterPort: 2191}, observer, ""},
+	} {
+		if got := c.q.ObserverListen(c.own); got != c.want {
+			t.Errorf("%+v listens for observers at %q, want %q", c.q, got, c.want)
+		}
 	}
 }
 

@@ -41,6 +41,9 @@ func (c *Config) Ports() (list []Port) {
 			protection += ", and a login"
 		}
 		add("peers", c.Quorum.QuorumListen(), protection)
+		if o := c.Quorum.ObserverListen(c.Quorum.Own()); o != "" {
+			add("observers", o, protection)
+		}
 		add("elections", c.Quorum.ElectionListen(), protection)
 	}
 	if c.Admin.Enabled {

@@ -18,19 +18,22 @@ type Quorum struct {
 	// line, which overrides peerType.
 	Observer bool
 
-	InitLimit         int // ticks to connect and synchronize; > 0 in an ensemble
-	SyncLimit         int // ticks that a follower may lag; > 0 in an ensemble
-	ConnectLimit      int // connectToLearnerMasterLimit, ticks; InitLimit if not set
-	ListenOnAllIPs    bool
-	SyncEnabled       bool // observers write log and snapshots
-	LocalSessions     bool
-	LocalUpgrading    bool
-	StandaloneEnabled bool
-	ReconfigEnabled   bool   // reconfig changes the members of a running ensemble
-	ReadOnlyMode      bool   // readonlymode.enabled
-	LeaderServes      bool   // the leader accepts clients
-	DynamicFile       string // dynamicConfigFile; "" if the members are in File
-	MultiAddress      bool   // server lines may have several addresses, of which the first is used
+	InitLimit      int // ticks to connect and synchronize; > 0 in an ensemble
+	SyncLimit      int // ticks that a follower may lag; > 0 in an ensemble
+	ConnectLimit   int // connectToLearnerMasterLimit, ticks; InitLimit if not set
+	ListenOnAllIPs bool
+	// ObserverMasterPort is where observers look for a voter that serves them, at all voters'
+	// hosts; <= 0: they use the leader's port.
+	ObserverMasterPort int
+	SyncEnabled        bool // observers write log and snapshots
+	LocalSessions      bool
+	LocalUpgrading     bool
+	StandaloneEnabled  bool
+	ReconfigEnabled    bool   // reconfig changes the members of a running ensemble
+	ReadOnlyMode       bool   // readonlymode.enabled
+	LeaderServes       bool   // the leader accepts clients
+	DynamicFile        string // dynamicConfigFile; "" if the members are in File
+	MultiAddress       bool   // server lines may have several addresses, of which the first is used
 
 	Login PeerLogin
 
@@ -110,6 +113,20 @@ func (q *Quorum) QuorumListen() string {
 func (q *Quorum) ElectionListen() string {
 	_, election := q.Listen(q.Own())
 	return election
+}
+
+// ObserverListen returns the further address on which this server as a leader listens for
+// learners, for a line of this server; "" if there is none: it is the port at which observers
+// look for one of the voters.
+func (q *Quorum) ObserverListen(own *Member) string {
+	if q.ObserverMasterPort <= 0 || own.Observer {
+		return ""
+	}
+	host := own.Addresses[0].Host
+	if q.ListenOnAllIPs {
+		host = ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(q.ObserverMasterPort))
 }
 
 // Listen returns QuorumListen and ElectionListen for another line of this server.

@@ -153,9 +153,9 @@ func observerSettings() []setting {
 		{name: "observer.election.DelayMs", scope: property, def: "200",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Quorum.ObserverElection }),
 			note:   "maximum of a further random delay, in ms, so that observers do not all ask the voters at once"},
-		{name: "observerMasterPort", scope: inFile, def: "0", effect: missing, harmless: "0,-1",
-			setter: whole("a port number", math.MinInt32, math.MaxUint16, func(*Config, int64) {}),
-			note:   "followers do not serve observers; the leader serves them"},
+		{name: "observerMasterPort", scope: inFile, def: "0",
+			setter: whole("a port number", math.MinInt32, math.MaxUint16, func(c *Config, n int64) { c.Quorum.ObserverMasterPort = int(n) }),
+			note:   "the leader serves observers at this port too, so that Apache's, which look for a follower there, find it; followers do not serve any, and observers of Pinfold use the leader"},
 		{name: "observerMaster.sizeLimit", scope: property, def: "33554432", effect: accepted,
 			setter: anyWhole(), note: "for `observerMasterPort`"},
 	}

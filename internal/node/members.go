@@ -189,6 +189,9 @@ func (n *Node) move() {
 		if own := n.ownLine(m); own != nil {
 			q, e := n.o.Config.Quorum.Listen(own)
 			quorum, election = addOnce(quorum, q), addOnce(election, e)
+			if o := n.o.Config.Quorum.ObserverListen(own); o != "" {
+				quorum = addOnce(quorum, o)
+			}
 		}
 	}
 	if own := n.ownLine(now.Committed); own != nil && own.HasClient {

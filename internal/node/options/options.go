@@ -184,9 +184,13 @@ func Transport(cfg *config.Config) transport.Options {
 		m := &q.Members.Servers[i]
 		peers[m.ID] = addresses(m)
 	}
+	quorum := []string{q.QuorumListen()}
+	if o := q.ObserverListen(q.Own()); o != "" {
+		quorum = append(quorum, o)
+	}
 	return transport.Options{
 		ID: q.MyID, Peers: peers,
-		QuorumListen: []string{q.QuorumListen()}, ElectionListen: []string{q.ElectionListen()},
+		QuorumListen: quorum, ElectionListen: []string{q.ElectionListen()},
 		BindAttempts: q.ElectionBindRetry, ConnectTimeout: q.ConnectTimeout,
 		HandshakeTimeout: time.Duration(q.SyncLimit) * cfg.Session.Tick, ElectionTimeout: q.LinkTimeout,
 		DialBudget: time.Duration(q.InitLimit) * cfg.Session.Tick, RetryDelay: max(q.RetryDelay, time.Millisecond),
