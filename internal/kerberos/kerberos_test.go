@@ -504,6 +504,26 @@ func TestKeytabChanges(t *testing.T) {
 	}
 }
 
+// TestNewestKey: of several keys of a client the one of the highest version is used, whatever
+// the times say.
+func TestNewestKey(t *testing.T) {
+	r := newRig(t)
+	keys, file := keytab.New(), r.file+"-of-bob"
+	for i, version := range []uint8{3, 4, 2} {
+		if err := keys.AddEntry("bob", realm, "secret", time.Unix(int64(3-i)*1e8, 0), version, 18); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tickets.Write(t, file, keys)
+	table, err := readKeys(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, version, err := table.GetEncryptionKey(types.NewPrincipalName(1, "bob"), realm, 0, 18); version != 4 || err != nil {
+		t.Errorf("the key of version %d, %v", version, err)
+	}
+}
+
 // TestKeytabErrors is invariant 5: gokrb5's error for a damaged key table contains it.
 func TestKeytabErrors(t *testing.T) {
 	r := newRig(t)

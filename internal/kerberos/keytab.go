@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/jcmturner/gokrb5/v8/keytab"
 )
@@ -51,6 +52,11 @@ func readKeys(name string) (*keytab.Keytab, error) {
 	}
 	if len(t.Entries) == 0 {
 		return nil, fmt.Errorf("kerberos: keytab: %s has no keys", name)
+	}
+	for i := range t.Entries {
+		// Where no version is asked for, as for a client, gokrb5 takes the latest key: that is the
+		// one with the highest version, whatever clock has written the times.
+		t.Entries[i].Timestamp = time.Unix(int64(t.Entries[i].KVNO), 0)
 	}
 	return t, nil
 }

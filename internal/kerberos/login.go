@@ -243,10 +243,11 @@ func (l *Login) refresh(key string, service types.PrincipalName, realm string) e
 	}
 	return guard("the KDC's answer", func() error {
 		t, err := l.ask(service, realm)
-		if err == nil {
-			l.keep(key, t)
+		if err != nil {
+			return advise(err, l.client)
 		}
-		return err
+		l.keep(key, t)
+		return nil
 	})
 }
 

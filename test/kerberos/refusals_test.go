@@ -1,16 +1,19 @@
 package kerberos
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/kerberos"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/test/tickets"
@@ -107,6 +110,41 @@ func TestKeysAtTheStart(t *testing.T) {
 				t.Errorf("%v: %v\n%s", args, err, out)
 			}
 		}
+	}
+}
+
+// TestNoTicket: a client that gets no ticket says why and what to do.
+func TestNoTicket(t *testing.T) {
+	r := start(t, kinds[:1])
+	old := r.file("old.keytab")
+	b, err := os.ReadFile(r.keytab)
+	must(t, err)
+	must(t, os.WriteFile(old, b, 0o600))
+	must(t, r.Run("kadmin.local", "-q", "ktadd -k "+r.keytab+" "+bob))
+	must(t, r.Run("kadmin.local", "-q", "modprinc +requires_preauth "+admin))
+	must(t, r.Run("kadmin.local", "-q", "ktadd -k "+r.keytab+" "+admin))
+	must(t, r.Run("kadmin.local", "-q", "delprinc -force "+zk1))
+	nowhere := r.file("nowhere.conf")
+	text, err := os.ReadFile(r.Config)
+	must(t, err)
+	must(t, os.WriteFile(nowhere, regexp.MustCompile(`  kdc = \S+`).ReplaceAll(text, []byte("  kdc = 127.0.0.1:1")), 0o600))
+	for _, tt := range []struct{ principal, keytab, config, service, want string }{
+		{bob, r.keytab, r.Config, service, ""},
+		{bob, r.keytab, r.Config, "zookeeper/elsewhere", "the KDC does not know the service: use the host in the server's principal"},
+		{bob, old, r.Config, service, "the KDC has another key of " + bob + ": bring the newest with kadmin's ktadd"},
+		{admin, old, r.Config, service, "the KDC has another key of " + admin + ": bring the newest with kadmin's ktadd"},
+		{zk1, r.keytab, r.Config, service, "the KDC does not know " + zk1 + ": add it"},
+		{bob, r.keytab, nowhere, service, "no KDC answers: is the section realms of krb5.conf right?"},
+	} {
+		login, err := kerberos.NewLogin(kerberos.Credentials{Principal: tt.principal, Keytab: tt.keytab, Config: tt.config})
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, _, err = login.Begin(ctx, tt.service, kerberos.InitiatorOptions{})
+		cancel()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s at %s: %v, want %q", tt.principal, tt.service, err, tt.want)
+		}
+		t.Log(err)
 	}
 }
 
