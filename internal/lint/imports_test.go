@@ -76,6 +76,7 @@ const importOrder = `
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk, test/kerberos; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart;
 	NONE < deploy/image; # makes the image
+	client < test/hosts/load;
 
 	# A whole server within a test.
 	client, node, test/memconn, test/frames < test/inproc;
