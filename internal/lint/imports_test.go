@@ -75,7 +75,7 @@ const importOrder = `
 	zk, jute, wire, test/frames < test/auditlog;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk, test/kerberos; # tests alone
 	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart;
-	NONE < deploy/image; # makes the image
+	NONE < deploy/image, deploy/site; # make the image and the web pages
 	client < test/hosts/load;
 
 	# A whole server within a test.
@@ -122,6 +122,7 @@ var otherModules = map[string][]string{
 	"github.com/spf13/cobra":                  {"cmd/pinfold"},
 	"github.com/spf13/pflag":                  {"cli", "cmd/pinfold"},
 	"github.com/prometheus/client_golang":     {"exporter"},
+	"github.com/yuin/goldmark":                {"deploy/site"},
 	"golang.org/x/sys/cpu":                    {"storage"},
 	"golang.org/x/term":                       {"cli"},
 	"gonum.org/v1/plot":                       {"bench/report"},
