@@ -237,7 +237,7 @@ func (c *checker) couldLead(m *member, log []entry, logs map[*member][]entry) (a
 	a := able{m: m, needs: c.quorums(&k)}
 	for o, other := range logs {
 		e, f := o.shadow.epochs.current.durable, h.epochs.current.durable
-		if (e < f || e == f && lastOf(other) <= lastOf(log)) && c.mayElect(o, other, m) {
+		if (e < f || e == f && lastOf(other) <= lastOf(log)) && c.mayElect(o, other, m, &k) {
 			a.by |= 1 << (o.id - 1)
 		}
 	}
@@ -262,11 +262,13 @@ func (h *shadow) goesBy(log []entry) zab.Memberships {
 	return k
 }
 
-// mayElect reports whether a server may vote for another one: by what it has on its disk, that
-// one has a vote. A member that no other one lists is a candidate for itself alone.
-func (c *checker) mayElect(o *member, log []entry, m *member) bool {
+// mayElect reports whether a server may vote for another one: by what it has on its disk that
+// one has a vote, or by a change that the other one has in its log and tells of. A member that no
+// other one lists is a candidate for itself alone.
+func (c *checker) mayElect(o *member, log []entry, m *member, its *zab.Memberships) bool {
 	k := o.shadow.goesBy(log)
-	return c.roster(k.Committed).weighs(m.id) || c.roster(k.Seen).weighs(m.id)
+	told := its.Seen != its.Committed && c.roster(its.Seen).weighs(m.id)
+	return told || c.roster(k.Committed).weighs(m.id) || c.roster(k.Seen).weighs(m.id)
 }
 
 // leads returns a leader in office, which those can follow that have accepted no later epoch.
