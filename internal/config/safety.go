@@ -94,10 +94,22 @@ func (r *risks) clients() {
 		return
 	}
 	t := &r.c.TLS
+	r.suites("ssl.ciphersuites", t)
 	r.add(t.ClientAuth != "need", false, "ssl.clientAuth", t.ClientAuth+": a client needs no certificate", "Set need, or enforce another scheme by enforce.auth.schemes")
 	r.add(t.ClientAuth != "none" && t.TrustStore.File == "", true, "ssl.trustStore.location",
 		"it is not set: a certificate of any public authority lets a client in", "Name the authority of your clients")
 	r.add(t.ClientAuth != "none" && !t.CRL && !t.OCSP, false, "ssl.crl", "a certificate that was stolen is valid until it expires", "Set ssl.crl or ssl.ocsp, or give certificates short lives")
+}
+
+// suites notes the listed cipher suites that are weak.
+func (r *risks) suites(key string, t *TLS) {
+	var weak []string
+	for _, name := range t.Suites {
+		if s := suite(name); s != nil && s.Insecure {
+			weak = append(weak, name)
+		}
+	}
+	r.add(len(weak) > 0, false, key, strings.Join(weak, ", ")+": an attacker may read what it has recorded, with time or the key of the server", "Remove them from the list")
 }
 
 func (r *risks) peers() {
@@ -124,6 +136,7 @@ func (r *risks) peers() {
 	}
 	r.add(login.Enabled && !login.ServerRequired, false, "quorum.auth.serverRequireSasl", "servers need not log in", "Set it to true on all servers, once all log in")
 	if t.Enabled {
+		r.suites("ssl.quorum.ciphersuites", &r.c.QuorumTLS)
 		r.add(r.c.QuorumTLS.TrustStore.File == "", true, "ssl.quorum.trustStore.location",
 			"it is not set: a certificate of any public authority makes a server", "Name the authority of your servers")
 		r.add(!r.c.QuorumTLS.CRL && !r.c.QuorumTLS.OCSP, false, "ssl.quorum.crl", "a certificate that was stolen is valid until it expires", "Set ssl.quorum.crl or ssl.quorum.ocsp")
@@ -139,7 +152,7 @@ func (r *risks) pages() {
 		open := !c.Admin.ForceHTTPS || !c.Admin.NeedClientAuth
 		r.add(open, false, "admin.serverAddress", "the administration server is open "+from+": anyone who reaches it sees sessions and settings",
 			"Set 127.0.0.1, or admin.forceHttps=true and admin.needClientAuth=true")
-		r.add(open && c.Admin.Restore, false, "admin.restore.enabled", "a client with all rights at the root znode may replace all data, over that port", "Set it to false unless you need it")
+		r.add(open && c.Admin.Restore, false, "admin.restore.enabled", "a client with all rights at the root znode, which everybody has by default, may replace all data over that port", "Set it to false unless you need it")
 	}
 	r.add(c.Admin.Enabled && c.Admin.Pprof, false, "admin.pprof.enabled", "profiles of the process are shown without a login", "Set it to true only while you need it")
 	others, from := reach(c.Metrics.Host)
