@@ -159,7 +159,11 @@ func (x *Acceptance) begin(token []byte) (answer []byte, next acceptState, err e
 		return nil, 0, refused("encryption type %d is not accepted: use AES", x.secret.key.KeyType)
 	}
 	x.seq = uint64(uint32(auth.SeqNumber))
-	if contextFlags(auth)&flagMutual == 0 {
+	flags, err := contextFlags(auth)
+	if err != nil {
+		return nil, 0, err
+	}
+	if flags&flagMutual == 0 {
 		answer, err = x.secret.wrap(offer(), x.seq, true)
 		return answer, acceptOffered, err
 	}

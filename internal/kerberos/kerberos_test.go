@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jcmturner/gokrb5/v8/keytab"
+	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
 
 	"github.com/pinfold-zk/pinfold/test/tickets"
@@ -198,6 +199,32 @@ func TestForeignRealm(t *testing.T) {
 		}
 		if got, _ := x.Principal(); got != "bob/admin@FAR.AWAY" {
 			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// TestNoChecksum: an AP-REQ that was not made for GSSAPI.
+func TestNoChecksum(t *testing.T) {
+	r := newRig(t)
+	k := r.ticket(nil)
+	for _, length := range []int{-1, 0, 23} {
+		auth, err := types.NewAuthenticator(k.of, k.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if length >= 0 {
+			auth.Cksum = types.Checksum{CksumType: 0x8003, Checksum: make([]byte, length)}
+		}
+		q, err := messages.NewAPReq(k.Ticket, k.key, auth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := q.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Begin().Step(frame(idRequest, b)); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no checksum") {
+			t.Errorf("a checksum of %d bytes: %v", length, err)
 		}
 	}
 }

@@ -97,12 +97,13 @@ func checksum(flags uint32) types.Checksum {
 	return types.Checksum{CksumType: chksumtype.GSSAPI, Checksum: b}
 }
 
-// contextFlags reads the flags; 0 if there are none.
-func contextFlags(a *types.Authenticator) uint32 {
+// contextFlags reads the flags. As with Java and MIT, an authenticator without the checksum is
+// none of GSSAPI.
+func contextFlags(a *types.Authenticator) (uint32, error) {
 	if a.Cksum.CksumType != chksumtype.GSSAPI || len(a.Cksum.Checksum) < 24 {
-		return 0
+		return 0, refused("the authenticator has no checksum of GSSAPI")
 	}
-	return binary.LittleEndian.Uint32(a.Cksum.Checksum[20:])
+	return binary.LittleEndian.Uint32(a.Cksum.Checksum[20:]), nil
 }
 
 // reply returns the AP-REP to a request that is verified: it proves that the server knows

@@ -46,7 +46,9 @@ func TestRealms(t *testing.T) {
 			if want := alice + " is [" + tt.alice + "]\n"; !strings.HasPrefix(said["pinfold"], want) {
 				t.Errorf("%s\nwant first: %s", said["pinfold"], want)
 			}
-			t.Log(said["pinfold"])
+			if tt.properties == nil {
+				r.claims()
+			}
 		})
 	}
 }
@@ -136,20 +138,20 @@ func (m *claim) Authenticate(ctx context.Context, _ string, send func(token []by
 	return err
 }
 
-// TestRealmsClaim has a user for whom no rule is ask to be another. Apache's servers believe
-// the client, which docs/ops/security.md warns of; ours do not.
-func TestRealmsClaim(t *testing.T) {
-	r := start(t, kinds)
+// claims has a user for whom no rule is ask to be another. Apache's servers believe the
+// client, which docs/ops/security.md warns of; ours do not.
+func (r *rig) claims() {
+	r.t.Helper()
 	login, err := kerberos.NewLogin(kerberos.Credentials{Principal: alice, Keytab: r.keytab, Config: r.Config})
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	must(r.t, err)
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	for i, want := range []string{alice, bob, bob} {
 		c, err := client.Dial(ctx, r.addrs[kinds[i]], client.SASL(&claim{login, bob}), client.SessionTimeout(30*time.Second))
-		must(t, err)
+		must(r.t, err)
 		if got := fmt.Sprint(r.users(c)); got != "["+want+"]" {
-			t.Errorf("%s: %s who asks to be %s is %s, want %s", kinds[i], alice, bob, got, want)
+			r.t.Errorf("%s: %s who asks to be %s is %s, want %s", kinds[i], alice, bob, got, want)
 		}
-		must(t, c.Close())
+		must(r.t, c.Close())
 	}
 }

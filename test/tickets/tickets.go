@@ -155,6 +155,8 @@ func (k Ticket) Request(t testing.TB, at time.Time) []byte {
 		t.Fatal(err)
 	}
 	auth.CTime, auth.Cusec = at.UTC().Truncate(time.Second), at.Nanosecond()/1000
+	const gssapi, sequence = 0x8003, 8 // RFC 4121, section 4.1.1
+	auth.Cksum = types.Checksum{CksumType: gssapi, Checksum: append([]byte{16, 19: 0}, sequence, 0, 0, 0)}
 	q, err := messages.NewAPReq(k.Ticket, k.Key, auth)
 	if err != nil {
 		t.Fatal(err)
