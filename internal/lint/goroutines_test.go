@@ -28,6 +28,7 @@ var goroutines = map[string]string{
 	"internal/replica writer":         "log writer",
 	"internal/replica applier":        "applier",
 	"internal/replica Spawn":          "task",
+	"internal/rawio report":           "disk's reporter",
 	"internal/rawio run":              "disk thread",
 	"internal/storage ahead":          "snapshot reader",
 	"internal/storage read":           "log reader",

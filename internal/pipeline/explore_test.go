@@ -24,7 +24,7 @@ type kind struct {
 	leads     bool // proposals are acknowledged by followers; one of them and this server are a quorum
 	follows   bool // requests are forwarded; proposals, commits come as packets
 	stuckDisk bool // the first turn of Log never ends
-	prompt    bool // the disk can be waited for with a bound; any wait may be too long
+	prompt    bool // workers need not wait for the disk; any write may be unfinished
 	closes    bool // the server is closed at any time; what was submitted is finished
 	callers   [][]int
 	preempts  int // how often a worker that could go on is made to wait; -1 is no bound
@@ -40,7 +40,8 @@ type world struct {
 	requests []int    // wait for Order
 	mail     []string // wait for Order: "logged", "ack 3", "proposal 3", "commit 3"
 	jobs     []int    // wait for Log: the last request of a batch
-	overdue  []int    // begun by a Caller that could not wait
+	writing  []int    // the disk writes them
+	ended    bool     // the disk's hand is to tell that a write has ended
 	steps    []int    // wait for Apply
 	network  []string // packets on their way to this server
 
@@ -65,7 +66,7 @@ type hand struct {
 
 func (w *world) clone() *world {
 	c := *w
-	for _, p := range [...]*[]int{&c.requests, &c.jobs, &c.overdue, &c.steps} {
+	for _, p := range [...]*[]int{&c.requests, &c.jobs, &c.writing, &c.steps} {
 		*p = slices.Clone(*p)
 	}
 	c.mail, c.network = slices.Clone(w.mail), slices.Clone(w.network)
@@ -96,6 +97,7 @@ func newWorld(k *kind) *world {
 	for v := Orderer; v < workers; v++ {
 		w.hands = append(w.hands, hand{turn: Turn{Worker: v}, awake: true})
 	}
+	w.hands = append(w.hands, hand{}) // the disk's
 	for _, script := range k.callers {
 		w.hands = append(w.hands, hand{script: script, awake: true})
 	}
@@ -108,12 +110,18 @@ func (w *world) can(i int) bool {
 	return h.awake && !h.stuck && !h.turn.Exit
 }
 
-// step has hand i do its next thing: a Caller that has no turn submits, or brings a
-// packet; any other call ends its stage and takes up the next.
+// disk is the hand of the Caller that tells that a write has ended.
+const disk = int(workers) - 1
+
+// step has hand i do its next thing: a Caller that has no turn submits, brings a packet, or
+// tells that a write has ended; any other call ends its stage and takes up the next.
 func (w *world) step(i int) {
 	h := &w.hands[i]
 	if h.turn.Worker == Caller && h.turn.Stage == None {
 		switch {
+		case w.ended && i == disk:
+			w.ended = false
+			w.m.Written()
 		case len(h.script) > 0:
 			w.requests = append(w.requests, h.script[0])
 			h.script = h.script[1:]
@@ -129,7 +137,7 @@ func (w *world) step(i int) {
 	if ok {
 		w.take(h)
 	} else {
-		h.awake = h.turn.Worker == Caller && len(h.script) > 0
+		h.awake = h.turn.Worker == Caller && len(h.script) > 0 || w.ended && i == disk
 	}
 	for v := Orderer; v < workers; v++ {
 		if wake.Has(v) {
@@ -145,7 +153,7 @@ func (w *world) take(h *hand) {
 		h.mail, w.mail = w.mail, nil
 	case Log:
 		if h.turn.Resumed {
-			h.group, w.overdue = w.overdue, nil
+			h.group, w.writing = w.writing, nil
 			return
 		}
 		h.group, w.jobs = w.jobs[:h.turn.Jobs], slices.Clone(w.jobs[h.turn.Jobs:])
@@ -161,8 +169,8 @@ func (w *world) put(h *hand) {
 	case Order:
 		w.order(h)
 	case Log:
-		if h.turn.Overdue {
-			w.overdue = h.group
+		if h.turn.Unfinished {
+			w.writing = h.group
 			break
 		}
 		for _, last := range h.group {
@@ -257,7 +265,7 @@ func (w *world) check() error {
 		if h := &w.hands[i]; !h.turn.Exit {
 			owners[h.turn.Stage]++
 			if h.turn.Stage == Log && h.turn.Bounded != (h.turn.Worker != Writer) {
-				return fmt.Errorf("M3: the %v waits for the disk, with a bound: %v", h.turn.Worker, h.turn.Bounded)
+				return fmt.Errorf("M3: the %v may wait for the disk: %v", h.turn.Worker, !h.turn.Bounded)
 			}
 			if h.turn.Stage == Log && w.m.alone && h.turn.Worker == Orderer {
 				return fmt.Errorf("M3: the %v waits for the disk of a server without an ensemble", h.turn.Worker)
@@ -360,11 +368,12 @@ func (w *world) moves() (ms []move) {
 			c.step(i)
 			return c
 		}})
-		if h := &w.hands[i]; h.turn.Stage == Log && h.turn.Bounded {
-			ms = append(ms, move{fmt.Sprintf("%v %d, overdue", h.turn.Worker, i), func() *world {
+		if h := &w.hands[i]; h.turn.Stage == Log && w.k.prompt && len(h.group) > 0 && !h.turn.Resumed {
+			ms = append(ms, move{fmt.Sprintf("%v %d, unfinished", h.turn.Worker, i), func() *world {
 				c := w.clone()
 				c.last = i
-				c.hands[i].turn.Overdue = true
+				c.hands[i].turn.Unfinished = true
+				c.ended, c.hands[disk].awake = true, true // at any time
 				c.step(i)
 				return c
 			}})

@@ -79,8 +79,8 @@ func TestM1OneOwner(t *testing.T) {
 	expect(t, m, turns[Orderer], Order)
 }
 
-// M3: only the Writer waits for the disk without a bound.
-func TestM3OnlyTheWriterWaitsForASlowDisk(t *testing.T) {
+// M3: only the Writer waits for the disk.
+func TestM3OnlyTheWriterWaitsForTheDisk(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		for w := Caller; w < workers; w++ {
 			m := New(nil)
@@ -100,29 +100,57 @@ func TestM3OnlyTheWriterWaitsForASlowDisk(t *testing.T) {
 	}
 }
 
-// What a Caller could not wait for is the Writer's, before all that came after it.
-func TestOverdue(t *testing.T) {
+// What the disk has not written when the turn of Log ends is completed when it has, before
+// all that came after it.
+func TestUnfinished(t *testing.T) {
 	m, turns := asleep(t)
 	m.Prompt(true)
 	m.Logging(1, true)
 	expect(t, m, turns[Caller], Log)
 	m.Logging(1, false)
-	turns[Caller].Overdue = true
-	expect(t, m, turns[Caller], None, Writer)
+	turns[Caller].Unfinished = true
+	expect(t, m, turns[Caller], None)
 	if m.Unlogged() != 2 {
 		t.Errorf("%d jobs are not durable", m.Unlogged())
 	}
-	expect(t, m, turns[Writer], Log)
-	if !turns[Writer].Resumed || turns[Writer].Bounded || turns[Writer].Jobs != 1 {
-		t.Errorf("the Writer is given %+v", turns[Writer])
+	m.Written()
+	expect(t, m, turns[Caller], Log)
+	if !turns[Caller].Resumed || !turns[Caller].Bounded || turns[Caller].Jobs != 1 {
+		t.Errorf("the Caller is given %+v", turns[Caller])
 	}
+	expect(t, m, turns[Caller], None, Writer)
 	expect(t, m, turns[Writer], Log)
-	if turns[Writer].Resumed || turns[Writer].Jobs != 1 {
+	if turns[Writer].Resumed || turns[Writer].Bounded || turns[Writer].Jobs != 1 {
 		t.Errorf("the Writer is given %+v", turns[Writer])
 	}
 	expect(t, m, turns[Writer], None)
 	if m.Unlogged() != 0 {
 		t.Errorf("%d jobs are not durable", m.Unlogged())
+	}
+}
+
+// Written may come before the turn has ended, and once too often; and the one who tells it
+// may be unable to complete the write.
+func TestWritten(t *testing.T) {
+	m, turns := asleep(t)
+	m.Logging(1, false)
+	m.Written()
+	expect(t, m, turns[Writer], Log)
+	turns[Writer].Unfinished = true
+	expect(t, m, turns[Writer], None) // what was told before the write began is forgotten
+	m.Written()
+	expect(t, m, turns[Caller], Log)
+	m.Written()
+	turns[Caller].Unfinished = true // the first was too early
+	expect(t, m, turns[Caller], Log)
+	turns[Caller].Unfinished = true
+	expect(t, m, turns[Caller], None)
+	m.Close()
+	m.Written()
+	expect(t, m, turns[Caller], None, Orderer, Writer)
+	expect(t, m, turns[Writer], Log)
+	if !turns[Writer].Resumed || turns[Writer].Closing {
+		t.Errorf("the Writer is given %+v", turns[Writer])
 	}
 }
 

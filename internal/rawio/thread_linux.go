@@ -3,23 +3,24 @@
 package rawio
 
 import (
+	"os"
 	"runtime"
 	"sync/atomic"
 	"syscall"
-	"time"
 	"unsafe"
 )
 
 // Thread is a thread of the operating system that writes and syncs files, and does
 // nothing else. It holds no processor (P) of Go, so a disk that stalls delays neither a
-// garbage collection nor another goroutine. While the disk is quick, waiting for it
-// wakes no thread of the runtime.
+// garbage collection nor another goroutine. A goroutine in the runtime's poller reports
+// that a call has ended, as it would report that a socket can be read.
 //
 // One goroutine at a time may use it: it calls Begin, then Await until that returns
 // done.
 type Thread struct {
 	posted   atomic.Uint32 // counts the calls of Begin; the thread sleeps on it
 	finished atomic.Uint32 // number of the last completed call; Await sleeps on it
+	awaited  atomic.Bool   // Await sleeps, or is about to
 
 	// The call: written before posted is raised, read after.
 	data, note       unsafe.Pointer // data nil stops the thread
@@ -29,17 +30,45 @@ type Thread struct {
 	// The result: written before finished is raised, read after.
 	errno syscall.Errno
 
+	event   *os.File // an eventfd, in the runtime's poller
+	eventFD uintptr
+	one     uint64 // what is written to it
+
 	ended chan struct{}
 }
 
-// Quick is how long a bounded Await waits: longer than a healthy disk needs.
-const Quick = 2 * time.Millisecond
-
-// Start starts the thread.
-func Start() *Thread {
-	t := &Thread{ended: make(chan struct{})}
+// Start starts the thread. done is called on a goroutine of its own when a call has
+// ended and Await does not sleep: Await may then return done. It may be called once too
+// often. Start returns nil if the system has no descriptor left.
+func Start(done func()) *Thread {
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return nil
+	}
+	t := &Thread{event: os.NewFile(fd, "eventfd"), eventFD: fd, one: 1, ended: make(chan struct{})}
+	conn, err := t.event.SyscallConn()
+	if err != nil {
+		t.event.Close() // nothing was written
+		return nil
+	}
 	go t.run()
+	go t.report(conn, done)
 	return t
+}
+
+// report calls done after each call that ends while Await does not sleep, until the
+// thread is stopped. It never reads the descriptor: each write to it is an event for the
+// poller.
+func (t *Thread) report(conn syscall.RawConn, done func()) {
+	seen := uint32(0)
+	ended := func(uintptr) bool {
+		before := seen
+		seen = t.finished.Load()
+		return seen != before
+	}
+	for conn.Read(ended) == nil {
+		done()
+	}
 }
 
 // Begin makes the thread write p to a file at off, sync that, and then write note,
@@ -52,23 +81,19 @@ func (t *Thread) Begin(fd uintptr, p []byte, off int64, noteFD uintptr, note []b
 	futexWake(&t.posted)
 }
 
-// Await waits for the call of Begin and returns its error, a syscall.Errno. After an
-// error, nothing is known about what was written. If bounded, it waits for Quick at
-// most, without releasing the processor (P), and may return with done false; the caller
-// must call it again.
-func (t *Thread) Await(bounded bool) (done bool, err error) {
+// Await reports whether the call of Begin has ended, and its error, a syscall.Errno. If
+// wait is true it waits for that, without the processor (P). After an error, nothing is
+// known about what was written.
+func (t *Thread) Await(wait bool) (done bool, err error) {
 	seq := t.posted.Load()
-	timeout := syscall.NsecToTimespec(int64(Quick))
-	for t.finished.Load() != seq {
-		if bounded {
-			if futexWait(&t.finished, seq-1, &timeout) == syscall.ETIMEDOUT {
-				return t.finished.Load() == seq, t.result(seq)
-			}
-			continue
+	if wait {
+		t.awaited.Store(true)
+		for t.finished.Load() != seq {
+			t.block(seq - 1)
 		}
-		t.block(seq - 1)
+		t.awaited.Store(false)
 	}
-	return true, t.result(seq)
+	return t.finished.Load() == seq, t.result(seq)
 }
 
 // block waits until finished is no longer seq. It hands the processor (P) over at once: in
@@ -78,7 +103,7 @@ func (t *Thread) Await(bounded bool) (done bool, err error) {
 //go:norace
 func (t *Thread) block(seq uint32) {
 	entersyscallblock()
-	futexWait(&t.finished, seq, nil)
+	futexWait(&t.finished, seq)
 	exitsyscall()
 }
 
@@ -90,12 +115,13 @@ func (t *Thread) result(seq uint32) error {
 	return t.errno
 }
 
-// Stop stops the thread. REQUIRES: no call of Begin is in progress.
+// Stop stops the thread, which done may do. REQUIRES: no call of Begin is in progress.
 func (t *Thread) Stop() {
 	t.data = nil
 	t.posted.Add(1)
 	futexWake(&t.posted)
-	<-t.ended
+	<-t.ended       // the thread uses the descriptor no more
+	t.event.Close() // nothing was written
 }
 
 // run is the thread's main function. From entersyscallblock to exitsyscall the runtime
@@ -113,7 +139,7 @@ func (t *Thread) loop() {
 	entersyscallblock()
 	for seq := uint32(0); ; {
 		for t.posted.Load() == seq {
-			futexWait(&t.posted, seq, nil)
+			futexWait(&t.posted, seq)
 		}
 		seq++
 		if t.data == nil {
@@ -121,7 +147,11 @@ func (t *Thread) loop() {
 		}
 		t.work()
 		t.finished.Store(seq)
-		futexWake(&t.finished)
+		if t.awaited.Load() {
+			futexWake(&t.finished)
+		} else {
+			syscall.RawSyscall(syscall.SYS_WRITE, t.eventFD, uintptr(unsafe.Pointer(&t.one)), unsafe.Sizeof(t.one))
+		}
 	}
 	exitsyscall()
 }
@@ -171,9 +201,8 @@ const (
 
 //go:nosplit
 //go:norace
-func futexWait(addr *atomic.Uint32, value uint32, timeout *syscall.Timespec) syscall.Errno {
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWaitPrivate, uintptr(value), uintptr(unsafe.Pointer(timeout)), 0, 0)
-	return errno
+func futexWait(addr *atomic.Uint32, value uint32) {
+	syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), futexWaitPrivate, uintptr(value), 0, 0, 0)
 }
 
 //go:nosplit

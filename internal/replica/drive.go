@@ -64,7 +64,7 @@ func (g *goroutines) orderer() {
 	}
 }
 
-// writer is the goroutine of the Writer, the only one that waits for a slow disk.
+// writer is the goroutine of the Writer, the only one that waits for a disk.
 func (g *goroutines) writer() { g.serve(pipeline.Writer) }
 
 // applier is the goroutine of the Applier.

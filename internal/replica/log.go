@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
-	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -25,13 +24,12 @@ type logger struct {
 	unflushed int                  // transactions that are appended and not durable
 	began     time.Duration        // when their flush began
 	told      *metric.Distribution // of the flushes up to the last one that was logged as slow; nil: none
-	slow      int                  // quick flushes to come before the disk counts as prompt again
 	events    int64                // watchers that were notified before the last write
 }
 
-// slowAfter quick flushes have to follow one that took longer than rawio.Quick before the
-// disk counts as prompt.
-const slowAfter = 16
+// promptBytes is how much room for the next write the log's file must have for Callers to
+// start it: more than loneBytes.
+const promptBytes = 32 << 10
 
 // manyEvents is how many watchers the transactions since the last write have to notify for
 // the next write to spare the runtime: it will probably notify as many.
@@ -55,14 +53,14 @@ func (l *logger) write(t *Turn) {
 		err = l.append(t.group)
 	}
 	if err == nil {
-		t.Overdue, err = l.flush()
+		t.Unfinished, err = l.flush(false)
 	}
 	if err != nil {
 		l.markDamage(err)
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
 		return
 	}
-	if t.prompt = l.prompt() && !l.rollLog.Load(); t.Overdue {
+	if t.prompt = l.wal.Prompt(promptBytes) && !l.rollLog.Load(); t.Unfinished {
 		return
 	}
 	if l.o.Ensemble != nil {
@@ -101,7 +99,7 @@ func (l *logger) append(group []job) error {
 		case l.skips(j) || j.synced != nil:
 			continue
 		case j.b == nil:
-			if _, err := l.flush(); err != nil {
+			if _, err := l.flush(true); err != nil {
 				return err
 			}
 			if err := l.writeOther(j); err != nil {
@@ -119,26 +117,20 @@ func (l *logger) append(group []job) error {
 	return nil
 }
 
-// prompt reports whether to wait for the next flush without releasing the processor: it is
-// small, and the recent ones were quick.
-func (l *logger) prompt() bool { return l.slow == 0 && l.wal.Prompt() }
-
-// flush makes the appended transactions durable. A bounded turn does not wait for a slow
-// disk: the write is then overdue and goes on, and flush waits for it in the turn that is
-// Resumed.
-func (l *logger) flush() (overdue bool, err error) {
+// flush makes the appended transactions durable. If it need not wait, the write may be
+// unfinished; the turn that is Resumed then completes it.
+func (l *logger) flush(wait bool) (unfinished bool, err error) {
 	if l.unflushed == 0 {
 		return false, nil
 	}
 	if !l.turn.Resumed {
 		l.began = l.clock.Now()
 	}
-	done := false
-	if l.turn.Bounded || !l.turn.Resumed && l.prompt() {
+	done := true
+	if l.turn.Bounded || l.turn.Resumed || !wait && l.wal.Prompt(0) {
 		done, err = l.wal.FlushSoon()
-	}
-	if !done && !l.turn.Bounded && err == nil {
-		done, err = true, l.wal.Flush()
+	} else {
+		err = l.wal.Flush()
 	}
 	if done && err == nil {
 		l.flushed()
@@ -154,11 +146,6 @@ func (l *logger) flushed() {
 			"find out which program removes files there", "file", name)
 	}
 	took := l.clock.Now() - l.began
-	if took > rawio.Quick {
-		l.slow = slowAfter
-	} else if l.slow > 0 {
-		l.slow--
-	}
 	l.stats.Fsync.Add(took)
 	l.stats.Synced.Add(int64(l.unflushed))
 	l.unflushed = 0
@@ -225,7 +212,7 @@ func (l *logger) truncate(j *job) error {
 	}
 	switch err := l.o.Dir.Truncate(w.Zxid); {
 	case errors.Is(err, storage.ErrNoZxid):
-		l.wal = l.o.Dir.NewLog(last)
+		l.wal = l.newLog(last)
 		l.failedCut = j.term
 		l.turn.events = append(l.turn.events, event{kind: cutFailed, zxid: last, err: err})
 		return nil
@@ -273,7 +260,7 @@ func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
 // replaceTree hands a new tree to the applier; the log continues after its zxid.
 func (l *logger) replaceTree(tree *znode.Tree, z zk.Zxid) {
 	l.setConfig(tree, l.clock.UnixMilli())
-	l.wal = l.o.Dir.NewLog(z)
+	l.wal = l.newLog(z)
 	l.logged.Store(int64(z))
 	l.turn.steps = append(l.turn.steps, step{tree: tree})
 }

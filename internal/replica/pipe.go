@@ -8,6 +8,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -29,7 +30,7 @@ type pipe struct {
 	unjoined    bool            // events wait: Join was not called yet
 	spare       []zab.Packet    // memory for the next packets
 	jobs        fifo.Queue[job] // for Log
-	overdue     []job           // for Log as well: begun by a worker that could not wait
+	unfinished  []job           // for Log as well: the disk writes them
 	steps       []step          // for Apply
 }
 
@@ -179,8 +180,8 @@ func (p *pipe) put(t *Turn) {
 	}
 	if t.Stage == pipeline.Log {
 		p.machine.Prompt(t.prompt)
-		if t.Overdue {
-			p.overdue = append(p.overdue[:0], t.group...)
+		if t.Unfinished {
+			p.unfinished = append(p.unfinished[:0], t.group...)
 		}
 	}
 	if n := len(t.jobs); n > 0 {
@@ -227,8 +228,8 @@ func (p *pipe) take(t *Turn) {
 	case pipeline.Log:
 		clear(t.group)
 		if t.Resumed {
-			t.group = append(t.group[:0], p.overdue...)
-			clear(p.overdue)
+			t.group = append(t.group[:0], p.unfinished...)
+			clear(p.unfinished)
 			return
 		}
 		t.group = append(t.group[:0], p.jobs.All()[:t.Jobs]...)
@@ -364,8 +365,8 @@ func (r *Replica) Submit(reqs []Request) {
 }
 
 // Bring is Submit for callers that may be kept busy: the calling goroutine runs
-// stages of the pipeline, if these are idle and have little to do. For a disk it waits
-// 2 ms at most.
+// stages of the pipeline, if these are idle and have little to do. In an ensemble it
+// does not wait for a disk.
 //
 // REQUIRES: the caller holds no lock.
 func (r *Replica) Bring(reqs []Request) {
@@ -374,6 +375,21 @@ func (r *Replica) Bring(reqs []Request) {
 	r.pipe.submit(reqs)
 	r.pipe.Unlock()
 	r.driver.Bring()
+}
+
+// writeEnded continues with a write to the log that has ended, on the calling goroutine.
+func (r *Replica) writeEnded() {
+	r.pipe.Lock()
+	r.pipe.machine.Written()
+	r.pipe.Unlock()
+	r.driver.Bring()
+}
+
+// newLog returns a log whose first transaction follows last.
+func (r *Replica) newLog(last zk.Zxid) *storage.Log {
+	l := r.o.Dir.NewLog(last)
+	l.OnEnded(r.writeEnded)
+	return l
 }
 
 // Resume makes origin the connection of a session from now on, with a new timeout.

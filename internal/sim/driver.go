@@ -53,7 +53,7 @@ func (d *driver) wakeDelay() time.Duration {
 func (d *driver) next(t *replica.Turn) {
 	switch {
 	case d.r.Next(t):
-		d.m.after(d.stageDelay(t.Stage), func() { d.run(t) })
+		d.m.after(d.stageDelay(t), func() { d.run(t) })
 	case t.Worker == pipeline.Orderer && !t.Exit:
 		d.sleep()
 	}
@@ -92,12 +92,12 @@ func (d *driver) run(t *replica.Turn) {
 	}
 	switch t.Stage {
 	case pipeline.Log:
-		if t.Overdue {
-			m.s.cover.OverdueWrites++
+		if t.Unfinished {
+			m.s.cover.UnfinishedWrites++
 			break
 		}
 		if t.Bounded {
-			m.s.cover.BoundedWrites++
+			m.s.cover.CallersWrites++
 		}
 		m.s.check.wrote(m, t.Jobs)
 	case pipeline.Apply:
@@ -112,12 +112,12 @@ func (d *driver) run(t *replica.Turn) {
 }
 
 // stageDelay is how long a stage takes.
-func (d *driver) stageDelay(s pipeline.Stage) time.Duration {
+func (d *driver) stageDelay(t *replica.Turn) time.Duration {
 	p := &d.m.s.profile
-	switch s {
-	case pipeline.Log:
+	switch {
+	case t.Stage == pipeline.Log && !t.Bounded && !t.Resumed:
 		return d.m.diskDelay()
-	case pipeline.Apply:
+	case t.Stage == pipeline.Apply:
 		return d.m.turn(p.applyDelay/20, p.applyDelay)
 	}
 	return d.m.turn(p.loopDelay/10, p.loopDelay)

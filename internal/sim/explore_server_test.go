@@ -30,7 +30,7 @@ import (
 // serverKind is what is explored.
 type serverKind struct {
 	role   zab.Role // Looking: a standalone server
-	prompt bool     // the disk can be waited for with a bound; each such wait may be too long
+	prompt bool     // workers need not wait for the disk, which ends each write at any time
 	stuck  bool     // the disk finishes no write
 	snaps  bool     // a snapshot is written after one or two transactions
 	loses  bool     // a follower loses its link to the leader at some moment
@@ -143,7 +143,16 @@ func newExplored(x *explorer, k *handOvers) *explored {
 	}
 	fault := faultfs.New(s.disk, 0, faultfs.None, nil)
 	if k.kind.prompt {
-		fault.Prompt = func() bool { return x.choose(2) == 0 }
+		var write func() // that the disk has been given
+		fault.Later = func(w func()) { write = w }
+		x.add("disk", func() {
+			for {
+				x.await(func() bool { return write != nil }, false)
+				w := write
+				write = nil
+				w()
+			}
+		})
 	}
 	cfg := exploredConfig(s.id, k.kind.role != zab.Looking)
 	authority, err := auth.New(options.Auth(cfg))

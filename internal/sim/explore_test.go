@@ -238,7 +238,7 @@ func (d *workers) work(t *replica.Turn) {
 		case d.owners[stage] > 1:
 			panic(fmt.Sprintf("M1: the stage %v has two owners", stage))
 		case disk && t.Worker != pipeline.Writer:
-			panic(fmt.Sprintf("M3: the %v waits for the disk without a bound", t.Worker))
+			panic(fmt.Sprintf("M3: the %v may wait for the disk", t.Worker))
 		case t.Worker == pipeline.Caller && turns > pipeline.MaxTurns:
 			panic("M4: a Caller is not released")
 		}

@@ -93,7 +93,7 @@ func (m *member) start() {
 	m.started = m.s.now
 	m.fault = faultfs.New(m.disk, 0, faultfs.None, nil)
 	if m.s.profile.promptDisk {
-		m.fault.Prompt = func() bool { return m.s.chance(0.9) }
+		m.fault.Later = func(write func()) { m.after(m.diskDelay(), write) }
 	}
 	m.kill = false
 	m.mark()

@@ -28,7 +28,7 @@ type profile struct {
 	snapCount  int
 	logBytes   int64
 
-	promptDisk    bool // workers other than the Writer wait for it, with a bound
+	promptDisk    bool // no worker waits for it to write transactions
 	preallocBytes int64
 	lastCounter   uint32
 	purge         bool

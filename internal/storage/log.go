@@ -53,9 +53,9 @@ type LogOptions struct {
 	// file is still synced once, before it gets its name. Writes go through the
 	// page cache, because that returns at once.
 	NoSync bool
-	// Alone is for a server without an ensemble: FlushSoon waits for the disk without a
-	// bound, on its caller's goroutine, unless Log.Spare was called. That saves handing the
-	// write to a thread.
+	// Alone is for a server without an ensemble: FlushSoon waits for the disk, on its
+	// caller's goroutine, unless Log.Spare was called. That saves handing the write to a
+	// thread.
 	Alone bool
 	// Discard drops every entry after checking it: there is no log, and Flush does
 	// nothing. It is for an observer with syncEnabled=false, which gets its state
@@ -114,6 +114,8 @@ type Log struct {
 	kept  int     // how much of buf is in the file; 0 without direct I/O
 	first zk.Zxid // zxid of the first entry in buf that is not written
 
+	ended func() // see OnEnded
+
 	inFlight  []byte // the data of the write that is in progress; nil if none is
 	threaded  bool   // the last write was made by the file's own thread (vfs.Committer)
 	spare     bool   // see Spare
@@ -126,7 +128,7 @@ var errLogClosed = errors.New("storage: the log is closed")
 
 // newLog returns a log whose first entry has to follow last.
 func (d *Dir) newLog(last zk.Zxid) *Log {
-	return &Log{d: d, fs: d.fs, dir: d.logDir, last: last, o: d.o.Log}
+	return &Log{d: d, fs: d.fs, dir: d.logDir, last: last, o: d.o.Log, ended: func() {}}
 }
 
 // openEnd is the end of the file that is being written, for concurrent readers.
@@ -219,29 +221,25 @@ func (l *Log) check(zxid zk.Zxid, payload []byte) error {
 // entry up to LastZxid is durable. Without such entries it does nothing. It ends the
 // file if that has reached MaxFileBytes.
 func (l *Log) Flush() error {
-	_, err := l.flush(false)
+	_, err := l.flush(true)
 	return err
 }
 
-// FlushSoon is Flush for an owner that must not wait for a slow disk, or that expects the
-// disk to be quick: it waits at most 2 ms, without releasing the processor (vfs.Committer).
-// If done is false, the write is still in progress; the owner must call Flush next, which
-// waits for it. With LogOptions.Alone it is Flush, unless Spare was called.
+// FlushSoon is Flush for an owner that must not wait for the disk. If done is false, the
+// write is in progress (vfs.Committer); the owner must call FlushSoon, or Flush, next. The
+// function of OnEnded is called when the write has ended. With LogOptions.Alone, FlushSoon
+// is Flush unless Spare was called.
 //
-// REQUIRES: Prompt.
-func (l *Log) FlushSoon() (done bool, err error) { return l.flush(true) }
+// REQUIRES: Prompt(0), or a write is in progress.
+func (l *Log) FlushSoon() (done bool, err error) { return l.flush(false) }
 
-// promptBytes is the largest write that is worth waiting for without releasing the
-// processor.
-const promptBytes = 32 << 10
-
-// Prompt reports whether FlushSoon may be used for what is buffered and for more, up to
-// promptBytes in all: the write needs no other operation of the file system.
-func (l *Log) Prompt() bool {
-	if !l.threaded && !l.o.Alone || l.unchecked >= linkedEvery || l.file == nil || l.err != nil || l.BufferedBytes() > promptBytes {
+// Prompt reports whether FlushSoon may be used for what is buffered and for so many bytes
+// more: the write needs no other operation of the file system.
+func (l *Log) Prompt(more int) bool {
+	if !l.threaded && !l.o.Alone || l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
 		return false
 	}
-	end := l.pos + promptBytes
+	end := l.pos + int64(l.BufferedBytes()+more)
 	return end+growMargin < l.size && (l.o.MaxFileBytes <= 0 || end <= l.o.MaxFileBytes)
 }
 
@@ -251,14 +249,19 @@ func (l *Log) Prompt() bool {
 // client 50 µs more, and saves much if the server has much to do after the write.
 func (l *Log) Spare(yes bool) { l.spare = yes }
 
-func (l *Log) flush(bounded bool) (done bool, err error) {
+// OnEnded sets what is called, on another goroutine, when a write that FlushSoon has left
+// in progress has ended. It may be called once too often. OnEnded is called before the
+// first Append.
+func (l *Log) OnEnded(ended func()) { l.ended = ended }
+
+func (l *Log) flush(wait bool) (done bool, err error) {
 	if l.err != nil {
 		return true, l.err
 	}
 	if len(l.buf) == l.kept {
 		return true, nil
 	}
-	if done, err = l.write(bounded); err != nil || !done {
+	if done, err = l.write(wait); err != nil || !done {
 		return done, err
 	}
 	if cap(l.buf) > 2*maxWriteBytes {
@@ -271,14 +274,14 @@ func (l *Log) flush(bounded bool) (done bool, err error) {
 }
 
 // write makes the buffered entries durable at the end of the file; it creates the file
-// if there is none. The block that the last entry ends in stays in the buffer. If
-// bounded is set, it may return with done false; the caller must then call it again.
-func (l *Log) write(bounded bool) (done bool, err error) {
+// if there is none. The block that the last entry ends in stays in the buffer. If wait
+// is false, it may return with done false; the caller must then call it again.
+func (l *Log) write(wait bool) (done bool, err error) {
 	if l.inFlight == nil {
 		err = l.beginWrite()
 	}
 	if err == nil && l.inFlight != nil {
-		if done, err = l.awaitWrite(bounded); !done && err == nil {
+		if done, err = l.awaitWrite(wait); !done && err == nil {
 			return false, nil
 		}
 	}
@@ -313,7 +316,7 @@ func (l *Log) beginWrite() error {
 	}
 	data := l.pad(base)
 	c, ok := l.file.(vfs.Committer)
-	if l.threaded = ok && (!l.o.Alone || l.spare) && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last)); l.threaded {
+	if l.threaded = ok && (!l.o.Alone || l.spare) && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last), l.ended); l.threaded {
 		l.inFlight = data
 		return nil
 	}
@@ -357,13 +360,10 @@ func (l *Log) markFor(z zk.Zxid) []byte {
 	return l.mark[:]
 }
 
-// awaitWrite waits for the write that beginWrite started.
-func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
-	c := l.file.(vfs.Committer)
-	for !done && err == nil {
-		if done, err = c.Await(bounded); bounded && !done && err == nil {
-			return false, nil
-		}
+// awaitWrite completes the write that beginWrite started, if it has ended.
+func (l *Log) awaitWrite(wait bool) (done bool, err error) {
+	if done, err = l.file.(vfs.Committer).Await(wait); !done && err == nil {
+		return false, nil
 	}
 	data := l.inFlight
 	l.inFlight = nil
@@ -376,7 +376,7 @@ func (l *Log) awaitWrite(bounded bool) (done bool, err error) {
 	}
 	l.written()
 	l.d.marked(l.last)
-	if l.unchecked++; !bounded && l.unchecked >= linkedEvery {
+	if l.unchecked++; wait && l.unchecked >= linkedEvery {
 		return true, l.checkLinked()
 	}
 	return true, nil

@@ -44,13 +44,13 @@ func (f *directFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // Commit implements Committer.
-func (f *directFile) Commit(p []byte, off int64, note File, mark []byte) bool {
+func (f *directFile) Commit(p []byte, off int64, note File, mark []byte, ended func()) bool {
 	marked, ok := note.(osFile)
 	if !ok || f.buffered {
 		return false
 	}
 	if f.thread == nil {
-		if f.thread = rawio.Start(); f.thread == nil {
+		if f.thread = rawio.Start(ended); f.thread == nil {
 			return false
 		}
 	}
@@ -59,8 +59,8 @@ func (f *directFile) Commit(p []byte, off int64, note File, mark []byte) bool {
 }
 
 // Await implements Committer.
-func (f *directFile) Await(bounded bool) (done bool, err error) {
-	done, err = f.thread.Await(bounded)
+func (f *directFile) Await(wait bool) (done bool, err error) {
+	done, err = f.thread.Await(wait)
 	if err != nil {
 		err = &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
 	}

@@ -82,13 +82,15 @@ func TestCommit(t *testing.T) {
 	if !ok {
 		t.Skip("no direct I/O here")
 	}
+	ended := make(chan struct{}, 3)
 	for i := range 3 {
 		copy(p, "content")
-		if !c.Commit(p[:DirectBytes], int64(i*DirectBytes), note, []byte{'0' + byte(i)}) {
+		if !c.Commit(p[:DirectBytes], int64(i*DirectBytes), note, []byte{'0' + byte(i)}, func() { ended <- struct{}{} }) {
 			t.Skip("the system has no thread for it")
 		}
-		done, err := c.Await(true)
-		for ; !done; done, err = c.Await(false) {
+		done, err := c.Await(i == 1)
+		for ; !done && err == nil; done, err = c.Await(false) {
+			<-ended
 		}
 		must(t, err)
 	}

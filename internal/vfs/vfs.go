@@ -104,18 +104,18 @@ type File interface {
 	Preallocate(size int64) error
 }
 
-// Committer is a File that can write and sync on a thread of its own while the caller
-// decides how long to wait. The log's file is a Committer where the system supports it.
+// Committer is a File that can write and sync on a thread of its own, so that no caller
+// has to wait for the disk. The log's file is a Committer where the system supports it.
 type Committer interface {
 	File
 	// Commit starts to write p at off, to make it durable, and then to overwrite
 	// the start of note with mark, which is not made durable. The caller must not
-	// change p or mark, nor use the files, until Await has returned done. Commit
-	// returns false if it has started nothing: the file cannot do it, or can no
-	// longer.
-	Commit(p []byte, off int64, note File, mark []byte) bool
-	// Await waits for the Commit. If bounded, it waits at most as long as a healthy
-	// disk needs, 2 ms, without releasing the processor, and may return with done
-	// false.
-	Await(bounded bool) (done bool, err error)
+	// change p or mark, nor use the files, until Await has returned done. When that is
+	// possible, ended is called on another goroutine, unless Await waits; it may be
+	// called once too often, and is the same for all Commits of a file. Commit returns
+	// false if it has started nothing: the file cannot do it, or can no longer.
+	Commit(p []byte, off int64, note File, mark []byte, ended func()) bool
+	// Await reports whether the Commit has ended, and its error. If wait is true it
+	// waits for that.
+	Await(wait bool) (done bool, err error)
 }

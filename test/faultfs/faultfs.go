@@ -62,9 +62,9 @@ type FS struct {
 	inner vfs.FS
 	trace func(Op)
 
-	// Prompt, if not nil, makes files vfs.Committers. Each bounded Await asks it
-	// whether the disk is done in time. It is set before the first use.
-	Prompt func() bool
+	// Later, if not nil, makes files vfs.Committers. Commit passes it the write, which it
+	// has to call once, after it has returned. It is set before the first use.
+	Later func(write func())
 
 	mu      sync.Mutex
 	ops     int
@@ -243,12 +243,13 @@ type faultFile struct {
 	inner vfs.File
 	name  string
 
-	commit func() error // the write that Commit has started; Await does it
+	commit    func() error // the write that Commit has started; nil once it is done
+	commitErr error        // its error
 }
 
-// Commit implements vfs.Committer, if the FS has Prompt.
-func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte) bool {
-	if f.fs.Prompt == nil {
+// Commit implements vfs.Committer, if the FS has Later.
+func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte, ended func()) bool {
+	if f.fs.Later == nil {
 		return false
 	}
 	f.commit = func() error {
@@ -261,17 +262,27 @@ func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte) bool
 		}
 		return err
 	}
+	f.fs.Later(func() {
+		if f.commit != nil {
+			f.doCommit()
+			ended()
+		}
+	})
 	return true
 }
 
 // Await implements vfs.Committer.
-func (f *faultFile) Await(bounded bool) (done bool, err error) {
-	if bounded && !f.fs.Prompt() {
+func (f *faultFile) Await(wait bool) (done bool, err error) {
+	if f.commit != nil && !wait {
 		return false, nil
 	}
-	err, f.commit = f.commit(), nil
-	return true, err
+	if f.commit != nil {
+		f.doCommit()
+	}
+	return true, f.commitErr
 }
+
+func (f *faultFile) doCommit() { f.commitErr, f.commit = f.commit(), nil }
 
 func (f *faultFile) Read(p []byte) (int, error) {
 	if _, err := f.fs.enter("read", f.name, int64(len(p))); err != nil {
