@@ -247,7 +247,7 @@ func (x *checks) votes(s *server, n *election.Notification) {
 		}
 		return
 	}
-	if n.Zxid != s.disk.last() || n.PeerEpoch != int64(s.disk.current) {
+	if unfit := n.PeerEpoch < 0 && s.core.unfitUntil > 0; !unfit && (n.Zxid != s.disk.last() || n.PeerEpoch != int64(s.disk.current)) {
 		s.fail("invariant 5: server %d stands for epoch %d, %v; durable is %d, %v", s.id, n.PeerEpoch, n.Zxid, s.disk.current, s.disk.last())
 	}
 }

@@ -134,9 +134,13 @@ const (
 // setAside has this server vote for others for a while if its leader was again not reached, or has
 // found no followers: it may never be otherwise. A leader that closes the link at once refuses
 // this server alone, and one that looks again at once has other reasons: that does not count.
+// A leader that has found no followers itself makes way in the same manner: voters of Apache's,
+// which set no one aside, elect another one then.
 func (c *Core) setAside() {
 	l, inVain := &c.learner, false
 	switch {
+	case c.role == Leading && c.leader.stage == gatherInfo:
+		inVain = c.now-c.since >= vainAfter && c.leader.refusedEpoch == 0 // then it has to lead, see approachEpoch
 	case c.role != Following:
 		c.vain = 0
 	case c.phase == connecting:
@@ -144,12 +148,19 @@ func (c *Core) setAside() {
 	case c.phase == discovery:
 		inVain = c.now-c.since >= vainAfter
 	default:
-		c.vain = 0
+		if c.vain = 0; c.phase == syncing && !l.chosen {
+			c.unfitUntil = 0 // this server's history is too long for another one to lead it
+		}
 	}
 	if !inVain {
 		return
 	}
-	if c.vain++; c.vain >= vainTillAside {
+	if c.vain++; c.vain < vainTillAside {
+		return
+	}
+	if c.role == Leading {
+		c.unfitUntil = c.now + asideFor
+	} else {
 		c.election.SetAside(l.leader, c.now+asideFor)
 	}
 }

@@ -15,7 +15,7 @@ func (c *Core) look(reason string) {
 	c.event(Event{Kind: EventLooking, Reason: reason})
 	c.forgetHeard()
 	c.yield()
-	c.election.SetUnfit(c.diverged)
+	c.election.SetUnfit(c.diverged || c.now < c.unfitUntil)
 	c.election.Look(c.now, c.last, int64(c.currentEpoch))
 	c.takeElected()
 }

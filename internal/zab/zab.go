@@ -203,10 +203,11 @@ type Core struct {
 
 	// needSnap is kept over roles: a TRUNC or DIFF could not make what is on the
 	// disk the leader's history.
-	needSnap bool
-	retry    int64 // go back to this leader, for the snapshot; 0: elect one
-	misses   int   // roles of a learner in a row in which it did not serve
-	vain     int   // those in a row in which it waited for the leader without success, see setAside
+	needSnap   bool
+	retry      int64         // go back to this leader, for the snapshot; 0: elect one
+	misses     int           // roles of a learner in a row in which it did not serve
+	vain       int           // roles in a row in which it waited for its leader or its followers without success, see setAside
+	unfitUntil time.Duration // until then this server leaves it to others to lead, see setAside
 
 	// epoch is the one that is being established, or was; 0 while that is open.
 	epoch   uint32

@@ -77,7 +77,9 @@
 // there is no quorum is elected once it can be followed. A server that has set no candidate aside
 // may disagree with one that has: their elections are disputed, and begin again in the
 // next election epoch, until the time is over. Nothing is said to other servers, and a minority
-// that cannot reach a leader disturbs no one: it joins the leader later.
+// that cannot reach a leader disturbs no one: it joins the leader later. An owner that has led
+// without followers declares its own server unfit for as long (SetUnfit): servers of Apache's, which set no
+// candidate aside, then elect another one. It takes that back if its history is longer than the new leader's.
 //
 // # Where it differs from Apache
 //

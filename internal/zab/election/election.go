@@ -223,7 +223,7 @@ func (e *Election) begin() {
 	e.replay()
 }
 
-// SetUnfit says whether this server cannot lead, from the next Look on. It then votes
+// SetUnfit says whether this server cannot lead or should not, from the next Look on. It then votes
 // for itself on grounds that every other server's outrank, so it is elected only if a
 // quorum of voters is unfit; its owner must not lead then. It votes for others as ever.
 func (e *Election) SetUnfit(unfit bool) { e.unfit = unfit }
