@@ -36,7 +36,8 @@ func openOS(name string, flag int) (File, error) {
 	return osFile{f}, nil
 }
 
-// MkdirAll implements FS. The mode of new directories is 0755 before umask.
+// MkdirAll implements FS. The mode of new directories is 0750 before umask: what is in them is not
+// for every user of the machine.
 func (o OS) MkdirAll(dir string) error {
 	dir = filepath.Clean(dir)
 	info, err := os.Stat(dir)
@@ -55,7 +56,7 @@ func (o OS) MkdirAll(dir string) error {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return o.SyncDir(parent)
