@@ -6,13 +6,14 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/txn"
 )
 
-// heard notes that a server has read something from the client of a session.
+// heard notes that a server has read something from the client of a session. A member that only
+// reads reports it to no leader.
 func (c *client) heard(k *clientConn) {
 	life := c.s.history.sessions[c.session]
 	if k.joined && c.conn == k && c.home.m == k.m {
 		c.home.heard = c.s.now
 	}
-	if life == nil || !k.joined || c.conn != k {
+	if life == nil || !k.joined || c.conn != k || k.reads {
 		return
 	}
 	life.heard = append(life.heard, c.s.now)
