@@ -100,11 +100,15 @@ type Server struct {
 	refused *refusal.Log
 	now     func() time.Time
 
-	commands  map[string]*command // by name and by alias
-	listener  net.Listener
-	http      http.Server
-	conns     httpconn.Limit
-	handlers  sync.WaitGroup
+	commands map[string]*command // by name and by alias
+	listener net.Listener
+	http     http.Server
+	conns    httpconn.Limit
+	closing  struct {
+		sync.Mutex
+		done bool // no request is taken any more
+	}
+	handlers  sync.WaitGroup     // one for each request that was taken
 	end       context.CancelFunc // ends the contexts of all requests
 	listings  chan struct{}      // holds one for each answer with a copy of much
 	snapshots limiter
@@ -181,9 +185,23 @@ func (s *Server) Serve() error {
 	return fmt.Errorf("server: administration port: %w", err)
 }
 
+// take begins a request, unless the server is being closed. The caller then calls handlers.Done.
+func (s *Server) take() bool {
+	s.closing.Lock()
+	defer s.closing.Unlock()
+	if s.closing.done {
+		return false
+	}
+	s.handlers.Add(1)
+	return true
+}
+
 // Close closes the port and all connections, and waits until no request is being
 // answered. The caller closes replica and directory afterwards.
 func (s *Server) Close() error {
+	s.closing.Lock()
+	s.closing.done = true
+	s.closing.Unlock()
 	s.end()
 	err := errors.Join(s.listener.Close(), s.http.Close())
 	s.handlers.Wait()

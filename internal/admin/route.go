@@ -17,11 +17,10 @@ const notServing = "This ZooKeeper instance is not currently serving requests"
 
 // serve answers one request.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	s.handlers.Add(1)
-	defer s.handlers.Done()
-	if r.Context().Err() != nil {
+	if !s.take() {
 		return // the server is being closed
 	}
+	defer s.handlers.Done()
 	if overTLS(r) {
 		w.Header().Set("Strict-Transport-Security", "max-age=86400; includeSubDomains")
 	}
