@@ -109,8 +109,14 @@ func (d *deadline) set(s *stream, t time.Time) {
 	if t.IsZero() {
 		return
 	}
+	left := time.Until(t)
+	if left <= 0 { // no timer: in a bubble of synctest, with -race, two without delay at once crash go1.26
+		d.expired = true
+		s.cond.Broadcast()
+		return
+	}
 	var timer *time.Timer
-	timer = time.AfterFunc(time.Until(t), func() {
+	timer = time.AfterFunc(left, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if d.timer == timer {
