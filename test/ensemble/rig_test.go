@@ -1,7 +1,9 @@
 package ensemble
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +19,7 @@ import (
 	"github.com/pinfold-zk/pinfold/test/ensemble/client"
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 	"github.com/pinfold-zk/pinfold/test/ensemble/load"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 var (
@@ -310,10 +313,44 @@ func (r *rig) read(m *cluster.Member) client.Tree {
 	return tree
 }
 
+// onDisk waits until the last transaction that the tree shows is in a file of every member: a
+// member may apply what the others have logged before it has logged it itself. Logs and
+// snapshots hold zxids as eight bytes.
+func (r *rig) onDisk(tree client.Tree) {
+	r.t.Helper()
+	last := zk.Zxid(0)
+	for path, n := range tree {
+		if path != configPath {
+			last = max(last, n.Stat.Czxid, n.Stat.Mzxid, n.Stat.Pzxid)
+		}
+	}
+	want := binary.BigEndian.AppendUint64(nil, uint64(last))
+	ctx := r.within(patience)
+	for _, m := range r.e.Members {
+		for !holds(filepath.Join(m.DataDir, "version-2"), want) {
+			select {
+			case <-ctx.Done():
+				r.t.Fatalf("%v has not written %v", m, last)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// holds reports whether a file of the directory holds the bytes.
+func holds(dir string, want []byte) bool {
+	names, _ := filepath.Glob(filepath.Join(dir, "*"))
+	return slices.ContainsFunc(names, func(name string) bool {
+		b, err := os.ReadFile(name)
+		return err == nil && bytes.Contains(b, want)
+	})
+}
+
 // directories kills all members and opens their directories in servers of both
 // kinds, which must find the tree.
 func (r *rig) directories(tree client.Tree) {
 	r.t.Helper()
+	r.onDisk(tree)
 	for _, m := range r.e.Members {
 		m.Kill()
 	}
