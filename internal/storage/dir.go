@@ -45,7 +45,7 @@ type Dir struct {
 	// end is the end of the log file that is being written; nil if there is none.
 	end atomic.Pointer[openEnd]
 	// broken is the last zxid before the newest place in the log that a RangeReader
-	// could not read past.
+	// could not read past, or that Install has left a gap after.
 	broken atomic.Int64
 	// mark says up to which zxid the log is durable.
 	mark syncedMark

@@ -440,6 +440,32 @@ func TestFallBackOverGap(t *testing.T) {
 	}
 }
 
+// After Install no part of the log is offered that a learner would need the hole before the
+// snapshot for; what follows the snapshot is.
+func TestLocateBeforeAnInstalledSnapshot(t *testing.T) {
+	e1, e2 := zk.MakeZxid(1, 0), zk.MakeZxid(2, 0)
+	for _, h := range testHistories() {
+		mem := h.put(t)
+		d := openTest(t, mem, h.options())
+		if err := installTest(d, e2+5); err != nil {
+			t.Fatal(err)
+		}
+		l := d.NewLog(e2 + 5)
+		appendTest(t, l, 40, e2+6, e2+7)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, z := range append(h.log, e1, e1+9, e2, e2+4) {
+			if loc, err := d.Locate(z); err != nil || loc.Present || loc.Before != 0 {
+				t.Errorf("%s: %v is at %+v, %v", h.name, z, loc, err)
+			}
+		}
+		if loc, err := d.Locate(e2 + 6); err != nil || !loc.Present || loc.After != e2+7 {
+			t.Errorf("%s: %+v, %v", h.name, loc, err)
+		}
+	}
+}
+
 // Retire changes nothing if the log is damaged before the place to cut it at.
 func TestRetireMeetsDamage(t *testing.T) {
 	mem := testHistories()[0].put(t)

@@ -34,8 +34,9 @@ const locateTries = 3
 // durable entries count. Damage before the place is an *Error of ErrCorrupt or ErrGap;
 // other errors come from the file system.
 //
-// If a RangeReader has met damage or a gap, Locate treats the log as if it began after
-// that place. Otherwise a leader would try the same part of the log again and again.
+// If a RangeReader has met damage or a gap, or Install has left one, Locate treats the log as
+// if it began after that place. Otherwise a leader would try the same part of the log again and
+// again.
 func (d *Dir) Locate(peer zk.Zxid) (loc Location, err error) {
 	for range locateTries {
 		loc, err = d.locate(peer)
@@ -58,7 +59,7 @@ func (d *Dir) locate(peer zk.Zxid) (Location, error) {
 	if err != nil {
 		return Location{}, err
 	}
-	if peer <= zk.Zxid(d.broken.Load()) {
+	if p.before <= zk.Zxid(d.broken.Load()) {
 		p.before, p.end = 0, 0
 	}
 	loc := Location{Present: p.before == peer && peer != 0, Before: p.before, After: p.after}

@@ -215,6 +215,22 @@ func TestLocateBehindDamage(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// The same if the range begins with a file: what precedes it is not read.
+	begins := putLogs(t, map[string][]byte{
+		"log.100000001": logBytes(testEntries(50, e1+1, e1+2)...), "log.100000003": logBytes(testEntries(50, e1+3, e1+4)...),
+	})
+	for _, present := range []bool{true, false} {
+		if loc, err := begins.Locate(e1 + 2); err != nil || loc.Present != present {
+			t.Errorf("%+v, %v, want present %v", loc, err, present)
+		}
+		if got, err := readRange(begins, e1+2, e2+2); !errors.Is(err, ErrNoZxid) || len(got) != 2 {
+			t.Errorf("%d entries, %v", len(got), err)
+		}
+	}
+	// The beginning of an epoch is behind the place too, if the log has nothing of that epoch.
+	if loc, err := begins.Locate(e2); err != nil || loc.Before != 0 {
+		t.Errorf("%+v, %v", loc, err)
+	}
 	// A zxid that the log does not have is no damage.
 	if _, err := readRange(d, 12, 13); !errors.Is(err, ErrNoZxid) {
 		t.Error(err)

@@ -100,7 +100,10 @@ func (r *RangeReader) open(d *Dir) error {
 		r.held.files[name] = file
 	}
 	r.next, err = r.read()
-	if err != nil && (r.log.sawAfter || !errors.Is(err, ErrGap)) {
+	switch {
+	case errors.Is(err, ErrNoZxid) && !r.log.sawAfter:
+		return err // nothing says that the log should hold the range
+	case err != nil && (r.log.sawAfter || !errors.Is(err, ErrGap)):
 		r.note(err)
 		return err
 	}
@@ -154,11 +157,12 @@ func (r *RangeReader) read() ([]byte, error) {
 }
 
 // note records for Locate a place that cannot be read: damage, a gap, or the end of a
-// log that has the transactions after upto but not those up to it (only a snapshot has
-// them).
+// log that has the transactions after the zxid after but not those up to upto (only a snapshot
+// has them).
+//
+// REQUIRES: the log holds after or the transaction right after it, or err is damage.
 func (r *RangeReader) note(err error) {
-	ends := errors.Is(err, ErrNoZxid) && r.log.sawAfter
-	if !ends && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
+	if !errors.Is(err, ErrNoZxid) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
 		return
 	}
 	broken := &r.log.d.broken

@@ -88,16 +88,20 @@ func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
 	if err != nil {
 		return err
 	}
+	first, second := func() error { return d.drop(snaps, logs, zxid, p) }, publish
 	if some && newest.Zxid > zxid && !base {
-		if err := publish(); err != nil {
-			return err
-		}
-		return d.drop(snaps, logs, zxid, p)
+		first, second = second, first
 	}
-	if err := d.drop(snaps, logs, zxid, p); err != nil {
+	if err := first(); err != nil {
 		return err
 	}
-	return publish()
+	if err := second(); err != nil {
+		return err
+	}
+	if p.before != zxid {
+		d.broken.Store(int64(p.before)) // what leads from there to the snapshot is in no log
+	}
+	return nil
 }
 
 // drop removes everything later than zxid, whose place in the log is p. Each of its
