@@ -21,12 +21,12 @@ import (
 // members is what a node does when the membership of its ensemble changes: it writes the
 // files of the configuration, and listens at the addresses of its own line.
 type members struct {
-	cfg *config.Config
-	log *slog.Logger
+	cfg  *config.Config
+	log  *slog.Logger
+	file string // the absolute name of zoo.cfg; "": there is none
 
-	// Owned by Log.
-	file    string  // the absolute name of zoo.cfg; "": there is none
-	written zk.Zxid // the version that the files have
+	files   sync.Mutex // held by the goroutine that writes the files; locked before mu
+	written zk.Zxid    // the version that the files have, guarded by files
 
 	mu      sync.Mutex
 	latest  zab.Memberships
@@ -45,33 +45,45 @@ func newMembers(cfg *config.Config, log *slog.Logger) (*members, error) {
 	return m, nil
 }
 
-// saved is replica.Options.MembersSaved. A failure to write the files is logged: the
-// directory of the data has what they have, and after a restart that counts.
+// saved is replica.Options.MembersSaved, which Log calls. Members that are proposed are in the files when
+// it returns: an Apache server that is started on them counts by what this server has acknowledged. Those
+// that are committed are written by the address follower, so that Log does not wait for it: with the
+// files from before the commit, a server has the proposal and learns of the commit from its leader.
 func (m *members) saved(now zab.Memberships) {
 	m.mu.Lock()
 	m.latest = now
 	m.mu.Unlock()
+	if now.Seen != now.Committed {
+		m.writeFiles()
+	}
 	select {
 	case m.changed <- struct{}{}:
 	default: // is to be looked at already
 	}
+}
+
+// writeFiles has the files show the latest membership. A failure is logged: the directory of the
+// data has what they lack, and after a restart that counts.
+func (m *members) writeFiles() {
 	if m.file == "" {
 		return
 	}
+	m.files.Lock()
+	defer m.files.Unlock()
+	m.mu.Lock()
+	now := m.latest
+	m.mu.Unlock()
 	if err := m.write(now); err != nil {
 		m.log.Error("the files of the configuration do not have the new members, the data directory has: is the directory of zoo.cfg writable?", "file", m.file, "err", err)
 	}
 }
 
-// write writes the files: the members that are proposed to zoo.cfg.dynamic.next, those that are
-// committed to a file with their version, which zoo.cfg then names. A server that is
+// write writes the files: the members that are committed to a file with their version, which zoo.cfg
+// then names, and those that are proposed to zoo.cfg.dynamic.next. The former are first: a server must
+// know of both changes of two that follow each other. A server that is
 // no member keeps its zoo.cfg: with the new one it could not start again.
+// REQUIRES: files is held.
 func (m *members) write(now zab.Memberships) error {
-	if now.Seen != now.Committed {
-		if err := replaceFile(m.file+config.NextSuffix, now.Seen.Text(), fileMode); err != nil {
-			return err
-		}
-	}
 	// A server may have a weight and no line.
 	own, _ := now.Committed.Member(m.cfg.Quorum.MyID)
 	if own.Address != "" && now.Committed.Version() > m.written {
@@ -81,7 +93,7 @@ func (m *members) write(now zab.Memberships) error {
 		m.written = now.Committed.Version()
 	}
 	if now.Seen != now.Committed {
-		return nil
+		return replaceFile(m.file+config.NextSuffix, now.Seen.Text(), fileMode)
 	}
 	if err := os.Remove(m.file + config.NextSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -152,7 +164,8 @@ func replaceFile(name string, content []byte, mode os.FileMode) error {
 }
 
 // followMembers starts to listen at the addresses of the server's own line whenever that
-// changes. The returned function ends that, and waits for the end.
+// changes, and writes the files. The returned function ends that, and waits for the end; the files have
+// the latest membership then.
 func (n *Node) followMembers(ctx context.Context) (stop func()) {
 	if n.members == nil {
 		return func() {}
@@ -163,9 +176,11 @@ func (n *Node) followMembers(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-ctx.Done():
+				n.members.writeFiles()
 				return
 			case <-n.members.changed:
 				n.move()
+				n.members.writeFiles()
 			}
 		}
 	})

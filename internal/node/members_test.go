@@ -103,6 +103,7 @@ func TestMembersFiles(t *testing.T) {
 	static := m.files()["zoo.cfg"]
 	first, next := membershipOf(t, firstLines+"\nversion=0"), membershipOf(t, nextLines+"\nversion=100000005")
 	m.m.saved(zab.Memberships{Committed: first, Seen: first})
+	m.m.writeFiles()
 	m.want("at the start", map[string]string{"zoo.cfg": static})
 
 	m.m.saved(zab.Memberships{Committed: first, Seen: next})
@@ -112,6 +113,8 @@ func TestMembersFiles(t *testing.T) {
 	}
 
 	m.m.saved(zab.Memberships{Committed: next, Seen: next})
+	m.want("the commit is not written yet", map[string]string{"zoo.cfg": static, "zoo.cfg.dynamic.next": nextLines + "\nversion=100000005"})
+	m.m.writeFiles()
 	rewritten := map[string]string{
 		"zoo.cfg.bak": static, "zoo.cfg.dynamic.100000005": nextLines,
 		"zoo.cfg": limitLines + "dataDir=/d/data\nreconfigEnabled=true\ndynamicConfigFile=/d/zoo.cfg.dynamic.100000005\n",
@@ -123,11 +126,31 @@ func TestMembersFiles(t *testing.T) {
 
 	without := membershipOf(t, "server.2=b:1:2\nserver.3=c:1:2\nversion=100000009")
 	m.m.saved(zab.Memberships{Committed: without, Seen: without})
+	m.m.writeFiles()
 	m.want("removed", rewritten)
 
 	weighed := membershipOf(t, "server.2=b:1:2\nserver.3=c:1:2\ngroup.1=1:2:3\nweight.1=1\nversion=10000000a")
 	m.m.saved(zab.Memberships{Committed: weighed, Seen: weighed})
+	m.m.writeFiles()
 	m.want("without a line, with a weight", rewritten)
+}
+
+// The next change is proposed before the files have the commit of the one before: with the proposal,
+// the files have that too. A late write of the former does not remove the latter.
+func TestMembersFilesOfTwoChanges(t *testing.T) {
+	m := newMembersTest(t)
+	first, next := membershipOf(t, firstLines+"\nversion=0"), membershipOf(t, nextLines+"\nversion=100000005")
+	after := membershipOf(t, firstLines+"\nversion=100000009")
+	m.m.saved(zab.Memberships{Committed: first, Seen: next})
+	m.m.saved(zab.Memberships{Committed: next, Seen: next})
+	m.m.saved(zab.Memberships{Committed: next, Seen: after})
+	for range 2 {
+		if cfg := m.start(); cfg.Quorum.Next == nil || cfg.Quorum.Next.Version != 0x100000009 || cfg.Quorum.Members.Version != 0x100000005 {
+			t.Errorf("a server that starts now has %+v, and then %+v", cfg.Quorum.Members, cfg.Quorum.Next)
+		}
+		m.m.saved(zab.Memberships{Committed: next, Seen: after})
+		m.m.writeFiles()
+	}
 }
 
 // A movable listener accepts at the new address, and not at the old one any more; Close
