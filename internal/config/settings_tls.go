@@ -31,8 +31,7 @@ func tlsSettings() []setting {
 			note:   "TLSv1.3, TLSv1.2, or both, separated by commas. Older versions are refused"},
 		{name: "ssl.ciphersuites", scope: property,
 			setter: setter{set: func(c *Config, text string) error { c.TLS.Suites = commaList(text); return nil }},
-			note: "names of cipher suites, separated by commas. A protocol version of which none is listed is off, as in Java. The three suites of TLS 1.3 are used together: " +
-				"a list without TLS_AES_128_GCM_SHA256, the weakest, is refused unless TLSv1.3 is off"},
+			note:   "names of cipher suites, separated by commas. A protocol version of which none is listed is off, as in Java"},
 		{name: "ssl.clientAuth", scope: property, def: "need",
 			setter: setter{set: func(c *Config, text string) error {
 				c.TLS.ClientAuth = strings.ToLower(text)
@@ -157,6 +156,9 @@ func (t *TLS) Versions() (lowest, highest uint16) {
 // nil for its own choice.
 func (t *TLS) SuiteIDs() []uint16 { return t.suites(tls.VersionTLS12) }
 
+// Suites13 returns the numbers of the cipher suites of TLS 1.3, nil for all.
+func (t *TLS) Suites13() []uint16 { return t.suites(tls.VersionTLS13) }
+
 // suites returns the listed suites of a protocol version.
 func (t *TLS) suites(version uint16) (ids []uint16) {
 	for _, name := range t.Suites {
@@ -218,31 +220,14 @@ func (l *loader) checkTLS(t *TLS, key, prefix string) {
 	}
 }
 
-// checkSuites checks a list of cipher suites. A connection must not be weaker than the list says.
+// checkSuites checks a list of cipher suites.
 func (l *loader) checkSuites(t *TLS, prefix string) {
 	key := prefix + "ciphersuites"
 	where := l.places["zookeeper."+key]
 	if unknown := slices.DeleteFunc(slices.Clone(t.Suites), func(name string) bool { return suite(name) != nil }); len(unknown) > 0 {
 		l.warn(where, key, "%s: not known here, and not used", strings.Join(unknown, ", "))
 	}
-	lowest, highest := t.Versions()
-	if lowest > highest {
+	if lowest, highest := t.Versions(); lowest > highest {
 		l.fail(where, key, "", "has no cipher suite for "+strings.Join(t.enabled(), " or for "))
-		return
-	}
-	if highest < tls.VersionTLS13 {
-		return
-	}
-	switch others := slices.DeleteFunc(slices.Clone(newSuites), func(name string) bool { return slices.Contains(t.Suites, name) }); {
-	case slices.Contains(others, newSuites[0]):
-		l.fail(where, key, "", "lacks "+newSuites[0]+", and this server cannot use TLS 1.3 without it: "+
-			"add it, or set "+prefix+"enabledProtocols=TLSv1.2 and list cipher suites of that")
-	case len(others) > 0:
-		l.warn(where, key, "TLS 1.3 uses %s as well, which cannot be turned off here; %s not weaker",
-			strings.Join(others, " and "), map[bool]string{true: "it is", false: "they are"}[len(others) == 1])
 	}
 }
-
-// newSuites are the cipher suites of TLS 1.3, the weakest first. Package crypto/tls uses all of
-// them or none.
-var newSuites = []string{"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}

@@ -21,7 +21,14 @@ func (p *Port) Accept(check Check) *tls.Config {
 	p.reread()
 	c := p.current.Load().Clone()
 	c.SessionTicketsDisabled, c.DynamicRecordSizingDisabled = true, true
+	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		p.suites.steer(hello)
+		return nil, nil // c
+	}
 	c.VerifyConnection = func(s tls.ConnectionState) error {
+		if err := p.suites.check(s); err != nil {
+			return err
+		}
 		if leafOf(s) != nil {
 			if err := p.revoked.check(s.VerifiedChains); err != nil {
 				return err
@@ -42,6 +49,9 @@ func (p *Port) Dial(check Check) *tls.Config {
 		DynamicRecordSizingDisabled: true,
 		InsecureSkipVerify:          true, // VerifyConnection does it, without a name
 		VerifyConnection: func(s tls.ConnectionState) error {
+			if err := p.suites.check(s); err != nil {
+				return err
+			}
 			chains, err := verifyChain(s.PeerCertificates, own.ClientCAs, x509.ExtKeyUsageServerAuth)
 			if err == nil {
 				err = p.revoked.check(chains)

@@ -4,6 +4,7 @@
 //	tlsport.go   a port of clients; the files, and how they are read again
 //	peer.go      connections between servers, in both directions
 //	revocation.go  whether a certificate is revoked
+//	suites.go    which cipher suites of TLS 1.3 are allowed
 //	subject.go   the identity in a client's certificate
 //
 // The files are read again when they change: at the next handshake, at most once a second.
@@ -34,6 +35,7 @@ type Port struct {
 	cfg     config.TLS
 	log     *slog.Logger
 	revoked *revocation // nil: not checked
+	suites  suites13
 	current atomic.Pointer[tls.Config]
 
 	mu     sync.Mutex // held by the goroutine that reads the files
@@ -48,7 +50,7 @@ func (f files) equal(g files) bool { return f.keys.Equal(g.keys) && f.trusted.Eq
 
 // Open reads the stores. The error says what is wrong with which file.
 func Open(cfg config.TLS, log *slog.Logger) (*Port, error) {
-	p := &Port{cfg: cfg, log: log, looked: time.Now()}
+	p := &Port{cfg: cfg, log: log, looked: time.Now(), suites: cfg.Suites13()}
 	if cfg.CRL || cfg.OCSP {
 		p.revoked = newRevocation(cfg.OCSP)
 	}
@@ -113,6 +115,7 @@ func (p *Port) Config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			p.suites.steer(hello)
 			return p.configFor(hello.Conn.RemoteAddr()), nil
 		},
 	}
@@ -122,7 +125,7 @@ func (p *Port) Config() *tls.Config {
 func (p *Port) configFor(client net.Addr) *tls.Config {
 	p.reread()
 	c := p.current.Load()
-	if c.ClientAuth == tls.NoClientCert {
+	if c.ClientAuth == tls.NoClientCert && p.suites == nil {
 		return c
 	}
 	c = c.Clone()
@@ -130,10 +133,13 @@ func (p *Port) configFor(client net.Addr) *tls.Config {
 	return c
 }
 
-// verify checks what package crypto/tls does not: that the certificate of a resumed
-// connection is still trusted, and, if that is configured, whether it is revoked, and the
-// client's address.
+// verify checks what package crypto/tls does not: the cipher suite of TLS 1.3, that the
+// certificate of a resumed connection is still trusted, and, if that is configured, whether it
+// is revoked, and the client's address.
 func (p *Port) verify(c *tls.Config, s tls.ConnectionState, client net.Addr) error {
+	if err := p.suites.check(s); err != nil {
+		return err
+	}
 	if len(s.PeerCertificates) == 0 {
 		return nil // crypto/tls has refused it if it must have one
 	}

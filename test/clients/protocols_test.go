@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +84,56 @@ func TestProtocols(t *testing.T) {
 				}
 			}
 			t.Logf("%#x", got["pinfold"])
+		})
+	}
+}
+
+// suiteOf returns the cipher suite with which a server answers openssl's client, which offers suites
+// of TLS 1.3 and groups; "" if it refuses the client.
+func suiteOf(t *testing.T, addr, store string, offer ...string) string {
+	t.Helper()
+	args := append([]string{"s_client", "-connect", addr, "-ign_eof", "-cert", store, "-key", store, "-ciphersuites"}, offer...)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "openssl", args...)
+	cmd.Stdin = strings.NewReader("srvr")
+	out, _ := cmd.CombinedOutput() // it fails if it is refused
+	suite := regexp.MustCompile(`Cipher is (TLS_\w+)`).FindSubmatch(out)
+	if suite == nil || !strings.Contains(string(out), "Mode: ") {
+		return ""
+	}
+	return string(suite[1])
+}
+
+// TestSuites has clients offer suites of TLS 1.3 to servers that list some: a client is let in where
+// Apache lets it in, with a suite that the server lists. Of several, Apache chooses the first that its
+// own list has, and Pinfold by the speed of the machine.
+func TestSuites(t *testing.T) {
+	if *pinfold == "" {
+		t.Skip("-pinfold names the binary")
+	}
+	const fast, strong, mobile = "TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"
+	offers := [][]string{
+		{fast}, {strong}, {mobile}, {fast + ":" + strong + ":" + mobile}, {mobile + ":" + fast}, {strong + ":" + mobile},
+		{strong, "-groups", "X448:X25519"}, // Pinfold has no X448, and asks for another hello
+	}
+	authority, client := certs.New(t, "authority"), certs.New(t, "client").Store(t)
+	stores := []string{"ssl.keyStore.location=" + authority.Issue(t, "server").Store(t), "ssl.trustStore.location=" + client}
+	for _, listed := range [][]string{{strong}, {fast}, {strong, mobile}} {
+		t.Run(strings.Join(listed, ","), func(t *testing.T) {
+			apache := secured(t, "apache-3.9", append(stores, "ssl.ciphersuites="+strings.Join(listed, ","))...)
+			ours := secured(t, "pinfold", append(stores, "ssl.ciphersuites="+strings.Join(listed, ","))...)
+			for _, offer := range offers {
+				want, got := suiteOf(t, apache, client, offer...), suiteOf(t, ours, client, offer...)
+				if (want == "") != (got == "") || got != "" && !slices.Contains(listed, got) {
+					t.Errorf("who offers %v gets %q at Apache, %q at Pinfold", offer, want, got)
+				}
+				t.Logf("%v: %q at Apache, %q at Pinfold", offer, want, got)
+			}
+			// What was hidden from the first hello of a client is not in its second.
+			if got := suiteOf(t, ours, client, offers[3][0], "-groups", "X448:X25519"); got != "" {
+				t.Errorf("a client that offers all, and needs a second hello, gets %s", got)
+			}
 		})
 	}
 }
