@@ -178,8 +178,11 @@ func (c *checker) saw(m *member, rd *zab.Ready) {
 	if before.serving && before.term == rd.Term {
 		return
 	}
-	if rd.Role == zab.Leading {
+	switch rd.Role {
+	case zab.Leading:
 		c.established(m)
+	case zab.Observing:
+		m.observed = c.s.now
 	}
 	if want := c.upToDate[m.leader]; rd.Role == zab.Following && h.delivered < want {
 		c.s.fail("UpToDate", "member %d begins to serve with %d transactions, its leader had %d", m.id, h.delivered, want)

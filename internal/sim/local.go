@@ -71,9 +71,8 @@ func (c *client) settle(k *clientConn) {
 }
 
 // judgeLocalDenied checks that a local session is over whose client is told so by the
-// server that knows it: the server has not heard of the client for the session's timeout. Or
-// it cannot tell whether the session was made one of the ensemble and has ended, because it was
-// sent a snapshot after the client had asked for that, or is an observer.
+// server that knows it: the server has not heard of the client for the session's timeout, or
+// is unsure.
 func (c *client) judgeLocalDenied() {
 	h, s := &c.home, c.s
 	if h.m == nil {
@@ -82,11 +81,17 @@ func (c *client) judgeLocalDenied() {
 	s.cover.LocalsOver++
 	k := c.conn
 	silent := float64(k.began-h.heard) * (1 + s.profile.drift)
-	unsure := h.asked > 0 && (k.m.installed >= h.asked || !k.m.voter || s.profile.reconfigs.on)
-	if !unsure && h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
+	if !h.unsure() && h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
 		s.fail("LocalSession", "%s is told by member %d that its local session %v is over, which the member heard of %v ago; its timeout is %v",
 			c.who, k.m.id, c.session, k.began-h.heard, h.timeout)
 	}
+}
+
+// unsure reports whether the server may be unable to tell whether the session was made one of the
+// ensemble and has ended: since the client asked for that, the server was sent a snapshot, or has
+// begun to observe. An observer is not sent what is not committed, and a voter that heals observes.
+func (h *localHome) unsure() bool {
+	return h.asked > 0 && max(h.m.installed, h.m.observed) >= h.asked
 }
 
 // codeHere is the code with which a client is answered a write that the leader has

@@ -48,6 +48,7 @@ type member struct {
 	filled bool          // its disk has held a database
 
 	installed time.Duration // when it was last sent a snapshot
+	observed  time.Duration // when it last began to serve as an observer
 
 	damaged bool // a file of its disk was damaged or lost, and the member has not healed since
 	heals   bool // it had found the damage when it was started last
