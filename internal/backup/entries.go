@@ -28,7 +28,7 @@ func eachEntry(ctx context.Context, s Store, name string, maxEntry int, f func(z
 	return eachEntryOf(to, name, maxEntry, f)
 }
 
-// fetch copies a file of a store to a file that it creates.
+// fetch copies a file of a store to a file that it creates, which is not durable yet.
 func fetch(ctx context.Context, s Store, name, to string) error {
 	in, err := s.Get(ctx, name)
 	if err != nil {
@@ -39,9 +39,6 @@ func fetch(ctx context.Context, s Store, name, to string) error {
 		return errors.Join(fmt.Errorf("backup: %w", err), in.Close())
 	}
 	_, err = io.Copy(out, in)
-	if err == nil {
-		err = out.Sync()
-	}
 	if err = errors.Join(err, in.Close(), out.Close()); err != nil {
 		return fmt.Errorf("backup: copy %s: %w", name, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/history"
@@ -128,7 +129,7 @@ func (r *Restore) endIn(ctx context.Context, g *Generation) (end zk.Zxid, at tim
 	}
 	end = first
 	stopped := false
-	for _, log := range g.Logs {
+	for _, log := range r.logsWithEnd(g) {
 		err := eachEntry(ctx, r.Store, g.file(logName(log)), r.MaxEntry, func(z zk.Zxid, payload []byte) error {
 			tx, err := txn.Decode(payload)
 			if err != nil {
@@ -158,6 +159,19 @@ func (r *Restore) endIn(ctx context.Context, g *Generation) (end zk.Zxid, at tim
 	return end, at, nil
 }
 
+// logsWithEnd returns the log files, by their first transactions, that have to be read to find the end. For a
+// time these are all: the leaders' clocks may go back.
+func (r *Restore) logsWithEnd(g *Generation) []zk.Zxid {
+	if !r.Time.IsZero() {
+		return g.Logs
+	}
+	upto := len(g.Logs)
+	if r.Zxid != 0 {
+		upto = sort.Search(upto, func(i int) bool { return g.Logs[i] > r.Zxid })
+	}
+	return g.Logs[max(upto-1, 0):upto]
+}
+
 // errFuzzy reports a snapshot that has effects of transactions after the end.
 var errFuzzy = errors.New("the snapshot is ahead of the end")
 
@@ -172,44 +186,77 @@ func (r *Restore) with(ctx context.Context, g *Generation, s storage.Snapshot, e
 			return fmt.Errorf("backup: %w", err)
 		}
 	}
-	if err := fetch(ctx, r.Store, g.file(s.Name), filepath.Join(data, versionDir, s.Name)); err != nil {
-		return err
+	complete, durable := make(chan string, 1+len(g.Logs)), make(chan error, 1)
+	go func() { durable <- syncEach(complete) }()
+	err := r.copyFiles(ctx, g, s, end, complete)
+	close(complete)
+	if err == nil {
+		err = r.verify(data, logs, end)
 	}
-	for i, first := range g.Logs {
-		if first > end || i+1 < len(g.Logs) && g.Logs[i+1] <= s.Zxid+1 {
-			continue
-		}
-		if err := r.putLog(ctx, g, first, end); err != nil {
-			return err
-		}
-	}
-	return r.verify(data, logs, end)
+	return errors.Join(err, <-durable)
 }
 
-// putLog copies a log file up to the end.
-func (r *Restore) putLog(ctx context.Context, g *Generation, first, end zk.Zxid) error {
-	name := filepath.Join(r.LogDir, workDir, versionDir, logName(first))
-	if err := fetch(ctx, r.Store, g.file(logName(first)), name); err != nil {
+// copyFiles copies the snapshot and the log from there to the end, and sends the name of each file that is complete.
+func (r *Restore) copyFiles(ctx context.Context, g *Generation, s storage.Snapshot, end zk.Zxid, complete chan<- string) error {
+	name := filepath.Join(r.DataDir, workDir, versionDir, s.Name)
+	if err := fetch(ctx, r.Store, g.file(s.Name), name); err != nil {
 		return err
 	}
-	cut := int64(0)
+	complete <- name
+	for i, first := range g.Logs {
+		next := i+1 < len(g.Logs)
+		if first > end || next && g.Logs[i+1] <= s.Zxid+1 {
+			continue
+		}
+		name := filepath.Join(r.LogDir, workDir, versionDir, logName(first))
+		if err := fetch(ctx, r.Store, g.file(logName(first)), name); err != nil {
+			return err
+		}
+		if !next || g.Logs[i+1] > end {
+			if err := r.cut(name, end); err != nil {
+				return err
+			}
+		}
+		complete <- name
+	}
+	return nil
+}
+
+// cut shortens a log file to the entries up to the end.
+func (r *Restore) cut(name string, end zk.Zxid) error {
+	bytes := int64(len(storage.AppendLogHeader(nil, 0)))
+	var entry []byte
 	err := eachEntryOf(name, name, r.MaxEntry, func(z zk.Zxid, payload []byte) error {
 		if z > end {
 			return errEnough
 		}
-		cut += int64(len(storage.AppendEntry(nil, payload)))
+		entry = storage.AppendEntry(entry[:0], payload)
+		bytes += int64(len(entry))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return os.Truncate(name, cut+int64(len(storage.AppendLogHeader(nil, 0))))
+	return os.Truncate(name, bytes)
 }
 
-// verify reads what was built as a server would.
+// syncEach makes files durable, until there are no more names.
+func syncEach(names <-chan string) error {
+	var errs []error
+	for name := range names {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// verify reads what was built, as a server would.
 func (r *Restore) verify(data, logs string, end zk.Zxid) error {
 	var out bytes.Buffer
-	v := history.Verification{Out: &out, MaxEntry: r.MaxEntry}
+	v := history.Verification{Out: &out, MaxEntry: r.MaxEntry, StatesOnly: true}
 	err := v.Verify(data, logs)
 	if v.Ahead > end {
 		return errFuzzy

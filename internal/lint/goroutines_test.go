@@ -62,6 +62,7 @@ var goroutines = map[string]string{
 	"recipe f":                        "recipe's clearing up",
 	"internal/cli follow":             "shell's watch printer",
 	"internal/cli runHolding":         "shell's child watch",
+	"internal/backup with":            "restore's sync",
 	"internal/cli readLine":           "shell's keyboard",
 	"internal/cli followStates":       "shell's watch printer",
 }
