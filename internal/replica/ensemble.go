@@ -22,6 +22,7 @@ type member struct {
 	commit zk.Zxid // the core says that everything up to it may be applied
 
 	entries  []zab.Entry // of the batch that is being proposed
+	accepted []txn.Txn   // of the leader's, decoded; the core has not emitted their writes yet
 	made     []*batch    // proposed; the core has not emitted their writes yet
 	proposed []*batch    // handed to Log; not all of their transactions are handed to Apply
 	released zk.Zxid     // last zxid that was handed to Apply
@@ -87,13 +88,13 @@ func (r *Replica) Join(n Network) {
 }
 
 // stepCore passes the events to the Zab core, and carries out its output.
-func (o *orderer) stepCore(m *mail) bool {
+func (o *orderer) stepCore(m *mail) {
 	now := o.Now()
 	for i := range m.events {
 		o.tell(now, &m.events[i], m.packets)
 	}
 	if o.core == nil {
-		return true
+		return
 	}
 	if len(o.resetSeqs) == 0 {
 		o.core.Applied(o.LastApplied())
@@ -103,7 +104,7 @@ func (o *orderer) stepCore(m *mail) bool {
 		o.core.Tick(now)
 		o.publishStatus()
 	}
-	ok := o.drive()
+	o.drive()
 	o.noteUnsynced()
 	for i := range m.events {
 		if m.events[i].kind == linkDown {
@@ -112,7 +113,6 @@ func (o *orderer) stepCore(m *mail) bool {
 			o.undecided.forget(m.events[i].link)
 		}
 	}
-	return ok
 }
 
 func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
@@ -120,7 +120,7 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 	case joined:
 		o.net = e.net
 		cfg := *o.o.Ensemble
-		cfg.Weigh = weigh
+		cfg.Accept, cfg.Weigh = o.accept, weigh
 		o.core = zab.New(cfg, o.recovered, now)
 		o.planReadOnly(zab.Looking)
 		o.recovered = zab.State{}
@@ -146,7 +146,7 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 	case cutFailed:
 		o.log.Warn("the log cannot be cut to what the leader has", "err", e.err)
 		o.core.TruncateFailed(now, e.zxid)
-		o.proposed = nil // none of it is on the disk
+		o.proposed, o.accepted = nil, nil // none of it is on the disk
 		o.released = e.zxid
 	case treeDiverged:
 		o.core.TreeDiverged(now, e.zxid)
@@ -165,26 +165,22 @@ func (o *orderer) noteProgress(now time.Duration) {
 	}
 }
 
-// drive carries out the core's output until there is none. It returns false if the disk
-// has failed.
-func (o *orderer) drive() bool {
+// drive carries out the core's output until there is none.
+func (o *orderer) drive() {
 	for {
 		rd := o.core.Ready()
 		idle := len(rd.Writes) == 0
-		if !o.do(rd) {
-			return false
-		}
+		o.do(rd)
 		if idle {
 			break
 		}
 	}
 	o.serve()
-	return true
 }
 
 // do carries out one Ready. Messages are sent first, so that followers write their logs
 // at the same time as this server.
-func (o *orderer) do(rd *zab.Ready) bool {
+func (o *orderer) do(rd *zab.Ready) {
 	if o.o.Saw != nil {
 		o.o.Saw(rd)
 	}
@@ -234,11 +230,8 @@ func (o *orderer) do(rd *zab.Ready) bool {
 		o.toApply(step{synced: reqs})
 	}
 	for i := range rd.Writes {
-		if !o.startWrite(&rd.Writes[i]) {
-			return false
-		}
+		o.startWrite(&rd.Writes[i])
 	}
-	return true
 }
 
 // changeRole records the role, and stops serving if it has changed.
@@ -361,16 +354,11 @@ func (o *orderer) deliver(d *zab.Delivery) {
 
 // startWrite queues a write for Log. Its transactions wait in proposed until they are
 // committed.
-func (o *orderer) startWrite(w *zab.Write) bool {
+func (o *orderer) startWrite(w *zab.Write) {
 	j := job{write: *w, term: o.term}
 	switch w.Kind {
 	case zab.WriteEntries:
-		var err error
-		if j.b, err = o.batchOf(w); err != nil {
-			o.fail(err)
-			return false
-		}
-		j.write.Entries = nil
+		j.b, j.write.Entries = o.batchOf(w), nil
 		o.proposed = append(o.proposed, j.b)
 		o.keep(j.b)
 	case zab.WriteTruncate, zab.WriteInstall:
@@ -382,42 +370,58 @@ func (o *orderer) startWrite(w *zab.Write) bool {
 		case w.Kind == zab.WriteInstall && w.Link == 0:
 			j.restore = o.restored
 		case w.Kind == zab.WriteInstall:
-			j.tree = o.incomingTrees.remove(w.Link)
+			j.tree = o.incomingTrees.take(w.Link)
 		}
 	}
 	o.toLog(j)
-	return true
+}
+
+// accept decodes a transaction that the leader has sent. An error says why it cannot be in the
+// history. The leader may be a program that is no member, so nothing is logged that cannot be read
+// back.
+func (o *orderer) accept(e zab.Entry) error {
+	if most := o.o.Dir.MaxEntryBytes(); len(e.Data) > most {
+		return fmt.Errorf("%d bytes, a transaction has at most %d", len(e.Data), most)
+	}
+	tx, err := txn.Decode(e.Data)
+	if err != nil {
+		return err
+	}
+	if tx.Zxid != e.Zxid {
+		return fmt.Errorf("in it is transaction %v", tx.Zxid)
+	}
+	o.accepted = append(o.accepted, tx)
+	return nil
 }
 
 // batchOf returns the batch of a write's transactions: one that was prepared here, or one
-// that is made of the leader's proposals.
-func (o *orderer) batchOf(w *zab.Write) (*batch, error) {
+// of those that were accepted from the leader.
+func (o *orderer) batchOf(w *zab.Write) *batch {
+	n := len(w.Entries)
 	if len(o.made) > 0 {
 		b := o.made[0]
 		o.made = o.made[1:]
-		check(len(b.txns) == len(w.Entries) && b.txns[0].Zxid == w.Entries[0].Zxid,
-			"the core writes %d transactions from %v, %d from %v were proposed", len(w.Entries), w.Entries[0].Zxid, len(b.txns), b.txns[0].Zxid)
-		return b, nil
+		check(len(b.txns) == n && b.txns[0].Zxid == w.Entries[0].Zxid,
+			"the core writes %d transactions from %v, %d from %v were proposed", n, w.Entries[0].Zxid, len(b.txns), b.txns[0].Zxid)
+		return b
 	}
+	check(len(o.accepted) >= n && o.accepted[0].Zxid == w.Entries[0].Zxid,
+		"the core writes %d transactions from %v, %d were accepted", n, w.Entries[0].Zxid, len(o.accepted))
 	b := o.pool.get()
-	b.entries = append(b.entries, w.Entries...)
-	b.txns, b.reqs = slices.Grow(b.txns, len(b.entries)), slices.Grow(b.reqs, len(b.entries))
-	for i := range b.entries {
-		tx, err := txn.Decode(b.entries[i].Data)
-		if err != nil {
-			return nil, fmt.Errorf("replica: the leader sent a transaction that cannot be read, %v: %w", b.entries[i].Zxid, err)
-		}
-		if tx.Zxid != b.entries[i].Zxid {
-			return nil, fmt.Errorf("replica: the leader sent transaction %v as %v", tx.Zxid, b.entries[i].Zxid)
-		}
-		b.txns = append(b.txns, tx)
+	b.entries, b.reqs = append(b.entries, w.Entries...), slices.Grow(b.reqs, n)
+	if n == len(o.accepted) {
+		b.txns, o.accepted = o.accepted, b.txns[:0]
+	} else {
+		b.txns, o.accepted = append(b.txns, o.accepted[:n]...), o.accepted[n:]
+	}
+	for i := range b.txns {
 		b.reqs = append(b.reqs, o.match(&b.txns[i]))
 		if b.reqs[i].Origin != nil && b.reqs[i].Owner != 0 {
 			b.own++
 		}
 	}
 	o.countProposed(b.txns)
-	return b, nil
+	return b
 }
 
 // applyCommitted hands the committed transactions to Apply. On a server that serves they

@@ -155,13 +155,18 @@ func (o *orderer) match(tx *txn.Txn) Request {
 
 // cameFrom reports whether a transaction can be the outcome of a request of that
 // operation. The cxid alone does not tell: requests that a server makes itself, to end an
-// expired session or to upgrade a local one, may have the cxid of a client's request.
+// expired session or to upgrade a local one, may have the cxid of a client's request. The kind is
+// compared too, because the leader may be a program that is no member: the audit of a multi expects
+// the outcome of a multi.
 func cameFrom(tx *txn.Txn, op wire.OpCode) bool {
-	switch tx.Header.Type {
+	switch kind := tx.Header.Type; kind {
 	case wire.OpCreateSession, wire.OpCloseSession:
-		return op == tx.Header.Type
+		return op == kind
+	case wire.OpError:
+		return op != wire.OpCreateSession
+	default:
+		return op != wire.OpCreateSession && (op == wire.OpMulti) == (kind == wire.OpMulti)
 	}
-	return op != wire.OpCreateSession
 }
 
 // expired returns, for the end of a session that the leader has decided, a request whose

@@ -61,8 +61,8 @@ func (o *orderer) beginAt(last zk.Zxid) {
 func (o *orderer) step(t *Turn) {
 	o.turn = t
 	o.forgetClosed()
-	if o.o.Ensemble != nil && !o.stepCore(&t.mail) {
-		return
+	if o.o.Ensemble != nil {
+		o.stepCore(&t.mail)
 	}
 	if o.handing == nil { // the ends of sessions could not be proposed
 		o.expireAtTick()

@@ -87,8 +87,12 @@ func (r *Replica) streamTree(w io.Writer) error {
 }
 
 // Snapshot reads the body of the leader's snapshot, which is at zxid z, and not
-// a byte more. It is called before the packet SNAP is told by Packets.
+// a byte more. It is called before the packet SNAP is told by Packets. The
+// second one of a link is an error.
 func (r *Replica) Snapshot(l zab.LinkID, z zk.Zxid, src SnapshotSource) error {
+	if !r.incomingTrees.expect(l) {
+		return fmt.Errorf("replica: the leader's snapshot at %v: it has sent one before: is it a leader?", z)
+	}
 	loader := znode.NewLoader(r.o.Tree)
 	if err := loadBody(loader, src, r.o.MaxRecordBytes); err != nil {
 		return fmt.Errorf("replica: the leader's snapshot at %v: %w", z, err)
@@ -101,24 +105,46 @@ func (r *Replica) Snapshot(l zab.LinkID, z zk.Zxid, src SnapshotSource) error {
 type incomingTrees struct {
 	mu struct {
 		sync.Mutex
-		trees map[zab.LinkID]*znode.Tree
+		trees map[zab.LinkID]*znode.Tree // of links that are there; nil: it is being received, or was taken
 	}
 }
 
-func (t *incomingTrees) put(l zab.LinkID, tree *znode.Tree) {
+// expect notes that a tree arrives on a link. It reports false if it is not the link's first one: that
+// may not be installed yet, and is the only one that the core asks for.
+func (t *incomingTrees) expect(l zab.LinkID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, before := t.mu.trees[l]; before {
+		return false
+	}
 	if t.mu.trees == nil {
 		t.mu.trees = map[zab.LinkID]*znode.Tree{}
 	}
+	t.mu.trees[l] = nil
+	return true
+}
+
+// put stores the tree of a link, after expect.
+func (t *incomingTrees) put(l zab.LinkID, tree *znode.Tree) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.mu.trees[l] = tree
 }
 
-// remove removes the tree of a link and returns it, nil if there is none.
-func (t *incomingTrees) remove(l zab.LinkID) *znode.Tree {
+// take takes the tree of a link, nil if there is none.
+func (t *incomingTrees) take(l zab.LinkID) *znode.Tree {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tree := t.mu.trees[l]
-	delete(t.mu.trees, l)
+	if tree != nil {
+		t.mu.trees[l] = nil
+	}
 	return tree
+}
+
+// remove forgets a link that is lost.
+func (t *incomingTrees) remove(l zab.LinkID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.mu.trees, l)
 }

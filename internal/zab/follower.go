@@ -40,6 +40,11 @@ func (c *Core) takeEntry(e Entry) error {
 		c.resync(fmt.Sprintf("the leader sent %v behind %v", z, c.last))
 		return fmt.Errorf("%v is not the transaction after %v", z, c.last)
 	}
+	if c.cfg.Accept != nil {
+		if err := c.cfg.Accept(e); err != nil {
+			return fmt.Errorf("server %d, the leader, sent %v: %w: is it a leader?", c.learner.leader, z, err)
+		}
+	}
 	c.raiseEpoch(z)
 	c.seeEntry(e)
 	c.append(e)

@@ -99,6 +99,11 @@ type Config struct {
 	// StallBytes is how much memory the transactions that wait for this server's disk
 	// may take before it gives its role up; 0 is DefaultStallBytes.
 	StallBytes int64
+	// Accept is called, in order, with each transaction that the leader has sent and that is next in
+	// the history, before it becomes part of that. An error says why it cannot, and this server
+	// leaves its leader. What was accepted is in a Write, unless TruncateFailed drops that. nil:
+	// every one is accepted.
+	Accept func(e Entry) error
 	// Weigh returns the memory that a transaction takes while it waits for the disk;
 	// nil: the length of its data.
 	Weigh func(data []byte) int64
