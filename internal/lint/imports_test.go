@@ -23,7 +23,7 @@ const importOrder = `
 	NONE < fifo, ratelimit;
 	NONE < config, sasl, kerberos, metric, systemd, keystore;
 	ratelimit < refusal, logging;
-	config, keystore < tlsport;
+	jute, config, keystore < tlsport;
 	NONE < httpconn; metric, httpconn < exporter;
 	zk < fourletter;
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pinfold-zk/pinfold/internal/jute"
 )
 
 // keywords are the attributes that Java writes by name in a subject.
@@ -78,7 +80,7 @@ func attributeText(v *asn1.RawValue) (string, bool) {
 	}
 	switch v.Tag {
 	case asn1.TagPrintableString, asn1.TagT61String, asn1.TagIA5String, asn1.TagGeneralString, asn1.TagUTF8String, asn1.TagBMPString:
-		return strings.ToValidUTF8(string(v.Bytes), "\uFFFD"), true
+		return jute.JavaString(v.Bytes), true // whatever the tag says, as Java does
 	}
 	return "", false
 }
