@@ -34,9 +34,9 @@ const locateTries = 3
 // durable entries count. Damage before the place is an *Error of ErrCorrupt or ErrGap;
 // other errors come from the file system.
 //
-// If a RangeReader has met damage or a gap, or Install has left one, Locate treats the log as
-// if it began after that place. Otherwise a leader would try the same part of the log again and
-// again.
+// If a RangeReader has met damage, a gap, or an error of the disk, or Install has left a gap,
+// Locate treats the log as if it began after that place. Otherwise a leader would try the same
+// part of the log again and again.
 func (d *Dir) Locate(peer zk.Zxid) (loc Location, err error) {
 	for range locateTries {
 		loc, err = d.locate(peer)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -236,6 +237,50 @@ func TestLocateBehindDamage(t *testing.T) {
 		t.Error(err)
 	}
 	if loc, err := d.Locate(9); err != nil || !loc.Present {
+		t.Errorf("%+v, %v", loc, err)
+	}
+}
+
+// badSectorsFS cannot read one file.
+type badSectorsFS struct {
+	vfs.FS
+	name string
+}
+
+func (b badSectorsFS) Open(name string) (vfs.File, error) {
+	f, err := b.FS.Open(name)
+	if name == b.name {
+		f = badSectors{f}
+	}
+	return f, err
+}
+
+type badSectors struct{ vfs.File }
+
+func (badSectors) Read([]byte) (int, error) { return 0, syscall.EIO }
+
+// A part of the log that the disk cannot read is not offered again either. A file that was
+// purged is no reason for that.
+func TestLocateBehindBadSectors(t *testing.T) {
+	es := testEntries(1000, zxids(1, 9)...)
+	d := putLogs(t, map[string][]byte{"log.1": logBytes(es[:3]...), "log.4": logBytes(es[3:6]...), "log.7": logBytes(es[6:]...)})
+	d.fs = badSectorsFS{d.fs, testLogDir + "log.4"}
+	for _, after := range []zk.Zxid{1, 3} {
+		if loc, err := d.Locate(after); err != nil || !loc.Present {
+			t.Fatalf("%+v, %v", loc, err)
+		}
+		if got, err := readRange(d, after, 9); !errors.Is(err, syscall.EIO) || len(got) != int(3-after) {
+			t.Fatalf("%d entries, %v", len(got), err)
+		}
+		if loc, err := d.Locate(after); err != nil || loc.Present || loc.Before != 0 {
+			t.Errorf("%+v, %v", loc, err)
+		}
+		d.broken.Store(0)
+	}
+	if _, err := d.Locate(5); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if loc, err := d.Locate(7); err != nil || !loc.Present {
 		t.Errorf("%+v, %v", loc, err)
 	}
 }

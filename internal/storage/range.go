@@ -156,13 +156,13 @@ func (r *RangeReader) read() ([]byte, error) {
 	return payload, nil
 }
 
-// note records for Locate a place that cannot be read: damage, a gap, or the end of a
-// log that has the transactions after the zxid after but not those up to upto (only a snapshot
-// has them).
+// note records for Locate a place that cannot be read: damage, a gap, a file that the disk does
+// not read, or the end of a log that has the transactions after the zxid after but not those up to
+// upto (only a snapshot has them). A file that was purged is no such place.
 //
-// REQUIRES: the log holds after or the transaction right after it, or err is damage.
+// REQUIRES: the log holds after or the transaction right after it, or it cannot be read there.
 func (r *RangeReader) note(err error) {
-	if !errors.Is(err, ErrNoZxid) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrGap) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	broken := &r.log.d.broken
