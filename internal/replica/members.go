@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +32,8 @@ func (r *Replica) setConfig(tree *znode.Tree, nowMillis int64) {
 }
 
 // freshenConfig gives the tree, of which everything is applied, the text of a committed
-// membership that no transaction has told: an Apache leader gives the first one a version.
+// membership that no transaction has told: an Apache leader gives the first one a version, and the
+// leader's first one takes the place of that of a server that joins.
 func (o *orderer) freshenConfig() {
 	if !o.dynamic() {
 		return
@@ -40,7 +42,8 @@ func (o *orderer) freshenConfig() {
 	defer o.mu.Unlock()
 	id := o.tree.Lookup(znode.ConfigPath)
 	own := o.o.Ensemble.Reader.OfText(o.tree.Data(id))
-	if m := o.core.Memberships().Committed; own == nil || own.Version() < m.Version() {
+	m := o.core.Memberships().Committed
+	if own == nil || own.Version() < m.Version() || own.Version() == m.Version() && !bytes.Equal(own.Text(), m.Text()) {
 		o.tree.SetConfig(m.Text(), o.tree.Mode(id).Mtime)
 	}
 }
@@ -72,6 +75,9 @@ type savedMembers struct {
 	Seen      string `json:"seen"`      // "" if it is the committed one
 	Unsure    bool   `json:"unsure"`
 	Blind     bool   `json:"blind"`
+	// Overruled is the text of this server's configuration if Committed, of the same version, came from a
+	// leader in its place; "" otherwise. See loadMembers.
+	Overruled string `json:"overruled,omitempty"`
 }
 
 // saveMembers makes durable what the core knows of the membership.
@@ -79,6 +85,9 @@ func (r *Replica) saveMembers(m *zab.Memberships) error {
 	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure, Blind: m.Blind}
 	if m.Seen != m.Committed {
 		s.Seen = string(m.Seen.Text())
+	}
+	if first := r.o.Ensemble.Members; first.Version() == m.Committed.Version() && !bytes.Equal(first.Text(), m.Committed.Text()) {
+		s.Overruled = string(first.Text())
 	}
 	content, err := json.Marshal(s)
 	if err != nil {
@@ -99,21 +108,21 @@ func (r *Replica) loadMembers() (m zab.Memberships, err error) {
 	if !r.dynamic() {
 		return m, nil
 	}
-	if m, err = r.readMembers(); err != nil {
+	m, overruled, err := r.readMembers()
+	if err != nil {
 		return m, err
 	}
+	// The configuration's is the same or later; of the same, an administrator may have changed addresses.
+	// While a change is pending the leader's counts. It also does if the leader had another one of
+	// the same version than this server, which joins, and the configuration is as it was then:
+	// quorums of that need not share a server with those of the ensemble.
 	first := r.o.Ensemble.Members
-	if m.Committed == nil || m.Committed.Version() <= first.Version() {
-		// The configuration's is the same or later; of the same, an administrator may have
-		// changed addresses. While a change is pending the leader's counts: a server that joins has
-		// another one in its configuration.
-		pending := m.Committed != nil && m.Seen != m.Committed && m.Seen.Version() > first.Version()
-		if !pending {
-			m.Seen = first
-		}
-		if !pending || m.Committed.Version() < first.Version() {
-			m.Committed = first
-		}
+	if m.Committed == nil || m.Committed.Version() < first.Version() {
+		m.Committed = first
+	}
+	pending := m.Seen != nil && m.Seen.Version() > first.Version()
+	if m.Committed.Version() == first.Version() && !pending && overruled != string(first.Text()) {
+		m.Committed, m.Seen = first, first
 	}
 	if next := r.o.NextMembers; next != nil && next.Version() > m.Seen.Version() {
 		m.Seen = next
@@ -124,15 +133,15 @@ func (r *Replica) loadMembers() (m zab.Memberships, err error) {
 	return m, nil
 }
 
-// readMembers reads the file of memberships.
-func (r *Replica) readMembers() (m zab.Memberships, err error) {
+// readMembers reads the file of memberships. For overruled see savedMembers.
+func (r *Replica) readMembers() (m zab.Memberships, overruled string, err error) {
 	content, err := r.o.Dir.LoadMembers()
 	if err != nil || content == nil {
-		return m, err
+		return m, "", err
 	}
 	var s savedMembers
 	if err := json.Unmarshal(content, &s); err != nil {
-		return m, fmt.Errorf("replica: memberships: %w", err)
+		return m, "", fmt.Errorf("replica: memberships: %w", err)
 	}
 	read := r.o.Ensemble.Reader.OfText
 	m.Committed, m.Unsure, m.Blind = read([]byte(s.Committed)), s.Unsure, s.Blind
@@ -140,7 +149,7 @@ func (r *Replica) readMembers() (m zab.Memberships, err error) {
 		m.Seen = read([]byte(s.Seen))
 	}
 	if m.Committed == nil || m.Seen == nil {
-		return m, errors.New("replica: memberships: a membership in the file cannot be read")
+		return m, "", errors.New("replica: memberships: a membership in the file cannot be read")
 	}
-	return m, nil
+	return m, s.Overruled, nil
 }

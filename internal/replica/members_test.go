@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -118,4 +120,38 @@ func TestATransactionChangesTheMembership(t *testing.T) {
 			t.Errorf("server %d leads", lead)
 		}
 	})
+}
+
+// A server that joins has a list of its own, with itself in it. Once a leader has told it the ensemble's, it
+// counts by that after a restart too, until an administrator changes the list.
+func TestTheLeadersMembershipOutlastsARestart(t *testing.T) {
+	fsys := vfs.NewMem()
+	const own, theirs, edited = "0 1v 2v 3v 4v", "0 1v 2v 3v", "0 1v 2v 3v 4v 5v"
+	at := func(configuration string) *Replica {
+		dir, err := storage.Open(fsys, storage.Options{DataDir: "/data", AutoCreate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = dir.Close() })
+		return &Replica{o: Options{Dir: dir, Ensemble: &zab.Config{Reader: znodeReader{}, Members: znodeReader{}.OfText([]byte(configuration))}}}
+	}
+	told := znodeReader{}.OfText([]byte(theirs))
+	r := at(own)
+	if err := r.saveMembers(&zab.Memberships{Committed: told, Seen: told}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ configuration, counts string }{{own, theirs}, {own, theirs}, {edited, edited}} {
+		_ = r.o.Dir.Close()
+		r = at(c.configuration)
+		m, err := r.loadMembers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(m.Committed.Text()); got != c.counts || m.Seen != m.Committed {
+			t.Errorf("configured with %q: %q counts, and %q is seen", c.configuration, got, m.Seen.Text())
+		}
+		if err := r.saveMembers(&m); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

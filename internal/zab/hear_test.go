@@ -24,16 +24,18 @@ func TestAVoterVotesForAServerOfAChangeThatItHears(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change zk.Zxid
+		has    zk.Zxid // how far the history of server 4 reaches
 		votes  int64
 	}{
-		{"a change after its history", z, 4},
-		{"a change that its history left out", zk.MakeZxid(4, 1), 3},
-		{"a change of an epoch that is over", zk.MakeZxid(3, 9), 3},
+		{"a change after its history", z, z, 4},
+		{"a change that its history left out", zk.MakeZxid(4, 1), z, 3},
+		{"a change of an epoch that is over", zk.MakeZxid(3, 9), z, 3},
+		{"a change that the candidate does not have", zk.MakeZxid(4, 3), z, 3},
 	} {
 		o := newSolo(t, changing(3), history(4, 1))
 		own := o.core.system
 		for range 2 { // the first time it is told, the election begins again
-			n := tellsOf(4, 4, z, c.change, membersOf(4, 0).Members())
+			n := tellsOf(4, 4, c.has, c.change, membersOf(4, 0).Members())
 			n.ElectionEpoch = o.core.election.ElectionEpoch()
 			o.core.Notification(o.now, n)
 			o.drive()

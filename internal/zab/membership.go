@@ -264,7 +264,7 @@ func (c *Core) electorate() election.Electorate {
 		e.SeenText = c.members.Seen.text
 	}
 	if c.heard != nil {
-		e.System = quorum.Beside(c.system, c.heard.system)
+		e.System, e.Heard = quorum.Beside(c.system, c.heard.system), c.heard.version
 		e.Abstains = e.Abstains || c.system.Weight(c.cfg.ID) == 0
 	}
 	return e

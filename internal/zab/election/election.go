@@ -44,7 +44,12 @@ type Electorate struct {
 	Abstains   bool           // this server votes for others, and for none rather than itself
 	ConfigText []byte         // sent in every notification; not changed and not copied
 	Seen       zk.Zxid        // sent in every notification
-	SeenText   []byte         // likewise; not changed and not copied
+	// Heard is the zxid of a change of the membership that this server has heard of, and that is not in its
+	// history; 0 if there is none. A voter of System whose vote does not count (quorum.System.Counts) is one
+	// by that change. It is a candidate only with a history that reaches the change: without the
+	// change it counts quorums of a membership that this server does not know.
+	Heard    zk.Zxid
+	SeenText []byte // likewise; not changed and not copied
 	// Changes says that the voters may change. A server that is neither a voter nor an
 	// observer votes then: others may know that it has become a voter. And a server
 	// without a vote answers: others learn from it how the membership has changed.

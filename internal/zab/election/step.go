@@ -202,7 +202,8 @@ func (v Vote) outranks(b Vote) bool {
 	return v.Leader > b.Leader
 }
 
-// eligible reports whether a vote may be adopted: its candidate has weight, is not set
+// eligible reports whether a vote may be adopted: its candidate has weight and, if only by a change
+// that was heard of, a history that reaches the change, is not set
 // aside, and does not itself contradict the vote. A server knows its own history; and one that
 // looks votes for itself or for better, so a vote for it that outranks its own is on
 // false grounds: they are stale, or invented. Such a vote would go round among the
@@ -211,6 +212,9 @@ func (v Vote) outranks(b Vote) bool {
 func (e *Election) eligible(v Vote) bool {
 	i, ok := e.cfg.System.Index(v.Leader)
 	if !ok || e.cfg.System.Weight(v.Leader) == 0 || e.isAside(v.Leader) {
+		return false
+	}
+	if v.Zxid < e.cfg.Heard && !e.cfg.System.Counts(v.Leader) {
 		return false
 	}
 	if i == e.me {

@@ -141,6 +141,15 @@ func (s *System) Weight(id int64) int64 {
 	return s.weights[i]
 }
 
+// Counts reports whether the vote of id counts: unlike Weight, it is false for one that is a voter only
+// of the second system of Beside.
+func (s *System) Counts(id int64) bool {
+	if s.parts[0] == nil {
+		return s.Weight(id) > 0
+	}
+	return s.parts[0].Counts(id) || s.parts[1].Counts(id)
+}
+
 // Both returns the system whose quorums are the sets that are quorums of a and of b.
 // It counts votes while one membership replaces another. A voter weighs what it
 // weighs in the system where it weighs more.

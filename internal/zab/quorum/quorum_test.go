@@ -289,6 +289,9 @@ func TestBoth(t *testing.T) {
 					t.Fatalf("seed=%d: voter %d: %v, weight %d", seed, id, of.Voter(id), of.Weight(id))
 				}
 			}
+			if beside.Counts(id) != (a.Weight(id) > 0) || s.Counts(id) != (s.Weight(id) > 0) {
+				t.Fatalf("seed=%d: voter %d counts: %v, %v", seed, id, beside.Counts(id), s.Counts(id))
+			}
 			if one := func(v int64) bool { return v == id }; beside.Quorum(one) != a.Quorum(one) {
 				t.Fatalf("seed=%d: voter %d alone is a quorum of a: %v", seed, id, a.Quorum(one))
 			}
