@@ -207,6 +207,9 @@ func (l *loader) checkMembers() error {
 		return errors.New("one participant with observers is not an ensemble; " +
 			"standaloneEnabled=false allows it")
 	}
+	if q.OraclePath != "" && q.Members.Hierarchical() {
+		return errors.New("oraclePath counts votes by majority; remove it, or the lines of groups and weights")
+	}
 	return errors.Join(q.Members.checkGroups(), q.Members.checkPorts())
 }
 
@@ -326,6 +329,8 @@ func (l *loader) warnOfEnsemble(where string) {
 	switch n := len(q.Members.Voters()); {
 	case n == 1:
 		l.warn(where, "server", "1 participant: the service stops if it fails; with three it survives the loss of one")
+	case n == 2 && q.OraclePath != "":
+		l.warn(l.places["oraclePath"], "oraclePath", "a majority of two participants is both: if the oracle is wrong, acknowledged writes are lost; three participants need no oracle")
 	case n == 2:
 		l.warn(where, "server", "2 participants: the service stops if either fails; with three it survives the loss of one")
 	case n%2 == 0 && !q.Members.Hierarchical():

@@ -124,10 +124,16 @@ func TestEnsembleReports(t *testing.T) {
 		{name: "logins of servers without users", file: three + "quorum.auth.enableSasl=true", myid: own1,
 			want: "error zoo.cfg:8: quorum.auth.enableSasl=true: needs -Djava.security.auth.login.config\n"},
 		// What is not there yet.
-		{name: "missing", file: three + "reconfigEnabled=true\noraclePath=/o\nmultiAddress.enabled=true", myid: own1,
-			want: "warning zoo.cfg:9: oraclePath: has no effect here: with two participants, neither continues alone, whatever an oracle says\n" +
-				"warning zoo.cfg:10: multiAddress.enabled: has no effect here: only the first address of a server is used\n",
+		{name: "missing", file: three + "reconfigEnabled=true\nmultiAddress.enabled=true", myid: own1,
+			want: "warning zoo.cfg:9: multiAddress.enabled: has no effect here: only the first address of a server is used\n",
 			addr: ":2181"},
+
+		{name: "an oracle", file: limits + server1 + server2 + "oraclePath=/o", myid: own1,
+			want: "warning zoo.cfg:7: oraclePath: a majority of two participants is both: if the oracle is wrong, acknowledged writes are lost; three participants need no oracle\n",
+			addr: ":2181"},
+		{name: "an oracle of three", file: three + "oraclePath=/o", myid: own1, addr: ":2181"},
+		{name: "an oracle with weights", file: limits + server1 + server2 + "oraclePath=/o\ngroup.1=1:2", myid: own1,
+			want: "error zoo.cfg:5: server: oraclePath counts votes by majority; remove it, or the lines of groups and weights\n"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

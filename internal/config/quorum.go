@@ -33,6 +33,7 @@ type Quorum struct {
 	ReadOnlyMode       bool   // readonlymode.enabled
 	LeaderServes       bool   // the leader accepts clients
 	DynamicFile        string // dynamicConfigFile; "" if the members are in File
+	OraclePath         string // whose file may permit one of two voters to go on alone; "": there is no oracle
 	MultiAddress       bool   // server lines may have several addresses, of which the first is used
 
 	Login PeerLogin

@@ -72,9 +72,9 @@ func roleSettings() []setting {
 		{name: "readonlymode.enabled", scope: bare, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Quorum.ReadOnlyMode }),
 			note:   "a server without a quorum serves reads"},
-		{name: "oraclePath", scope: inFile, effect: missing,
-			setter: anyWords(),
-			note:   "with two participants, neither continues alone, whatever an oracle says"},
+		{name: "oraclePath", scope: inFile,
+			setter: words(func(c *Config) *string { return &c.Quorum.OraclePath }),
+			note:   "a file whose first character is `1` while this server may go on without the other one, of [two participants](membership.md#two-servers-and-an-oracle); not together with groups or weights, which Apache then ignores"},
 	}
 }
 

@@ -225,6 +225,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	}
 	defer n.followLimits(ctx)()
 	defer n.followMembers(ctx)()
+	defer n.followOracle(ctx)()
 	n.serveMetrics()
 	n.note(audit.ServerStart, audit.Success)
 	n.started = true

@@ -150,6 +150,8 @@ func (o *orderer) tell(now time.Duration, e *event, packets []zab.Packet) {
 		o.released = e.zxid
 	case treeDiverged:
 		o.core.TreeDiverged(now, e.zxid)
+	case consulted:
+		o.core.ConsultOracle(now, e.permits)
 	case located:
 		o.core.Located(now, e.link, e.at, e.err)
 	}

@@ -55,6 +55,7 @@ type event struct {
 	first, last int // of the packets
 	mem         Lease
 	at          zab.Location
+	permits     bool
 	seq         uint64
 	zxid        zk.Zxid
 	net         Network
@@ -74,6 +75,7 @@ const (
 	writesDone // up to seq
 	cutFailed  // a truncation; the log ends at zxid
 	located    // answers a zab.Lookup
+	consulted  // the oracle; it permits
 
 	treeDiverged // the tree is not what the log leads to, see giveUpTree; zxid is its last
 )
@@ -124,6 +126,12 @@ func (r *Replica) Notification(from int64, payload []byte) {
 
 // PeerUp tells that the election link to a server is there.
 func (r *Replica) PeerUp(id int64) { r.putEvent(event{kind: peerUp, peer: id}) }
+
+// ConsultOracle tells whether the oracle permits this server to go on without the other voter, see
+// zab.Core.ConsultOracle.
+//
+// REQUIRES: zab.Config.Oracle.
+func (r *Replica) ConsultOracle(permits bool) { r.putEvent(event{kind: consulted, permits: permits}) }
 
 // PeerDown tells that the election link to a server is lost or was refused.
 func (r *Replica) PeerDown(id int64) { r.putEvent(event{kind: peerDown, peer: id}) }

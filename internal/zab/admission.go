@@ -58,7 +58,7 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 	}
 	l.id, l.observer = id, p.Type == ObserverInfo
 	l.accepted, l.state, l.contact = accepted, informed, c.now
-	if c.leader.stage >= gatherEpochs {
+	if c.leader.stage > gatherEpochs { // until then advance does it
 		c.inform(l)
 	}
 	return nil

@@ -35,10 +35,11 @@ type chaos struct {
 	steps   int
 	healing bool
 	// What a seed is like.
-	faults, proposals, syncs, batch int   // of 1000 steps; packets at once
-	slowDisk                        []int // by server; [0]: all appliers
-	wrongTrees                      int   // of 1000 steps, those that make a tree wrong
-	changes                         int   // of the membership, of 1000 steps
+	faults, proposals, syncs, batch int    // of 1000 steps; packets at once
+	slowDisk                        []int  // by server; [0]: all appliers
+	wrongTrees                      int    // of 1000 steps, those that make a tree wrong
+	changes                         int    // of the membership, of 1000 steps
+	before                          func() // each step; nil: nothing
 	todo                            []action
 }
 
@@ -120,6 +121,9 @@ func (x *chaos) run() error {
 // step lets one thing happen.
 func (x *chaos) step() {
 	x.now += time.Duration(x.rng.IntN(int(300 * time.Microsecond)))
+	if x.before != nil {
+		x.before()
+	}
 	if x.wrongTrees > 0 && !x.healing && x.rng.IntN(1000) < x.wrongTrees {
 		x.diverge(x.servers[1+x.rng.IntN(len(x.servers)-1)])
 		return

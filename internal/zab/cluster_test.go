@@ -583,6 +583,7 @@ func (l *wire) put(s *server, it item) {
 func (l *wire) close(s *server, reason error) {
 	e := l.end(s)
 	if !l.up {
+		l.down[e] = true // it is not told at once: its core is being driven
 		l.cut()
 		return
 	}

@@ -186,6 +186,9 @@ func (c *Core) advance() {
 				return
 			}
 		case gatherEpochs:
+			if own || !c.cfg.Oracle {
+				c.informAll()
+			}
 			if !c.system.Quorum(func(id int64) bool { return id == c.cfg.ID && own || s.accepted.Has(id) }) {
 				return
 			}
@@ -219,17 +222,23 @@ func (c *Core) beginEpoch() bool {
 		s.hopeless = fmt.Errorf("epoch %d is accepted, which is the last that there is", epoch)
 		return false
 	}
-	epoch++
+	epoch = c.epochAlone(epoch + 1)
 	c.epoch = epoch
 	c.writeAcceptedEpoch(epoch)
 	s.stage, s.epochSeq = gatherEpochs, c.seq
 	c.event(Event{Kind: EventEpoch, Epoch: epoch})
+	return true
+}
+
+// informAll sends LEADERINFO to the learners that wait for it. With an oracle it does so when the
+// epoch is on the disk here: otherwise a crash could leave a learner with an epoch that is later than
+// the next one (epochAlone), so that it is refused.
+func (c *Core) informAll() {
 	for _, l := range c.snapshotOfLearners() {
 		if l.state == informed {
 			c.inform(l)
 		}
 	}
-	return true
 }
 
 // beginSync begins to make the histories of all learners this server's own.

@@ -33,7 +33,8 @@ func (c *Core) dropLearner(k LinkID, err error) {
 		delete(s.holders, l.id)
 		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
 	}
-	if c.votes(l) && s.stage == leading && !c.quorum(true, func(l *learner) bool { return l.newAcked }) {
+	c.recount()
+	if c.votes(l) && s.stage == leading && c.isolated() {
 		c.leave(errors.New("no quorum of followers is left"))
 		return
 	}
@@ -41,6 +42,9 @@ func (c *Core) dropLearner(k LinkID, err error) {
 		c.settleClaims()
 	}
 }
+
+// isolated reports whether the followers that have this leader's history are, with it, no quorum.
+func (c *Core) isolated() bool { return !c.quorum(true, func(l *learner) bool { return l.newAcked }) }
 
 // leaderTick pings, and gives up learners and in the end itself when nothing is
 // heard. A follower leaves a leader that it has not heard of for syncLimit; what
@@ -74,6 +78,9 @@ func (c *Core) leaderTick() {
 		return
 	}
 	if c.leaveDrained(); c.role != Leading {
+		return
+	}
+	if c.commitProposals(); c.role != Leading { // if a follower was given up, what waited for its acknowledgement
 		return
 	}
 	s.leaseEnd = math.MaxInt64

@@ -185,7 +185,8 @@ func (c *Core) setMembers(m Memberships) {
 }
 
 func (c *Core) deriveMembers(m Memberships) {
-	c.members, c.system = m, m.System()
+	c.members = m
+	c.countVotes()
 	c.election.SetElectorate(c.electorate())
 	c.ready.Members = m.Members()
 	if c.heard != nil {
@@ -258,7 +259,7 @@ func (c *Core) electorate() election.Electorate {
 	}
 	e := election.Electorate{
 		System: c.system, Observer: c.observes(), Abstains: c.members.Unsure || c.yields && c.newcomer(),
-		ConfigText: c.members.Committed.text, Seen: seen, Changes: c.dynamic(),
+		TrustsLeader: c.trustsLeader(), ConfigText: c.members.Committed.text, Seen: seen, Changes: c.dynamic(),
 	}
 	if c.members.Committed != c.members.Seen && !c.members.Blind {
 		e.SeenText = c.members.Seen.text

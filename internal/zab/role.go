@@ -69,6 +69,7 @@ func (c *Core) leave(reason error) {
 	}
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.leader.outstanding.Spare = queueSpare
+	c.recount()
 	c.committed = c.last
 	c.epoch = 0
 	c.lookAt = c.now + c.lookDelay()

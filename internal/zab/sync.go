@@ -174,6 +174,9 @@ func (c *Core) finishSync(l *learner, es []Entry) {
 	}
 	*ps = append(*ps, Packet{Type: NewLeader, Zxid: zk.MakeZxid(c.epoch, 0), Data: c.members.Seen.text})
 	l.state, l.since = synced, c.now
+	if c.votes(l) {
+		c.recount()
+	}
 	c.leader.pingDue = c.leader.pingDue || c.isHealing(l)
 	l.base = max(c.last, zk.MakeZxid(c.epoch, 0))
 	// What is committed from here on is of this epoch.

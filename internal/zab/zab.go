@@ -24,6 +24,7 @@
 //	stall.go      a disk that finishes no write
 //	diverged.go   a server whose tree is not what its log leads to
 //	heal.go       a server whose disk has lost what it held
+//	oracle.go     one of two voters that goes on alone
 //	membership.go the servers of the ensemble, and changes of it
 //	window.go     recent transactions, kept for learners
 //
@@ -92,6 +93,10 @@ type Config struct {
 	// LookDelay bounds how long an observer that has lost its leader waits before it
 	// looks for one again (observer.reconnectDelayMs, observer.election.DelayMs).
 	LookDelay time.Duration
+
+	// Oracle says that this server has an oracle (oracle.go), which permits nothing until
+	// ConsultOracle has said so.
+	Oracle bool
 
 	// StallAfter is how long this server's disk may finish no write before it hands
 	// its leadership over (stall.go); 0 is DefaultStallAfter.
@@ -214,6 +219,9 @@ type Core struct {
 	vain       int           // roles in a row in which it waited for its leader or its followers without success, see setAside
 	unfitUntil time.Duration // until then this server leaves it to others to lead, see setAside
 
+	permitted      bool          // by the oracle to go on alone, see ConsultOracle
+	permittedUntil time.Duration // if permitted
+
 	// epoch is the one that is being established, or was; 0 while that is open.
 	epoch   uint32
 	learner learnerState
@@ -255,7 +263,7 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		diverged: s.Diverged, members: recoverMembers(cfg.Members, &s),
 		heals: s.Heals, forgot: s.Forgot, needSnap: s.Heals, tellAt: now + time.Duration(cfg.InitLimit)*cfg.Tick,
 	}
-	c.system = c.members.System()
+	c.countVotes()
 	c.window.reset(s.Recent, s.Last)
 	c.election = election.New(election.Config{
 		ID: cfg.ID, Electorate: c.electorate(),
@@ -285,6 +293,7 @@ func (c *Core) Tick(now time.Duration) {
 	c.at(now)
 	c.ticked = c.now
 	c.tellHealing()
+	c.expirePermission()
 	switch {
 	case c.role == Leading:
 		c.leaderTick()
@@ -310,7 +319,7 @@ func (c *Core) Deadline() time.Duration {
 	switch {
 	case c.phase == electing:
 		if d, ok := c.election.Deadline(); ok {
-			return d
+			next = d
 		}
 	case c.phase == settling && c.now < c.lookAt:
 		next = min(next, c.lookAt)
@@ -318,6 +327,9 @@ func (c *Core) Deadline() time.Duration {
 		next = min(next, c.learner.connectAt())
 	case c.role == Leading && c.leader.stage == leading:
 		next = min(next, c.leader.leaseEnd)
+	}
+	if c.permitted {
+		next = min(next, c.permittedUntil)
 	}
 	return next
 }
@@ -394,6 +406,7 @@ func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 	switch {
 	case c.role == Leading:
 		c.dropLearner(l, err)
+		c.commitProposals()
 	case c.role != Looking && l == c.learner.link && l != 0:
 		c.learner.link = 0
 		c.leave(fmt.Errorf("the link to the leader is lost: %w%s", err, c.whyRefused()))

@@ -122,7 +122,7 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 		ID: q.MyID, Members: members,
 		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
 		Window: cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
-		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, StallBytes: int64(q.UnsyncedBytes), LookDelay: q.ObserverReconnect + q.ObserverElection,
+		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, StallBytes: int64(q.UnsyncedBytes), Oracle: q.OraclePath != "", LookDelay: q.ObserverReconnect + q.ObserverElection,
 		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
 	}, nil
 }

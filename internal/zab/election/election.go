@@ -39,11 +39,14 @@ const notInitialised zk.Zxid = -1
 // Electorate describes the voters, and the part of this server. It changes with the
 // membership of the ensemble.
 type Electorate struct {
-	System     *quorum.System // the voters
-	Observer   bool           // this server is no voter, whatever System says, and will observe
-	Abstains   bool           // this server votes for others, and for none rather than itself
-	ConfigText []byte         // sent in every notification; not changed and not copied
-	Seen       zk.Zxid        // sent in every notification
+	System   *quorum.System // the voters
+	Observer bool           // this server is no voter, whatever System says, and will observe
+	Abstains bool           // this server votes for others, and for none rather than itself
+	// TrustsLeader says that a voter that leads is joined by its own word: it may lead without a
+	// quorum of others that say so.
+	TrustsLeader bool
+	ConfigText   []byte  // sent in every notification; not changed and not copied
+	Seen         zk.Zxid // sent in every notification
 	// Heard is the zxid of a change of the membership that this server has heard of, and that is not in its
 	// history; 0 if there is none. A voter of System whose vote does not count (quorum.System.Counts) is one
 	// by that change. It is a candidate only with a history that reaches the change: without the

@@ -325,7 +325,7 @@ func (e *Election) join(ballots []ballot, b *ballot, same func(a, b *ballot) boo
 	}
 	// While the voters change, a quorum of the old or of the new ones is enough to find a
 	// leader: whether it may lead is not decided here.
-	if !e.cfg.System.QuorumOfEither(func(id int64) bool {
+	if !e.cfg.TrustsLeader && !e.cfg.System.QuorumOfEither(func(id int64) bool {
 		i, _ := e.cfg.System.Index(id)
 		return ballots[i].cast && same(&ballots[i], b)
 	}) {

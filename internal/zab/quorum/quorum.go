@@ -10,6 +10,8 @@
 //  5. A quorum of Both(a, b) has a voter in common with every quorum of a and with
 //     every quorum of b.
 //  6. The quorums of Beside(a, b) are those of a.
+//  7. The quorums of Alone(s, id) are the sets with id, if s is a majority of two voters of which id
+//     is one. Otherwise they are those of s.
 //
 // The package knows ids and numbers, and nothing of what servers do.
 package quorum
@@ -159,6 +161,19 @@ func Both(a, b *System) *System { return join(a, b, [2]*System{a, b}) }
 // b: of these, the ones that are no voters of a can be elected, and do not count. A voter weighs as
 // in Both.
 func Beside(a, b *System) *System { return join(a, b, [2]*System{a, a}) }
+
+// Alone returns the system that counts while the voter id may go on without the other one: of two
+// voters it suffices. Any other system stays as it is; so does, of Both and Beside, any other part.
+func Alone(s *System, id int64) *System {
+	if s.parts[0] != nil {
+		return &System{voters: s.voters, weights: s.weights, parts: [2]*System{Alone(s.parts[0], id), Alone(s.parts[1], id)}}
+	}
+	i, ok := s.Index(id)
+	if !ok || len(s.voters) != 2 || len(s.groups) != 1 || s.weights[0] != s.weights[1] {
+		return s
+	}
+	return &System{voters: s.voters, weights: s.weights, groups: []group{{voters: []int{i}, total: s.weights[i]}}}
+}
 
 // join returns a system with the voters of two, and its parts.
 func join(a, b *System, parts [2]*System) *System {

@@ -354,3 +354,32 @@ func TestSet(t *testing.T) {
 		}
 	}
 }
+
+// Invariant 7: of a majority of two Alone needs one; every other system stays as it is.
+func TestInvariant7Alone(t *testing.T) {
+	two, three := Majority(1, 2), Majority(1, 2, 3)
+	for _, c := range []struct {
+		what string
+		s    *System
+		set  []int64
+		want bool
+	}{
+		{"it suffices", Alone(two, 2), []int64{2}, true},
+		{"the other one does not", Alone(two, 2), []int64{1}, false},
+		{"both", Alone(two, 2), []int64{1, 2}, true},
+		{"no voter", Alone(two, 3), []int64{3}, false},
+		{"no voter changes nothing", Alone(two, 3), []int64{1}, false},
+		{"three voters", Alone(three, 2), []int64{2}, false},
+		{"weights", Alone(mustWeighted(t, map[int64]int64{2: 2}, map[int64]int64{1: 1, 2: 1}), 1), []int64{1}, false},
+		{"groups", Alone(mustWeighted(t, nil, map[int64]int64{1: 1, 2: 2}), 1), []int64{1}, false},
+		{"two of Both with three", Alone(Both(two, three), 2), []int64{2}, false},
+		{"two of Both with three, and another", Alone(Both(two, three), 2), []int64{2, 3}, true},
+	} {
+		if got := c.s.Quorum(set(c.set...).Has); got != c.want {
+			t.Errorf("%s: Quorum(%v) = %v", c.what, c.set, got)
+		}
+	}
+	if a := Alone(two, 2); a.Weight(1) != 1 || !slices.Equal(a.Voters(), two.Voters()) {
+		t.Errorf("the other voter weighs %d, voters are %v", a.Weight(1), a.Voters())
+	}
+}
