@@ -10,9 +10,9 @@ import (
 // A leader that is asked to leave hands over: its owner proposes nothing more, waits
 // until Drained, and calls HandOver. Then everything that was proposed is committed and
 // on the disks of a quorum of the others, and these know it. Their links close, and they
-// elect a leader at once. The former leader is no candidate for a tick, and endorses
-// what the others agree on (ADR 21). All this is what Apache's servers see of a leader
-// that ends, so they need not know about it.
+// elect a leader at once. The former leader is no candidate for a tick, and follows the best of
+// them at once (election.Election.Defer), or endorses what the others agree on (ADR 21).
+// Apache's servers see a leader that ends, and a follower, so they need not know about it.
 
 // errHandsOver is why a leader that hands over leaves its role.
 var errHandsOver = errors.New("it hands over to the others, which have everything that was proposed")
@@ -44,7 +44,7 @@ func (c *Core) Drained() bool {
 func (c *Core) Resume() { c.leader.farewell = 0 }
 
 // HandOver leaves the leadership. For a tick this server is no candidate, so that one of
-// the others leads.
+// the others leads. It follows that one, if it learns of it within that time.
 // REQUIRES: Drained, with no input since.
 func (c *Core) HandOver() {
 	c.check(c.Drained(), "the leadership is handed over with %d proposals that are not committed", c.leader.outstanding.Len())

@@ -42,19 +42,22 @@ func TestALeaderHandsOverWhenTheOthersHaveEverything(t *testing.T) {
 	want(t, "why", strings.Contains(o.left(), "hands over"), true)
 	want(t, "links", len(o.links), 0)
 
-	// It is no candidate, and endorses what the others agree on.
+	// It is no candidate, and follows the best of the others as soon as that one votes.
 	o.tick(50 * ms)
 	want(t, "phase", o.core.phase, settling)
-	for _, from := range []int64{2, 3} {
-		o.core.Notification(o.now, election.Notification{From: from, State: election.Looking, Leader: 3, Zxid: last, PeerEpoch: 1, ElectionEpoch: 2, Version: 2})
-	}
-	ms2 := o.core.Ready().Notify
-	want(t, "says", len(ms2), 2)
-	for _, m := range ms2 {
+	vote := election.Notification{From: 2, State: election.Looking, Leader: 2, Zxid: last, PeerEpoch: 1, ElectionEpoch: 2, Version: 2}
+	o.core.Notification(o.now, vote)
+	want(t, "phase when the second best votes", o.core.phase, settling)
+	vote.From, vote.Leader = 3, 3
+	o.core.Notification(o.now, vote)
+	want(t, "role", o.core.role, Following)
+	ready := o.core.Ready()
+	want(t, "dials", ready.Dial, 3)
+	want(t, "says", len(ready.Notify), 2)
+	for _, m := range ready.Notify {
 		want(t, "votes for", m.Leader, 3)
+		want(t, "says that it", m.State, election.Following)
 	}
-	o.tick(o.core.cfg.Tick)
-	want(t, "phase after a tick", o.core.phase, electing)
 	want(t, "hands over still", o.core.handsOver, false)
 }
 

@@ -20,9 +20,10 @@ func (c *Core) look(reason string) {
 	c.takeElected()
 }
 
-// takeElected takes the role that an election has given.
+// takeElected takes the role that an election has given, to a server that looks, or to one that
+// defers to the others.
 func (c *Core) takeElected() {
-	if c.phase != electing {
+	if c.phase != electing && c.phase != settling {
 		return
 	}
 	if r, ok := c.election.Elected(); ok {
@@ -34,6 +35,7 @@ func (c *Core) takeElected() {
 // or the last one.
 func (c *Core) adoptResult(r election.Result) {
 	c.term++
+	c.handsOver = false
 	c.tookEpoch, c.tookMembers = c.currentEpoch, c.members
 	switch {
 	case r.Leader == c.cfg.ID && c.diverged:
@@ -96,6 +98,10 @@ func (c *Core) settle() {
 		c.retry = 0
 		c.adoptResult(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
 	case c.now < c.lookAt: // Tick calls settle then
+		if c.handsOver {
+			c.election.Defer(c.now, c.last, int64(c.currentEpoch))
+			c.takeElected()
+		}
 	default:
 		c.look("left the ensemble")
 	}

@@ -28,7 +28,7 @@
 //     server can still join.
 //  4. A server ends its election only with a quorum: of votes for its own proposal, or
 //     of servers that have settled on a leader, if that leader reports over a link that
-//     is up that it leads.
+//     is up that it leads. The vote of a server that defers is for the best of the others.
 //  5. No message causes an endless exchange: only a looking server is answered, with a
 //     vote; a vote that is not worse than the receiver's own is not answered.
 //  6. The same calls make the same messages in the same order.
@@ -55,6 +55,11 @@
 // same vote. To others this is the vote of a server that has adopted the best candidate
 // after all others had, so Apache's servers understand it. It changes no result, since it
 // comes after a quorum, and ends the wait of servers that have EarlyFinish.
+//
+// A server that has handed the leadership over (Defer) knows the longest history, its own, and so the
+// best candidate before the others have agreed. It follows that one at once, and says so. For an
+// Apache server this is the end of its election, without the wait, if it makes up a quorum; it
+// drops the message if it has heard a quorum of votes before.
 //
 // A follower may connect to its leader before the leader has ended its election: an Apache
 // server that sees its quorum now leads 200 ms later. So the follower should retry for that

@@ -150,6 +150,7 @@ type Election struct {
 	finalizeAt time.Duration // when it ends
 	elected    bool          // an election ended, and Elected was not called since
 	endorses   bool          // while idle: see endorse
+	defers     bool          // while idle: see Defer
 
 	out []Message
 }
@@ -444,10 +445,29 @@ func (e *Election) Settle(state State, leader int64, peerEpoch int64) {
 // endorses is set, it will not be able to vote for long, and endorses what a quorum
 // of the others votes for, so that they do not wait for it.
 func (e *Election) Withdraw(endorses bool) {
-	e.phase, e.state, e.endorses = idle, Looking, endorses
+	e.phase, e.state, e.endorses, e.defers = idle, Looking, endorses, false
 	e.elected, e.finalizing = false, false
 	e.out = e.out[:0]
 	e.asked.Clear()
+}
+
+// Defer says that this server, which is withdrawn, has left the leadership to the others, and that
+// none of them has a longer history than its own, which is durable: last and currentEpoch. It
+// is no candidate. As soon as one of the others votes for itself that no other can outrank,
+// and a quorum with this server agrees, it follows that one and says so, before the others have
+// agreed: a server of Apache's that hears from a quorum that it is followed leads at once,
+// and does not wait for better votes.
+func (e *Election) Defer(now time.Duration, last zk.Zxid, currentEpoch int64) {
+	if e.phase != idle || e.me < 0 {
+		return
+	}
+	e.now, e.defers = now, true
+	e.own = Vote{Leader: NoCandidate, Zxid: last, PeerEpoch: currentEpoch}
+	for i := range e.earlyVotes {
+		if v := &e.earlyVotes[i]; v.heard && now-v.at <= e.cfg.FinalizeWait && e.followBest(v.n.ballot().Vote) {
+			return
+		}
+	}
 }
 
 // Unreachable says that the link to a voter is down because its process is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/quorum"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // EarlyFinish: with every voter's vote in there is nothing to wait for.
@@ -496,6 +497,77 @@ func TestAnEndorsedElectionNeedsNoTimer(t *testing.T) {
 	wantElected(t, es[1], Following, Vote{2, 5, 1, 2})
 	wantElected(t, es[2], Leading, Vote{2, 5, 1, 2})
 	wantLooking(t, es[3])
+}
+
+// A server that defers to the others follows the best of them as soon as that one votes for itself,
+// and says so to all, before the others have agreed.
+func TestAServerThatDefersFollowsTheBestAtOnce(t *testing.T) {
+	defers := func() *Election {
+		e := look(patient(quick)) // server 1 of 3
+		e.Settle(Leading, 1, 1)
+		e.Withdraw(true)
+		e.Defer(ms, myZxid, 1)
+		return e
+	}
+	followed := []string{
+		"->2 FOLLOWING 3 (epoch 1, zxid 0x100000005, election 7)",
+		"->3 FOLLOWING 3 (epoch 1, zxid 0x100000005, election 7)",
+	}
+	e := defers()
+	e.Step(ms, says(2, Looking, 2, myZxid, 1, 7)) // 3 may outrank it
+	e.Step(ms, says(2, Looking, 3, myZxid, 1, 7)) // 3 has not voted so
+	wantSent(t, e)
+	e.Step(ms, says(3, Looking, 3, myZxid, 1, 7))
+	wantSent(t, e, followed...)
+	wantElected(t, e, Following, Vote{3, myZxid, 1, 7})
+
+	// A vote that came before counts, if it is recent.
+	e = look(patient(quick))
+	e.Settle(Leading, 1, 1)
+	e.Withdraw(true)
+	e.Step(ms, says(3, Looking, 3, myZxid, 1, 7))
+	wantSent(t, e)
+	e.Defer(2*ms, myZxid, 1)
+	wantSent(t, e, followed...)
+	e = look(patient(quick))
+	e.Settle(Leading, 1, 1)
+	e.Withdraw(true)
+	e.Step(ms, says(3, Looking, 3, myZxid, 1, 7))
+	e.Defer(ms+e.cfg.FinalizeWait+1, myZxid, 1)
+	wantSent(t, e)
+
+	// Not one whose history is another, whatever the reason; the others elect by themselves then.
+	for _, more := range []int{-1, 1} {
+		e = defers()
+		e.Step(ms, says(3, Looking, 3, myZxid+zk.Zxid(more), 1, 7))
+		wantSent(t, e)
+	}
+	e = defers()
+	e.Step(ms, says(3, Looking, 3, myZxid, 0, 7))
+	wantSent(t, e)
+
+	// The best that is reachable.
+	e = defers()
+	e.Unreachable(3)
+	e.Step(ms, says(2, Looking, 2, myZxid, 1, 7))
+	wantElected(t, e, Following, Vote{2, myZxid, 1, 7})
+
+	// No fewer than a quorum.
+	e = look(patient(quick, voters(quorum.Majority(1, 2, 3, 4, 5))))
+	e.Settle(Leading, 1, 1)
+	e.Withdraw(true)
+	e.Defer(ms, myZxid, 1)
+	e.Step(ms, says(5, Looking, 5, myZxid, 1, 7))
+	wantSent(t, e)
+	e.Step(ms, says(2, Looking, 5, myZxid, 1, 7))
+	wantElected(t, e, Following, Vote{5, myZxid, 1, 7})
+
+	// It does so once, and not when it has its own vote again.
+	e = defers()
+	e.Look(2*ms, myZxid, 1)
+	e.Messages()
+	e.Step(3*ms, says(3, Looking, 3, myZxid, 1, 7))
+	wantLooking(t, e)
 }
 
 // Votes on false grounds whose candidate has gone may part the servers: those that know what

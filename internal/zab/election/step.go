@@ -63,6 +63,7 @@ func (e *Election) keepEarlyVote(i int, n Notification) {
 	switch {
 	case e.phase == settled:
 		e.answer(n.From)
+	case e.defers && e.followBest(n.ballot().Vote):
 	case e.endorses && n.Leader == e.cfg.ID:
 		e.disclaim(n)
 	case e.endorses && e.me >= 0:
@@ -84,6 +85,34 @@ func (e *Election) disclaim(n Notification) {
 		}
 	}
 	e.sendVote(n.From, Vote{NoCandidate, math.MinInt64, math.MinInt64, e.clock})
+}
+
+// followBest ends the election of a server that defers with the vote v, and tells all voters, if no
+// voter can name a better candidate, the candidate itself votes so, and a quorum with this server
+// does. It reports whether it did.
+func (e *Election) followBest(v Vote) bool {
+	if v.Zxid != e.own.Zxid || v.PeerEpoch != e.own.PeerEpoch || v.Leader == e.cfg.ID || !e.eligible(v) {
+		return false
+	}
+	agrees := func(id int64) bool {
+		i, ok := e.cfg.System.Index(id)
+		if !ok || i == e.me {
+			return ok
+		}
+		early := &e.earlyVotes[i]
+		return early.heard && e.now-early.at <= e.cfg.FinalizeWait && early.n.ballot().Vote == v
+	}
+	for _, id := range e.cfg.System.Voters() {
+		if id > v.Leader && id != e.cfg.ID && e.cfg.System.Weight(id) > 0 && !e.down.Has(id) {
+			return false
+		}
+	}
+	if !agrees(v.Leader) || !e.cfg.System.Quorum(agrees) {
+		return false
+	}
+	e.finish(v)
+	e.broadcast()
+	return true
 }
 
 // endorse sends the vote v, which a voter has just cast, to all voters that have cast
