@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -15,18 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinfold-zk/pinfold/client"
-	"github.com/pinfold-zk/pinfold/internal/cli"
 	"github.com/pinfold-zk/pinfold/internal/member"
 	"github.com/pinfold-zk/pinfold/internal/plan"
 )
 
 // memberFlags are those of all commands of `pinfold member`. internal/member does the work.
 type memberFlags struct {
-	connect    cli.Options
-	authFile   string
-	adminPorts string
+	operatorFlags
 	clientPort int
-	output     string
 	o          plan.Options
 }
 
@@ -55,15 +48,9 @@ The servers need reconfigEnabled=true, and the command the right to write
 }
 
 func (f *memberFlags) register(p *pflag.FlagSet) {
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.connect.Register(own)
-	for _, name := range []string{"server", "timeout", "tls", "tls-ca", "tls-cert", "tls-key", "login"} {
-		p.AddFlag(own.Lookup(name))
-	}
-	p.StringVar(&f.authFile, "auth-file", "", "file with credentials, a line each: digest:super:password")
-	p.StringVar(&f.adminPorts, "admin-port", "", "port of the administration servers of Pinfold's members; or 1=8081,2=8082")
+	f.connect.RegisterOnly(p, "server")
+	f.operatorFlags.register(p)
 	p.IntVar(&f.clientPort, "client-port", 0, "client port of members whose server lines have none")
-	p.StringVarP(&f.output, "output", "o", "text", "text, or json: one value a line")
 }
 
 // registerChange declares the flags of a command that changes something.
@@ -79,7 +66,7 @@ func memberList(f *memberFlags) *cobra.Command {
 		Short: "Show the members, and what each of them does",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.with(c, func(ctx context.Context, e member.Ensemble, out *plan.Printer) error {
+			return f.with(c, func(ctx context.Context, e *member.Live, out *plan.Printer) error {
 				return member.List(ctx, e, out)
 			})
 		},
@@ -184,57 +171,28 @@ func memberID(text string) (int64, error) {
 	return id, nil
 }
 
-var errCannotAsk = errors.New("the input is no terminal, so the command cannot ask: --yes goes on without, --dry-run (migrate: plan) only shows the plan")
-
 // change carries a command out.
 func (f *memberFlags) change(c *cobra.Command, do member.Command) error {
-	return f.with(c, func(ctx context.Context, e member.Ensemble, out *plan.Printer) error {
-		in, ask := c.InOrStdin(), c.ErrOrStderr()
-		if !f.o.Yes && !f.o.DryRun && !asksUser(in) {
-			return errCannotAsk
+	return f.with(c, func(ctx context.Context, e *member.Live, out *plan.Printer) error {
+		if err := canConfirm(c, f.o); err != nil {
+			return err
 		}
-		return member.Run(ctx, e, do, f.o, out, func() bool { return confirm(in, ask) })
+		return member.Run(ctx, e, do, f.o, out, confirm(c))
 	})
 }
 
-// asksUser reports whether the input can answer: a file that is no terminal cannot.
-func asksUser(in io.Reader) bool {
-	_, isFile := in.(*os.File)
-	return !isFile || cli.IsTerminal(in)
-}
-
-// confirm asks on the terminal.
-func confirm(in io.Reader, out io.Writer) bool {
-	fmt.Fprint(out, "Go on? [y/N] ")
-	answer, _ := bufio.NewReader(in).ReadString('\n') // no answer is no
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
-}
-
 // with connects to the ensemble, and runs a command on it.
-func (f *memberFlags) with(c *cobra.Command, run func(context.Context, member.Ensemble, *plan.Printer) error, opts ...client.Option) error {
+func (f *memberFlags) with(c *cobra.Command, run func(context.Context, *member.Live, *plan.Printer) error, opts ...client.Option) error {
 	ctx, stop := untilStopped(c.Context())
 	defer stop()
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output %q: must be text or json", f.output)
-	}
-	if f.authFile != "" {
-		if err := f.connect.ReadAuths(f.authFile); err != nil {
-			return err
-		}
-	}
-	live := &member.Live{ClientPort: f.clientPort, Authorization: f.connect.Authorization()}
-	var err error
-	if live.AdminPorts, err = member.ParseAdminPorts(f.adminPorts); err != nil {
+	live, out, err := f.begin(c)
+	if err != nil {
 		return err
 	}
-	if live.TLS, err = f.connect.TLSConfig(); err != nil {
-		return err
-	}
+	live.ClientPort = f.clientPort
 	if live.Client, err = f.connect.Dial(ctx, f.connect.Servers, append(opts, client.NewSession())...); err != nil {
 		return err
 	}
 	live.Dial = func(ctx context.Context, server string) (*client.Client, error) { return f.connect.Dial(ctx, server) }
-	out := &plan.Printer{Out: c.OutOrStdout(), JSON: f.output == "json"}
 	return errors.Join(run(ctx, live, out), live.Client.Close())
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinfold-zk/pinfold/client"
-	"github.com/pinfold-zk/pinfold/internal/cli"
 	"github.com/pinfold-zk/pinfold/internal/history"
 	"github.com/pinfold-zk/pinfold/internal/member"
 	"github.com/pinfold-zk/pinfold/internal/migrate"
@@ -23,17 +22,14 @@ import (
 
 // migrateFlags are those of all commands of `pinfold migrate`. internal/migrate does the work.
 type migrateFlags struct {
-	connect    cli.Options
-	authFile   string
-	clients    []string
-	members    []int64
-	adminPorts string
-	output     string
-	verify     bool
-	report     string
-	stop       string
-	start      string
-	o          migrate.Options
+	operatorFlags
+	clients []string
+	members []int64
+	verify  bool
+	report  string
+	stop    string
+	start   string
+	o       migrate.Options
 }
 
 func migrateCommand() *cobra.Command {
@@ -62,16 +58,9 @@ asked by the four-letter word srvr.`,
 }
 
 func (f *migrateFlags) register(p *pflag.FlagSet) {
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.connect.Register(own)
-	for _, name := range []string{"timeout", "tls", "tls-ca", "tls-cert", "tls-key", "login"} {
-		p.AddFlag(own.Lookup(name))
-	}
-	p.StringVar(&f.authFile, "auth-file", "", "file with credentials, a line each: digest:super:password")
+	f.operatorFlags.register(p)
 	p.StringArrayVar(&f.clients, "client", nil, "ID=HOST:PORT: where a member takes clients, if zoo.cfg does not say; may be repeated")
-	p.StringVar(&f.adminPorts, "admin-port", "", "port of the administration servers, for verify: their digests are compared; or 1=8081,2=8082")
 	p.StringVar(&f.o.State, "state", "pinfold-migrate.json", "the state file")
-	p.StringVarP(&f.output, "output", "o", "text", "text, or json: one value a line")
 }
 
 // migrateTake is a command that takes members.
@@ -107,7 +96,7 @@ func migrateTake(f *migrateFlags, name, short string) *cobra.Command {
 					return f.compare(ctx, e, members, say)
 				}
 			}
-			return migrate.Run(ctx, e, members, f.o, out, func() bool { return confirm(c.InOrStdin(), c.ErrOrStderr()) })
+			return migrate.Run(ctx, e, members, f.o, out, confirm(c))
 		})
 	}
 	return c
@@ -125,10 +114,8 @@ func (f *migrateFlags) check(c *cobra.Command) error {
 		return nil
 	case f.stop == "" || f.start == "":
 		return errors.New("--stop and --start are needed: the commands that stop and start the server of a member")
-	case !f.o.Yes && !asksUser(c.InOrStdin()):
-		return errCannotAsk
 	}
-	return nil
+	return canConfirm(c, f.o.Options)
 }
 
 func migrateHosts() *cobra.Command {
@@ -178,13 +165,13 @@ of the members and their own, as an observer, in zoo.cfg.`,
 		if o.Options = f.o; o.Canary == "none" {
 			o.Canary = ""
 		}
-		if !o.Yes && !o.DryRun && !asksUser(c.InOrStdin()) {
-			return errCannotAsk
+		if err := canConfirm(c, o.Options); err != nil {
+			return err
 		}
 		f.connect.Wait = true // for a member that is slow
-		return f.with(c, func(ctx context.Context, m member.Ensemble, out *plan.Printer) error {
-			e := &migrate.Live{Ask: m.Status, Open: f.connect.Dial, StopCommand: stop, StartCommand: start, Output: os.Stderr}
-			return migrate.Hosts(ctx, e, m, pairs, o, out, func() bool { return confirm(c.InOrStdin(), c.ErrOrStderr()) })
+		return f.with(c, func(ctx context.Context, m *member.Live, out *plan.Printer) error {
+			e := &migrate.Live{Servers: m, Open: f.connect.Dial, StopCommand: stop, StartCommand: start, Output: os.Stderr}
+			return migrate.Hosts(ctx, e, m, pairs, o, out, confirm(c))
 		}, client.FollowMembers(client.Member.ClientAddr))
 	}
 	return c
@@ -278,11 +265,7 @@ Exit status: 0 the members are equal, 1 they differ, or the command failed.`,
 }
 
 func (f *migrateFlags) verifyOnce(ctx context.Context, e *migrate.Live, members *migrate.Config, say func(string)) (*migrate.Report, error) {
-	ports, err := member.ParseAdminPorts(f.adminPorts)
-	if err != nil {
-		return nil, err
-	}
-	return migrate.Verify(ctx, e, members, ports.Port, say)
+	return migrate.Verify(ctx, e, members, e.Servers.AdminPorts.Port, say)
 }
 
 // compare is the verification between two members.
@@ -310,8 +293,9 @@ func (f *migrateFlags) file(r *migrate.Report) error {
 func (f *migrateFlags) with(c *cobra.Command, file string, run func(context.Context, *migrate.Live, *migrate.Config, *plan.Printer) error) error {
 	ctx, stop := untilStopped(c.Context())
 	defer stop()
-	if f.output != "text" && f.output != "json" {
-		return fmt.Errorf("--output %q: must be text or json", f.output)
+	asking, out, err := f.begin(c)
+	if err != nil {
+		return err
 	}
 	clients := map[int64]string{}
 	for _, text := range f.clients {
@@ -326,16 +310,7 @@ func (f *migrateFlags) with(c *cobra.Command, file string, run func(context.Cont
 	if err != nil {
 		return err
 	}
-	if f.authFile != "" {
-		if err := f.connect.ReadAuths(f.authFile); err != nil {
-			return err
-		}
-	}
 	f.connect.Wait = true // for a member that is slow
-	asking := &member.Live{}
-	if asking.TLS, err = f.connect.TLSConfig(); err != nil {
-		return err
-	}
-	e := &migrate.Live{Ask: asking.Status, Open: f.connect.Dial, StopCommand: f.stop, StartCommand: f.start, Output: os.Stderr}
-	return run(ctx, e, members, &plan.Printer{Out: c.OutOrStdout(), JSON: f.output == "json"})
+	e := &migrate.Live{Servers: asking, Open: f.connect.Dial, StopCommand: f.stop, StartCommand: f.start, Output: os.Stderr}
+	return run(ctx, e, members, out)
 }

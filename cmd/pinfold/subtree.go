@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/pinfold-zk/pinfold/internal/backup"
 	"github.com/pinfold-zk/pinfold/internal/cli"
@@ -30,11 +29,7 @@ func (f *subtreeFlags) register(c *cobra.Command) {
 	p.BoolVar(&f.overwrite, "overwrite", false, "of --subtree: give znodes that differ the data and ACL of the backup")
 	p.BoolVar(&f.dryRun, "dry-run", false, "of --subtree: only print what would be done")
 	p.BoolVar(&f.noACL, "no-acl", false, "of --subtree: create znodes with world:anyone:cdrwa")
-	own := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.connect.Register(own)
-	for _, name := range []string{"server", "timeout", "auth", "tls", "tls-ca", "tls-cert", "tls-key", "login"} {
-		p.AddFlag(own.Lookup(name))
-	}
+	f.connect.RegisterOnly(p, "server", "timeout", "auth", "tls", "tls-ca", "tls-cert", "tls-key", "login")
 }
 
 // restoreSubtree restores a subtree. It prints the znodes that differ before it changes

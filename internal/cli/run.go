@@ -175,6 +175,15 @@ func (o *Options) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.properties, "client-configuration", "", "zkCli.sh's file of properties; what it says of TLS and SASL is done, with stores in PEM")
 }
 
+// RegisterOnly declares the named options, for a command that has no use for the others.
+func (o *Options) RegisterOnly(f *pflag.FlagSet, names ...string) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.Register(all)
+	for _, name := range names {
+		f.AddFlag(all.Lookup(name))
+	}
+}
+
 // millis is a duration that may be given as a number of milliseconds.
 type millis time.Duration
 

@@ -136,7 +136,7 @@ func (l *Live) Write(ctx context.Context) error {
 }
 
 // CanHandOver reports whether the port of the leader's administration server is known.
-func (l *Live) CanHandOver(leader *client.Member) bool { return l.AdminPorts.Port(leader.ID) != 0 }
+func (l *Live) CanHandOver(leader int64) bool { return l.AdminPorts.Port(leader) != 0 }
 
 // HandOver uses the command hand_over of an administration server, which Apache's have not.
 func (l *Live) HandOver(ctx context.Context, leader *client.Member) error {

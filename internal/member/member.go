@@ -39,7 +39,7 @@ type Ensemble interface {
 	// that by it.
 	Write(ctx context.Context) error
 	// CanHandOver reports whether a leader can be asked to leave the leadership.
-	CanHandOver(leader *client.Member) bool
+	CanHandOver(leader int64) bool
 	// HandOver asks it, and returns when it has left.
 	HandOver(ctx context.Context, leader *client.Member) error
 }

@@ -155,7 +155,7 @@ func (f *fake) Write(context.Context) error {
 	return nil
 }
 
-func (f *fake) CanHandOver(*client.Member) bool { return f.admin }
+func (f *fake) CanHandOver(int64) bool { return f.admin }
 
 func (f *fake) HandOver(_ context.Context, leader *client.Member) error {
 	f.servers[leader.ClientAddr()].mode = "follower"

@@ -164,7 +164,7 @@ func (p *changes) moveLeader() {
 	leader := *p.v.leader()
 	to := leader.WithRole(true)
 	p.noteLeader(leader.ID)
-	if p.e.CanHandOver(&leader) {
+	if p.e.CanHandOver(leader.ID) {
 		p.checkMajority(p.v.Members.Members) // no vote is taken
 		p.step(fmt.Sprintf("server %d hands the leadership over", leader.ID), handOver(leader))
 		return

@@ -11,12 +11,12 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
+	"github.com/pinfold-zk/pinfold/internal/member"
 )
 
 // Live is a real ensemble.
 type Live struct {
-	// Ask asks the server at an address the word srvr.
-	Ask func(ctx context.Context, addr string) (fourletter.Status, error)
+	Servers *member.Live // asks servers; it needs no Client
 	// Open opens a session.
 	Open func(ctx context.Context, servers string, opts ...client.Option) (*client.Client, error)
 
@@ -31,7 +31,7 @@ const askTimes = 30
 // Status asks for the status until there is an answer.
 func (l *Live) Status(ctx context.Context, m Member) (s fourletter.Status, err error) {
 	for range askTimes {
-		s, err = l.Ask(ctx, m.Client)
+		s, err = l.Servers.Status(ctx, m.Client)
 		var op *net.OpError
 		closed := errors.Is(err, fourletter.ErrNotServing) || errors.As(err, &op) && op.Op != "dial"
 		if !closed || ctx.Err() != nil {
@@ -46,6 +46,14 @@ func (l *Live) Stop(ctx context.Context, m Member) error { return l.run(ctx, l.S
 
 // Start runs the start command.
 func (l *Live) Start(ctx context.Context, m Member) error { return l.run(ctx, l.StartCommand, m) }
+
+// CanHandOver reports whether the port of the member's administration server is known.
+func (l *Live) CanHandOver(m Member) bool { return l.Servers.CanHandOver(m.ID) }
+
+// HandOver asks that.
+func (l *Live) HandOver(ctx context.Context, m Member) error {
+	return l.Servers.HandOver(ctx, &client.Member{ID: m.ID, Addresses: []client.MemberAddress{{Host: m.Host}}})
+}
 
 // run runs a command. Its output is that of this program, so that what it leaves running may
 // keep it.

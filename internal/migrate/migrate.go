@@ -44,6 +44,10 @@ type Ensemble interface {
 	// Stop and Start run the user's commands for the server of a member.
 	Stop(ctx context.Context, m Member) error
 	Start(ctx context.Context, m Member) error
+	// CanHandOver reports whether a member of Pinfold's that leads can be asked to leave the
+	// leadership; HandOver asks it, and returns when it has left.
+	CanHandOver(m Member) bool
+	HandOver(ctx context.Context, m Member) error
 	// Dial opens a session at one of the servers.
 	Dial(ctx context.Context, servers string, opts ...client.Option) (*client.Client, error)
 }

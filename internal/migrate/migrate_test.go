@@ -27,6 +27,8 @@ type fake struct {
 	dead     map[int64]bool
 	next     string // the version that is started
 	after    func(f *fake, what string)
+
+	handsOver bool // it can be asked; those that are dead refuse
 }
 
 const (
@@ -68,6 +70,16 @@ func (f *fake) Start(_ context.Context, m Member) error {
 		f.modes[m.ID] = "observer"
 	}
 	return f.did("start", m)
+}
+
+func (f *fake) CanHandOver(Member) bool { return f.handsOver }
+
+func (f *fake) HandOver(_ context.Context, m Member) error {
+	if f.dead[m.ID] {
+		return errors.New("exit status 1")
+	}
+	f.modes[m.ID], f.modes[m.ID%3+1] = "follower", "leader"
+	return f.did("hand over", m)
 }
 
 func (f *fake) did(what string, m Member) error {
@@ -128,38 +140,79 @@ func TestOrder(t *testing.T) {
 	if out, err := do(t, f, o); err != nil {
 		t.Fatal(err, out)
 	}
-	f.want(t, "stop 4, start 4, stop 1, start 1, stop 3, start 3, stop 2, start 2")
+	f.want(t, "stop 4, start 4, stop 3, start 3, stop 1, start 1, stop 2, start 2")
 	f.done, f.next = nil, oldVersion
 	o.To = Apache
 	if out, err := do(t, f, o); err != nil {
 		t.Fatal(err, out)
 	}
-	f.want(t, "stop 4, start 4, stop 2, start 2, stop 3, start 3, stop 1, start 1")
+	f.want(t, "stop 4, start 4, stop 3, start 3, stop 2, start 2, stop 1, start 1")
+}
+
+// A leader of Pinfold's that can be asked hands over, and is stopped as a follower. One that leads
+// on all the same is stopped as the leader.
+func TestHandsOver(t *testing.T) {
+	back := func() *fake {
+		f := three()
+		f.next, f.handsOver = oldVersion, true
+		for id := range f.versions {
+			f.versions[id] = newVersion
+		}
+		return f
+	}
+	f := back()
+	out, err := do(t, f, options(t, Apache))
+	if err != nil || !strings.Contains(out, "hand the leadership over, stop 3.9.4-pinfold (leader)") || !strings.Contains(out, "is follower, runs 3.9.4-pinfold") {
+		t.Fatal(err, out)
+	}
+	f.want(t, "stop 4, start 4, stop 3, start 3, stop 1, start 1, hand over 2, stop 2, start 2")
+	f = back()
+	f.dead = map[int64]bool{2: true}
+	f.after = func(f *fake, what string) {
+		if what == "stop 2" {
+			f.dead = nil
+		}
+	}
+	if out, err = do(t, f, options(t, Apache)); err != nil || !strings.Contains(out, "server 2 leads on, and is stopped as the leader: exit status 1") {
+		t.Fatal(err, out)
+	}
+	f.want(t, "stop 4, start 4, stop 3, start 3, stop 1, start 1, stop 2, start 2")
+	f = back()
+	f.handsOver = false
+	if out, err = do(t, f, options(t, Apache)); err != nil || !strings.Contains(out, "with --admin-port") {
+		t.Fatal(err, out)
+	}
+	f = three() // a leader of Apache's is not asked
+	f.handsOver = true
+	if out, err = do(t, f, options(t, Pinfold)); err != nil {
+		t.Fatal(err, out)
+	}
+	f.want(t, "stop 4, start 4, stop 3, start 3, stop 1, start 1, stop 2, start 2")
 }
 
 // A member that is elected meanwhile is taken last.
 func TestLeaderChanges(t *testing.T) {
 	f := three()
 	f.after = func(f *fake, what string) {
-		if what == "start 1" {
-			f.modes[2], f.modes[3] = "follower", "leader"
+		if what == "start 3" {
+			f.modes[2], f.modes[1] = "follower", "leader"
 		}
 	}
 	if out, err := do(t, f, options(t, Pinfold)); err != nil {
 		t.Fatal(err, out)
 	}
-	f.want(t, "stop 4, start 4, stop 1, start 1, stop 2, start 2, stop 3, start 3")
+	f.want(t, "stop 4, start 4, stop 3, start 3, stop 2, start 2, stop 1, start 1")
 }
 
 // A run that has failed half-way goes on with the member that it has stopped, and only if it
 // was stopped by it.
 func TestGoesOn(t *testing.T) {
 	f, o := three(), options(t, Pinfold)
-	f.dead = map[int64]bool{1: true}
+	f.dead = map[int64]bool{3: true}
 	if out, err := do(t, f, o); err == nil || !strings.Contains(err.Error(), "The way back") {
 		t.Fatal(err, out)
 	}
-	f.want(t, "stop 4, start 4, stop 1")
+	f.want(t, "stop 4, start 4, stop 3")
 	f.dead, f.done = nil, nil
 	other := o
 	other.State += "2"
@@ -170,7 +223,7 @@ func TestGoesOn(t *testing.T) {
 	if out, err := do(t, f, o); err != nil {
 		t.Fatal(err, out)
 	}
-	f.want(t, "start 1, stop 3, start 3, stop 2, start 2")
+	f.want(t, "start 3, stop 1, start 1, stop 2, start 2")
 	f.done = nil
 	if out, err := do(t, f, o); err != nil || !strings.Contains(out, "no member is left to take") {
 		t.Fatal(err, out)
@@ -181,7 +234,7 @@ func TestGoesOn(t *testing.T) {
 // The way back may begin while a member is half-way.
 func TestGoesBackHalfWay(t *testing.T) {
 	f, o := three(), options(t, Pinfold)
-	f.dead = map[int64]bool{1: true}
+	f.dead = map[int64]bool{3: true}
 	if out, err := do(t, f, o); err == nil {
 		t.Fatal(out)
 	}
@@ -189,7 +242,7 @@ func TestGoesBackHalfWay(t *testing.T) {
 	if out, err := do(t, f, o); err != nil {
 		t.Fatal(err, out)
 	}
-	f.want(t, "start 1, stop 4, start 4")
+	f.want(t, "start 3, stop 4, start 4")
 }
 
 // Any takes every member once, also over two runs.
@@ -203,7 +256,7 @@ func TestAny(t *testing.T) {
 	if out, err := do(t, f, o); err != nil {
 		t.Fatal(err, out)
 	}
-	f.want(t, "stop 1, start 1, stop 3, start 3, stop 4, start 4, stop 2, start 2")
+	f.want(t, "stop 3, start 3, stop 1, start 1, stop 4, start 4, stop 2, start 2")
 }
 
 func TestRefuses(t *testing.T) {

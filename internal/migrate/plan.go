@@ -48,6 +48,7 @@ func newMigration(e Ensemble, c *Config, o Options, state *State, v *view, wrong
 	r.order = append(half, r.rest(v)...)
 	r.checkQuorums()
 	r.checkOld(v)
+	r.checkHandOver(v)
 	if len(r.order) == 0 {
 		r.OK("no member is left to take")
 		return r
@@ -78,11 +79,15 @@ func (r *migration) what(m Member, v *view) string {
 	if s.err != nil {
 		return "start " + r.o.To + "; it was stopped by a run that did not end"
 	}
+	leave := ""
+	if r.handsOver(m, s) {
+		leave = "hand the leadership over, "
+	}
 	to := r.o.To
 	if to == Any {
 		to = "it again"
 	}
-	return fmt.Sprintf("stop %s (%s), start %s", s.Version, s.Mode, to)
+	return fmt.Sprintf("%sstop %s (%s), start %s", leave, s.Version, s.Mode, to)
 }
 
 // half returns the members that an earlier run has stopped and that are not back.
@@ -113,10 +118,12 @@ func (r *migration) checkSound(v *view, wrong []string, half []Member) {
 	}
 }
 
-// rest returns the members to take that serve: observers, followers, the leader.
+// rest returns the members to take that serve: observers, followers, the leader. The followers
+// with the greatest id go first: of those with the same history it is elected when the leader
+// leaves, and its new program has run for longest then. A JVM is slow at first.
 func (r *migration) rest(v *view) (all []Member) {
 	for _, mode := range []string{"observer", "follower", "leader"} {
-		for _, m := range r.c.Members {
+		for _, m := range slices.Backward(r.c.Members) {
 			s := v.servers[m.ID]
 			switch {
 			case s.Mode != mode || !r.chosen(m):
@@ -138,6 +145,16 @@ func (r *migration) checkQuorums() {
 		if !m.Observer && !r.c.quorumWithout(m.ID) {
 			r.Refuse(fmt.Sprintf("without server %d the other voters are no quorum: the service would stop while it is away", m.ID),
 				"such an ensemble cannot be migrated live: stop it, and start the other servers over the same directories")
+		}
+	}
+}
+
+// checkHandOver warns of a leader of Pinfold's that cannot be asked to hand over.
+func (r *migration) checkHandOver(v *view) {
+	for _, m := range r.order {
+		if s := v.servers[m.ID]; s.Mode == "leader" && program(s.Version) == Pinfold && !r.e.CanHandOver(m) {
+			r.Warn(fmt.Sprintf("server %d leads, and is stopped as the leader", m.ID),
+				"with --admin-port and the superuser's --auth-file it hands over before, and writes wait for a shorter time")
 		}
 	}
 }

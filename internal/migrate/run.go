@@ -33,8 +33,10 @@ func (r *migration) end() {
 func (r *migration) takeNext(ctx context.Context, i int, say func(string)) error {
 	resumed := r.state.at(r.order[i].ID) != "" && ask(ctx, r.e, r.order[i]).gone()
 	if !resumed {
-		if err := r.pause(ctx, i); err != nil {
-			return err
+		if i > 0 {
+			if err := r.settle(ctx); err != nil {
+				return err
+			}
 		}
 		if err := r.sound(ctx, say); err != nil {
 			return fmt.Errorf("nothing was done to server %d: %w", r.order[i].ID, err)
@@ -57,11 +59,8 @@ func (r *migration) takeNext(ctx context.Context, i int, say func(string)) error
 	return r.o.Verify(ctx, say)
 }
 
-// pause lets clients settle between two members.
-func (r *migration) pause(ctx context.Context, i int) error {
-	if i == 0 {
-		return nil
-	}
+// settle lets clients settle, between two members for example.
+func (r *migration) settle(ctx context.Context) error {
 	select {
 	case <-time.After(r.o.Settle):
 		return nil
@@ -116,6 +115,12 @@ func (r *migration) take(ctx context.Context, m Member, resumed bool, say func(s
 func (r *migration) stop(ctx context.Context, m Member, say func(string)) error {
 	was := ask(ctx, r.e, m)
 	say(fmt.Sprintf("%v", was))
+	if r.handsOver(m, was) {
+		var err error
+		if was, err = r.handOver(ctx, m, say); err != nil {
+			return fmt.Errorf("nothing was stopped: %w", err)
+		}
+	}
 	if err := r.state.set(m.ID, record{State: stopping}); err != nil {
 		return err
 	}
@@ -146,6 +151,32 @@ func (r *migration) stop(ctx context.Context, m Member, say func(string)) error 
 		say(fmt.Sprintf("server %d leads now", leader.ID))
 		return nil
 	})
+}
+
+// handsOver reports whether a member hands the leadership over before it is stopped.
+func (r *migration) handsOver(m Member, s seen) bool {
+	return s.Mode == "leader" && program(s.Version) == Pinfold && r.e.CanHandOver(m)
+}
+
+// handOver has a member leave the leadership, and waits until all are in sync with the next
+// leader: they elect it with the vote of this one, which is then stopped as a follower. If it
+// keeps the leadership, it hands over when it is stopped.
+func (r *migration) handOver(ctx context.Context, m Member, say func(string)) (seen, error) {
+	say("hand the leadership over")
+	asking, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	if err := r.e.HandOver(asking, m); err != nil {
+		say(fmt.Sprintf("server %d leads on, and is stopped as the leader: %v", m.ID, err))
+	}
+	if err := r.sound(ctx, say); err != nil {
+		return seen{}, err
+	}
+	if err := r.settle(ctx); err != nil { // or clients would feel both as one gap
+		return seen{}, err
+	}
+	now := ask(ctx, r.e, m)
+	say(fmt.Sprintf("%v", now))
+	return now, nil
 }
 
 // catchUp waits until a member that was started serves, is of the right program, and has

@@ -26,15 +26,15 @@ func TestMigration(t *testing.T) {
 	all := mixtures(t, "apache,apache,apache", "apache,apache,apache,apache:observer")
 	for _, members := range all {
 		t.Run(members, func(t *testing.T) {
-			r := newRig(t, members, rigOptions{lines: smallFiles()})
+			r := newRig(t, members, rigOptions{admin: true, lines: append(superuser(), smallFiles()...)})
 			m := newMigration(r)
 			r.load()
 			w, err := load.StartWriters(load.WritersConfig{
 				Addrs: r.e.Clients(), Clients: 3, Batch: 1, Pause: time.Millisecond, Znodes: 3, Bytes: 100,
 			})
 			r.must(err)
-			m.must("run", w, cluster.Pinfold)
-			m.must("back", w, r.specs[0].Kind)
+			m.takeAll("run", w, cluster.Pinfold)
+			m.takeAll("back", w, r.specs[0].Kind)
 			r.must(w.Stop())
 			r.finish()
 			if lost := r.l.Lost(); lost > 0 {
@@ -49,6 +49,7 @@ type migration struct {
 	*rig
 	c              *control
 	program, state string
+	asSuper        []string // flags by which a leader can be asked to hand over
 }
 
 func newMigration(r *rig) *migration {
@@ -57,15 +58,27 @@ func newMigration(r *rig) *migration {
 	if p == "" {
 		r.t.Skip("-pinfold names no binary")
 	}
-	return &migration{r, newControl(r.t, r.e), p, filepath.Join(r.t.TempDir(), "state.json")}
+	m := &migration{rig: r, c: newControl(r.t, r.e), program: p, state: filepath.Join(r.t.TempDir(), "state.json")}
+	if r.e.Members[0].Admin != "" {
+		secret := filepath.Join(r.t.TempDir(), "super")
+		r.must(os.WriteFile(secret, []byte("digest:super:test\n"), 0o600))
+		var ports []string
+		for _, one := range r.e.Members {
+			_, port, err := net.SplitHostPort(one.Admin)
+			r.must(err)
+			ports = append(ports, fmt.Sprintf("%d=%s", one.ID, port))
+		}
+		m.asSuper = []string{"--auth-file", secret, "--admin-port", strings.Join(ports, ",")}
+	}
+	return m
 }
 
-// must runs a migration that must take every member, and logs what it prints.
-func (m *migration) must(name string, w *load.Writers, kind cluster.Kind) {
+// takeAll runs a migration that must take every member, and logs what it prints.
+func (m *migration) takeAll(name string, w *load.Writers, kind cluster.Kind) {
 	m.t.Helper()
 	m.c.becomes(kind)
 	before, from, began := m.c.count(), m.e.Members[0].Kind(), time.Now()
-	out, status := m.run(name, "--yes", "--settle", "1s", "--verify", "--wait", patience.String(), "--stop", m.c.command("stop"), "--start", m.c.command("start"))
+	out, status := m.run(name, append(m.asSuper, "--yes", "--settle", "1s", "--verify", "--wait", patience.String(), "--stop", m.c.command("stop"), "--start", m.c.command("start"))...)
 	took := time.Since(began)
 	m.t.Logf("pinfold migrate %s: %d\n%s", name, status, out)
 	if status != 0 {
@@ -297,8 +310,12 @@ func (c *control) obey(words []string) error {
 		return fmt.Errorf("no member %s", words[1])
 	}
 	m := c.e.Member(id)
-	if words[0] == "stop" {
+	switch words[0] {
+	case "stop":
 		return m.Stop()
+	case "kill":
+		m.Kill()
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,12 @@ import (
 // reconfigLines are the lines of zoo.cfg with which an administrator, super:test, may
 // change the members.
 func reconfigLines() []string {
-	return []string{"reconfigEnabled=true", "DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU="}
+	return append(superuser(), "reconfigEnabled=true")
+}
+
+// superuser is the line of zoo.cfg with which super:test is the superuser.
+func superuser() []string {
+	return []string{"DigestAuthenticationProvider.superDigest=super:D/InIHSb7yEEbrWz8b9l71RjZJU="}
 }
 
 // reconfig is the request of a change.

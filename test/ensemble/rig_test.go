@@ -94,6 +94,7 @@ type rigOptions struct {
 	links  bool
 	spread bool     // members have addresses of their own
 	hosts  bool     // members have hosts of their own; root only
+	admin  bool     // members have administration servers
 	lines  []string // of zoo.cfg
 	jvm    string
 	// before is called with members that are not started yet.
@@ -127,7 +128,7 @@ func newRig(t *testing.T, members string, o rigOptions) *rig {
 		o.lines = append(o.lines, "snapshot.trust.empty=true")
 	}
 	r.e, err = cluster.New(cluster.Options{
-		Dir: dir, Specs: specs, Programs: progs, Links: o.links, Spread: o.spread, Hosts: o.hosts, Lines: o.lines,
+		Dir: dir, Specs: specs, Programs: progs, Links: o.links, Spread: o.spread, Hosts: o.hosts, Admin: o.admin, Lines: o.lines,
 	})
 	if err != nil {
 		t.Fatal(err)
