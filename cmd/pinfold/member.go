@@ -43,7 +43,7 @@ The servers need reconfigEnabled=true, and the command the right to write
 	f.register(c.PersistentFlags())
 	c.AddCommand(memberList(f), memberAdd(f), memberByID(f, "remove ID", "Take a member out of the ensemble"),
 		memberByID(f, "promote ID", "Give an observer a vote"), memberByID(f, "demote ID", "Make a participant an observer"),
-		memberReplace(f), memberMoveLeader(f))
+		memberReplace(f), memberMoveLeader(f), memberRecover(f))
 	return c
 }
 

@@ -66,10 +66,11 @@ const importOrder = `
 
 	# The files of a data directory without a server.
 	replica < history < backup;
+	node/options, plan < alone;
 
 	# What is run.
 	vfs, fourletter < trial;
-	node, broadcast, trial, bench/report, cli, plan, member, migrate, backup, logging, systemd < cmd/pinfold;
+	node, broadcast, trial, bench/report, cli, plan, alone, member, migrate, backup, logging, systemd < cmd/pinfold;
 	server, transport, node/options, test/faultfs, test/stranger < sim;
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	zk, jute, wire, test/frames < test/auditlog;

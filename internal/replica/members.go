@@ -76,24 +76,13 @@ type savedMembers struct {
 	Unsure    bool   `json:"unsure"`
 	Blind     bool   `json:"blind"`
 	// Overruled is the text of this server's configuration if Committed, of the same version, came from a
-	// leader in its place; "" otherwise. See loadMembers.
+	// leader in its place; "" otherwise. See ReadMemberships.
 	Overruled string `json:"overruled,omitempty"`
 }
 
 // saveMembers makes durable what the core knows of the membership.
 func (r *Replica) saveMembers(m *zab.Memberships) error {
-	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure, Blind: m.Blind}
-	if m.Seen != m.Committed {
-		s.Seen = string(m.Seen.Text())
-	}
-	if first := r.o.Ensemble.Members; first.Version() == m.Committed.Version() && !bytes.Equal(first.Text(), m.Committed.Text()) {
-		s.Overruled = string(first.Text())
-	}
-	content, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("replica: memberships: %w", err)
-	}
-	if err := r.o.Dir.SaveMembers(content); err != nil {
+	if err := WriteMemberships(&r.o, m); err != nil {
 		return err
 	}
 	if r.o.MembersSaved != nil {
@@ -102,30 +91,31 @@ func (r *Replica) saveMembers(m *zab.Memberships) error {
 	return nil
 }
 
+// WriteMemberships makes durable what a server with these options knows of the membership.
+// REQUIRES: o.Ensemble is set, and no other goroutine uses o.Dir for it.
+func WriteMemberships(o *Options, m *zab.Memberships) error {
+	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure, Blind: m.Blind}
+	if m.Seen != m.Committed {
+		s.Seen = string(m.Seen.Text())
+	}
+	if first := o.Ensemble.Members; first.Version() == m.Committed.Version() && !bytes.Equal(first.Text(), m.Committed.Text()) {
+		s.Overruled = string(first.Text())
+	}
+	content, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("replica: memberships: %w", err)
+	}
+	return o.Dir.SaveMembers(content)
+}
+
 // loadMembers returns what this server knows of the membership, from its disk and its
 // configuration.
 func (r *Replica) loadMembers() (m zab.Memberships, err error) {
 	if !r.dynamic() {
 		return m, nil
 	}
-	m, overruled, err := r.readMembers()
-	if err != nil {
+	if m, err = ReadMemberships(&r.o); err != nil {
 		return m, err
-	}
-	// The configuration's is the same or later; of the same, an administrator may have changed addresses.
-	// While a change is pending the leader's counts. It also does if the leader had another one of
-	// the same version than this server, which joins, and the configuration is as it was then:
-	// quorums of that need not share a server with those of the ensemble.
-	first := r.o.Ensemble.Members
-	if m.Committed == nil || m.Committed.Version() < first.Version() {
-		m.Committed = first
-	}
-	pending := m.Seen != nil && m.Seen.Version() > first.Version()
-	if m.Committed.Version() == first.Version() && !pending && overruled != string(first.Text()) {
-		m.Committed, m.Seen = first, first
-	}
-	if next := r.o.NextMembers; next != nil && next.Version() > m.Seen.Version() {
-		m.Seen = next
 	}
 	if r.o.MembersSaved != nil {
 		r.o.MembersSaved(m) // a crash may have come before it was called
@@ -133,9 +123,35 @@ func (r *Replica) loadMembers() (m zab.Memberships, err error) {
 	return m, nil
 }
 
+// ReadMemberships returns what a server with these options knows of the membership, from its disk and
+// its configuration.
+// REQUIRES: o.Ensemble has a Reader.
+func ReadMemberships(o *Options) (zab.Memberships, error) {
+	m, overruled, err := readMembers(o)
+	if err != nil {
+		return m, err
+	}
+	// The configuration's is the same or later; of the same, an administrator may have changed addresses.
+	// While a change is pending the leader's counts. It also does if the leader had another one of
+	// the same version than this server, which joins, and the configuration is as it was then:
+	// quorums of that need not share a server with those of the ensemble.
+	first := o.Ensemble.Members
+	if m.Committed == nil || m.Committed.Version() < first.Version() {
+		m.Committed = first
+	}
+	pending := m.Seen != nil && m.Seen.Version() > first.Version()
+	if m.Committed.Version() == first.Version() && !pending && overruled != string(first.Text()) {
+		m.Committed, m.Seen = first, first
+	}
+	if next := o.NextMembers; next != nil && next.Version() > m.Seen.Version() {
+		m.Seen = next
+	}
+	return m, nil
+}
+
 // readMembers reads the file of memberships. For overruled see savedMembers.
-func (r *Replica) readMembers() (m zab.Memberships, overruled string, err error) {
-	content, err := r.o.Dir.LoadMembers()
+func readMembers(o *Options) (m zab.Memberships, overruled string, err error) {
+	content, err := o.Dir.LoadMembers()
 	if err != nil || content == nil {
 		return m, "", err
 	}
@@ -143,7 +159,7 @@ func (r *Replica) readMembers() (m zab.Memberships, overruled string, err error)
 	if err := json.Unmarshal(content, &s); err != nil {
 		return m, "", fmt.Errorf("replica: memberships: %w", err)
 	}
-	read := r.o.Ensemble.Reader.OfText
+	read := o.Ensemble.Reader.OfText
 	m.Committed, m.Unsure, m.Blind = read([]byte(s.Committed)), s.Unsure, s.Blind
 	if m.Seen = m.Committed; s.Seen != "" {
 		m.Seen = read([]byte(s.Seen))

@@ -53,6 +53,16 @@ func unlist(e *cluster.Ensemble, n int) error {
 	})
 }
 
+// standaloneDisabled lets members be an ensemble of one.
+func standaloneDisabled(e *cluster.Ensemble) error {
+	return editConfigs(e, func(_ *cluster.Member, line string) (string, bool) {
+		if strings.HasPrefix(line, "dataDir=") {
+			line += "\nstandaloneEnabled=false"
+		}
+		return line, true
+	})
+}
+
 // editConfigs replaces each line of the members' zoo.cfg by what edit returns for it, or
 // removes it if edit does not keep it.
 func editConfigs(e *cluster.Ensemble, edit func(m *cluster.Member, line string) (to string, keep bool)) error {
@@ -250,14 +260,14 @@ func (m *membership) shrink() {
 	if m.e.Member(gone).Kind() == cluster.Pinfold { // Apache's does not start: it is in no list
 		m.must(m.e.Member(gone).Start())
 	} else {
-		m.must(m.rejoin(gone))
+		m.must(m.rejoin(gone, observer))
 	}
 	m.join(participant, leader.ID)
 	m.join(participant, gone)
 }
 
-// rejoin gives a member of Apache's that was removed the present members and itself, and starts it.
-func (m *membership) rejoin(id int) error {
+// rejoin gives a server that is no member the present members and itself, and starts it.
+func (m *membership) rejoin(id int, role string) error {
 	e := m.e.Member(id)
 	name := filepath.Join(e.Dir, "zoo.cfg")
 	text, err := os.ReadFile(name)
@@ -266,14 +276,14 @@ func (m *membership) rejoin(id int) error {
 	}
 	var kept []string
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "dynamicConfigFile") {
+		if !strings.HasPrefix(line, "dynamicConfigFile") && !strings.HasPrefix(line, "server.") {
 			kept = append(kept, line)
 		}
 	}
 	for other, role := range m.roles {
 		kept = append(kept, "\n"+m.line(other, role))
 	}
-	kept = append(kept, "\n"+m.line(id, observer), "\n")
+	kept = append(kept, "\n"+m.line(id, role), "\n")
 	if err := os.WriteFile(name, []byte(strings.Join(kept, "")), 0o644); err != nil {
 		return err
 	}
