@@ -65,14 +65,22 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 }
 
 // approachEpoch makes this server, whose discovery has failed, accept a later epoch, if it has
-// refused voters for one far from its own: by maxEpochLead at most, and not beyond theirs.
-// If a quorum has accepted such epochs in discoveries that failed while this server was away,
-// it can lead after some elections, instead of refusing them in every election. To accept an epoch
-// is a promise that is always safe. Impossible epochs do not count.
+// refused voters for one far from its own, but not beyond theirs. If others have accepted such
+// epochs in discoveries that failed while this server was away, or from a stranger that has led them, it
+// can lead after some elections, instead of refusing them in every election. Each step is twice as
+// large as the one before while the epochs are not far (farEpoch), so that a few seconds suffice;
+// from there on it is maxEpochLead. To accept an epoch is a promise that is always safe.
+// Impossible epochs do not count.
 func (c *Core) approachEpoch(refused uint32) {
-	if refused > c.acceptedEpoch && refused < maxEpoch {
-		c.writeAcceptedEpoch(min(refused, c.acceptedEpoch+maxEpochLead))
+	if refused <= c.acceptedEpoch || refused >= maxEpoch {
+		return
 	}
+	step := uint32(maxEpochLead)
+	if c.acceptedEpoch < farEpoch {
+		step = max(step, min(step<<c.approaches, farEpoch-c.acceptedEpoch))
+		c.approaches = min(c.approaches+1, 20) // maxEpochLead<<20 is farEpoch
+	}
+	c.writeAcceptedEpoch(min(refused, c.acceptedEpoch+step))
 }
 
 // inform sends LEADERINFO. A leader in office begins no other epoch, whatever a

@@ -68,7 +68,7 @@ func TestAnEpochFarFromOursIsRefused(t *testing.T) {
 // it was away, it comes nearer to theirs with each election, and leads at last. Epochs
 // that cannot be, observers and strangers bring it no nearer.
 func TestAQuorumFarAwayIsReachedStepByStep(t *testing.T) {
-	const theirs = 4 + 5*maxEpochLead/2
+	const theirs = 4 + 5*maxEpochLead
 	o := newSolo(t, testConfig(3), history(4, 3))
 	// fails has it lead in vain, and look again.
 	fails := func(infos ...Packet) {
@@ -90,10 +90,40 @@ func TestAQuorumFarAwayIsReachedStepByStep(t *testing.T) {
 	fails(infoOf(2, theirs))
 	want(t, "accepted", o.core.acceptedEpoch, 4+maxEpochLead)
 	fails(infoOf(2, theirs))
-	want(t, "accepted", o.core.acceptedEpoch, 4+2*maxEpochLead)
+	want(t, "accepted", o.core.acceptedEpoch, 4+3*maxEpochLead)
+	fails(infoOf(2, theirs))
+	want(t, "accepted", o.core.acceptedEpoch, theirs)
 	o.elect(1)
 	o.step(o.accept(), infoOf(2, theirs))
 	want(t, "epoch", o.core.epoch, theirs+1)
+}
+
+// A stranger that has led may leave a server with any epoch up to farEpoch. Another one that wins
+// the elections comes near enough to lead within a few seconds, as long as there are epochs enough;
+// from farEpoch on in equal steps.
+func TestAVoterFarAwayIsReachedSoon(t *testing.T) {
+	o := newSolo(t, testConfig(3), history(4, 3))
+	fails := func(theirs uint32) {
+		o.elect(1)
+		o.step(o.accept(), infoOf(2, theirs))
+		o.tick(time.Duration(o.core.cfg.InitLimit+1) * o.core.cfg.Tick)
+		o.persist()
+		o.tick(o.core.cfg.Tick)
+	}
+	elections := 0
+	for ; o.core.acceptedEpoch < farEpoch-maxEpochLead && elections < 30; elections++ {
+		fails(farEpoch)
+	}
+	if elections > 21 {
+		t.Errorf("after %d elections it has accepted %d", elections, o.core.acceptedEpoch)
+	}
+	for o.core.acceptedEpoch < farEpoch {
+		fails(farEpoch)
+	}
+	for far := o.core.acceptedEpoch; far < farEpoch+9*maxEpochLead; far += maxEpochLead {
+		want(t, "accepted", o.core.acceptedEpoch, far)
+		fails(farEpoch + 20*maxEpochLead)
+	}
 }
 
 // A leader in office begins no other epoch for a learner that says it has accepted a

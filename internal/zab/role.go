@@ -66,8 +66,11 @@ func (c *Core) leave(reason error) {
 	c.setAside()
 	c.window.add(c.leader.outstanding.All()...)
 	c.window.add(c.learner.pending.All()...)
-	if c.leader.stage == gatherInfo {
+	switch {
+	case c.leader.stage == gatherInfo:
 		c.approachEpoch(c.leader.refusedEpoch)
+	case c.phase == broadcast:
+		c.approaches = 0
 	}
 	c.leader, c.learner = leaderState{}, learnerState{}
 	c.leader.outstanding.Spare = queueSpare

@@ -215,6 +215,7 @@ type Core struct {
 	// disk the leader's history.
 	needSnap   bool
 	retry      int64         // go back to this leader, for the snapshot; 0: elect one
+	approaches int           // steps of approachEpoch since this server has served
 	misses     int           // roles of a learner in a row in which it did not serve
 	vain       int           // roles in a row in which it waited for its leader or its followers without success, see setAside
 	unfitUntil time.Duration // until then this server leaves it to others to lead, see setAside
