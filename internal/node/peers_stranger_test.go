@@ -30,8 +30,8 @@ type peersStranger struct {
 	left  bool // what is accepted now is closed at once
 }
 
-// strangeConn is a connection of the stranger. Its goroutines write what it sends, and
-// discard what it is sent.
+// strangeConn is a connection of the stranger. One of its goroutines writes what it sends, the other
+// one reads.
 type strangeConn struct {
 	nc       net.Conn
 	election bool
@@ -43,13 +43,18 @@ type strangeConn struct {
 const maxStrangeSends = 4096
 
 func (x *peersStranger) add(nc net.Conn, election bool) *strangeConn {
+	return x.addReading(nc, election, func(r io.Reader) { _, _ = io.Copy(io.Discard, r) }) // it ends with the connection
+}
+
+// addReading adds a connection whose input read reads to its end.
+func (x *peersStranger) addReading(nc net.Conn, election bool, read func(io.Reader)) *strangeConn {
 	c := &strangeConn{nc: nc, election: election, outbox: make(chan []byte, maxStrangeSends)}
 	go func() {
 		for b := range c.outbox {
 			_, _ = nc.Write(b) // fails if either side has closed the connection
 		}
 	}()
-	go func() { _, _ = io.Copy(io.Discard, nc) }() // ends with the connection
+	go read(nc)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.conns = append(x.conns, c)
@@ -70,6 +75,10 @@ func (c *strangeConn) closeLocked() {
 
 // listen accepts connections at the address of a server that is not there.
 func (x *peersStranger) listen(address string, election bool) {
+	x.listenWith(address, func(nc net.Conn) { x.add(nc, election) })
+}
+
+func (x *peersStranger) listenWith(address string, accept func(net.Conn)) {
 	l, err := x.net.listen(address)
 	if err != nil {
 		panic(err)
@@ -81,7 +90,7 @@ func (x *peersStranger) listen(address string, election bool) {
 			if err != nil {
 				return
 			}
-			x.add(nc, election)
+			accept(nc)
 		}
 	}()
 }
