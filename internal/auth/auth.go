@@ -93,6 +93,9 @@ type Config struct {
 	// SuperDigest is user:base64(hash(user:password)) of the superuser. Empty
 	// means that there is none.
 	SuperDigest string
+	// CurrentSuperDigest returns the SuperDigest that counts at this moment. nil means that
+	// it does not change.
+	CurrentSuperDigest func() string
 	// SkipACL allows every client everything.
 	SkipACL bool
 	// Ensemble makes ensemble a known scheme, as an authProvider line does.
@@ -116,7 +119,7 @@ type Config struct {
 }
 
 // An Authority authenticates and authorises according to one configuration. It is
-// immutable and safe for concurrent use.
+// immutable, but for the superuser's digest, and safe for concurrent use.
 type Authority struct {
 	cfg     Config
 	newHash func() hash.Hash
@@ -133,6 +136,9 @@ func New(c Config) (*Authority, error) {
 	c.EnsembleNames = slices.Clone(c.EnsembleNames)
 	for i, n := range c.EnsembleNames {
 		c.EnsembleNames[i] = strings.TrimSpace(n)
+	}
+	if c.CurrentSuperDigest == nil {
+		c.CurrentSuperDigest = func() string { return c.SuperDigest }
 	}
 	return &Authority{cfg: c, newHash: h}, nil
 }
@@ -264,14 +270,15 @@ func (a *Authority) digestID(userPassword string) string {
 // isSuper reports whether a digest is the superuser's, in a time that does not depend on
 // where they differ.
 func (a *Authority) isSuper(id zk.ID) bool {
-	return a.cfg.SuperDigest != "" && subtle.ConstantTimeCompare([]byte(id.ID), []byte(a.cfg.SuperDigest)) == 1
+	super := a.cfg.CurrentSuperDigest()
+	return super != "" && subtle.ConstantTimeCompare([]byte(id.ID), []byte(super)) == 1
 }
 
 // MissesSuper reports whether an identity has the superuser's name, and another password.
 func (a *Authority) MissesSuper(id zk.ID) bool {
-	name, _, _ := strings.Cut(a.cfg.SuperDigest, ":")
+	name, _, found := strings.Cut(a.cfg.CurrentSuperDigest(), ":")
 	user, _, _ := strings.Cut(id.ID, ":")
-	return id.Scheme == schemeDigest && a.cfg.SuperDigest != "" && user == name && !a.isSuper(id)
+	return id.Scheme == schemeDigest && found && user == name && !a.isSuper(id)
 }
 
 // UserName returns the name of an identity for display: the user of a digest or of a

@@ -13,7 +13,8 @@ import (
 // stands in. Each has its row in docs/architecture.md, which says who owns what.
 var goroutines = map[string]string{
 	"internal/node serve":             "accept loop",
-	"internal/node follow":            "limits reader",
+	"internal/node followFiles":       "file reader",
+	"internal/node follow":            "oracle's reader",
 	"internal/node followMembers":     "address follower",
 	"internal/node serveMetrics":      "metrics port",
 	"internal/node serveAdmin":        "administration server",

@@ -19,9 +19,10 @@ import (
 // to log. The error joins everything that was found.
 func Check(cfg *config.Config, log *slog.Logger) error {
 	n := &Node{o: Options{Config: cfg}, log: log}
-	_, authority := authority(cfg)
-	_, users := logins(cfg, log)
-	_, peers := peerLogins(cfg, log)
+	p := newPasswords(cfg, log)
+	_, authority := authority(cfg, p)
+	_, users := logins(cfg, p, log)
+	_, peers := peerLogins(cfg, p, log)
 	_, passwords := sessionPasswords(cfg)
 	_, limits := n.openLimits()
 	_, quorum := options.Replica(cfg)

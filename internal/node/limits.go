@@ -2,24 +2,17 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 	"github.com/pinfold-zk/pinfold/internal/server"
 )
 
-// limitsPeriod is the time between two reads of the file of limits.
-const limitsPeriod = 2 * time.Second
-
 // limitsFile is the file of limits of a server that runs. The server uses the last
 // content that could be read and is correct.
 type limitsFile struct {
 	name   string
-	period time.Duration // between two reads
 	log    *slog.Logger
 	text   []byte // that was read last, whether it is correct or not
 	failed string // the last failure to read the file; "": it was read
@@ -32,7 +25,7 @@ func (n *Node) openLimits() (*ratelimit.File, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f := &limitsFile{name: name, period: limitsPeriod, log: n.log}
+	f := &limitsFile{name: name, log: n.log}
 	limits, _, err := f.read()
 	if err != nil {
 		return nil, fmt.Errorf("server: limitsFile: %w", err)
@@ -55,37 +48,6 @@ func (f *limitsFile) read() (limits *ratelimit.File, changed bool, err error) {
 		return nil, true, fmt.Errorf("%s: %w", f.name, err)
 	}
 	return limits, true, nil
-}
-
-// followLimits starts to read the file of limits again and again, if there is one. The
-// returned function ends that, and waits for the end.
-func (n *Node) followLimits(ctx context.Context) (stop func()) {
-	if n.limits == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	n.limits.follow(ctx, &wg, n.server)
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-// follow gives s the limits of each new content of the file until ctx ends.
-func (f *limitsFile) follow(ctx context.Context, wg *sync.WaitGroup, s *server.Server) {
-	wg.Go(func() {
-		ticker := time.NewTicker(f.period)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				f.refresh(s)
-			}
-		}
-	})
 }
 
 // refresh reads the file, and gives s its limits if they have changed. A file that cannot

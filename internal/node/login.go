@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/config"
@@ -21,18 +20,18 @@ import (
 )
 
 // authority returns the access control of the configuration, with the superuser of the file
-// that it names.
-func authority(cfg *config.Config) (*auth.Authority, error) {
+// that it names, which p has from now on.
+func authority(cfg *config.Config, p *passwords) (*auth.Authority, error) {
 	o := options.Auth(cfg)
 	if name := cfg.Auth.SuperFile; name != "" {
 		text, err := readFile(name, maxSecretBytes)
 		if err == nil {
-			o.SuperDigest = strings.TrimRight(string(text), "\r\n")
-			err = config.CheckSuperDigest(o.SuperDigest)
+			err = p.useSuper(text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("server: DigestAuthenticationProvider.superDigestPath: %s: %w", name, err)
 		}
+		o.CurrentSuperDigest = p.superDigest
 	}
 	return auth.New(o)
 }
@@ -44,20 +43,25 @@ func loginFile(cfg *config.Config) (sasl.Login, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: java.security.auth.login.config: %w", err)
 	}
-	login, err := sasl.ParseLogin(text, func(name string) (string, bool) {
-		value, ok := cfg.Properties[name]
-		return value, ok
-	})
+	login, err := parseLogin(cfg, text)
 	if err != nil {
 		return nil, fmt.Errorf("server: %s: %w", name, err)
 	}
 	return login, nil
 }
 
+// parseLogin reads the content of a login file.
+func parseLogin(cfg *config.Config, text []byte) (sasl.Login, error) {
+	return sasl.ParseLogin(text, func(name string) (string, bool) {
+		value, ok := cfg.Properties[name]
+		return value, ok
+	})
+}
+
 // logins returns how clients may log in by SASL, read from the login file: not at all if
 // no login file is configured or, with a warning, if the file has no section for this
-// server.
-func logins(cfg *config.Config, log *slog.Logger) (l server.Logins, err error) {
+// server. p has the users from now on.
+func logins(cfg *config.Config, p *passwords, log *slog.Logger) (l server.Logins, err error) {
 	c := &cfg.Auth.SASL
 	if c.LoginFile == "" {
 		return l, nil
@@ -84,15 +88,11 @@ func logins(cfg *config.Config, log *slog.Logger) (l server.Logins, err error) {
 	if users == nil {
 		return l, nil
 	}
-	const super = "super"
-	if _, listed := users[super]; c.SuperPassword != "" {
-		if listed {
-			users[super] = c.SuperPassword
-		} else {
-			log.Warn("SASLAuthenticationProvider.superPassword has no effect: the login file has no user super; add the user or remove the setting", "file", c.LoginFile)
-		}
+	if !superPassword(cfg, users) {
+		log.Warn("SASLAuthenticationProvider.superPassword has no effect: the login file has no user super; add the user or remove the setting", "file", c.LoginFile)
 	}
-	l.Digest = sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users)
+	p.clients.Store(sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, users))
+	l.Digest = p.beginClient
 	return l, nil
 }
 
@@ -120,39 +120,41 @@ func kerberosLogins(cfg *config.Config, service *sasl.Service, replays string, l
 }
 
 // peerLogins returns how the servers of the ensemble log in at each other; nil if they do
-// not. Both sections must be in the login file, as in Apache.
-func peerLogins(cfg *config.Config, log *slog.Logger) (*peerauth.Authority, error) {
-	p, name := &cfg.Quorum.Login, cfg.Auth.SASL.LoginFile
-	if !p.Enabled || !cfg.Quorum.Distributed() {
+// not. Both sections must be in the login file, as in Apache. p has their passwords from now on.
+func peerLogins(cfg *config.Config, p *passwords, log *slog.Logger) (*peerauth.Authority, error) {
+	c, name := &cfg.Quorum.Login, cfg.Auth.SASL.LoginFile
+	if !c.Enabled || !cfg.Quorum.Distributed() {
 		return nil, nil
 	}
 	login, err := loginFile(cfg)
 	if err != nil {
 		return nil, err
 	}
-	o := peerauth.Options{ServerRequired: p.ServerRequired, LearnerRequired: p.LearnerRequired}
-	users, service, ok, err := login.Mechanisms(p.ServerSection)
+	o := peerauth.Options{ServerRequired: c.ServerRequired, LearnerRequired: c.LearnerRequired}
+	users, service, ok, err := login.Mechanisms(c.ServerSection)
 	switch {
 	case err != nil:
 	case !ok:
-		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.ServerSection)
+		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", c.ServerSection)
 	case service != nil:
 		o.Server, err = peerService(cfg, service, log)
 	default:
-		o.Server = peerauth.DigestServer(users)
+		p.servers.Store(sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, users))
+		o.Server = peerauth.DigestServer(p.beginServer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: %s: %w", name, err)
 	}
-	client, err := login.Client(p.LearnerSection)
+	own, err := login.Client(c.LearnerSection)
 	switch {
 	case err != nil:
-	case client == nil:
-		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", p.LearnerSection)
-	case client.Kerberos:
-		o.Learner, err = peerClient(cfg, client)
+	case own == nil:
+		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", c.LearnerSection)
+	case own.Kerberos:
+		o.Learner, err = peerClient(cfg, own)
 	default:
-		o.Learner = peerauth.DigestLearner(client.User, client.Password)
+		p.own.Store(own)
+		o.Learner = peerauth.DigestLearner(p.account)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("server: %s: %w", name, err)

@@ -61,27 +61,29 @@ type Options struct {
 
 // Node is one server. Open creates it; then the caller runs it once, or closes it.
 type Node struct {
-	o        Options
-	log      *slog.Logger
-	listener net.Listener       // nil: no port without TLS
-	secure   net.Listener       // nil: no port with TLS only
-	tls      *server.Encryption // nil: no client has TLS
-	peerTLS  *tlsport.Port      // nil: no other server has TLS
-	dir      *storage.Dir
-	server   *server.Server
-	peers    *peerauth.Authority // nil: the servers of the ensemble do not log in
-	replica  *replica.Replica
-	report   replica.Report
-	links    atomic.Pointer[transport.Transport] // nil: standalone, or not running
-	leave    func()                              // ends the node's registration with Options.Memory
-	reserve  *vfs.Reserve                        // nil: the caller chose the file system
-	members  *members                            // nil: the membership does not change
-	limits   *limitsFile                         // nil: there are no limits
-	metrics  *exporter.Listener                  // nil: metricsProvider.className is not Prometheus's
-	exporter *exporter.Exporter                  // nil: nothing shows the metrics
-	admin    *admin.Server                       // nil: it is not enabled
-	audit    *audit.Log                          // nil: there is no audit log
-	started  bool                                // Run has begun to serve
+	o         Options
+	log       *slog.Logger
+	listener  net.Listener       // nil: no port without TLS
+	secure    net.Listener       // nil: no port with TLS only
+	tls       *server.Encryption // nil: no client has TLS
+	peerTLS   *tlsport.Port      // nil: no other server has TLS
+	dir       *storage.Dir
+	server    *server.Server
+	peers     *peerauth.Authority // nil: the servers of the ensemble do not log in
+	replica   *replica.Replica
+	report    replica.Report
+	links     atomic.Pointer[transport.Transport] // nil: standalone, or not running
+	leave     func()                              // ends the node's registration with Options.Memory
+	reserve   *vfs.Reserve                        // nil: the caller chose the file system
+	members   *members                            // nil: the membership does not change
+	limits    *limitsFile                         // nil: there are no limits
+	passwords *passwords
+	period    time.Duration      // between two reads of limits and passwords
+	metrics   *exporter.Listener // nil: metricsProvider.className is not Prometheus's
+	exporter  *exporter.Exporter // nil: nothing shows the metrics
+	admin     *admin.Server      // nil: it is not enabled
+	audit     *audit.Log         // nil: there is no audit log
+	started   bool               // Run has begun to serve
 }
 
 // reservedFiles is how many file descriptors are reserved for the disk: for a new log
@@ -96,7 +98,7 @@ func Open(o Options) (*Node, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{o: o, log: o.Logger, listener: o.Listener, leave: func() {}}
+	n := &Node{o: o, log: o.Logger, listener: o.Listener, leave: func() {}, passwords: newPasswords(o.Config, o.Logger), period: filesPeriod}
 	if o.FS == nil {
 		n.reserve = vfs.NewReserve(vfs.OS{}, reservedFiles)
 		n.o.FS = n.reserve
@@ -110,15 +112,18 @@ func Open(o Options) (*Node, error) {
 
 func (n *Node) open() error {
 	cfg := n.o.Config
-	authority, err := authority(cfg)
+	authority, err := authority(cfg, n.passwords)
 	if err != nil {
 		return err
 	}
-	users, err := logins(cfg, n.log)
+	users, err := logins(cfg, n.passwords, n.log)
 	if err != nil {
 		return err
 	}
-	if n.peers, err = peerLogins(cfg, n.log); err != nil {
+	if n.peers, err = peerLogins(cfg, n.passwords, n.log); err != nil {
+		return err
+	}
+	if err := n.passwords.start(); err != nil {
 		return err
 	}
 	passwords, err := sessionPasswords(cfg)
@@ -223,7 +228,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if err := n.Join(ctx); err != nil {
 		return errors.Join(err, n.Close())
 	}
-	defer n.followLimits(ctx)()
+	defer n.followFiles(ctx)()
 	defer n.followMembers(ctx)()
 	defer n.followOracle(ctx)()
 	n.serveMetrics()

@@ -36,13 +36,25 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
+// String returns what was written.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Reset forgets what was written.
+func (l *lines) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
 // await returns the first line that contains all parts.
 func (l *lines) await(t *testing.T, parts ...string) {
 	t.Helper()
 	for end := time.After(90 * time.Second); ; {
-		l.mu.Lock()
-		text := l.text.String()
-		l.mu.Unlock()
+		text := l.String()
 		for line := range strings.Lines(text) {
 			found := true
 			for _, part := range parts {

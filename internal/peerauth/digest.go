@@ -8,9 +8,11 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/sasl"
 )
 
-// DigestLearner returns what Options.Learner is for logins by DIGEST-MD5.
-func DigestLearner(user, password string) func(context.Context, string) (Learner, error) {
+// DigestLearner returns what Options.Learner is for logins by DIGEST-MD5. Each login is that of
+// the account at this moment, a user and its password.
+func DigestLearner(account func() (user, password string)) func(context.Context, string) (Learner, error) {
 	return func(context.Context, string) (Learner, error) {
+		user, password := account()
 		return &digestLearner{x: sasl.NewClientExchange(sasl.PeerProtocol, sasl.PeerServerName, user, password)}, nil
 	}
 }
@@ -36,11 +38,11 @@ func (l *digestLearner) Answer(challenge []byte, last bool) ([]byte, error) {
 	return l.x.Respond(challenge, rand.Reader)
 }
 
-// DigestServer returns what Options.Server is for logins by DIGEST-MD5 of the users. A
-// user's name says nothing of a host: it is not compared with the members.
-func DigestServer(users sasl.Users) func(func(string) bool) Server {
-	s := sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, users)
-	return func(func(string) bool) Server { return &digestServer{s.Begin()} }
+// DigestServer returns what Options.Server is for logins by DIGEST-MD5. begin begins one at a
+// server with the protocol and the name of servers of an ensemble. A user's name says nothing
+// of a host: it is not compared with the members.
+func DigestServer(begin func() *sasl.Exchange) func(func(string) bool) Server {
+	return func(func(string) bool) Server { return &digestServer{begin()} }
 }
 
 type digestServer struct{ x *sasl.Exchange }

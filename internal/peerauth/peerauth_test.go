@@ -19,8 +19,13 @@ import (
 func ensemble(password string, learner, server bool) Options {
 	return Options{
 		LearnerRequired: learner, ServerRequired: server,
-		Learner: DigestLearner("bob", password), Server: DigestServer(sasl.Users{"bob": "secret"}),
+		Learner: DigestLearner(func() (string, string) { return "bob", password }), Server: DigestServer(users("secret")),
 	}
+}
+
+// users returns what begins a login at a server with the user bob.
+func users(password string) func() *sasl.Exchange {
+	return sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, sasl.Users{"bob": password}).Begin
 }
 
 func anyHost(string) bool { return true }
@@ -106,7 +111,7 @@ func TestI1WrongPassword(t *testing.T) {
 // of ZooKeeper's, is not spoken to.
 func TestI2TheServerHasToAnswer(t *testing.T) {
 	impostor := ensemble("secret", true, true)
-	impostor.Server = DigestServer(sasl.Users{"bob": "guessed"})
+	impostor.Server = DigestServer(users("guessed"))
 	if o := connect(t, ensemble("secret", true, true), impostor); !errors.Is(o.proved, ErrRefused) {
 		t.Errorf("a server that does not know the password: %v", o.proved)
 	}

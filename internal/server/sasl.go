@@ -14,9 +14,9 @@ import (
 // Logins are the mechanisms by which clients may log in by SASL. The zero value has none.
 // A client does not name the mechanism: its first token shows it.
 type Logins struct {
-	Digest   *sasl.Server       // DIGEST-MD5; nil: none
-	Kerberos *kerberos.Acceptor // GSSAPI; nil: none
-	Names    kerberos.Mapping   // of principals
+	Digest   func() *sasl.Exchange // begins a login by DIGEST-MD5; nil: there is none
+	Kerberos *kerberos.Acceptor    // GSSAPI; nil: none
+	Names    kerberos.Mapping      // of principals
 }
 
 // login is a client's exchange. At most one of its fields is not nil.
@@ -30,7 +30,7 @@ func (l *Logins) begin(token []byte) login {
 	if l.byKerberos(token) {
 		return login{kerberos: l.Kerberos.Begin()}
 	}
-	return login{digest: l.Digest.Begin()}
+	return login{digest: l.Digest()}
 }
 
 // byKerberos reports whether a client's first token begins a login by GSSAPI.

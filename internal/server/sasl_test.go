@@ -27,7 +27,7 @@ func newSASLRig(t *testing.T, change func(*rigSetup)) *rig {
 			change(setup)
 		}
 	})
-	s.srv.logins.Digest = sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, sasl.Users{"bob": "b", "super": "s", "root": "r"})
+	s.srv.logins.Digest = sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, sasl.Users{"bob": "b", "super": "s", "root": "r"}).Begin
 	return s
 }
 
@@ -191,7 +191,7 @@ func TestSASLTwice(t *testing.T) {
 // A name that no ACL could have does not log in.
 func TestSASLUnusableName(t *testing.T) {
 	s := newSASLRig(t, nil)
-	s.srv.logins.Digest = sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, sasl.Users{"a@b@c": "p"})
+	s.srv.logins.Digest = sasl.NewServer(sasl.ClientProtocol, sasl.ClientServerName, sasl.Users{"a@b@c": "p"}).Begin
 	c := s.open()
 	if r := c.login("a@b@c", "p"); r.code != zk.ErrAuthFailed || !r.null {
 		t.Errorf("%+v", r)

@@ -17,12 +17,18 @@ import (
 	"github.com/pinfold-zk/pinfold/test/certs"
 )
 
+// bob is the account of all servers.
+func bob(password string) func() (string, string) {
+	return func() (string, string) { return "bob", password }
+}
+
 // logins has a server log in with a password, and others with the right one.
 func logins(password string, learner, server bool) func(*Options) {
 	return func(o *Options) {
 		o.Authority = peerauth.New(peerauth.Options{
 			LearnerRequired: learner, ServerRequired: server,
-			Learner: peerauth.DigestLearner("bob", password), Server: peerauth.DigestServer(sasl.Users{"bob": "secret"}),
+			Learner: peerauth.DigestLearner(bob(password)),
+			Server:  peerauth.DigestServer(sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, sasl.Users{"bob": "secret"}).Begin),
 		})
 	}
 }
@@ -240,7 +246,7 @@ func TestNoLoginForStrangers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if server {
-				a := peerauth.New(peerauth.Options{LearnerRequired: true, Learner: peerauth.DigestLearner("bob", "secret")})
+				a := peerauth.New(peerauth.Options{LearnerRequired: true, Learner: peerauth.DigestLearner(bob("secret"))})
 				if err := a.Prove(t.Context(), nc, nc, "10.0.0.2"); err != nil {
 					t.Fatal(err)
 				}

@@ -32,7 +32,7 @@ func logInFrom(t *testing.T, m *memNet, from, password string, election bool) (t
 			t.Fatal(err)
 		}
 	}
-	a := peerauth.New(peerauth.Options{LearnerRequired: true, Learner: peerauth.DigestLearner("bob", password)})
+	a := peerauth.New(peerauth.Options{LearnerRequired: true, Learner: peerauth.DigestLearner(bob(password))})
 	err = a.Prove(t.Context(), nc, nc, "10.0.0.1")
 	took := time.Since(began)
 	if !election && err == nil {
