@@ -133,6 +133,14 @@ func (c *Coverage) Add(o *Coverage) {
 	c.Convergence.merge(o.Convergence)
 }
 
+// faults is how many faults of any kind were done.
+func (c *Coverage) faults() (n int) {
+	for _, k := range c.Faults {
+		n += k
+	}
+	return n
+}
+
 // missing names what never happened of what every long soak must come by.
 func (c *Coverage) missing() (names []string) {
 	for _, k := range c.counters() {
@@ -162,6 +170,7 @@ func (c *Coverage) String() string {
 	for i, n := range c.Codes {
 		fmt.Fprintf(&b, "%12d operations answered %v\n", n, knownCodes[i])
 	}
+	fmt.Fprintf(&b, "%12d faults\n", c.faults())
 	for i, n := range c.Faults {
 		fmt.Fprintf(&b, "%12d fault: %v\n", n, faultKind(i))
 	}

@@ -13,6 +13,7 @@ import (
 var (
 	seedFlag    = flag.Uint64("seed", 0, "TestSeed: the seed to run")
 	seedsFlag   = flag.Int("seeds", 60, "TestSoak: how many seeds")
+	faultsFlag  = flag.Int("faults", 0, "TestSoak: as many seeds as have this many faults, whatever -seeds says")
 	huntFlag    = flag.Int("hunt", 0, "TestHunt: how many seeds are tried")
 	twiceFlag   = flag.Int("twice", 1, "TestSoak: every so many-th seed is run a second time, when the same must happen")
 	fromFlag    = flag.Uint64("from", 1, "TestSoak, TestHunt: the first seed")
@@ -79,11 +80,11 @@ func TestSeed(t *testing.T) {
 func TestSoak(t *testing.T) {
 	var cover Coverage
 	var virtual time.Duration
-	events, runs := 0, *seedsFlag
+	events, seeds, again := 0, 0, 0
 	began := time.Now()
-	for i := range *seedsFlag {
-		seed := *fromFlag + uint64(i)
-		collect(i)
+	for ; *faultsFlag == 0 && seeds < *seedsFlag || cover.faults() < *faultsFlag; seeds++ {
+		seed := *fromFlag + uint64(seeds)
+		collect(seeds)
 		o := Options{Seed: seed, Reconfigures: *reconfFlag}
 		res := Run(o)
 		cover.Add(&res.Coverage)
@@ -96,25 +97,25 @@ func TestSoak(t *testing.T) {
 			t.Errorf("seed %d: %v\n%s\nreplay: %s", seed, res.Violation, explain(o), replay(seed))
 			continue
 		}
-		if i%*twiceFlag == 0 {
-			runs++
-			if again := Run(o); again.Hash != res.Hash || again.Events != res.Events {
-				t.Errorf("seed %d: what happens is not determined: %d events, hash %x, then %d, %x", seed, res.Events, res.Hash, again.Events, again.Hash)
+		if seeds%*twiceFlag == 0 {
+			again++
+			if second := Run(o); second.Hash != res.Hash || second.Events != res.Events {
+				t.Errorf("seed %d: what happens is not determined: %d events, hash %x, then %d, %x", seed, res.Events, res.Hash, second.Events, second.Hash)
 			}
 		}
-		if n := i + 1; n%1000 == 0 {
-			fmt.Printf("%d seeds, to %d, in %v\n", n, seed, time.Since(began).Round(time.Second))
+		if n := seeds + 1; n%1000 == 0 {
+			fmt.Printf("%d seeds, to %d, %d faults, %d members healed, in %v\n", n, seed, cover.faults(), cover.Healed, time.Since(began).Round(time.Second))
 		}
 	}
-	if *seedsFlag >= 300 && !*reconfFlag {
+	if seeds >= 300 && !*reconfFlag {
 		for _, name := range cover.missing() {
-			t.Errorf("%d seeds, and never: %s", *seedsFlag, name)
+			t.Errorf("%d seeds, and never: %s", seeds, name)
 		}
 	}
 	took := time.Since(began)
-	hours := virtual.Hours() * float64(runs) / float64(*seedsFlag)
+	hours := virtual.Hours() * float64(seeds+again) / float64(seeds)
 	t.Logf("%d seeds, %d runs in %v; %v of virtual time in a run of each, %d events; %.0f virtual hours in an hour\n%v",
-		*seedsFlag, runs, took.Round(time.Millisecond), virtual.Round(time.Second), events, hours/took.Hours(), &cover)
+		seeds, seeds+again, took.Round(time.Millisecond), virtual.Round(time.Second), events, hours/took.Hours(), &cover)
 }
 
 // TestHunt runs seeds until one violates an invariant, which fails the test. It is
