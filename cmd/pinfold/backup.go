@@ -38,6 +38,7 @@ because it is that of another server, a new generation begins with a new snapsho
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			ctx, stop := untilStopped(c.Context())
 			defer stop()
+			yieldToServers()
 			b.DataDir = args[0]
 			if b.Store, err = store.open(args[1]); err != nil {
 				return err

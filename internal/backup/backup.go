@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
-	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -35,6 +35,7 @@ type Backup struct {
 	end        zk.Zxid // up to which the generation has the history
 	segment    []byte
 	first      zk.Zxid // of the segment
+	file       string  // of the server's log, from which the last entry of the segment is
 }
 
 // A Result says what a backup has copied.
@@ -146,7 +147,7 @@ func (b *Backup) goOn(ctx context.Context) (*storage.LogReader, error) {
 		}
 		b.Result.New = err.Error()
 	}
-	b.generation = Generation{Number: b.generation.Number + 1}
+	b.generation = *newGeneration(b.generation.Number + 1)
 	s, err := b.newestSnapshot()
 	if err != nil {
 		return nil, err
@@ -167,6 +168,11 @@ func (b *Backup) continued(ctx context.Context) (*storage.LogReader, error) {
 		return nil, err
 	}
 	b.end = last
+	if end := b.position(); end > 0 {
+		if r, ok, err := b.dir.ReadLogFrom(last, payload, end); ok || err != nil {
+			return r, err
+		}
+	}
 	after := last
 	if payload != nil {
 		after--
@@ -188,7 +194,34 @@ func (b *Backup) continued(ctx context.Context) (*storage.LogReader, error) {
 	return nil, errors.Join(fmt.Errorf("backup: %w", err), r.Close())
 }
 
-// newestSnapshot returns the newest snapshot of the server that is whole.
+// position is where the last transaction of the generation ends in its file of the server's log, if the generation has that
+// file from its beginning on and entry by entry: 0, or a guess, which the caller checks.
+func (b *Backup) position() (end int64) {
+	logs, err := b.dir.Logs()
+	if err != nil {
+		return 0 // reading it meets the error
+	}
+	header := int64(len(storage.AppendLogHeader(nil, 0)))
+	for _, file := range slices.Backward(logs) {
+		if file.Zxid > b.end {
+			continue
+		}
+		if b.generation.logBytes[file.Zxid] == 0 {
+			return 0
+		}
+		end = header
+		for _, first := range b.generation.Logs {
+			if first >= file.Zxid {
+				end += b.generation.logBytes[first] - header
+			}
+		}
+		return end
+	}
+	return 0
+}
+
+// newestSnapshot returns the newest snapshot of the server that has the right checksum. Its records are looked at by a
+// restore: to decode them costs as much as loading them.
 func (b *Backup) newestSnapshot() (storage.Snapshot, error) {
 	list, err := b.dir.Snapshots()
 	if err != nil {
@@ -197,7 +230,7 @@ func (b *Backup) newestSnapshot() (storage.Snapshot, error) {
 	for _, s := range list {
 		sr, err := b.dir.OpenSnapshot(s)
 		if err == nil {
-			_, err = replica.ReadState(sr, s.Zxid, b.MaxEntry)
+			err = errors.Join(sr.CheckSums(), sr.Close())
 		}
 		if err == nil {
 			return s, nil
@@ -246,9 +279,8 @@ func (b *Backup) addSnapshot(ctx context.Context) error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	since, err := b.logBytesSince(ctx, newest.Zxid)
-	if err != nil || since < size {
-		return err
+	if b.generation.logBytesSince(newest.Zxid) < size {
+		return nil
 	}
 	s, err := b.newestSnapshot()
 	if err != nil || s.Zxid <= newest.Zxid || s.Zxid > b.end {
@@ -258,27 +290,13 @@ func (b *Backup) addSnapshot(ctx context.Context) error {
 }
 
 // logBytesSince is how much log of the generation begins after z.
-func (b *Backup) logBytesSince(ctx context.Context, z zk.Zxid) (bytes int64, err error) {
-	files, err := b.Store.List(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("backup: %w", err)
-	}
-	names := map[string]bool{}
-	generations, err := Generations(ctx, b.Store)
-	if err != nil {
-		return 0, err
-	}
-	for _, g := range generations {
-		for _, first := range g.Logs {
-			names[g.file(logName(first))] = g.Number == b.generation.Number && first > z
+func (g *Generation) logBytesSince(z zk.Zxid) (bytes int64) {
+	for _, first := range g.Logs {
+		if first > z {
+			bytes += g.logBytes[first]
 		}
 	}
-	for _, f := range files {
-		if names[f.Name] {
-			bytes += f.Bytes
-		}
-	}
-	return bytes, nil
+	return bytes
 }
 
 // copyLog copies the rest of the log. The end of the log may be incomplete while the server
@@ -287,8 +305,7 @@ func (b *Backup) copyLog(ctx context.Context, r *storage.LogReader, synced zk.Zx
 	for {
 		payload, err := r.Next()
 		if err == nil {
-			err = b.add(ctx, r.LastZxid(), payload)
-			if err != nil {
+			if err := b.add(ctx, r.File(), r.LastZxid(), payload); err != nil {
 				return err
 			}
 			continue
@@ -308,10 +325,10 @@ func (b *Backup) copyLog(ctx context.Context, r *storage.LogReader, synced zk.Zx
 	}
 }
 
-// add appends a transaction to the segment.
-func (b *Backup) add(ctx context.Context, z zk.Zxid, payload []byte) error {
+// add appends a transaction of a file of the server's log to the segment. A segment ends with the file, see position.
+func (b *Backup) add(ctx context.Context, file string, z zk.Zxid, payload []byte) error {
 	next := z == b.end+1 || z.Epoch() > b.end.Epoch()
-	if next && len(b.segment) > 0 && len(b.segment)+len(payload) > segmentBytes {
+	if next && len(b.segment) > 0 && (file != b.file || len(b.segment)+len(payload) > segmentBytes) {
 		if err := b.flush(ctx); err != nil {
 			return err
 		}
@@ -327,7 +344,7 @@ func (b *Backup) add(ctx context.Context, z zk.Zxid, payload []byte) error {
 		b.first, b.segment = z, storage.AppendLogHeader(b.segment, int64(dbid))
 	}
 	b.segment = storage.AppendEntry(b.segment, payload)
-	b.end = z
+	b.end, b.file = z, file
 	b.Result.Transactions++
 	return nil
 }
@@ -342,6 +359,7 @@ func (b *Backup) flush(ctx context.Context) error {
 		return fmt.Errorf("backup: write %s: %w", name, err)
 	}
 	b.generation.Logs = append(b.generation.Logs, b.first)
+	b.generation.logBytes[b.first] = int64(len(b.segment))
 	b.Result.Bytes += int64(len(b.segment))
 	b.segment = b.segment[:0]
 	return nil

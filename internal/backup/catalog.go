@@ -21,10 +21,15 @@ type Generation struct {
 	Snapshots []storage.Snapshot // oldest first
 	Logs      []zk.Zxid          // the first transactions of the log files, in order
 	Bytes     int64
+	logBytes  map[zk.Zxid]int64 // the lengths of the log files
 }
 
 // versionDir is the part of a data directory that a generation is.
 const versionDir = "version-2"
+
+func newGeneration(number int) *Generation {
+	return &Generation{Number: number, logBytes: map[zk.Zxid]int64{}}
+}
 
 // file returns the name of a file of the generation in the store.
 func (g *Generation) file(name string) string {
@@ -52,7 +57,7 @@ func Generations(ctx context.Context, s Store) ([]Generation, error) {
 		}
 		g := byNumber[number]
 		if g == nil {
-			g = &Generation{Number: number}
+			g = newGeneration(number)
 			byNumber[number], list = g, append(list, g)
 		}
 		g.add(parts[2], f.Bytes)
@@ -74,6 +79,7 @@ func (g *Generation) add(name string, bytes int64) {
 		g.Snapshots = append(g.Snapshots, s)
 	} else if first, ok := storage.ParseLogName(name); ok {
 		g.Logs = append(g.Logs, first)
+		g.logBytes[first] = bytes
 	} else {
 		return
 	}

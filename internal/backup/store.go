@@ -74,13 +74,7 @@ func writeFile(to string, content io.Reader, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(f, content)
-	if err == nil && n != bytes {
-		err = fmt.Errorf("%s: %d bytes were read, not %d", to, n, bytes)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
+	err = copySynced(f, content, bytes)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
@@ -88,6 +82,28 @@ func writeFile(to string, content io.Reader, bytes int64) error {
 		return err
 	}
 	return vfs.OS{}.SyncDir(filepath.Dir(to))
+}
+
+// syncBytes is how much is written before it is synced. The server's log may be on the same disk: an fsync of it waits
+// for what the disk was told to write before.
+const syncBytes = 4 << 20
+
+// copySynced durably writes so many bytes, which must be all.
+func copySynced(f *os.File, content io.Reader, bytes int64) error {
+	for left := bytes; left > 0; {
+		n, err := io.CopyN(f, content, min(left, syncBytes))
+		if err != nil {
+			return fmt.Errorf("%s: after %d of %d bytes: %w", f.Name(), bytes-left+n, bytes, err)
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		left -= n
+	}
+	if n, err := io.Copy(io.Discard, content); n > 0 || err != nil {
+		return errors.Join(fmt.Errorf("%s: %d bytes follow the %d that it should have", f.Name(), n, bytes), err)
+	}
+	return f.Sync()
 }
 
 // Get implements Store.

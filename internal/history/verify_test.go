@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -68,6 +70,38 @@ func TestVerifyFindsFlippedBits(t *testing.T) {
 		if err := os.WriteFile(name, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A log whose entries are whole, one of which names another digest than the tree has.
+func TestVerifyComparesDigests(t *testing.T) {
+	dir := copyOf(t)
+	name := filepath.Join(dir, "version-2", "log.34")
+	r, err := storage.OpenEntries(vfs.OS{}, name, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := storage.AppendLogHeader(nil, r.Dbid())
+	for changed := false; ; {
+		e, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		tx, bad := txn.Decode(e.Payload)
+		if err = errors.Join(err, bad); err != nil {
+			t.Fatal(err)
+		}
+		if tx.HasDigest && !changed {
+			changed = true
+			e.Payload[len(e.Payload)-1] ^= 1
+		}
+		b = storage.AppendEntry(b, e.Payload)
+	}
+	if err := errors.Join(r.Close(), os.WriteFile(name, b, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, out, err := verify(t, dir); !errors.Is(err, ErrDamaged) || !strings.Contains(out, "does not have the digest") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

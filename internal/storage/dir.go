@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -218,6 +219,31 @@ func (d *Dir) ReadLog(after zk.Zxid) (*LogReader, error) {
 		r.synced = synced
 	}
 	return r, nil
+}
+
+// ReadLogFrom is ReadLog, but does not read the file with the transaction after up to the end of that, if the caller knows
+// that the entry of after ends at a byte of that file. If the file does not have the payload there, ok is false.
+func (d *Dir) ReadLogFrom(after zk.Zxid, payload []byte, end int64) (r *LogReader, ok bool, err error) {
+	r, err = d.ReadLog(after)
+	if err != nil || len(r.files) == 0 || end < headerBytes+int64(len(payload))+frameBytes {
+		return nil, false, err
+	}
+	f, err := d.fs.Open(path.Join(d.logDir, r.files[0].name))
+	if err != nil {
+		return nil, false, fmt.Errorf("storage: open log: %w", err)
+	}
+	want := AppendEntry(nil, payload)
+	have := make([]byte, len(want))
+	_, err = f.ReadAt(have, end-int64(len(want)))
+	ok = err == nil && bytes.Equal(have, want)
+	if err == io.EOF {
+		err = nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, false, fmt.Errorf("storage: read log: %w", err)
+	}
+	r.start = end
+	return r, ok, nil
 }
 
 // NewLog returns a log that continues in a new file. Its first transaction has to

@@ -56,6 +56,7 @@ type LogReader struct {
 	synced   zk.Zxid    // the log was durable up to here, and may not end before
 	after    zk.Zxid    // skip the entries up to here
 	sawAfter bool       // the entry of after was among the skipped ones
+	start    int64      // where the entry of after ends in the first file; 0 if that is not known
 	last     zk.Zxid    // of the last entry returned or skipped
 	recent   [1024]entrySum
 	dups     int
@@ -282,9 +283,23 @@ func (r *LogReader) openNext() error {
 	if len(b) >= headerBytes && string(b[:8]) == string(want) {
 		r.base = zk.Zxid(binary.BigEndian.Uint64(b[8:]))
 		r.win.discard(headerBytes)
-		return nil
+		return r.skip()
 	}
 	return r.endOfFile()
+}
+
+// skip goes on after the entry of after, if it is known where that ends.
+func (r *LogReader) skip() error {
+	if r.start == 0 {
+		return nil
+	}
+	if _, err := r.file.Seek(r.start, io.SeekStart); err != nil {
+		return fmt.Errorf("storage: read %s: %w", r.name, err)
+	}
+	r.win.reset(r.file, r.size-r.start)
+	r.win.off, r.start = r.start, 0
+	r.prev, r.sawAfter, r.entries = r.after, true, true
+	return nil
 }
 
 // length returns the length of the file, or its durable length if it is being written.
@@ -357,6 +372,9 @@ const howToRepair = "Restore the file; or, on a member of an ensemble, remove th
 // LastZxid returns the zxid of the last transaction that Next has returned; before the
 // first, the zxid that the reader was opened after.
 func (r *LogReader) LastZxid() zk.Zxid { return r.last }
+
+// File returns the name, without a directory, of the file that has the last transaction that Next has returned.
+func (r *LogReader) File() string { return path.Base(r.name) }
 
 // Tail returns the end of the log once Next has returned io.EOF.
 func (r *LogReader) Tail() Tail { return r.tail }

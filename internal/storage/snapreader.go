@@ -209,6 +209,28 @@ func (r *SnapshotReader) CheckEnd() error {
 	return r.corrupt(r.off, fmt.Sprintf("%d bytes or more follow the end", len(b)))
 }
 
+// CheckSums reads the rest of the stream, and compares the checksum at its end, which is that of all bytes before. It
+// does not look at the records.
+func (r *SnapshotReader) CheckSums() error {
+	for {
+		b, err := r.Fill(sealBytes + 1)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		r.Discard(len(b) - sealBytes)
+	}
+	if err := r.CheckSeal(); err != nil {
+		if err == io.EOF {
+			err = r.Corrupt("the snapshot has no checksum")
+		}
+		return err
+	}
+	return r.CheckEnd()
+}
+
 // Corrupt returns the error for a record at the current offset that the caller cannot
 // decode.
 func (r *SnapshotReader) Corrupt(reason string) error { return r.corrupt(r.off, reason) }

@@ -38,14 +38,25 @@ func writeSnapshot(t testing.TB, d *Dir, zxid zk.Zxid, parts ...[]byte) {
 }
 
 // readSnapshot reads a snapshot of one part and returns it. It is read ahead too,
-// with the same result.
+// with the same result, and its checksum is looked at alone.
 func readSnapshot(d *Dir, s Snapshot) (part []byte, err error) {
 	part, err = readSnapshotIn(d, s, false)
 	again, errAgain := readSnapshotIn(d, s, true)
 	if !bytes.Equal(part, again) || fmt.Sprint(err) != fmt.Sprint(errAgain) {
 		return nil, fmt.Errorf("read ahead: %d bytes, %w; else %d bytes, %w", len(again), errAgain, len(part), err)
 	}
+	if sums := checkSums(d, s); (sums == nil) != (err == nil) {
+		return nil, fmt.Errorf("by its checksum: %v; else %v", sums, err) // not as damage: a test takes that for right
+	}
 	return part, err
+}
+
+func checkSums(d *Dir, s Snapshot) error {
+	r, err := d.OpenSnapshot(s)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.CheckSums(), r.Close())
 }
 
 func readSnapshotIn(d *Dir, s Snapshot, ahead bool) (part []byte, err error) {
