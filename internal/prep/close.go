@@ -28,13 +28,27 @@ func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
 	if p.cfg.ListClosedPaths {
 		tx.Op.Paths = paths
 	}
-	for _, path := range paths {
-		p.did(opWork)
-		if c, ok := p.get(path); ok {
-			p.removeChange(&tx.Header, path, c)
+	p.endEphemerals(&tx.Header, paths)
+	return zk.OK
+}
+
+// endEphemerals projects the deletion of ephemerals, as the tree is going to do it: one that has
+// children remains, and is tried once more after the others, and a system znode remains. No
+// preparation makes such an ephemeral; a program that was elected leader in a member's name can.
+func (p *Preparer) endEphemerals(h *txn.Header, paths []string) {
+	var remain []string
+	for pass := 0; pass < 2 && len(paths) > 0; pass, paths, remain = pass+1, remain, nil {
+		for _, path := range paths {
+			p.did(opWork)
+			switch c, ok := p.get(path); {
+			case !ok || znode.IsSystem(path):
+			case c.kids > 0:
+				remain = append(remain, path)
+			default:
+				p.removeChange(h, path, c)
+			}
 		}
 	}
-	return zk.OK
 }
 
 // ephemerals returns the paths of the projected ephemerals of session, sorted. If a
@@ -153,11 +167,7 @@ func (p *Preparer) closeChanged(session zk.SessionID, h *txn.Header) map[znode.I
 		}
 	}
 	slices.Sort(ephemerals)
-	for _, path := range ephemerals {
-		if c, ok := p.get(path); ok {
-			p.removeChange(h, path, c)
-		}
-	}
+	p.endEphemerals(h, ephemerals)
 	return changed
 }
 

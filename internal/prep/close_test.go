@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/session"
+	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -87,5 +89,36 @@ func TestCloseOfManyEphemerals(t *testing.T) {
 	}
 	if r.tree.EphemeralCount() != 1 || r.tree.NumChildren(r.tree.Lookup("/p")) != 3 || r.tree.Lookup("/q") != 0 {
 		t.Errorf("%d ephemerals, %d children of /p", r.tree.EphemeralCount(), r.tree.NumChildren(r.tree.Lookup("/p")))
+	}
+}
+
+// An ephemeral with children remains when its session ends, unless they are ephemerals of the
+// session too and end with it. No preparation makes one; a program that was elected leader in a member's name can.
+func TestCloseOfEphemeralsWithChildren(t *testing.T) {
+	r := newRig(t, everything)
+	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	r.settle()
+	for _, op := range []txn.Op{
+		{Path: "/a", Ephemeral: true}, {Path: "/a/b"}, {Path: "/c", Ephemeral: true}, {Path: "/c/d", Ephemeral: true}, {Path: "/e", Ephemeral: true},
+		{Path: "/f", Ephemeral: true}, {Path: "/f/g", Ephemeral: true}, {Path: "/f/g/h", Ephemeral: true}, {Path: "/i", Ephemeral: true}, {Path: "/i/j"}, {Path: "/i/k", Ephemeral: true},
+	} {
+		r.zxid++
+		op.Type, op.ACL, op.ParentCversion = wire.OpCreate, zk.OpenACLUnsafe(), -1
+		r.tree.Apply(&txn.Txn{Header: txn.Header{Session: 1, Zxid: r.zxid, Type: op.Type}, Op: op}, &r.result)
+		if r.result.Err != zk.OK {
+			t.Fatal(op.Path, r.result.Err)
+		}
+	}
+	r.prep = New(everything, r.tree, r.prep.auth, r.sessions)
+	for range 2 { // the second time no session is there, as for what a leader finds when it begins
+		r.prepare(Request{Op: wire.OpCloseSession, Session: 1, Owner: session.NoOwner})
+		create := wire.CreateRequest{Path: fmt.Sprintf("/after%d", r.zxid), ACL: zk.OpenACLUnsafe()}
+		r.prepare(Request{Op: wire.OpCreate, Session: 1, Body: create.Append(nil, wire.OpCreate), Owner: session.NoOwner})
+		r.settle() // it compares the digests
+	}
+	for path, there := range map[string]bool{"/a": true, "/a/b": true, "/c": false, "/e": false, "/f": false, "/i": true, "/i/j": true, "/i/k": false} {
+		if (r.tree.Lookup(path) != 0) != there {
+			t.Errorf("%s is there: %v", path, !there)
+		}
 	}
 }

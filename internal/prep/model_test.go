@@ -2,8 +2,10 @@ package prep
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -187,5 +189,53 @@ func TestPipelining(t *testing.T) {
 		if n := delayed.prep.Outstanding(); n != 0 {
 			t.Fatalf("seed=%d: %d outstanding changes at the end", seed, n)
 		}
+	}
+}
+
+// strange returns a change that can be read, sense or not: no preparation makes most of them, but a
+// program that is elected leader in a member's name can.
+func (g *requests) strange() txn.Op {
+	num := func() int32 { return []int32{0, 1, -1, 5, math.MaxInt32, math.MinInt32}[g.rng.IntN(6)] }
+	kinds := []wire.OpCode{
+		wire.OpCreate, wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
+		wire.OpCheck, wire.OpError, wire.OpCreateSession, wire.OpCloseSession, wire.OpReconfig,
+	}
+	return txn.Op{
+		Type: kinds[g.rng.IntN(len(kinds))], Path: g.path(), Data: [][]byte{nil, {}, []byte("x"), []byte("count=1,bytes=5")}[g.rng.IntN(4)], ACL: g.acl(),
+		Ephemeral: g.rng.IntN(2) == 0, ParentCversion: num(), TTL: int64(num()), Version: num(), TimeoutMillis: num(),
+		Paths: []string{g.path(), g.path()}, PathsListed: g.rng.IntN(2) == 0,
+	}
+}
+
+// Whatever a leader has put into the tree, what is prepared later has the digest and the success
+// that the tree gives it: else all members would take their trees for wrong.
+func TestAfterAStrangeLeader(t *testing.T) {
+	for seed := range uint64(300) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { afterAStrangeLeader(t, seed) })
+	}
+}
+
+func afterAStrangeLeader(t *testing.T, seed uint64) {
+	r, g := newRig(t, everything), &requests{rng: rand.New(rand.NewPCG(seed, 2))}
+	for range 3 {
+		for range 20 {
+			r.zxid++
+			strange := txn.Txn{Header: txn.Header{Session: zk.SessionID(g.rng.IntN(3)), Zxid: r.zxid}, Op: g.strange()}
+			if strange.Header.Type = strange.Op.Type; g.rng.IntN(4) == 0 {
+				strange.Header.Type, strange.Multi = wire.OpMulti, []txn.Op{g.strange(), g.strange()}
+			}
+			r.tree.Apply(&strange, &r.result)
+		}
+		r.prep = New(everything, r.tree, r.prep.auth, r.sessions)
+		for range 60 {
+			req := g.next()
+			if tx := r.prepare(req); tx.Header.Type == wire.OpCreateSession {
+				g.sessions = append(g.sessions, tx.Session)
+			}
+			if g.rng.IntN(4) == 0 {
+				r.settle()
+			}
+		}
+		r.settle() // it compares digests
 	}
 }
