@@ -1,7 +1,9 @@
 package ensemble
 
 import (
+	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,9 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/sasl"
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 )
 
@@ -89,7 +94,7 @@ func TestLoginsRollOut(t *testing.T) {
 
 // TestLoginsThatFail has a member with the wrong password, one without logins, and strangers
 // at both ports of the others: no such member serves, the others go on, and their log says
-// what was refused.
+// what was refused. A flood of logins keeps no member out.
 func TestLoginsThatFail(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,pinfold,pinfold", "pinfold,pinfold,apache") {
 		t.Run(members, func(t *testing.T) {
@@ -109,6 +114,9 @@ func TestLoginsThatFail(t *testing.T) {
 			_, err := r.e.WaitCaughtUp(r.within(patience), last)
 			r.must(err)
 			r.strangers(r.e.Members[0])
+			leader, other := r.leader()
+			r.flood(leader, other)
+			r.progress()
 			r.finish()
 		})
 	}
@@ -174,4 +182,124 @@ func (r *rig) strangers(m *cluster.Member) {
 		r.must(r.e.Until(r.within(patience), func() bool { return r.refused(m, c.want) }))
 	}
 	r.progress()
+}
+
+// The logins of a flood. None of them may succeed.
+const floodLogins = 240
+
+// flood has attackers at another address log in at both ports of a member, many at a time, with tokens that
+// are cut, repeated, huge, out of order, guessed, and recorded from a login that has succeeded. No
+// login succeeds, and a member that is restarted meanwhile comes back.
+func (r *rig) flood(m, restarted *cluster.Member) {
+	r.t.Helper()
+	recorded := r.logIn(m.Quorum, loginPassword, nil)
+	if recorded == nil {
+		r.t.Fatal("a login with the password fails")
+	}
+	var all sync.WaitGroup
+	for worker := range 16 {
+		all.Go(func() {
+			for i := worker; i < floodLogins; i += 16 {
+				address := []string{m.Quorum, m.Election}[i/16%2]
+				switch i / 32 % 3 {
+				case 0:
+					r.says(address, loginPacket(0, nil), []string{
+						loginPacket(0, []byte("cut"))[:17], loginPacket(1, nil), loginPacket(0, make([]byte, 80<<10)), loginHead + "\x00\x00\x00\x00\x7f\xff\xff\xff",
+						strings.Repeat(loginPacket(0, nil), 20), loginPacket(-1, []byte{}), loginPacket(0, []byte("username=")),
+					}[i/96%7])
+				case 1:
+					if r.logIn(address, fmt.Sprint("guess ", i), nil) != nil {
+						r.t.Error("a wrong password is accepted")
+					}
+				case 2:
+					if r.logIn(address, "", recorded) != nil {
+						r.t.Error("a recorded login is accepted")
+					}
+				}
+			}
+		})
+	}
+	r.must(restarted.Stop())
+	r.must(restarted.Start())
+	_, err := r.e.WaitCaughtUp(r.within(patience), restarted)
+	r.must(err)
+	all.Wait()
+	r.must(r.e.Until(r.within(patience), func() bool { return r.refused(m, "127.0.0.99") }))
+}
+
+// loginHead begins every packet of a login.
+const loginHead = "\x5f\x24\x35\x01\x35\x01\xed\xcc"
+
+func loginPacket(status int32, token []byte) string {
+	return loginHead + string(jute.AppendBuffer(jute.AppendInt(nil, status), token))
+}
+
+// attacker connects to a port from the attackers' address; on an election port it says the first message.
+func (r *rig) attacker(address string) net.Conn {
+	nc, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 99)}}).Dial("tcp", address)
+	if err != nil {
+		return nil // there is no leader at this moment
+	}
+	_ = nc.SetDeadline(time.Now().Add(patience)) // fails only if it is closed
+	if slices.ContainsFunc(r.e.Members, func(m *cluster.Member) bool { return m.Election == address }) {
+		hello := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1<<64-65536), 77)
+		_, _ = nc.Write(append(hello, "\x00\x00\x00\x0e127.0.0.1:3888"...)) // the member may have closed it
+	}
+	return nc
+}
+
+// says sends what is no login, and demands that the connection ends without a success.
+func (r *rig) says(address string, texts ...string) {
+	nc := r.attacker(address)
+	if nc == nil {
+		return
+	}
+	defer nc.Close()
+	for _, text := range texts {
+		_, _ = io.WriteString(nc, text) // the member may have closed it
+	}
+	_ = nc.(*net.TCPConn).CloseWrite()
+	answer, err := io.ReadAll(nc)
+	if strings.Contains(string(answer), loginHead+"\x00\x00\x00\x01") || errors.Is(err, os.ErrDeadlineExceeded) {
+		r.t.Errorf("%.100q to %s: %q, %v", texts, address, answer, err)
+	}
+}
+
+// logIn logs in as zk with a password, or with a response that was recorded. It returns the response, nil if it
+// is refused.
+func (r *rig) logIn(address, password string, recorded []byte) (response []byte) {
+	nc := r.attacker(address)
+	if nc == nil {
+		return nil
+	}
+	defer nc.Close()
+	_, _ = io.WriteString(nc, loginPacket(0, nil)) // the member may have closed it
+	status, challenge := readLogin(nc)
+	if status != 0 {
+		return nil
+	}
+	if response = recorded; response == nil {
+		var err error
+		if response, err = sasl.NewClientExchange(sasl.PeerProtocol, sasl.PeerServerName, "zk", password).Respond(challenge, rand.Reader); err != nil {
+			return nil
+		}
+	}
+	_, _ = io.WriteString(nc, loginPacket(0, response))
+	if status, _ = readLogin(nc); status != 1 {
+		return nil
+	}
+	return response
+}
+
+// readLogin reads a packet of a login; its status is -2 if there is none.
+func readLogin(nc net.Conn) (status int32, token []byte) {
+	var head [16]byte
+	if _, err := io.ReadFull(nc, head[:]); err != nil || string(head[:8]) != loginHead {
+		return -2, nil
+	}
+	token = make([]byte, max(0, int32(binary.BigEndian.Uint32(head[12:]))))
+	if _, err := io.ReadFull(nc, token); err != nil {
+		return -2, nil
+	}
+	return int32(binary.BigEndian.Uint32(head[8:])), token
 }
