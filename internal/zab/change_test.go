@@ -312,6 +312,45 @@ func TestTheLeadersFirstMembershipCounts(t *testing.T) {
 	want(t, "a newcomer", o.core.newcomer(), true)
 }
 
+// A server that joins a leader without other voters has a list in which that is no majority. It takes the
+// leader's list, which lacks it. It keeps its own if that is no list that it can join by,
+// or if it has a history.
+func TestAServerJoinsOne(t *testing.T) {
+	alone := []Member{{ID: 2, Weight: 1}}
+	for _, c := range []struct {
+		name    string
+		state   election.State
+		last    zk.Zxid
+		leaders []Member
+		joins   bool
+	}{
+		{"it has no history", election.Leading, 0, alone, true},
+		{"it has one", election.Leading, zk.MakeZxid(4, 1), alone, false},
+		{"the other looks too", election.Looking, 0, alone, false},
+		{"the leader lists it", election.Leading, 0, membersOf(2, 0).Members(), false},
+		{"the leader lists another", election.Leading, 0, []Member{{ID: 2, Weight: 1}, {ID: 3, Weight: 1, Observer: true}}, false},
+	} {
+		var s State
+		if c.last != 0 {
+			s = history(c.last.Epoch(), c.last.Counter())
+		}
+		o := newSolo(t, changing(2), s)
+		o.core.Notification(o.now, election.Notification{
+			From: 2, State: c.state, Leader: 2, PeerEpoch: 1, ElectionEpoch: 1, Version: 2, Config: write(0, c.leaders),
+		})
+		o.drive()
+		want(t, c.name+": has the leader's list", !o.core.Memberships().Committed.System().Voter(1), c.joins)
+	}
+	// Of three, two are a majority: it waits for both.
+	o := newSolo(t, changing(3), State{})
+	o.core.Notification(o.now, election.Notification{
+		From: 2, State: election.Leading, Leader: 2, PeerEpoch: 1, ElectionEpoch: 1, Version: 2,
+		Config: write(0, []Member{{ID: 2, Weight: 1}, {ID: 3, Weight: 1}}),
+	})
+	o.drive()
+	want(t, "of three: has a vote", o.core.Memberships().Committed.System().Voter(1), true)
+}
+
 // A server that was sent a snapshot, and not NEWLEADER after it, does not know which changes of
 // the membership its history has: what other servers say in an election does not tell it.
 func TestNoVoteTellsWhatASnapshotHides(t *testing.T) {

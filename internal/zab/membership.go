@@ -70,11 +70,18 @@ func (m *Membership) Members() []Member { return m.members }
 
 // countsAs reports whether o has the same members with the same votes. Addresses may differ: in the
 // configuration files that an ensemble begins with, each server may name the others in its way.
-func (m *Membership) countsAs(o *Membership) bool {
-	return slices.EqualFunc(m.members, o.members, func(a, b Member) bool {
+func (m *Membership) countsAs(o *Membership) bool { return countAlike(m.members, o.members) }
+
+func countAlike(m, o []Member) bool {
+	return slices.EqualFunc(m, o, func(a, b Member) bool {
 		a.Address, b.Address = "", ""
 		return a == b
 	})
+}
+
+// without returns the members but for one.
+func (m *Membership) without(id int64) []Member {
+	return slices.DeleteFunc(slices.Clone(m.members), func(o Member) bool { return o.ID == id })
 }
 
 // Member returns the member of an id; ok is false if there is none.
@@ -368,14 +375,14 @@ func (c *Core) takeMembers(text []byte) error {
 // members that are gone. If the other server has seen the same change as this one, the
 // committed membership that it tells is the one before, so this server is unsure no
 // longer.
-func (c *Core) adoptMembers(text []byte, seen zk.Zxid) {
-	if !c.dynamic() || c.role != Looking || len(text) == 0 {
+func (c *Core) adoptMembers(n *election.Notification) {
+	if !c.dynamic() || c.role != Looking || len(n.Config) == 0 {
 		return
 	}
-	to := c.cfg.Reader.OfText(text)
+	to := c.cfg.Reader.OfText(n.Config)
 	m := c.members
-	resolves := m.Unsure && !m.Blind && seen == m.Seen.version
-	if to == nil || to.version <= m.Committed.version && !resolves || to.version < m.Committed.version {
+	resolves := m.Unsure && !m.Blind && n.Seen == m.Seen.version
+	if to == nil || to.version <= m.Committed.version && !resolves && !c.joins(n, to) || to.version < m.Committed.version {
 		return
 	}
 	m.Committed, m.Unsure = to, m.Unsure && !resolves
@@ -385,6 +392,19 @@ func (c *Core) adoptMembers(text []byte, seen zk.Zxid) {
 	c.setMembers(m)
 	c.event(Event{Kind: EventMembers, Zxid: to.version})
 	c.lookAgain()
+}
+
+// joins reports whether another server leads the ensemble that this server is to join, by the membership to,
+// and this server could not know that: its own list has those members and itself, and by it they are no
+// quorum. It would wait for its own vote. NEWLEADER replaces its list anyway. A server that has a history
+// has joined before, and keeps its list: a stranger that claims to be the leader cannot take its vote.
+func (c *Core) joins(n *election.Notification, to *Membership) bool {
+	own := c.members.Committed
+	if n.State != election.Leading || c.last != 0 || c.members.Seen != own || c.members.Unsure || to.version != own.version {
+		return false
+	}
+	_, listed := to.Member(c.cfg.ID)
+	return !listed && to.system.Weight(n.From) > 0 && countAlike(own.without(c.cfg.ID), to.members) && !own.system.Quorum(to.system.Voter)
 }
 
 // Why a change of the membership is not proposed.

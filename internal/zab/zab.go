@@ -342,7 +342,7 @@ func (c *Core) ticks(n int) time.Duration { return time.Duration(n) * c.cfg.Tick
 // Notification takes a message of the election.
 func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.at(now)
-	c.adoptMembers(n.Config, n.Seen)
+	c.adoptMembers(&n)
 	c.hear(n.SeenText)
 	c.election.Step(c.now, n)
 	c.takeElected()
