@@ -15,7 +15,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// segmentBytes is about how long a log file in a store is. It is built in memory.
+// segmentBytes is about how long a log file in a store is at most: it also ends where a file of the server's log ends. It
+// is built in memory.
 const segmentBytes = 16 << 20
 
 // A Backup copies what is new in a data directory, whose server may be running, to a store.
