@@ -872,6 +872,29 @@ func TestPingsAreNeverNull(t *testing.T) {
 	})
 }
 
+// A server keeps no digests of a tree that a leader's snapshot has put ahead of its zxid: they are
+// not those of the other servers at that zxid.
+func TestNoDigestsOfAFuzzyTree(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		lead, m := g.leader(), g.in(Follower)[0]
+		s := g.session(lead, 100_000)
+		m.rep.fuzzy.Store(true)
+		g.write(lead, s, 2*digestEvery)
+		g.agree()
+		all, _ := lead.rep.Stats().Digests()
+		fuzzy, _ := m.rep.Stats().Digests()
+		if len(all) < 2 || len(fuzzy) != 0 {
+			t.Errorf("%d digests at the leader, %d of the fuzzy tree", len(all), len(fuzzy))
+		}
+		m.rep.fuzzy.Store(false)
+		g.write(lead, s, digestEvery)
+		g.agree()
+		if after, _ := m.rep.Stats().Digests(); len(after) != 1 {
+			t.Errorf("%d digests afterwards", len(after))
+		}
+	})
+}
+
 // A server whose tree a leader's snapshot has put ahead of its own log, and that
 // loses the leader before the rest has come, does not show that tree to readers.
 func TestNoReadOnlyModeWithAFuzzyTree(t *testing.T) {
