@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
 )
 
 // ErrNotAsked is the error of a question or a request that a server has no way to receive.
@@ -53,7 +54,7 @@ func (p *changes) checkMajority(to []client.Member) {
 	var now, later, missing []int64
 	for _, id := range all {
 		switch s := p.v.servers[id]; {
-		case !s.serves():
+		case !s.Serves():
 			missing = append(missing, id)
 		case s.Mode == "observer":
 			later = append(later, id)
@@ -133,7 +134,7 @@ func (p *changes) checkNames(ctx context.Context, m *client.Member) {
 }
 
 func (p *changes) checkName(ctx context.Context, host string) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, fourletter.AnswerWithin)
 	defer cancel()
 	const advice = "make the name known to the resolver there, or use an address; then repeat the command"
 	if err := p.e.LookUp(ctx, nil, host); err != nil {
@@ -164,7 +165,7 @@ func (p *changes) checkName(ctx context.Context, host string) {
 // checkFollows checks that a new server runs and is in sync with this ensemble.
 func (p *changes) checkFollows(ctx context.Context, m *client.Member) {
 	s := p.v.servers[m.ID]
-	if !s.serves() {
+	if !s.Serves() {
 		p.Refuse(fmt.Sprintf("server %d at %s is not in sync with the leader: it %v", m.ID, m.ClientAddr(), s), p.zooCfg(m))
 		return
 	}
@@ -172,7 +173,7 @@ func (p *changes) checkFollows(ctx context.Context, m *client.Member) {
 		p.Refuse(fmt.Sprintf("server %d at %s leads an ensemble of its own", m.ID, m.ClientAddr()), p.zooCfg(m))
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, fourletter.AnswerWithin)
 	defer cancel()
 	has, err := p.e.MembersAt(ctx, m.ClientAddr())
 	if err != nil {

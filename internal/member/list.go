@@ -55,9 +55,9 @@ func (v *view) listed(m *client.Member) listed {
 		l.Role = "observer"
 	}
 	s := v.servers[m.ID]
-	if s.err != nil {
+	if s.Err != nil {
 		l.State = "down?"
-		l.Release = s.err.Error()
+		l.Release = s.Err.Error()
 		return l
 	}
 	l.State, l.Zxid, l.Release = s.Mode, s.Zxid.String(), s.Version

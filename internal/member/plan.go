@@ -114,7 +114,7 @@ func (p *changes) turn(id int64, observer bool) {
 	to := m.WithRole(observer)
 	if observer {
 		p.noteLeader(id)
-	} else if s := p.v.servers[id]; s.serves() {
+	} else if s := p.v.servers[id]; s.Serves() {
 		p.OK("server %d is in sync: it %v", id, s)
 	} else {
 		p.Refuse(fmt.Sprintf("server %d is not in sync: it %v", id, s), "start it, or wait until it follows; then repeat the command")

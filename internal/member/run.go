@@ -125,7 +125,7 @@ func await(m client.Member) func(context.Context, *run) error {
 			}
 			s := ask(ctx, r.e, &m)
 			switch {
-			case !s.serves():
+			case !s.Serves():
 				return fmt.Errorf("server %d %v", m.ID, s)
 			case (s.Mode == "observer") != m.Observer:
 				return fmt.Errorf("server %d still serves as %s", m.ID, s.Mode)

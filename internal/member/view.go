@@ -5,40 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
 )
 
-// askWithin bounds the answer of one server.
-const askWithin = 3 * time.Second
-
-// A seen is what a server has answered.
-type seen struct {
-	fourletter.Status
-	err error // it has not answered; Status is zero
-}
-
-// serves reports whether the server has a role in an ensemble: it is in sync with the
-// leader, or is the leader.
-func (s seen) serves() bool {
-	return s.err == nil && (s.Mode == "leader" || s.Mode == "follower" || s.Mode == "observer")
-}
-
-// String says what the server does.
-func (s seen) String() string {
-	if s.err != nil {
-		return "does not answer: " + s.err.Error()
-	}
-	return fmt.Sprintf("is %s at zxid %v", s.Mode, s.Zxid)
-}
-
 // A view is an ensemble at a moment.
 type view struct {
 	client.Members
-	servers map[int64]seen // the members, and the new one
+	servers map[int64]fourletter.Answer // the members, and the new one
 }
 
 // look asks for the configuration, and asks all members, and extra if it is no member.
@@ -47,19 +22,13 @@ func look(ctx context.Context, e Ensemble, extra *client.Member) (*view, error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	v := &view{Members: m, servers: map[int64]seen{}}
+	v := &view{Members: m, servers: map[int64]fourletter.Answer{}}
 	all := slices.Clone(m.Members)
 	if extra != nil && v.Find(extra.ID) == nil {
 		all = append(all, *extra)
 	}
-	answers := make([]seen, len(all))
-	var asking sync.WaitGroup
-	for i := range all {
-		asking.Go(func() { answers[i] = ask(ctx, e, &all[i]) })
-	}
-	asking.Wait()
-	for i := range all {
-		v.servers[all[i].ID] = answers[i]
+	for i, answer := range fourletter.AnswersOf(all, func(m *client.Member) fourletter.Answer { return ask(ctx, e, m) }) {
+		v.servers[all[i].ID] = answer
 	}
 	return v, nil
 }
@@ -87,15 +56,12 @@ func lookAsLeader(ctx context.Context, e Ensemble, extra *client.Member) (*view,
 }
 
 // ask asks one server.
-func ask(ctx context.Context, e Ensemble, m *client.Member) seen {
+func ask(ctx context.Context, e Ensemble, m *client.Member) fourletter.Answer {
 	addr := m.ClientAddr()
 	if addr == "" {
-		return seen{err: errNoAddress}
+		return fourletter.Answer{Err: errNoAddress}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	s, err := e.Status(ctx, addr)
-	return seen{s, err}
+	return fourletter.Answered(ctx, func(ctx context.Context) (fourletter.Status, error) { return e.Status(ctx, addr) })
 }
 
 // leader returns the member that leads; nil if none says so.

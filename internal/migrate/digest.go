@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -72,7 +73,7 @@ const maxDigests = 1 << 20
 
 // askDigests asks a member's administration server for its digests.
 func askDigests(ctx context.Context, m Member, port int) (l digestList, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, fourletter.AnswerWithin)
 	defer cancel()
 	url := "http://" + net.JoinHostPort(m.Host, strconv.Itoa(port)) + "/commands/hash"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -104,14 +104,14 @@ func (h *hosts) order(ctx context.Context, now client.Members, pairs []Pair) (al
 // replace puts one server in the place of one member.
 func (h *hosts) replace(ctx context.Context, old client.Member, p Pair, say func(string)) error {
 	place := placeOf(p.New)
-	if s := ask(ctx, h.e, place); s.gone() {
+	if s := ask(ctx, h.e, place); s.Gone() {
 		say(fmt.Sprintf("start server %d", p.New.ID))
 		if err := h.e.Start(ctx, place); err != nil {
 			return fmt.Errorf("the command that starts server %d failed: %w", p.New.ID, err)
 		}
 	}
 	err := plan.Poll(ctx, h.o.Wait, say, func(ctx context.Context) error {
-		if s := ask(ctx, h.e, place); s.err != nil || s.Mode != "observer" && s.Mode != "follower" {
+		if s := ask(ctx, h.e, place); s.Err != nil || s.Mode != "observer" && s.Mode != "follower" {
 			return fmt.Errorf("server %d %v", p.New.ID, s)
 		}
 		return nil

@@ -76,7 +76,7 @@ func (r *migration) step(text string, run func(context.Context, func(string)) er
 // what says what is done with a member.
 func (r *migration) what(m Member, v *view) string {
 	s := v.servers[m.ID]
-	if s.err != nil {
+	if s.Err != nil {
 		return "start " + r.o.To + "; it was stopped by a run that did not end"
 	}
 	leave := ""
@@ -93,7 +93,7 @@ func (r *migration) what(m Member, v *view) string {
 // half returns the members that an earlier run has stopped and that are not back.
 func (r *migration) half(v *view) (all []Member) {
 	for _, m := range r.c.Members {
-		if r.chosen(m) && (r.state.at(m.ID) == stopping || r.state.at(m.ID) == starting) && v.servers[m.ID].gone() {
+		if r.chosen(m) && (r.state.at(m.ID) == stopping || r.state.at(m.ID) == starting) && v.servers[m.ID].Gone() {
 			all = append(all, m)
 		}
 	}
@@ -207,7 +207,7 @@ func (v *view) listed(state *State, wrong []string) any {
 	for _, m := range v.config.Members {
 		s := v.servers[m.ID]
 		l := listed{ID: m.ID, Client: m.Client, Mode: s.Mode, Version: s.Version, Record: state.Members[m.ID]}
-		if s.err != nil {
+		if s.Err != nil {
 			l.Error = s.String()
 		} else {
 			l.Runs, l.Zxid = program(s.Version), s.Zxid.String()
@@ -228,7 +228,7 @@ func (v *view) print(out io.Writer, state *State) {
 		if r := state.Members[m.ID]; r != nil {
 			last = r.State + " " + r.Since.Format(time.RFC3339)
 		}
-		if s.err != nil {
+		if s.Err != nil {
 			fmt.Fprintf(out, "%-4d %-22s %v  %s\n", m.ID, m.Client, s, last)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/internal/plan"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -31,7 +32,7 @@ func (r *migration) end() {
 // takeNext takes the member at index i of the order. One that leads changes places with the
 // last: an election has made it the leader since the plan was made.
 func (r *migration) takeNext(ctx context.Context, i int, say func(string)) error {
-	resumed := r.state.at(r.order[i].ID) != "" && ask(ctx, r.e, r.order[i]).gone()
+	resumed := r.state.at(r.order[i].ID) != "" && ask(ctx, r.e, r.order[i]).Gone()
 	if !resumed {
 		if i > 0 {
 			if err := r.settle(ctx); err != nil {
@@ -129,7 +130,7 @@ func (r *migration) stop(ctx context.Context, m Member, say func(string)) error 
 		return r.back(m, "the command that stops server %d failed, it may run still, or not: %w", m.ID, err)
 	}
 	err := r.poll(ctx, say, func(ctx context.Context) error {
-		if s := ask(ctx, r.e, m); !s.gone() {
+		if s := ask(ctx, r.e, m); !s.Gone() {
 			return fmt.Errorf("server %d still answers", m.ID)
 		}
 		return nil
@@ -154,25 +155,25 @@ func (r *migration) stop(ctx context.Context, m Member, say func(string)) error 
 }
 
 // handsOver reports whether a member hands the leadership over before it is stopped.
-func (r *migration) handsOver(m Member, s seen) bool {
+func (r *migration) handsOver(m Member, s fourletter.Answer) bool {
 	return s.Mode == "leader" && program(s.Version) == Pinfold && r.e.CanHandOver(m)
 }
 
 // handOver has a member leave the leadership, and waits until all are in sync with the next
 // leader: they elect it with the vote of this one, which is then stopped as a follower. If it
 // keeps the leadership, it hands over when it is stopped.
-func (r *migration) handOver(ctx context.Context, m Member, say func(string)) (seen, error) {
+func (r *migration) handOver(ctx context.Context, m Member, say func(string)) (fourletter.Answer, error) {
 	say("hand the leadership over")
-	asking, cancel := context.WithTimeout(ctx, askWithin)
+	asking, cancel := context.WithTimeout(ctx, fourletter.AnswerWithin)
 	defer cancel()
 	if err := r.e.HandOver(asking, m); err != nil {
 		say(fmt.Sprintf("server %d leads on, and is stopped as the leader: %v", m.ID, err))
 	}
 	if err := r.sound(ctx, say); err != nil {
-		return seen{}, err
+		return fourletter.Answer{}, err
 	}
 	if err := r.settle(ctx); err != nil { // or clients would feel both as one gap
-		return seen{}, err
+		return fourletter.Answer{}, err
 	}
 	now := ask(ctx, r.e, m)
 	say(fmt.Sprintf("%v", now))
@@ -181,9 +182,9 @@ func (r *migration) handOver(ctx context.Context, m Member, say func(string)) (s
 
 // catchUp waits until a member that was started serves, is of the right program, and has
 // applied what the leader had applied then.
-func (r *migration) catchUp(ctx context.Context, m Member, say func(string)) (now seen, err error) {
+func (r *migration) catchUp(ctx context.Context, m Member, say func(string)) (now fourletter.Answer, err error) {
 	err = r.poll(ctx, say, func(ctx context.Context) error {
-		if now = ask(ctx, r.e, m); now.err != nil {
+		if now = ask(ctx, r.e, m); now.Err != nil {
 			return fmt.Errorf("server %d %v", m.ID, now)
 		}
 		return nil
@@ -204,7 +205,7 @@ func (r *migration) catchUp(ctx context.Context, m Member, say func(string)) (no
 			}
 			goal = v.servers[leader.ID].Zxid
 		}
-		if now = ask(ctx, r.e, m); now.err != nil || now.behind(goal) {
+		if now = ask(ctx, r.e, m); now.Err != nil || now.Behind(goal) {
 			return fmt.Errorf("server %d %v; the leader was at %v", m.ID, now, goal)
 		}
 		return nil

@@ -82,7 +82,7 @@ func Verify(ctx context.Context, e Ensemble, c *Config, adminPort func(id int64)
 	}()
 	for _, m := range c.Members {
 		s := ask(ctx, e, m)
-		if s.err != nil {
+		if s.Err != nil {
 			return nil, fmt.Errorf("server %d %v", m.ID, s)
 		}
 		v.report.Members = append(v.report.Members, ReportedMember{m.ID, m.Client, s.Version, s.Mode, s.Zxid.String()})

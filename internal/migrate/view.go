@@ -2,72 +2,28 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"sync"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// askWithin bounds the answer of one member.
-const askWithin = 5 * time.Second
-
-// A seen is what a member has answered.
-type seen struct {
-	fourletter.Status
-	err error // it has no role; Status is zero
-}
-
-// gone reports whether there is no server at the member's port.
-func (s seen) gone() bool {
-	var op *net.OpError
-	return errors.As(s.err, &op) && op.Op == "dial"
-}
-
-func (s seen) String() string {
-	switch {
-	case s.gone():
-		return fmt.Sprintf("does not answer: %v", s.err)
-	case errors.Is(s.err, fourletter.ErrNotServing):
-		return "is up and has no leader"
-	case s.err != nil:
-		return fmt.Sprintf("cannot be asked: %v (4lw.commands.whitelist must have srvr, as by default)", s.err)
-	}
-	return fmt.Sprintf("is %s, runs %s, is at zxid %v", s.Mode, s.Version, s.Zxid)
-}
-
-// behind reports whether a member has not applied a transaction. A new leader says its epoch
-// and a counter of 0 until the first transaction of its epoch; a member that serves then has
-// all that was before.
-func (s seen) behind(z zk.Zxid) bool { return z.Counter() != 0 && s.Zxid < z }
-
 // A view is the members at a moment.
 type view struct {
 	config  *Config
-	servers map[int64]seen
+	servers map[int64]fourletter.Answer
 }
 
-func ask(ctx context.Context, e Ensemble, m Member) seen {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	s, err := e.Status(ctx, m)
-	return seen{s, err}
+func ask(ctx context.Context, e Ensemble, m Member) fourletter.Answer {
+	return fourletter.Answered(ctx, func(ctx context.Context) (fourletter.Status, error) { return e.Status(ctx, m) })
 }
 
 // look asks all members.
 func look(ctx context.Context, e Ensemble, c *Config) *view {
-	answers := make([]seen, len(c.Members))
-	var asking sync.WaitGroup
-	for i, m := range c.Members {
-		asking.Go(func() { answers[i] = ask(ctx, e, m) })
-	}
-	asking.Wait()
-	v := &view{config: c, servers: map[int64]seen{}}
-	for i, m := range c.Members {
-		v.servers[m.ID] = answers[i]
+	v := &view{config: c, servers: map[int64]fourletter.Answer{}}
+	for i, answer := range fourletter.AnswersOf(c.Members, func(m *Member) fourletter.Answer { return ask(ctx, e, *m) }) {
+		v.servers[c.Members[i].ID] = answer
 	}
 	return v
 }
@@ -92,7 +48,7 @@ func (v *view) problems() (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for _, m := range v.config.Members {
 		switch s := v.servers[m.ID]; {
-		case s.err != nil:
+		case s.Err != nil:
 			add("server %d %v", m.ID, s)
 		case s.Mode == "follower" && m.Observer:
 			add("server %d follows, and zoo.cfg has it as an observer", m.ID)
@@ -111,7 +67,7 @@ func (v *view) problems() (all []string) {
 // lagging returns the members that have not applied a transaction.
 func (v *view) lagging(z zk.Zxid) (all []string) {
 	for _, m := range v.config.Members {
-		if s := v.servers[m.ID]; s.behind(z) {
+		if s := v.servers[m.ID]; s.Behind(z) {
 			all = append(all, fmt.Sprintf("server %d is at zxid %v, and the leader was at %v", m.ID, s.Zxid, z))
 		}
 	}
