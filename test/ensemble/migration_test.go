@@ -111,7 +111,7 @@ func (m *migration) run(name string, args ...string) (out string, status int) {
 	for _, one := range m.e.Members {
 		words = append(words, "--client", fmt.Sprintf("%d=%s", one.ID, one.Client))
 	}
-	cmd := exec.CommandContext(m.within(5*patience), m.program, append(words, filepath.Join(m.e.Members[0].Dir, "zoo.cfg"))...)
+	cmd := exec.CommandContext(m.within(20*patience), m.program, append(words, filepath.Join(m.e.Members[0].Dir, "zoo.cfg"))...)
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
