@@ -69,22 +69,13 @@ func (s *Server) resolve(q *reply) {
 	q.end()
 }
 
-// observers shows the observers that this leader serves. Followers serve none.
+// observers shows the observers that this server serves, as the leader or as an observer master.
 func (s *Server) observers(q *reply) {
-	synced := int64(0)
 	status := s.replica.Status()
-	if s.server.Mode() != replica.Leader {
-		q.int("synced_observers", 0)
-		q.array("observers")
-		q.end()
-		return
+	if mode := s.server.Mode(); mode != replica.Leader && mode != replica.Follower {
+		status = &zab.Status{}
 	}
-	for _, l := range status.Learners {
-		if l.Observer && l.Synced {
-			synced++
-		}
-	}
-	q.int("synced_observers", synced)
+	q.int("synced_observers", status.SyncedObservers())
 	q.array("observers")
 	for _, l := range status.Learners {
 		if !l.Observer || !l.Synced {

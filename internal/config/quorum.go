@@ -116,8 +116,8 @@ func (q *Quorum) ElectionListen() string {
 	return election
 }
 
-// ObserverListen returns the further address on which this server as a leader listens for
-// learners, for a line of this server; "" if there is none: it is the port at which observers
+// ObserverListen returns the further address on which this server as a voter listens for
+// observers, for a line of this server; "" if there is none: it is the port at which observers
 // look for one of the voters.
 func (q *Quorum) ObserverListen(own *Member) string {
 	if q.ObserverMasterPort <= 0 || own.Observer {

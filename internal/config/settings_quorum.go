@@ -155,8 +155,8 @@ func observerSettings() []setting {
 			note:   "maximum of a further random delay, in ms, so that observers do not all ask the voters at once"},
 		{name: "observerMasterPort", scope: inFile, def: "0",
 			setter: whole("a port number", math.MinInt32, math.MaxUint16, func(c *Config, n int64) { c.Quorum.ObserverMasterPort = int(n) }),
-			note:   "the leader serves observers at this port too, so that Apache's, which look for a follower there, find it; followers do not serve any, and observers of Pinfold use the leader"},
+			note:   "every voter serves observers at this port, and an observer uses any of them ([observer masters](membership.md#observer-masters)); all members need the same value"},
 		{name: "observerMaster.sizeLimit", scope: property, def: "33554432", effect: accepted,
-			setter: anyWhole(), note: "for `observerMasterPort`"},
+			setter: anyWhole(), note: "an observer that comes back is sent what it lacks from the recent transactions (`commitLogCount`), the log or the tree, as by the leader; there is no further cache"},
 	}
 }

@@ -94,7 +94,7 @@ func memberState() []Desc {
 		gauge("quorum_size", UnitCount, ownServer, "Voters of the ensemble").on(OnMember),
 		gauge("learners", UnitCount, ownReplica, "Learners that are connected").on(OnLeader),
 		gauge("synced_followers", UnitCount, ownReplica, "Followers that are up to date: alert if there are too few").on(OnLeader),
-		gauge("synced_observers", UnitCount, ownReplica, "Observers that are up to date; 0 on a follower, which serves none").on(OnVoter),
+		gauge("synced_observers", UnitCount, ownReplica, "Observers that this server serves, and that are up to date").on(OnVoter),
 		gauge("synced_non_voting_followers", UnitCount, ownReplica, "Followers without a vote that are up to date").
 			on(OnLeader).absent("reconfiguration"),
 		gauge("pending_syncs", UnitCount, ownReplica, "`sync` requests that wait for a quorum").on(OnLeader),

@@ -39,6 +39,7 @@ type member struct {
 	refusals    int           // refusals that were not logged since the last one
 
 	learning
+	relaying
 	lending
 	modeTimes
 }
@@ -208,7 +209,7 @@ func (o *orderer) do(rd *zab.Ready) {
 		o.net.Notify(rd.Notify[i].To, rd.Notify[i].Append(nil))
 	}
 	if rd.Dial != 0 {
-		l := o.net.Dial(rd.Dial)
+		l := o.net.Dial(rd.Dial, rd.DialMaster)
 		o.leaderLink = l
 		o.follow(l)
 		o.core.Dialing(l)
@@ -343,12 +344,14 @@ func (o *orderer) locate(l zab.Lookup) {
 // deliver handles a packet that the core does not handle itself.
 func (o *orderer) deliver(d *zab.Delivery) {
 	switch {
-	case d.Packet.Type == zab.Ping && o.role != zab.Leading:
+	case d.Packet.Type == zab.Ping && o.role != zab.Leading && d.Link == o.leaderLink:
 		o.answerPing(d)
 	case !o.serving.Load():
 		o.deliveries = append(o.deliveries, *d)
 	case o.role == zab.Leading:
 		o.fromLearner(d)
+	case d.Link != o.leaderLink:
+		o.fromObserver(d)
 	default:
 		o.fromLeader(d)
 	}

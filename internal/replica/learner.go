@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,6 +51,7 @@ func (o *orderer) stopLearning() {
 		o.asked[id].origin.Dropped(&Request{})
 	}
 	o.asked = nil
+	o.relaying = relaying{}
 }
 
 // forward sends the requests of a batch to the leader. Those that wait for their
@@ -123,6 +125,7 @@ func (o *orderer) match(tx *txn.Txn) Request {
 	if tx.Session == 0 {
 		return Request{}
 	}
+	o.releaseRelayed(tx)
 	q := o.waiting[tx.Session]
 	if q == nil {
 		return o.expired(tx)
@@ -191,6 +194,9 @@ func (o *orderer) fromLeader(d *zab.Delivery) {
 			o.net.CloseLink(d.Link, fmt.Errorf("replica: a SYNC without a request for it"))
 			return
 		}
+		if o.syncRelayed() {
+			return
+		}
 		o.syncs.answered(1, d.At)
 	case zab.Revalidate:
 		if err := o.validated(d.Packet.Data); err != nil {
@@ -218,6 +224,9 @@ func (o *orderer) revalidate(s resume) {
 func (o *orderer) askLeader(s resume) {
 	data := binary.BigEndian.AppendUint64(nil, uint64(s.id))
 	data = binary.BigEndian.AppendUint32(data, uint32(s.timeoutMillis))
+	if o.o.Ensemble.ObserverMasters {
+		o.asks = append(o.asks, ask{id: s.id})
+	}
 	o.net.Send(o.leaderLink, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: data}})
 }
 
@@ -228,6 +237,10 @@ func (o *orderer) validated(data []byte) error {
 	}
 	id, ok := zk.SessionID(binary.BigEndian.Uint64(data)), data[8] != 0
 	o.stats.Revalidations.Add(1)
+	if l := o.whoAsked(id); l != 0 {
+		o.net.Send(l, []zab.Packet{{Type: zab.Revalidate, Zxid: -1, Data: bytes.Clone(data)}})
+		return nil
+	}
 	s, waits := o.asked[id]
 	if !waits {
 		return nil // the connection has been closed since
@@ -257,6 +270,11 @@ func (o *orderer) answerPing(d *zab.Delivery) {
 		data = binary.BigEndian.AppendUint64(data, uint64(id))
 		data = binary.BigEndian.AppendUint32(data, uint32(o.owners[id].timeoutMillis))
 	}
+	for _, id := range slices.Sorted(maps.Keys(o.touched)) {
+		data = binary.BigEndian.AppendUint64(data, uint64(id))
+		data = binary.BigEndian.AppendUint32(data, uint32(o.touched[id]))
+	}
+	o.touched = nil
 	o.lastPing = now
 	o.net.Send(d.Link, []zab.Packet{{Type: zab.Ping, Zxid: d.Packet.Zxid, Data: data}})
 }

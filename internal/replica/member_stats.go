@@ -144,10 +144,10 @@ func (r *Replica) collectRole(c metric.Collection) {
 		r.collectLeader(c)
 	case Follower:
 		c.Text("peer_state", "following - broadcast")
-		c.Int("synced_observers", 0)
+		c.Int("synced_observers", r.Status().SyncedObservers())
 	case Observer:
 		c.Text("peer_state", "observing - broadcast")
-		c.Int("observer_master_id", r.Status().Leader)
+		c.Int("observer_master_id", r.Status().Master)
 	}
 }
 

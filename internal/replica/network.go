@@ -14,8 +14,9 @@ import (
 // methods do not block. What comes in, the network tells the replica by LinkUp,
 // Packets, Snapshot, LinkDown, Notification, PeerUp and PeerDown.
 type Network interface {
-	// Dial connects to a server's quorum port; LinkUp or LinkDown follows.
-	Dial(peer int64) zab.LinkID
+	// Dial connects to a server's quorum port, with master to its port for observers; LinkUp or
+	// LinkDown follows.
+	Dial(peer int64, master bool) zab.LinkID
 	// Send sends packets on a link, after everything that was sent before. If it returns
 	// true it keeps their data, which must never change.
 	Send(l zab.LinkID, ps []zab.Packet) (keeps bool)

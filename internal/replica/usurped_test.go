@@ -36,7 +36,7 @@ type usurper struct {
 	ballot  []byte       // what server 1 says in the election
 }
 
-func (u *usurper) Dial(int64) zab.LinkID {
+func (u *usurper) Dial(int64, bool) zab.LinkID {
 	u.links++
 	u.link, u.asks = u.links, true
 	return u.link

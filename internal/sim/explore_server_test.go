@@ -683,7 +683,7 @@ func (c *exploredClient) judgeWatch(told []exploredTold, z zk.Zxid) error {
 // exploredNet is the network of the explored server (replica.Network).
 type exploredNet struct{ s *explored }
 
-func (n *exploredNet) Dial(peer int64) zab.LinkID {
+func (n *exploredNet) Dial(peer int64, _ bool) zab.LinkID {
 	defer n.s.peers.pump()
 	return n.s.peers.connect(n.s.id, peer)
 }

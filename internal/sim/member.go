@@ -197,7 +197,7 @@ func (m *member) simulate(o *replica.Options) {
 	o.Seed = m.s.o.Seed<<8 + uint64(m.life)
 	o.Prefetch, o.PurgeInterval, o.DiskReserve, o.Scrub = false, 0, 0, true
 	o.ReadOnlyAfter = p.readOnlyAfter
-	o.Ensemble.LastCounter, o.Ensemble.StallAfter = p.lastCounter, p.stallAfter
+	o.Ensemble.LastCounter, o.Ensemble.StallAfter, o.Ensemble.ObserverMasters = p.lastCounter, p.stallAfter, p.masters
 }
 
 func (m *member) saw(rd *zab.Ready) { m.s.check.saw(m, rd) }

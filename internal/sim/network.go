@@ -96,7 +96,7 @@ func (n *network) newEnd(m *member) *end {
 func (mn memberNet) SetMembers([]zab.Member) {}
 
 // Dial connects to a server's quorum port.
-func (mn memberNet) Dial(peer int64) zab.LinkID {
+func (mn memberNet) Dial(peer int64, _ bool) zab.LinkID {
 	m := mn.m
 	e := m.s.net.newEnd(m)
 	m.leader = e.id

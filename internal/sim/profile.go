@@ -10,6 +10,7 @@ import (
 type profile struct {
 	voters, observers int
 	electorate        electorate
+	masters           bool // observers use any voter
 	clients           int
 	length            time.Duration // until everything is healed
 	startSpread       time.Duration
@@ -141,6 +142,7 @@ func (p *profile) drawVariants(r *rand.Rand) {
 	if r.IntN(4) == 0 && p.stranger != amongHealthy {
 		p.handOvers = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond}[r.IntN(2)]
 	}
+	p.masters = r.IntN(2) == 0
 }
 
 // size is how many members there are.

@@ -302,7 +302,7 @@ func TestApacheLeader(t *testing.T) {
 	askUntil(t, n, 3, vote{leader: 2, electionEpoch: 1}, func(v vote) bool { return v.state == 2 && v.leader == 3 })
 
 	info := zab.Packet{Type: zab.FollowerInfo, Data: unhex(t, "0000000000000002 00010000 0000000000000000")}
-	l := n.Dial(3)
+	l := n.Dial(3, false)
 	n.Send(l, []zab.Packet{info})
 	awaitType(t, n, l, zab.UpToDate)
 	if got := paths[l]; !slices.Equal(got, []string{"", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"}) {
@@ -330,7 +330,7 @@ func TestApacheLeader(t *testing.T) {
 		t.Errorf("%d proposals", got)
 	}
 
-	second := n.Dial(3)
+	second := n.Dial(3, false)
 	n.Send(second, []zab.Packet{info})
 	awaitType(t, n, second, zab.UpToDate)
 	// What the leader has not applied yet follows the snapshot.

@@ -69,7 +69,7 @@ func BenchmarkLink(b *testing.B) {
 			l := benchNode(b, Options{ID: 2, Peers: peers, Handler: learner})
 			learner.want.Store(int64(b.N * bm.run))
 			leader.want.Store(1)
-			l.Send(l.Dial(1), []zab.Packet{ack(0)}) // who accepts wants to be told something
+			l.Send(l.Dial(1, false), []zab.Packet{ack(0)}) // who accepts wants to be told something
 			if err := <-leader.done; err != nil {
 				b.Fatal(err)
 			}

@@ -45,9 +45,15 @@ func electionTargets(addresses []Address) (list []target) {
 	return list
 }
 
-// dialLeader connects to a server's quorum port, trying until ctx ends.
-func (t *Transport) dialLeader(ctx context.Context, id int64) (*socket.Conn, error) {
+// dialLeader connects to a server's quorum port, or to its port for observers, trying until ctx
+// ends.
+func (t *Transport) dialLeader(ctx context.Context, id int64, master bool) (*socket.Conn, error) {
 	targets := quorumTargets(t.addresses(id))
+	if master {
+		for i := range targets {
+			targets[i].port = t.o.MasterPort
+		}
+	}
 	if len(targets) == 0 {
 		return nil, fmt.Errorf("%w: %d", ErrUnknown, id)
 	}

@@ -21,7 +21,7 @@ func TestDialWaitsForTheLeader(t *testing.T) {
 		m := newMemNet()
 		n := m.start(t, 2, 2)
 		began := time.Now()
-		l := n.Dial(1)
+		l := n.Dial(1, false)
 		time.Sleep(400 * time.Millisecond)
 		synctest.Wait()
 		at := m.dialed(quorumAddr(1))
@@ -57,7 +57,7 @@ func TestRetryDelay(t *testing.T) {
 			m := newMemNet()
 			n := m.start(t, 2, 2, func(o *Options) { o.RetryDelay = delay })
 			began := time.Now()
-			n.Dial(1)
+			n.Dial(1, false)
 			time.Sleep(time.Duration(want[len(want)-1]) * time.Millisecond)
 			synctest.Wait()
 			var since []int64
@@ -78,7 +78,7 @@ func TestDialBudget(t *testing.T) {
 		n := m.start(t, 2, 3, func(o *Options) { o.DialBudget = 3 * time.Second })
 		m.setBlackhole(quorumAddr(3))
 		began := time.Now()
-		refused, lost, unknown := n.Dial(1), n.Dial(3), n.Dial(9)
+		refused, lost, unknown := n.Dial(1, false), n.Dial(3, false), n.Dial(9, false)
 		synctest.Wait()
 		if err := n.whyEnded(unknown); !errors.Is(err, ErrUnknown) {
 			t.Errorf("an unknown server: %v", err)
@@ -107,7 +107,7 @@ func TestCloseLinkWhileDialing(t *testing.T) {
 		m := newMemNet()
 		n := m.start(t, 2, 2)
 		m.setBlackhole(quorumAddr(1))
-		l := n.Dial(1)
+		l := n.Dial(1, false)
 		time.Sleep(time.Second)
 		reason := errors.New("another leader was elected")
 		n.CloseLink(l, reason)
@@ -115,7 +115,7 @@ func TestCloseLinkWhileDialing(t *testing.T) {
 		if err := n.whyEnded(l); err != reason {
 			t.Errorf("ended with %v", err)
 		}
-		second := n.Dial(1)
+		second := n.Dial(1, false)
 		synctest.Wait()
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -140,7 +140,7 @@ func TestDialTriesAllAddresses(t *testing.T) {
 			o.Peers[1] = []Address{{"10.0.1.8", 2888, 3888}, {"10.0.1.1", 2888, 3888}, {"leader", 2888, 3888}, {"nobody", 2888, 3888}}
 		})
 		began := time.Now()
-		l := n.Dial(1)
+		l := n.Dial(1, false)
 		synctest.Wait()
 		if links := n.came(); len(links) != 1 || links[0] != l || !time.Now().Equal(began) {
 			t.Errorf("links %v after %v", links, time.Since(began))
@@ -161,7 +161,7 @@ func TestDialResolvesAgain(t *testing.T) {
 		m := newMemNet()
 		m.setName("leader", "10.0.7.7")
 		n := m.start(t, 2, 2, func(o *Options) { o.Peers[1] = []Address{{"leader", 2888, 3888}} })
-		n.Dial(1)
+		n.Dial(1, false)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n.came() != nil || m.lookedUp() != len(m.dialed("10.0.7.7:2888")) {
@@ -194,7 +194,7 @@ func TestDialWhereThePeerIs(t *testing.T) {
 				}
 				n := m.start(t, learner, 2, at(learner), func(o *Options) { o.Peers[leader] = []Address{{"leader", 2888, 3888}} })
 				n.Notify(leader, []byte("a vote"))
-				n.Dial(leader)
+				n.Dial(leader, false)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if len(n.came()) != 0 {
@@ -209,7 +209,7 @@ func TestDialWhereThePeerIs(t *testing.T) {
 				}
 				m.setName("leader", "10.0.7.7")
 				m.dialed("")
-				n.Dial(leader)
+				n.Dial(leader, false)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				if len(m.dialed("10.0.0.1:2888")) != 0 || len(n.came()) != 1 {
@@ -384,7 +384,7 @@ func TestDialSucceedsTooLate(t *testing.T) {
 		})
 		var links []zab.LinkID
 		for range 50 { // which of the two comes first is decided at random
-			links = append(links, n.Dial(1))
+			links = append(links, n.Dial(1, false))
 		}
 		synctest.Wait()
 		for _, l := range links {

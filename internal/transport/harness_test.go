@@ -575,7 +575,7 @@ func linked(t *testing.T, change ...func(*Options)) (leader, learner *node, down
 	t.Helper()
 	nodes := startTCP(t, []int64{1, 2}, change...)
 	leader, learner = nodes[1], nodes[2]
-	up = learner.Dial(1)
+	up = learner.Dial(1, false)
 	if got := learner.awaitLink(t, 0); got != up {
 		t.Fatalf("link %d is up, dialled was %d", got, up)
 	}

@@ -25,6 +25,7 @@ type link struct {
 	id     zab.LinkID
 	dialed bool
 	peer   int64  // the server to which the link was dialled
+	master bool   // it was dialled at Options.MasterPort
 	remote string // the other end's address; owned by the reader
 
 	nc       net.Conn // of an accepted link
@@ -83,7 +84,7 @@ func (l *link) attach(sock *socket.Conn) bool {
 // runDialed is the reader of a link that this server dials.
 func (l *link) runDialed(ctx context.Context) {
 	defer l.end()
-	sock, err := l.t.dialLeader(ctx, l.peer)
+	sock, err := l.t.dialLeader(ctx, l.peer, l.master)
 	if err != nil {
 		l.fail(err)
 		return

@@ -53,7 +53,7 @@ func (a Address) quorum() string { return target{a.Host, a.QuorumPort}.String() 
 // What is sent before the link is up is sent first.
 func TestSendBeforeUp(t *testing.T) {
 	nodes := startTCP(t, []int64{1, 2})
-	up := nodes[2].Dial(1)
+	up := nodes[2].Dial(1, false)
 	nodes[2].Send(up, []zab.Packet{ack(1)})
 	nodes[2].awaitLink(t, 0)
 	nodes[2].Send(up, []zab.Packet{ack(2)})
@@ -67,7 +67,7 @@ func TestSendInLinkUp(t *testing.T) {
 	nodes[2].guard.Lock()
 	nodes[2].onUp = func(l zab.LinkID) { nodes[2].Send(l, []zab.Packet{ack(1)}) }
 	nodes[2].guard.Unlock()
-	nodes[2].Dial(1)
+	nodes[2].Dial(1, false)
 	comparePackets(t, nodes[1].awaitPackets(t, nodes[1].awaitLink(t, 0), 1), []zab.Packet{ack(1)})
 }
 
@@ -225,9 +225,9 @@ func TestSlowPeerIsClosed(t *testing.T) {
 	nodes[2].guard.Lock()
 	nodes[2].onPacket = func(zab.LinkID, zab.Packet) { <-block }
 	nodes[2].guard.Unlock()
-	nodes[2].Dial(1)
+	nodes[2].Dial(1, false)
 	slow := nodes[1].awaitLink(t, 0)
-	up := nodes[3].Dial(1)
+	up := nodes[3].Dial(1, false)
 	quick := nodes[1].awaitLink(t, 1)
 
 	run := []zab.Packet{proposal(1, make([]byte, 100000))}
@@ -257,7 +257,7 @@ func TestPartialWrites(t *testing.T) {
 	defer l.Close()
 	port := l.Addr().(*net.TCPAddr).Port
 	n := start(t, Options{ID: 1, Peers: map[int64][]Address{1: {{"127.0.0.1", 1, 2}}, 2: {{"127.0.0.1", port, 1}}}})
-	id := n.Dial(2)
+	id := n.Dial(2, false)
 	nc, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +298,7 @@ func TestLinkWithoutSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemNet()
 		leader, learner := m.start(t, 1, 2), m.start(t, 2, 2)
-		up := learner.Dial(1)
+		up := learner.Dial(1, false)
 		for z := zk.Zxid(1); z <= 5; z++ {
 			learner.Send(up, []zab.Packet{ack(z)})
 		}
@@ -338,13 +338,13 @@ func TestCloseLinkWithoutReason(t *testing.T) {
 func TestCloseUnderLoad(t *testing.T) {
 	nodes := startTCP(t, []int64{1, 2, 3})
 	for id := int64(2); id <= 3; id++ {
-		nodes[id].Dial(1)
+		nodes[id].Dial(1, false)
 		nodes[id].Notify(1, []byte("vote"))
 		nodes[1].Notify(id, []byte("vote"))
 	}
 	nodes[1].awaitLink(t, 1)
 	links := nodes[1].came()
-	nodes[2].Dial(7)
+	nodes[2].Dial(7, false)
 	stop := make(chan struct{})
 	sender := make(chan struct{})
 	go func() {
@@ -371,7 +371,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	<-sender
-	if id := nodes[1].Dial(2); id != 0 {
+	if id := nodes[1].Dial(2, false); id != 0 {
 		t.Errorf("Dial after Close returned %d", id)
 	}
 	nodes[1].Notify(2, []byte("x"))
@@ -398,7 +398,7 @@ func checkGone(t *testing.T, n *node) {
 func TestGarbageOnTheQuorumPort(t *testing.T) {
 	nodes := startTCP(t, []int64{1, 2})
 	leader := nodes[1]
-	up := nodes[2].Dial(1)
+	up := nodes[2].Dial(1, false)
 	down := leader.awaitLink(t, 0)
 	port, _ := leader.Addrs()
 	for i, tt := range []struct{ name, sent, why string }{

@@ -64,7 +64,7 @@ func linkedBoth(t *testing.T, one, two *node) {
 		from, to *node
 		id       int64
 	}{{one, two, 2}, {two, one, 1}} {
-		l := n.from.Dial(n.id)
+		l := n.from.Dial(n.id, false)
 		n.from.Send(l, []zab.Packet{ack(7)})
 		n.from.Notify(n.id, []byte("vote"))
 		time.Sleep(3 * time.Second) // a server that is asked to connect may be asked twice
@@ -95,7 +95,7 @@ func TestLoginsThatFail(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMemNet()
 			one, two := m.start(t, 1, 2, logins("secret", true, true)), m.start(t, 2, 2, c.second)
-			l := two.Dial(1)
+			l := two.Dial(1, false)
 			two.Send(l, []zab.Packet{ack(7)})
 			two.Notify(1, []byte("vote"))
 			time.Sleep(5 * time.Second)
@@ -125,7 +125,7 @@ func TestLoginIsDemandedOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemNet()
 		one, two := m.start(t, 1, 2), m.start(t, 2, 2, logins("secret", true, true))
-		l := two.Dial(1)
+		l := two.Dial(1, false)
 		two.Send(l, []zab.Packet{ack(7)})
 		two.Notify(1, []byte("vote"))
 		time.Sleep(5 * time.Second)
@@ -216,7 +216,7 @@ func TestCloseDuringALogin(t *testing.T) {
 		silent(quorumAddr(1))
 		silent(electionAddr(1))
 		two := m.start(t, 2, 2, logins("secret", true, true))
-		l := two.Dial(1)
+		l := two.Dial(1, false)
 		two.Notify(1, []byte("vote"))
 		synctest.Wait()
 		began := time.Now()
@@ -279,7 +279,7 @@ func TestLoginsWithinTLS(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodes := startTCP(t, []int64{1, 2}, withTLS(t, certs.New(t, "authority"), nil), login)
 			leader, learner := nodes[1], nodes[2]
-			learner.Send(learner.Dial(1), []zab.Packet{followerInfo(2), ack(1)})
+			learner.Send(learner.Dial(1, false), []zab.Packet{followerInfo(2), ack(1)})
 			comparePackets(t, leader.awaitPackets(t, leader.awaitLink(t, 0), 2), []zab.Packet{followerInfo(2), ack(1)})
 			leader.Notify(2, []byte("from 1"))
 			learner.await(t, "the notification of 1", func() bool { return len(learner.notes[1]) > 0 })
@@ -291,7 +291,7 @@ func TestLoginsWithinTLS(t *testing.T) {
 		nodes := startTCP(t, []int64{1, 2}, withTLS(t, certs.New(t, "authority"), nil), func(o *Options) {
 			logins(map[int64]string{1: "secret", 2: "wrong"}[o.ID], true, true)(o)
 		})
-		if err := nodes[2].awaitEnd(t, nodes[2].Dial(1)); !errors.Is(err, peerauth.ErrRefused) {
+		if err := nodes[2].awaitEnd(t, nodes[2].Dial(1, false)); !errors.Is(err, peerauth.ErrRefused) {
 			t.Errorf("the link has ended with %v", err)
 		}
 		if links := nodes[1].came(); len(links) > 0 {

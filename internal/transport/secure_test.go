@@ -217,7 +217,7 @@ func TestRefusedPeers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			nodes := startTCP(t, []int64{1, 2, 3}, withTLS(t, ours, tt.change))
 			leader := nodes[1]
-			up := nodes[2].Dial(1)
+			up := nodes[2].Dial(1, false)
 			nodes[2].Send(up, []zab.Packet{followerInfo(2), ack(1)})
 			down := leader.awaitLink(t, 0)
 			leader.awaitPackets(t, down, 2)
@@ -272,7 +272,7 @@ func TestWrongServerIsDialled(t *testing.T) {
 			n.guard.Lock()
 			n.onUp = func(zab.LinkID) { n.logged.logger().Info(up) }
 			n.guard.Unlock()
-			l := n.Dial(1)
+			l := n.Dial(1, false)
 			n.logged.await(t, tt.want, func() bool { return n.logged.holds(tt.want) || n.logged.holds(up) })
 			if n.logged.holds(up) {
 				t.Fatal(up)

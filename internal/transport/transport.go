@@ -179,6 +179,8 @@ type Options struct {
 	// more, those that hold most wait first, and are closed after 10 s. Output is
 	// charged and never waits: MaxQueueBytes bounds it. 64 MiB.
 	BufferBytes int
+	// MasterPort is the port at which every voter serves observers; 0: none does.
+	MasterPort int
 	// MaxQueueBytes bounds the bytes that are sent on a link and not read by the
 	// peer; a link that exceeds it is closed with ErrSlow. An observer's link has half
 	// of it. Links share the data of large queued packets, so this also bounds what all
@@ -456,14 +458,14 @@ func (t *Transport) Close() error {
 // repeatedly until Options.DialBudget is over: a newly elected leader may not listen
 // yet. LinkUp or LinkDown reports the result. Packets that are sent before that are
 // kept and sent first. It returns 0 if the transport is closed.
-func (t *Transport) Dial(peer int64) zab.LinkID {
+func (t *Transport) Dial(peer int64, master bool) zab.LinkID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed {
 		return 0
 	}
 	l := t.addLinkLocked()
-	l.dialed, l.peer = true, peer
+	l.dialed, l.peer, l.master = true, peer, master
 	ctx, cancel := context.WithTimeout(t.ctx, t.o.DialBudget)
 	l.mu.cancel = cancel
 	t.wg.Go(func() { l.runDialed(ctx) })

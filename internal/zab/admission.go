@@ -46,6 +46,8 @@ func (c *Core) takeInfo(l *learner, p *Packet) error {
 	}
 	accepted := p.Zxid.Epoch()
 	switch {
+	case c.role != Leading && (p.Type != ObserverInfo || c.system.Voter(id)):
+		return fmt.Errorf("%w server %d, which comes with %v", errElsewhere, id, p.Type)
 	case id == c.cfg.ID || id == noServer:
 		return fmt.Errorf("it says that it is server %d, which is not possible", id)
 	case p.Type == FollowerInfo && !c.dynamic() && !c.system.Voter(id):
@@ -150,7 +152,7 @@ func (c *Core) grant(l *learner) {
 func (c *Core) settleClaims() {
 	term := c.term
 	for _, l := range c.snapshotOfLearners() {
-		if c.role != Leading || c.term != term {
+		if !c.teaches() || c.term != term {
 			return
 		}
 		if l.state != claiming || c.leader.links[l.link] != l {
@@ -176,6 +178,11 @@ func (c *Core) takeAckEpoch(l *learner, p *Packet) error {
 	}
 	l.currentEpoch, l.last = int32(binary.BigEndian.Uint32(p.Data)), p.Zxid
 	end := max(c.leader.zxid, zk.MakeZxid(c.epoch, 0))
+	if c.role != Leading {
+		if end = max(end, c.committed); l.last > end && l.last.Epoch() == c.epoch {
+			return fmt.Errorf("%w a server that has everything up to %v, here %v is committed", errElsewhere, l.last, c.committed)
+		}
+	}
 	if l.last < -1 || l.last > end || l.currentEpoch < -1 || int64(l.currentEpoch) >= int64(c.epoch) {
 		return fmt.Errorf("its history is of epoch %d and ends at %v, this epoch is %d: is it of another ensemble?", l.currentEpoch, l.last, c.epoch)
 	}

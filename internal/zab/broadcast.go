@@ -227,7 +227,7 @@ func (c *Core) beginRound() {
 		case c.isHealing(l) && l.state >= synced:
 			c.pingHealing(l)
 		case l.state == upToDate:
-			c.sendTo(l, Packet{Type: Ping, Zxid: s.zxid})
+			c.sendTo(l, Packet{Type: Ping, Zxid: max(s.zxid, c.last)})
 		}
 	}
 	c.answerSyncs()

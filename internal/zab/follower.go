@@ -94,6 +94,7 @@ func (c *Core) takeCommit(p *Packet) error {
 		return fmt.Errorf("COMMIT of %v, which is not the oldest proposal; %d are pending", p.Zxid, l.pending.Len())
 	}
 	c.commitEntry(*l.pending.At(0))
+	c.informObservers(p)
 	l.pending.Drop(1)
 	if !l.newLeader && l.unacked.Len() > 0 {
 		l.unacked.Drop(1) // the ACK of NEWLEADER covers it

@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +13,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// leaderState is the state of a leader.
+// leaderState is the state of a leader. A follower that serves observers has it too, with these as
+// its only learners (master.go).
 type leaderState struct {
 	links    map[LinkID]*learner
 	learners []*learner         // of links, as they came
@@ -111,15 +113,23 @@ func (c *Core) lead(v election.Result) {
 	c.setPhase(Leading, discovery)
 	c.settleVote(v.PeerEpoch)
 	c.event(Event{Kind: EventElected, Peer: c.cfg.ID})
-	s := &c.leader
-	s.links, s.holders = map[LinkID]*learner{}, map[int64]*learner{}
-	s.lastPing = c.now
+	c.teach()
 	term := c.term
 	c.admitWaiting()
 	if c.term == term {
 		c.advance()
 	}
 }
+
+// teach begins to take learners. It ends with the role.
+func (c *Core) teach() {
+	s := &c.leader
+	s.links, s.holders = map[LinkID]*learner{}, map[int64]*learner{}
+	s.lastPing = c.now
+}
+
+// teaches reports whether this server takes learners.
+func (c *Core) teaches() bool { return c.leader.links != nil }
 
 func (c *Core) addLearner(k LinkID) {
 	s := &c.leader
@@ -141,7 +151,12 @@ func (c *Core) stepLeader(l *learner, p *Packet) {
 	default:
 		err = c.serveLearner(l, p)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errElsewhere): // nothing is wrong with the learner
+		c.close(l.link, fmt.Errorf("%w: %w", ErrLost, err))
+		c.dropLearner(l.link, err)
+		return
+	case err != nil:
 		c.refuse(l, err)
 		return
 	}

@@ -15,7 +15,8 @@ import (
 // learnerState is the state of a follower or observer.
 type learnerState struct {
 	leader   int64
-	link     LinkID        // to the leader; 0 until Dialing
+	master   int64         // the server to which it connects: the leader, or the one that serves an observer
+	link     LinkID        // to the master; 0 until Dialing
 	dialled  bool          // Ready.Dial has been given
 	dialAt   time.Duration // when the leader is to be dialled
 	patience time.Duration // how long it may take from then until the link is up
@@ -33,6 +34,8 @@ type learnerState struct {
 	serveAt    zk.Zxid
 	sure       bool // when the role began, this server knew which memberships count
 	sawChange  bool // a transaction that came since has changed the membership
+
+	designated []byte // while a COMMITANDACTIVATE is passed on to observers: the leader that it names
 
 	// Of a server that heals (heal.go).
 	established bool    // the leader has a quorum without it
@@ -79,7 +82,7 @@ func (c *Core) whyRefused() string {
 
 // follow takes the role of a learner: the leader is dialled.
 func (c *Core) follow(r Role, v election.Result) {
-	c.learner = learnerState{leader: v.Leader, heard: c.now, dialAt: c.now, sure: !c.members.Unsure}
+	c.learner = learnerState{leader: v.Leader, master: c.chooseMaster(r, v.Leader), heard: c.now, dialAt: c.now, sure: !c.members.Unsure}
 	l := &c.learner
 	l.pending.Spare, l.unacked.Spare = queueSpare, queueSpare
 	if c.misses > 0 {
@@ -97,7 +100,7 @@ func (c *Core) follow(r Role, v election.Result) {
 func (c *Core) dial() {
 	if l := &c.learner; !l.dialled && c.now >= l.dialAt {
 		l.dialled = true
-		c.ready.Dial = l.leader
+		c.ready.Dial, c.ready.DialMaster = l.master, c.usesMaster(c.role)
 	}
 }
 
@@ -202,7 +205,7 @@ func (c *Core) learnerTick() {
 	switch {
 	case c.phase == connecting:
 		if c.dial(); c.now-l.dialAt >= l.patience {
-			c.leave(fmt.Errorf("leader %d is not reached within %v", l.leader, l.patience))
+			c.leave(fmt.Errorf("%s is not reached within %v", c.masterName(), l.patience))
 		}
 		return
 	case c.phase == discovery, c.phase == syncing:
@@ -220,7 +223,11 @@ func (c *Core) learnerTick() {
 		limit = c.ticks(c.cfg.SyncLimit)
 	}
 	if silence := c.now - l.heard; silence > limit {
-		c.leave(fmt.Errorf("nothing heard from leader %d for %v", l.leader, silence))
+		c.leave(fmt.Errorf("nothing heard from %s for %v", c.masterName(), silence))
+		return
+	}
+	if c.teaches() && c.tickLearners() {
+		c.tickPing()
 	}
 }
 
@@ -504,6 +511,7 @@ func (c *Core) serveIfReady() {
 		c.setPhase(c.role, broadcast)
 		c.needSnap = false
 		c.event(Event{Kind: EventServing, Peer: c.learner.leader, Epoch: c.epoch})
+		c.openMaster()
 		c.regainVote()
 	}
 }

@@ -51,16 +51,8 @@ func (c *Core) isolated() bool { return !c.quorum(true, func(l *learner) bool { 
 // counts here is the send time of the last packet that it has answered, so that the leader has
 // stepped down before its followers elect another.
 func (c *Core) leaderTick() {
-	s, term := &c.leader, c.term
-	for _, l := range c.snapshotOfLearners() {
-		if err := c.overdue(l); err != nil {
-			c.refuse(l, err)
-		}
-		if c.role != Leading || c.term != term {
-			return
-		}
-	}
-	if c.settleClaims(); c.role != Leading || c.term != term {
+	s := &c.leader
+	if !c.tickLearners() {
 		return
 	}
 	if s.stage != leading {
@@ -89,7 +81,28 @@ func (c *Core) leaderTick() {
 			s.leaseEnd = min(s.leaseEnd, l.contact+c.ticks(c.cfg.SyncLimit))
 		}
 	}
-	if c.now-s.lastPing >= c.cfg.Tick/2 {
+	c.tickPing()
+}
+
+// tickLearners gives up learners of which nothing is heard, and decides about those that claim the
+// id of another link. It returns false if this server has left its role meanwhile.
+func (c *Core) tickLearners() bool {
+	term := c.term
+	for _, l := range c.snapshotOfLearners() {
+		if err := c.overdue(l); err != nil {
+			c.refuse(l, err)
+		}
+		if !c.teaches() || c.term != term {
+			return false
+		}
+	}
+	c.settleClaims()
+	return c.teaches() && c.term == term
+}
+
+// tickPing has all learners be pinged every half tick.
+func (c *Core) tickPing() {
+	if s := &c.leader; c.now-s.lastPing >= c.cfg.Tick/2 {
 		s.lastPing, s.pingDue = c.now, true
 	}
 }

@@ -479,7 +479,10 @@ func (c *Core) commitPacket(z zk.Zxid) Packet {
 
 // informPacket tells an observer of a transaction that is committed.
 func (c *Core) informPacket(e *Entry) Packet {
-	if c.changes(e.Zxid) {
+	if d := c.learner.designated; d != nil {
+		return Packet{Type: InformAndActivate, Zxid: e.Zxid, Data: append(slices.Clone(d), e.Data...)}
+	}
+	if c.role == Leading && c.changes(e.Zxid) {
 		return Packet{Type: InformAndActivate, Zxid: e.Zxid, Data: append(c.designated(), e.Data...)}
 	}
 	return Packet{Type: Inform, Zxid: e.Zxid, Data: e.Data}

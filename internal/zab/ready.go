@@ -111,15 +111,17 @@ type Event struct {
 // Role and Term of the same Ready: that of a role which has been left since is
 // void, and not in it.
 type Ready struct {
-	Events  []Event
-	Writes  []Write
-	Sends   []Send
-	Notify  []election.Message
-	Dial    int64 // connect to this leader, and call Dialing with the link; 0: do not connect
-	Close   []Closing
-	Lookups []Lookup
-	Deliver []Delivery
-	Synced  int // so many of the oldest syncs are done once SyncedAt is applied
+	Events []Event
+	Writes []Write
+	Sends  []Send
+	Notify []election.Message
+	Dial   int64 // connect to this leader, and call Dialing with the link; 0: do not connect
+	// DialMaster says that Dial is for an observer: its port is observerMasterPort.
+	DialMaster bool
+	Close      []Closing
+	Lookups    []Lookup
+	Deliver    []Delivery
+	Synced     int // so many of the oldest syncs are done once SyncedAt is applied
 	// SyncedAt means something if Synced is not 0.
 	SyncedAt zk.Zxid
 	// Members are the servers to which links are to be kept, this one included. It is

@@ -117,13 +117,16 @@ func (c *Core) lookDelay() time.Duration {
 	if !c.observes() || c.cfg.LookDelay <= 0 {
 		return 0
 	}
-	// The mixing function of SplitMix64: neighbours get unlike parts.
-	x := uint64(c.cfg.ID)<<32 ^ c.term
+	x := mix(uint64(c.cfg.ID)<<32 ^ c.term) // neighbours get unlike parts
+	return time.Duration(x % uint64(c.cfg.LookDelay))
+}
+
+// mix is the mixing function of SplitMix64.
+func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
-	x ^= x >> 31
-	return time.Duration(x % uint64(c.cfg.LookDelay))
+	return x ^ x>>31
 }
 
 func (c *Core) setPhase(r Role, p phase) {

@@ -12,6 +12,7 @@ type Status struct {
 	Serving     bool
 	State       string // election, discovery, synchronization or broadcast: Apache's ZabState
 	Leader      int64  // its server id, this server's if it leads; 0 if there is none
+	Master      int64  // of an observer: the server id of the one that serves it, the leader or another
 	Epoch       uint32
 	Last        zk.Zxid // of the log
 	Committed   zk.Zxid
@@ -20,7 +21,17 @@ type Status struct {
 	Pending     int     // proposals of a follower that are not committed
 	Syncs       int     // of a leader, that are not answered
 	Since       time.Duration
-	Learners    []LearnerStatus // of a leader, in the order in which they came
+	Learners    []LearnerStatus // in the order in which they came; of a follower these are observers
+}
+
+// SyncedObservers returns how many observers are up to date that this server serves.
+func (s *Status) SyncedObservers() (n int64) {
+	for _, l := range s.Learners {
+		if l.Observer && l.Synced {
+			n++
+		}
+	}
+	return n
 }
 
 // LearnerStatus is a learner as its leader sees it.
@@ -41,10 +52,12 @@ func (c *Core) Status() Status {
 		Outstanding: c.leader.outstanding.Len(), Pending: c.learner.pending.Len(),
 		Syncs: c.leader.syncs.Len(), Since: c.since,
 	}
-	if c.role != Leading {
-		return s
+	if c.role == Leading {
+		s.Leader = c.cfg.ID
 	}
-	s.Leader = c.cfg.ID
+	if c.role == Observing {
+		s.Master = c.learner.master
+	}
 	for _, l := range c.leader.learners {
 		if l.holds {
 			s.Learners = append(s.Learners, LearnerStatus{

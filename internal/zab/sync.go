@@ -83,7 +83,7 @@ func cutTo(peer zk.Zxid, has bool, before, after, last zk.Zxid) (p Packet, ok bo
 func (c *Core) Located(now time.Duration, k LinkID, at Location, err error) {
 	c.at(now)
 	l := c.leader.links[k]
-	if c.role != Leading || l == nil || l.state != locating {
+	if l == nil || l.state != locating {
 		return
 	}
 	l.since = c.now

@@ -21,6 +21,7 @@
 //	broadcast.go  a leader: proposals, acknowledgements, commits, syncs
 //	losing.go     a leader: when it closes a link, and when it leaves its role
 //	handover.go   a leader that is asked to leave
+//	master.go     a follower that serves observers, and which server an observer uses
 //	stall.go      a disk that finishes no write
 //	diverged.go   a server whose tree is not what its log leads to
 //	heal.go       a server whose disk has lost what it held
@@ -93,6 +94,10 @@ type Config struct {
 	// LookDelay bounds how long an observer that has lost its leader waits before it
 	// looks for one again (observer.reconnectDelayMs, observer.election.DelayMs).
 	LookDelay time.Duration
+
+	// ObserverMasters says that every voter serves observers (observerMasterPort), and that
+	// an observer uses any of them (master.go).
+	ObserverMasters bool
 
 	// Oracle says that this server has an oracle (oracle.go), which permits nothing until
 	// ConsultOracle has said so.
@@ -217,6 +222,7 @@ type Core struct {
 	retry      int64         // go back to this leader, for the snapshot; 0: elect one
 	approaches int           // steps of approachEpoch since this server has served
 	misses     int           // roles of a learner in a row in which it did not serve
+	attempts   uint64        // to connect to a master
 	vain       int           // roles in a row in which it waited for its leader or its followers without success, see setAside
 	unfitUntil time.Duration // until then this server leaves it to others to lead, see setAside
 
@@ -365,9 +371,9 @@ func (c *Core) PeerDown(now time.Duration, id int64) {
 	c.at(now)
 	c.election.Unreachable(id)
 	c.takeElected()
-	if c.phase == connecting && id == c.learner.leader {
+	if c.phase == connecting && id == c.learner.master {
 		c.learner.gone = true
-		c.leave(fmt.Errorf("leader %d is gone", id))
+		c.leave(fmt.Errorf("%s is gone", c.masterName()))
 	}
 }
 
@@ -376,7 +382,7 @@ func (c *Core) PeerDown(now time.Duration, id int64) {
 func (c *Core) LinkUp(now time.Duration, l LinkID) {
 	c.at(now)
 	switch {
-	case c.role == Leading:
+	case c.teaches():
 		c.addLearner(l)
 	case c.phase == connecting && l == c.learner.link:
 		c.introduce()
@@ -405,7 +411,7 @@ func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 		return
 	}
 	switch {
-	case c.role == Leading:
+	case c.leader.links[l] != nil:
 		c.dropLearner(l, err)
 		c.commitProposals()
 	case c.role != Looking && l == c.learner.link && l != 0:
@@ -418,11 +424,9 @@ func (c *Core) LinkDown(now time.Duration, l LinkID, err error) {
 // or a part of the log.
 func (c *Core) Alive(now time.Duration, l LinkID) {
 	c.at(now)
-	switch {
-	case c.role == Leading:
-		if ln := c.leader.links[l]; ln != nil && ln.state == synced {
-			ln.since, ln.contact = c.now, c.now
-		}
+	switch ln := c.leader.links[l]; {
+	case ln != nil && ln.state == synced:
+		ln.since, ln.contact = c.now, c.now
 	case l == c.learner.link && c.phase == syncing:
 		c.learner.heard = c.now
 	}
@@ -437,17 +441,13 @@ func (c *Core) Step(now time.Duration, l LinkID, ps []Packet) {
 		return
 	}
 	for i := range ps {
-		switch {
-		case c.role == Leading:
-			ln := c.leader.links[l]
-			if ln == nil {
-				return // closed already
-			}
+		switch ln := c.leader.links[l]; {
+		case ln != nil:
 			c.stepLeader(ln, &ps[i])
 		case c.role != Looking && l == c.learner.link && l != 0:
 			c.stepLearner(&ps[i])
 		default:
-			return
+			return // closed already
 		}
 	}
 	c.commitProposals()
@@ -547,7 +547,7 @@ func (c *Core) broken(format string, args ...any) {
 // Ready returns what is to be done since the last call. It and its slices are
 // valid until the next call of Ready; the data of entries and packets may be kept.
 func (c *Core) Ready() *Ready {
-	if c.role == Leading {
+	if c.teaches() {
 		c.beginRound()
 	}
 	c.out.reset()

@@ -199,7 +199,7 @@ func (p *Port) closeAll(reason error, which func(*end) bool) {
 }
 
 // Dial connects to another member's quorum port (replica.Network).
-func (p *Port) Dial(peer int64) zab.LinkID {
+func (p *Port) Dial(peer int64, _ bool) zab.LinkID {
 	n := p.n
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -122,7 +122,7 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 		ID: q.MyID, Members: members,
 		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
 		Window: cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
-		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, StallBytes: int64(q.UnsyncedBytes), Oracle: q.OraclePath != "", LookDelay: q.ObserverReconnect + q.ObserverElection,
+		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, StallBytes: int64(q.UnsyncedBytes), Oracle: q.OraclePath != "", ObserverMasters: q.ObserverMasterPort > 0, LookDelay: q.ObserverReconnect + q.ObserverElection,
 		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
 	}, nil
 }
@@ -194,7 +194,7 @@ func Transport(cfg *config.Config) transport.Options {
 		BindAttempts: q.ElectionBindRetry, ConnectTimeout: q.ConnectTimeout,
 		HandshakeTimeout: time.Duration(q.SyncLimit) * cfg.Session.Tick, ElectionTimeout: q.LinkTimeout,
 		DialBudget: time.Duration(q.InitLimit) * cfg.Session.Tick, RetryDelay: max(q.RetryDelay, time.Millisecond),
-		TCPKeepAlive: q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg), BufferBytes: q.PeerBufferBytes,
+		TCPKeepAlive: q.TCPKeepAlive, MaxPacketBytes: maxEntryBytes(cfg), BufferBytes: q.PeerBufferBytes, MasterPort: max(q.ObserverMasterPort, 0),
 	}
 }
 

@@ -1,0 +1,53 @@
+package zab
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// All promises hold in random schedules in which observers use any voter, and most of what they are told
+// comes from followers.
+func TestMasterChaos(t *testing.T) {
+	seeds, served := *seedsFlag/2, 0
+	if *seedFlag != 0 {
+		seeds = 1
+	}
+	for i := range seeds {
+		seed := i + 1
+		if *seedFlag != 0 {
+			seed = *seedFlag
+		}
+		rng := rand.New(rand.NewPCG(seed, 13))
+		voters, observers := []int{2, 3, 3, 3, 5}[rng.IntN(5)], 1+rng.IntN(3)
+		cfg := Config{
+			Tick: 20 * ms, InitLimit: 5 + rng.IntN(10), SyncLimit: 1 + rng.IntN(5), Window: rng.IntN(6),
+			SizeFactor: []float64{0.33, 0.33, -1}[rng.IntN(3)], ForceSnap: rng.IntN(6) == 0,
+			FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms, ObserverMasters: true,
+		}
+		cfg.StallAfter = time.Duration(10+rng.IntN(400)) * ms
+		x := chaosOf(rng, voters, observers, cfg)
+		x.before = func() {
+			if x.healing {
+				x.faults = 0 // or transactions go on to be proposed, and no two servers have the same
+			}
+			for _, s := range x.servers[1 : voters+1] {
+				if s.core == nil || s.core.role != Following {
+					continue
+				}
+				for _, l := range s.core.leader.learners {
+					if l.state == upToDate {
+						served++
+					}
+				}
+			}
+		}
+		if _, err := x.runSafely(); err != nil {
+			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestMasterChaos -seed %d -show", seed, err, seed)
+		}
+	}
+	if *seedFlag == 0 && served < 50*int(seeds) {
+		t.Errorf("observers were served by followers in %d steps of %d seeds: too few", served, seeds)
+	}
+	t.Logf("%d observers were served by followers, counted at each step", served)
+}
