@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -270,11 +269,7 @@ func (o *orderer) answerPing(d *zab.Delivery) {
 		data = binary.BigEndian.AppendUint64(data, uint64(id))
 		data = binary.BigEndian.AppendUint32(data, uint32(o.owners[id].timeoutMillis))
 	}
-	for _, id := range slices.Sorted(maps.Keys(o.touched)) {
-		data = binary.BigEndian.AppendUint64(data, uint64(id))
-		data = binary.BigEndian.AppendUint32(data, uint32(o.touched[id]))
-	}
-	o.touched = nil
+	data = o.relayTouched(data)
 	o.lastPing = now
 	o.net.Send(d.Link, []zab.Packet{{Type: zab.Ping, Zxid: d.Packet.Zxid, Data: data}})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/fifo"
@@ -20,7 +21,8 @@ import (
 type relaying struct {
 	asks    []ask                                    // of this server's clients and of observers, in order
 	relayed map[zk.SessionID]*fifo.Queue[relayedReq] // large requests that the leader has not proposed, by session
-	touched map[zk.SessionID]int32                   // sessions whose clients observers have heard since the last ping, with timeouts
+	touched map[zk.SessionID]int32                   // sessions whose clients observers have heard, with timeouts; the leader is to be told
+	told    zk.SessionID                             // the last of these that the leader was told of
 }
 
 // ask is a session about which the leader was asked.
@@ -36,10 +38,12 @@ type relayedReq struct {
 }
 
 // What an observer master keeps for observers at most, which never have as much unless they are
-// hostile.
+// hostile; and how many of the sessions that observers have heard it tells the leader of in one answer to a
+// ping. The leader counts one answer a ping, and takes no packet of more than about a megabyte.
 const (
-	maxAsks  = 1 << 16
-	maxHeard = 1 << 20
+	maxAsks    = 1 << 16
+	maxTouched = 1 << 20
+	tellAtOnce = 1 << 15
 )
 
 // fromObserver handles a packet of an observer that is not part of Zab.
@@ -70,6 +74,8 @@ func (o *orderer) relay(l zab.LinkID, p *zab.Packet) error {
 		Op: wire.OpCode(binary.BigEndian.Uint32(data[12:])), Body: data[requestHead:], Owner: ownerOf(l),
 	}}
 	switch {
+	case req.Op == wire.OpSync && len(o.syncs.asked) >= maxAsks:
+		return errors.New("too many syncs wait for the leader")
 	case req.Op == wire.OpSync:
 		o.syncs.asked = append(o.syncs.asked, req.without(nil))
 	case !req.Op.IsWrite():
@@ -149,10 +155,25 @@ func (o *orderer) hear(data []byte) error {
 	if o.touched == nil {
 		o.touched = map[zk.SessionID]int32{}
 	}
-	for ; len(data) > 0 && len(o.touched) < maxHeard; data = data[12:] {
+	for ; len(data) > 0 && len(o.touched) < maxTouched; data = data[12:] {
 		o.touched[zk.SessionID(binary.BigEndian.Uint64(data))] = int32(binary.BigEndian.Uint32(data[8:]))
 	}
 	return nil
+}
+
+// relayTouched appends sessions that observers have heard to an answer to the leader's ping. They take turns,
+// if there are more than fit.
+func (o *orderer) relayTouched(data []byte) []byte {
+	ids := slices.Sorted(maps.Keys(o.touched))
+	next, _ := slices.BinarySearch(ids, o.told+1)
+	ids = slices.Concat(ids[next:], ids[:next])
+	for _, id := range ids[:min(len(ids), tellAtOnce)] {
+		data = binary.BigEndian.AppendUint64(data, uint64(id))
+		data = binary.BigEndian.AppendUint32(data, uint32(o.touched[id]))
+		delete(o.touched, id)
+		o.told = id
+	}
+	return data
 }
 
 // syncRelayed passes a SYNC of the leader on, if an observer's client has asked for it. The core has sent
