@@ -40,6 +40,55 @@ func TestReconfig(t *testing.T) {
 	}
 }
 
+// TestReconfigSecured changes the members of an ensemble with TLS between servers that log in at each other. After two
+// have joined, Pinfold's let in no server whose certificate does not name the host of its server line: one that was
+// removed is let in again when it is listed again.
+func TestReconfigSecured(t *testing.T) {
+	for _, members := range mixtures(t, "pinfold,pinfold,pinfold,pinfold,pinfold", "apache-3.9,pinfold,pinfold,apache-3.9,pinfold") {
+		t.Run(members, func(t *testing.T) {
+			p := newProofs(t, 5)
+			o := rigOptions{
+				spread: true, lines: slices.Concat(reconfigLines(), smallFiles(), loginLines), jvm: smallJVM + loginFile(t, loginPassword),
+				before: func(e *cluster.Ensemble) {
+					for _, m := range e.Members {
+						if err := p.configure(m, true, false, false); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := unlist(e, 2); err != nil {
+						t.Fatal(err)
+					}
+				},
+			}
+			r := newRig(t, members, o)
+			r.load()
+			m := &membership{rig: r, roles: map[int]string{1: participant, 2: participant, 3: participant}}
+			m.grow()
+			m.bind(o.jvm)
+			m.shrink()
+			m.turn()
+			m.move()
+			m.restart()
+			r.finish()
+		})
+	}
+}
+
+// bind restarts the members of Pinfold's with ssl.quorum.verifyPeers.
+func (m *membership) bind(flags string) {
+	m.t.Helper()
+	for _, e := range m.e.Members {
+		if e.Kind() != cluster.Pinfold {
+			continue
+		}
+		m.step("%v restarts with verifyPeers", e)
+		m.must(e.Stop())
+		e.SetFlags(flags + " -Dzookeeper.ssl.quorum.verifyPeers=true")
+		m.must(e.Start())
+		m.await(e.ID)
+	}
+}
+
 // unlist removes the last n members of an ensemble from the lists of the others, and makes
 // each an observer in its own list: it is to join.
 func unlist(e *cluster.Ensemble, n int) error {
@@ -308,7 +357,8 @@ func (m *membership) move() {
 		for _, address := range []*string{&e.Quorum, &e.Election} {
 			port, err := m.e.FreePort()
 			m.must(err)
-			*address = fmt.Sprintf("127.0.0.1:%d", port)
+			host, _, _ := strings.Cut(*address, ":")
+			*address = fmt.Sprintf("%s:%d", host, port)
 		}
 		m.join(m.roles[id], id)
 		if e.Kind().IsApache() { // it listens there when it starts again

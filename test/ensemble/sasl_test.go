@@ -25,8 +25,15 @@ var loginLines = []string{"quorum.auth.enableSasl=true", "quorum.auth.learnerReq
 
 const loginPassword = "the password of all"
 
-// loginFlags writes a login file with a password, and returns the flag that names it.
+// loginFlags are the flags of members that log in with a password.
 func loginFlags(t *testing.T, password string) string {
+	t.Helper()
+	// From 3.9.4 on, Apache's learners use DIGEST-MD5 only with this mode off.
+	return smallJVM + " -Dzookeeper.fips-mode=false" + loginFile(t, password)
+}
+
+// loginFile writes a login file with a password, and returns the flag that names it, after a blank.
+func loginFile(t *testing.T, password string) string {
 	t.Helper()
 	const module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 	text := fmt.Sprintf("QuorumServer { %s user_zk=%q; };\nQuorumLearner { %s username=\"zk\" password=%q; };\n", module, loginPassword, module, password)
@@ -34,8 +41,7 @@ func loginFlags(t *testing.T, password string) string {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// From 3.9.4 on, Apache's learners use DIGEST-MD5 only with this mode off.
-	return smallJVM + " -Dzookeeper.fips-mode=false -Djava.security.auth.login.config=" + file
+	return " -Djava.security.auth.login.config=" + file
 }
 
 // TestLogins has every voter of an ensemble whose servers must log in lead, and kills it.
