@@ -277,7 +277,7 @@ func (c *checker) event(m *member, e *zab.Event) {
 var lawful = [...]string{
 	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
-	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "has accepted epoch", "is accepted already",
+	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "which has elected it, votes for", "has accepted epoch", "is accepted already",
 	"has no vote since the change", "has another role since the change", "leads from the change of the membership", "that gave it a vote is not in the leader's history", "its membership has version",
 	"its tree is not what the log leads to", "hands over to the others", "it has healed",
 }

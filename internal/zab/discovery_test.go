@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/zab/election"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -381,4 +382,28 @@ func TestAServerThatIsRefusedSaysWhatItKnows(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, said, c.want)
 		}
 	}
+}
+
+// A server that was elected before a better candidate could be reached does not wait for initLimit when its
+// voters elect that one.
+func TestADesertedLeaderLooksAgain(t *testing.T) {
+	cfg := testConfig(3)
+	o := newSolo(t, cfg, State{})
+	o.core.PeerDown(o.now, 3)
+	vote := func(leader int64) {
+		o.core.Notification(o.now, election.Notification{
+			From: 2, State: election.Looking, Leader: leader, ElectionEpoch: o.core.election.ElectionEpoch(), Version: 2,
+		})
+		o.drive()
+	}
+	vote(1)
+	want(t, "role with the vote of server 2", o.core.role, Leading)
+	vote(3)
+	want(t, "role without it", o.core.role, Looking)
+
+	vote(1)
+	want(t, "role with the vote once more", o.core.role, Leading)
+	o.join(2, 0, 0, 0)
+	vote(3)
+	want(t, "role of a leader that a quorum has come to", o.core.role, Leading)
 }

@@ -136,15 +136,19 @@ func (c *Core) setPhase(r Role, p phase) {
 	c.ready.Epoch = c.epoch
 }
 
-// abandoned leaves a role that has not got far when a server on which it depends
-// looks for a leader again: waiting for that server would take initLimit. It looks
+// abandoned leaves a role that has not got far when a server on which it depends looks for a
+// leader again, or the voters of a leader have changed their minds: waiting for them would take initLimit. A server looks
 // again if its election is a later one; a leader also if it still says so when the
 // role is firstPatience old, since its election epoch may be smaller than ours.
-func (c *Core) abandoned(by int64, later bool) {
-	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.system.Voter(by) && later
-	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && by == c.learner.leader &&
+func (c *Core) abandoned(n *election.Notification) {
+	later := n.ElectionEpoch > c.election.ElectionEpoch()
+	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.system.Voter(n.From)
+	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && n.From == c.learner.leader &&
 		(later || c.now-c.since >= firstPatience)
-	if gathers || follows {
-		c.leave(fmt.Errorf("server %d looks for a leader again", by))
+	switch {
+	case gathers && later, follows:
+		c.leave(fmt.Errorf("server %d looks for a leader again", n.From))
+	case gathers && c.election.Deserted():
+		c.leave(fmt.Errorf("server %d, which has elected it, votes for server %d now", n.From, n.Leader))
 	}
 }

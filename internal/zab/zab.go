@@ -353,7 +353,7 @@ func (c *Core) Notification(now time.Duration, n election.Notification) {
 	c.election.Step(c.now, n)
 	c.takeElected()
 	if n.State == election.Looking {
-		c.abandoned(n.From, n.ElectionEpoch > c.election.ElectionEpoch())
+		c.abandoned(&n)
 	}
 }
 

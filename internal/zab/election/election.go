@@ -149,6 +149,7 @@ type Election struct {
 	finalizing bool          // a quorum agrees, and the wait is on
 	finalizeAt time.Duration // when it ends
 	elected    bool          // an election ended, and Elected was not called since
+	deserted   bool          // while settled: see Deserted
 	endorses   bool          // while idle: see endorse
 	defers     bool          // while idle: see Defer
 
@@ -393,7 +394,7 @@ func (e *Election) Messages() []Message {
 
 // finish ends the election with v.
 func (e *Election) finish(v Vote) {
-	e.phase = settled
+	e.phase, e.deserted = settled, false
 	e.vote = v
 	e.clock = max(e.clock, v.ElectionEpoch)
 	e.finalizing = false
@@ -407,6 +408,12 @@ func (e *Election) finish(v Vote) {
 		e.state = Following
 	}
 }
+
+// Deserted reports whether voters that have elected this server have voted for a better candidate
+// since, in the same election epoch, and the rest is no quorum. They heard of that candidate later, and
+// do not take such a vote back: they elect it, and do not come to this server, which
+// may look for a leader again.
+func (e *Election) Deserted() bool { return e.phase == settled && e.deserted }
 
 // Elected reports, once for each election that ended, its result. From its end
 // on, servers that look are told the result; the owner takes the role and calls

@@ -716,3 +716,43 @@ func TestAVoterWithoutVoteIsNoCandidate(t *testing.T) {
 		wantVote(t, e, 1, myZxid, 1, 4)
 	}
 }
+
+// A server that was elected while a better candidate could not be reached is deserted when so many of its voters hear
+// of that one that the rest is no quorum.
+func TestDeserted(t *testing.T) {
+	five := quorum.Majority(1, 2, 3, 4, 5)
+	elected := func() *Election {
+		e := patient(quick, voters(five))
+		e.Unreachable(5)
+		look(e)
+		for _, id := range []int64{2, 3, 4} {
+			e.Step(ms, says(id, Looking, 1, myZxid, 1, 1))
+		}
+		wantElected(t, e, Leading, Vote{1, myZxid, 1, 1})
+		e.Settle(Leading, 1, 1)
+		return e
+	}
+	for _, c := range []struct {
+		name string
+		says []Notification
+		want bool
+	}{
+		{"one of four votes for another", []Notification{says(2, Looking, 5, myZxid, 1, 1)}, false},
+		{"two of four", []Notification{says(2, Looking, 5, myZxid, 1, 1), says(3, Looking, 5, myZxid, 1, 1)}, true},
+		{"in other elections", []Notification{says(2, Looking, 5, myZxid, 1, 2), says(3, Looking, 5, myZxid, 1, 0)}, false},
+		{"the candidate, who has not elected it", []Notification{says(2, Looking, 5, myZxid, 1, 1), says(5, Looking, 5, myZxid, 1, 1)}, false},
+		{"for worse", []Notification{says(2, Looking, 3, myZxid-1, 1, 1), says(3, Looking, 3, myZxid-1, 1, 1)}, false},
+		{"once more for it", []Notification{says(2, Looking, 1, myZxid, 1, 1), says(3, Looking, 1, myZxid, 1, 1)}, false},
+	} {
+		e := elected()
+		for _, n := range c.says {
+			e.Step(2*ms, n)
+		}
+		if got := e.Deserted(); got != c.want {
+			t.Errorf("%s: deserted %v, want %v", c.name, got, c.want)
+		}
+		if look(e); e.Deserted() {
+			t.Errorf("%s: deserted while it looks", c.name)
+		}
+	}
+}

@@ -59,6 +59,9 @@ func (e *Election) answer(to int64) {
 // otherwise wait until that vote is sent again.
 func (e *Election) keepEarlyVote(i int, n Notification) {
 	n.Config, n.SeenText = nil, nil
+	if e.phase == settled && e.state == Leading {
+		e.loseVote(i, n.ballot())
+	}
 	e.earlyVotes[i] = earlyVote{n: n, at: e.now, heard: true}
 	switch {
 	case e.phase == settled:
@@ -69,6 +72,17 @@ func (e *Election) keepEarlyVote(i int, n Notification) {
 	case e.endorses && e.me >= 0:
 		e.endorse(n.ballot().Vote)
 	}
+}
+
+// loseVote notes that a voter whose vote has helped to elect this server votes for a better candidate.
+func (e *Election) loseVote(i int, b ballot) {
+	mine := func(b *ballot) bool { return b.Leader == e.cfg.ID && b.ElectionEpoch == e.vote.ElectionEpoch }
+	was := &e.received[i]
+	if !was.cast || !mine(was) || b.ElectionEpoch != was.ElectionEpoch || b.Leader == e.cfg.ID || !b.outranks(was.Vote) {
+		return
+	}
+	*was = b
+	e.deserted = !e.agreed(e.received, mine)
 }
 
 // disclaim tells a voter that votes for this server, which has no vote of its own at
