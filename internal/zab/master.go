@@ -45,9 +45,10 @@ func (c *Core) informObservers(p *Packet) {
 }
 
 // usesMaster reports whether a learner connects to any voter, not to the leader. A server that heals needs
-// the leader.
+// the leader, and so does one that asks for a snapshot: it does not say what it knows to be committed, and a
+// follower's may be earlier.
 func (c *Core) usesMaster(r Role) bool {
-	return r == Observing && c.cfg.ObserverMasters && !c.heals
+	return r == Observing && c.cfg.ObserverMasters && !c.heals && !c.needSnap
 }
 
 // chooseMaster returns the server to which a learner connects. An observer goes through all voters

@@ -51,3 +51,23 @@ func TestMasterChaos(t *testing.T) {
 	}
 	t.Logf("%d observers were served by followers, counted at each step", served)
 }
+
+// An observer uses any voter, but for a snapshot that is to replace what it has it goes to the leader:
+// another server may know less to be committed than the observer has delivered.
+func TestASnapshotComesFromTheLeader(t *testing.T) {
+	cfg := testConfig(3)
+	cfg.ID, cfg.ObserverMasters = 4, true
+	o := newSolo(t, cfg, history(4, 1))
+	masters := func() map[int64]bool {
+		all := map[int64]bool{}
+		for range 30 {
+			all[o.core.chooseMaster(Observing, 2)] = true
+		}
+		return all
+	}
+	want(t, "servers that an observer uses", len(masters()), 3)
+	o.core.needSnap = true
+	all := masters()
+	want(t, "servers that it asks for a snapshot", len(all), 1)
+	want(t, "the leader is one", all[2], true)
+}
