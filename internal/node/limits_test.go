@@ -2,14 +2,12 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -36,20 +34,7 @@ func limited(t *testing.T, text string) (cfg *config.Config, replace func(string
 // A node that runs applies the limits of its file, and new ones when the file changes.
 func TestLimitsAreReadAgain(t *testing.T) {
 	cfg, replace := limited(t, "session ephemerals=1")
-	n, err := Open(Options{Config: cfg, FS: vfs.NewMem()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.period = time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	n := runImpatient(t, Options{Config: cfg, FS: vfs.NewMem()})
 	c := dial(t, n)
 	create := func(path string) error {
 		_, err := c.Create(t.Context(), path, nil, zk.Ephemeral, nil)

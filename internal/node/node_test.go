@@ -47,6 +47,26 @@ func run(t *testing.T, o Options) (n *Node, stop func() error) {
 	}
 }
 
+// runImpatient opens a node and runs it until the test ends. It reads its files again each millisecond.
+func runImpatient(t *testing.T, o Options) *Node {
+	t.Helper()
+	n, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.period = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
 func dial(t *testing.T, n *Node) *client.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -43,20 +43,7 @@ func TestPasswordsAreReadAgain(t *testing.T) {
 	cfg := standalone(t)
 	cfg.Auth.SASL.LoginFile, cfg.Auth.SASL.Section, cfg.Auth.SuperFile = jaas, "Server", super
 	log := newLines()
-	n, err := Open(Options{Config: cfg, FS: vfs.NewMem(), Logger: slog.New(slog.NewTextHandler(log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.period = time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	n := runImpatient(t, Options{Config: cfg, FS: vfs.NewMem(), Logger: slog.New(slog.NewTextHandler(log, nil))})
 	may := func(want bool, o client.Option, who string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
