@@ -59,7 +59,7 @@ func (o *orderer) sendPackets(l zab.LinkID, ps []zab.Packet) {
 	if !o.net.Send(l, ps) {
 		return
 	}
-	if o.role != zab.Leading { // what an observer is sent lies in buffers of the link to the leader
+	if o.role != zab.Leading && l != o.leaderLink { // what an observer is sent lies in buffers of the link to the leader
 		o.came = o.came[:0]
 		o.leases.Cut(0)
 		o.tagged = 0

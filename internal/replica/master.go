@@ -42,7 +42,7 @@ type relayedReq struct {
 // ping. The leader counts one answer a ping, and takes no packet of more than about a megabyte.
 const (
 	maxAsks    = 1 << 16
-	maxTouched = 1 << 20
+	maxTouched = 1 << 17
 	tellAtOnce = 1 << 15
 )
 
