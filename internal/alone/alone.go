@@ -214,7 +214,9 @@ func (s *Survivor) checkLost(ctx context.Context, p *plan.Plan, lost []int64, an
 		if !slices.Contains(lost, m.ID) {
 			continue
 		}
-		if address := answering(ctx, &m, answers); address != "" {
+		if address, err := answering(ctx, &m, answers); err != nil {
+			p.Refuse(fmt.Sprintf("server %d cannot be asked: %v", m.ID, err), "")
+		} else if address != "" {
 			p.Refuse(fmt.Sprintf("server %d, which is said to be lost, answers at %s", m.ID, address), "start what is left of the ensemble; or stop that server for ever")
 		} else {
 			p.OK("server %d does not answer", m.ID)
@@ -222,11 +224,12 @@ func (s *Survivor) checkLost(ctx context.Context, p *plan.Plan, lost []int64, an
 	}
 }
 
-// answering returns the address at which a member listens, "" if it does not.
-func answering(ctx context.Context, m *zab.Member, answers Asker) string {
+// answering returns the address at which a member listens, "" if it does not. The error says that its line cannot be
+// read.
+func answering(ctx context.Context, m *zab.Member, answers Asker) (string, error) {
 	line, err := config.ParseMember(m.ID, m.Address)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	addresses := []string{line.ElectionAddr()}
 	if host := line.ClientHost; line.HasClient {
@@ -237,10 +240,10 @@ func answering(ctx context.Context, m *zab.Member, answers Asker) string {
 	}
 	for _, a := range addresses {
 		if answers(ctx, a) {
-			return a
+			return a, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // only returns the configuration that has this server alone. Its version is the beginning of the next
