@@ -220,13 +220,11 @@ func (x *chaos) drawMembers(leader *server) []Member {
 // come and go, change their weights, become observers and the other way round, the
 // leader is removed; and in peace the ensemble comes to serve.
 func TestMembershipChanges(t *testing.T) {
-	first, last := uint64(1), *seedsFlag
-	if last == defaultSeeds {
-		last = 300 // of those that are drawn by default
+	n := *seedsFlag
+	if n == defaultSeeds {
+		n = 300 // of those that are drawn by default
 	}
-	if *seedFlag != 0 {
-		first, last = *seedFlag, *seedFlag
-	}
+	first, last := seedRange(n)
 	all := map[string]int{}
 	for seed := first; seed <= last; seed++ {
 		seen, err := newChanging(seed).runSafely()

@@ -495,18 +495,24 @@ func (x *chaos) runSafely() (seen map[string]int, err error) {
 	return x.check.seen, x.run()
 }
 
+// seedRange returns the first and the last seed of a test with n random schedules: the one of -seed, or 1 to n.
+func seedRange(n uint64) (first, last uint64) {
+	if *seedFlag != 0 {
+		return *seedFlag, *seedFlag
+	}
+	return 1, n
+}
+
 // Agreement, TotalOrder, PrefixConsistency, Integrity, Leadership,
 // PrimaryIntegrity and the package's invariants hold in random schedules, with
 // crashes that lose what is not durable, partitions, slow disks and lost
 // messages; and in peace the ensemble comes to serve.
 func TestChaos(t *testing.T) {
-	first, last := uint64(1), *seedsFlag
+	n := *seedsFlag
 	if testing.Short() {
-		last = 1000
+		n = 1000
 	}
-	if *seedFlag != 0 {
-		first, last = *seedFlag, *seedFlag
-	}
+	first, last := seedRange(n)
 	all := map[string]int{}
 	for seed := first; seed <= last; seed++ {
 		seen, err := newChaos(seed).runSafely()

@@ -9,15 +9,9 @@ import (
 // All promises hold in random schedules in which observers use any voter, and most of what they are told
 // comes from followers.
 func TestMasterChaos(t *testing.T) {
-	seeds, served := *seedsFlag/2, 0
-	if *seedFlag != 0 {
-		seeds = 1
-	}
-	for i := range seeds {
-		seed := i + 1
-		if *seedFlag != 0 {
-			seed = *seedFlag
-		}
+	first, last := seedRange(*seedsFlag / 2)
+	served := 0
+	for seed := first; seed <= last; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 13))
 		voters, observers := []int{2, 3, 3, 3, 5}[rng.IntN(5)], 1+rng.IntN(3)
 		cfg := Config{
@@ -46,8 +40,8 @@ func TestMasterChaos(t *testing.T) {
 			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestMasterChaos -seed %d -show", seed, err, seed)
 		}
 	}
-	if *seedFlag == 0 && served < 50*int(seeds) {
-		t.Errorf("observers were served by followers in %d steps of %d seeds: too few", served, seeds)
+	if *seedFlag == 0 && served < 50*int(last) {
+		t.Errorf("observers were served by followers in %d steps of %d seeds: too few", served, last)
 	}
 	t.Logf("%d observers were served by followers, counted at each step", served)
 }

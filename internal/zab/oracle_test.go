@@ -215,15 +215,9 @@ func (x *oracle) step() {
 // All promises hold in random schedules with two voters and an oracle that keeps its own, and
 // transactions are committed by a voter that is alone.
 func TestOracleChaos(t *testing.T) {
-	seeds, alone := *seedsFlag/2, 0
-	if *seedFlag != 0 {
-		seeds = 1
-	}
-	for i := range seeds {
-		seed := i + 1
-		if *seedFlag != 0 {
-			seed = *seedFlag
-		}
+	first, last := seedRange(*seedsFlag / 2)
+	alone := 0
+	for seed := first; seed <= last; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 11))
 		observers := rng.IntN(2)
 		x := &oracle{chaos: chaosOf(rng, 2, observers, Config{
@@ -241,7 +235,7 @@ func TestOracleChaos(t *testing.T) {
 			t.Fatalf("seed=%d: %v\n\tgo test ./internal/zab -run TestOracleChaos -seed %d -show", seed, err, seed)
 		}
 	}
-	if *seedFlag == 0 && alone < int(seeds) {
-		t.Errorf("a voter that was alone has committed something in %d steps of %d seeds: too few", alone, seeds)
+	if *seedFlag == 0 && alone < int(last) {
+		t.Errorf("a voter that was alone has committed something in %d steps of %d seeds: too few", alone, last)
 	}
 }
