@@ -31,7 +31,7 @@ func (x *chaos) diverge(s *server) {
 // In random schedules as TestChaos has them, with trees that go wrong, no server serves
 // from a wrong tree, and in peace all come to serve the same.
 func TestChaosWithWrongTrees(t *testing.T) {
-	first, last := seedRange(*seedsFlag/10)
+	first, last := seedRange(*seedsFlag / 10)
 	all := map[string]int{}
 	for seed := first; seed <= last; seed++ {
 		x := newChaos(seed)
