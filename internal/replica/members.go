@@ -71,10 +71,11 @@ func (o *orderer) reconfigure(req *wire.ReconfigRequest, z zk.Zxid) ([]byte, zk.
 
 // savedMembers is the content of the file of memberships.
 type savedMembers struct {
-	Committed string `json:"committed"` // text of the membership
-	Seen      string `json:"seen"`      // "" if it is the committed one
-	Unsure    bool   `json:"unsure"`
-	Blind     bool   `json:"blind"`
+	Committed string  `json:"committed"` // text of the membership
+	Seen      string  `json:"seen"`      // "" if it is the committed one
+	Unsure    bool    `json:"unsure"`
+	Blind     bool    `json:"blind"`
+	SureAt    zk.Zxid `json:"sureAt"`
 	// Overruled is the text of this server's configuration if Committed, of the same version, came from a
 	// leader in its place; "" otherwise. See ReadMemberships.
 	Overruled string `json:"overruled,omitempty"`
@@ -94,7 +95,7 @@ func (r *Replica) saveMembers(m *zab.Memberships) error {
 // WriteMemberships makes durable what a server with these options knows of the membership.
 // REQUIRES: o.Ensemble is set, and no other goroutine uses o.Dir for it.
 func WriteMemberships(o *Options, m *zab.Memberships) error {
-	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure, Blind: m.Blind}
+	s := savedMembers{Committed: string(m.Committed.Text()), Unsure: m.Unsure, Blind: m.Blind, SureAt: m.SureAt}
 	if m.Seen != m.Committed {
 		s.Seen = string(m.Seen.Text())
 	}
@@ -160,7 +161,7 @@ func readMembers(o *Options) (m zab.Memberships, overruled string, err error) {
 		return m, "", fmt.Errorf("replica: memberships: %w", err)
 	}
 	read := o.Ensemble.Reader.OfText
-	m.Committed, m.Unsure, m.Blind = read([]byte(s.Committed)), s.Unsure, s.Blind
+	m.Committed, m.Unsure, m.Blind, m.SureAt = read([]byte(s.Committed)), s.Unsure, s.Blind, s.SureAt
 	if m.Seen = m.Committed; s.Seen != "" {
 		m.Seen = read([]byte(s.Seen))
 	}

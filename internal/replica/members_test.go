@@ -155,3 +155,34 @@ func TestTheLeadersMembershipOutlastsARestart(t *testing.T) {
 		}
 	}
 }
+
+// What the core says of the memberships is what it is told at the next start.
+func TestWhatIsKnownOfTheMembershipIsKept(t *testing.T) {
+	dir, err := storage.Open(vfs.NewMem(), storage.Options{DataDir: "/data", AutoCreate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	first := znodeReader{}.OfText([]byte("0 1v 2v 3v"))
+	r := &Replica{o: Options{Dir: dir, Ensemble: &zab.Config{Reader: znodeReader{}, Members: first}}}
+	for _, want := range []zab.Memberships{
+		{Committed: first, Seen: znodeReader{}.OfText([]byte("7 1v 2v"))},
+		{Committed: first, Seen: first, Unsure: true},
+		{Committed: first, Seen: first, Unsure: true, Blind: true, SureAt: 9},
+		{Committed: first, Seen: first, Unsure: true, Blind: true, SureAt: -1},
+	} {
+		if err := r.saveMembers(&want); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.loadMembers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Committed.Text(), want.Committed.Text()) || !bytes.Equal(got.Seen.Text(), want.Seen.Text()) {
+			t.Errorf("%q and %q were kept, %q and %q came back", want.Committed.Text(), want.Seen.Text(), got.Committed.Text(), got.Seen.Text())
+		}
+		if got.Committed, got.Seen = want.Committed, want.Seen; got != want {
+			t.Errorf("%+v was kept, %+v came back", want, got)
+		}
+	}
+}

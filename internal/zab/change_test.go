@@ -381,6 +381,50 @@ func TestNoVoteTellsWhatASnapshotHides(t *testing.T) {
 	}
 }
 
+// A crash before a snapshot has come to the disk leaves the history that was there before it, and
+// what was known of the memberships in that: the server is a candidate as before. Otherwise nobody could
+// lead for ever, if it has the latest history of those that are left. If it was in doubt
+// before, or what it knows has changed since, the doubt stays.
+func TestASnapshotThatIsNotInstalledLeavesNoDoubt(t *testing.T) {
+	last, snapshot := zk.MakeZxid(4, 3), zk.MakeZxid(4, 9)
+	two, three := zk.MakeZxid(4, 2), zk.MakeZxid(4, 10)
+	change := func(z zk.Zxid) *Membership { return textReader{}.OfText(write(z, membersOf(4, 0).Members())) }
+	cfg := changing(3)
+	for _, c := range []struct {
+		name  string
+		had   Memberships
+		more  []Packet // after the snapshot
+		ends  zk.Zxid  // the history at the restart
+		sure  bool
+		voter int64 // only after the change
+	}{
+		{"it is not installed", Memberships{}, nil, last, true, 0},
+		{"it is installed", Memberships{}, nil, snapshot, false, 0},
+		{"a change was pending", Memberships{Committed: cfg.Members, Seen: change(two)}, nil, last, true, 4},
+		{"it was in doubt before", Memberships{Committed: cfg.Members, Seen: change(two), Unsure: true}, nil, last, false, 4},
+		{"the same, without NEWLEADER", Memberships{Committed: cfg.Members, Seen: change(two), Unsure: true, Blind: true, SureAt: two}, nil, last, false, 4},
+		{"a later change, which was cut off with all that came with it", Memberships{Committed: cfg.Members, Seen: change(two)},
+			[]Packet{{Type: Proposal, Zxid: three, Data: append(make([]byte, 8), change(three).Text()...)}}, last, false, 4},
+	} {
+		s := history(4, 3)
+		s.Members = c.had
+		o, l := follows2(t, cfg, s)
+		o.step(l, append([]Packet{{Type: Snap, Zxid: snapshot}}, c.more...)...)
+		restarted := newSolo(t, cfg, State{AcceptedEpoch: 5, CurrentEpoch: 4, Last: c.ends, Members: o.core.Memberships()})
+		m := restarted.core.Memberships()
+		if c.sure {
+			want(t, c.name+": writes", restarted.wrote[0].Members, m)
+			want(t, c.name+": blind", m.Blind, false)
+		}
+		restarted.persist()
+		want(t, c.name+": unsure", m.Unsure, !c.sure)
+		want(t, c.name+": stands", restarted.core.election.Vote().Leader == 1, c.sure)
+		if c.voter != 0 {
+			want(t, c.name+": counts the change", m.Seen.System().Voter(c.voter), true)
+		}
+	}
+}
+
 // A change of the membership is on the disk before its transaction. If a crash takes the
 // transaction away, the change is forgotten, on the disk too, before the server votes.
 func TestAChangeThatTheLogLostIsForgotten(t *testing.T) {

@@ -126,7 +126,14 @@ type Memberships struct {
 	// Blind tells that NEWLEADER has not come after that snapshot: the history may have a change
 	// after Seen. Only NEWLEADER ends it, or another history.
 	Blind bool
+	// SureAt tells, if Blind, where the history ends of which Committed and Seen are surely all that
+	// there is to know: the one before the snapshot, as long as neither has changed since. It is
+	// noHistory if there is none, and 0 if not Blind.
+	SureAt zk.Zxid
 }
+
+// noHistory is a zxid at which no history ends.
+const noHistory zk.Zxid = -1
 
 // System says which sets of servers are quorums at present.
 func (m *Memberships) System() *quorum.System {
@@ -154,9 +161,13 @@ func (c *Core) Memberships() Memberships { return c.members }
 
 // recoverMembers returns what the server begins with: what its disk holds, or the
 // configuration's if that is later. A transaction that the log does not hold was not
-// acknowledged.
+// acknowledged. A doubt about a snapshot is void if a crash has kept that from the disk: a zxid
+// has one history, so what was known of it before is true again.
 func recoverMembers(first *Membership, s *State) Memberships {
 	m := s.Members
+	if m.Blind && m.SureAt == s.Last {
+		m.Unsure, m.Blind, m.SureAt = false, false, 0
+	}
 	if m.Committed == nil || m.Committed.version < first.version {
 		m.Committed = first
 	}
@@ -187,6 +198,13 @@ func (c *Core) setMembers(m Memberships) {
 	if m == c.members {
 		return
 	}
+	if m.SureAt = 0; m.Blind {
+		m.SureAt = noHistory
+	}
+	c.keepMembers(m)
+}
+
+func (c *Core) keepMembers(m Memberships) {
 	c.deriveMembers(m)
 	c.write(WriteMembers).Members = m
 }
@@ -334,11 +352,16 @@ func (c *Core) cutMembers(z zk.Zxid) {
 
 // doubtMembers notes that a snapshot takes the place of the history.
 func (c *Core) doubtMembers() {
-	if c.dynamic() {
-		m := c.members
-		m.Unsure, m.Blind = true, true
-		c.setMembers(m)
+	m := c.members
+	if !c.dynamic() || m.Blind {
+		return
 	}
+	m.SureAt = c.last
+	if m.Unsure {
+		m.SureAt = noHistory
+	}
+	m.Unsure, m.Blind = true, true
+	c.keepMembers(m)
 }
 
 // takeMembers takes the membership that NEWLEADER tells, which is the latest in the
