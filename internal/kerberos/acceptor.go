@@ -220,7 +220,7 @@ func (a *Acceptor) judge(q *messages.APReq) error {
 	case !plain(part.CName, part.CRealm):
 		return refused("the client's name cannot be written as NAME@REALM")
 	case part.CRealm != q.Ticket.Realm && len(part.Transited.Contents) > 0 && !types.IsFlagSet(&part.Flags, flags.TransitedPolicyChecked):
-		return refused("realm %.100q is reached through other realms, which the KDC has not checked", part.CRealm)
+		return refused("realm %.100q is reached through other realms, which the KDC has not checked: name them in the section capaths of the KDC's krb5.conf", part.CRealm)
 	case now.Sub(made) > a.skew || made.Sub(now) > a.skew:
 		return refused("clock skew: the clock of %.100q differs by %v, more than %v: set both clocks by NTP",
 			text(part.CName, part.CRealm), made.Sub(now).Round(time.Millisecond), a.skew)

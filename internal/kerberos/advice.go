@@ -5,6 +5,8 @@ import (
 	"strings"
 )
 
+const wayUnknown = "the service's KDC does not know the way of %s through other realms: name these in the section capaths of its krb5.conf"
+
 // advices are what to do about an error of the KDC, or of gokrb5 about it, by a part of its
 // text: gokrb5 has no other form of it.
 var advices = []struct{ part, what string }{
@@ -15,6 +17,8 @@ var advices = []struct{ part, what string }{
 	{"KDC_ERR_KEY_EXPIRED", "the key of %s has expired: make a new one with kadmin's ktadd"},
 	{"KDC_ERR_CLIENT_REVOKED", "the KDC has locked %s"},
 	{"KDC_ERR_ETYPE_NOSUPP", "the KDC has no key of an accepted encryption type: make AES keys with kadmin's ktadd"},
+	{"BAD_TRANSIT", wayUnknown},
+	{"KDC_ERR_PATH_NOT_ACCEPTED", wayUnknown},
 	{"KRB_AP_ERR_SKEW", "the clocks of this machine and the KDC differ: set both by NTP"},
 	{"clock skew", "the clocks of this machine and the KDC differ: set both by NTP"},
 	{"KRB_AP_ERR_TKT_EXPIRED", "the ticket of %s has expired: run kinit"},

@@ -12,7 +12,10 @@ import (
 
 	krb5 "github.com/jcmturner/gokrb5/v8/client"
 	"github.com/jcmturner/gokrb5/v8/credentials"
+	"github.com/jcmturner/gokrb5/v8/crypto"
 	"github.com/jcmturner/gokrb5/v8/iana/etypeID"
+	"github.com/jcmturner/gokrb5/v8/iana/keyusage"
+	"github.com/jcmturner/gokrb5/v8/iana/patype"
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
 )
@@ -287,17 +290,75 @@ func (l *Login) ask(service types.PrincipalName, realm string) (ticket, error) {
 	return l.exchange(t, service, realm)
 }
 
-// exchange asks the KDC of the realm for a ticket.
+// maxRealms is how many KDCs are asked for one ticket.
+const maxRealms = 8
+
+// lastReferral is a count of referrals at which gokrb5 follows no other one. Its second request on
+// the way would be refused, since it names the realm of the KDC before as the client's.
+const lastReferral = 6
+
+// exchange asks the KDC of the realm for a ticket. A KDC that shares no key with the realm of a
+// ticket-granting ticket gives one for a realm on the way there, whose KDC is asked next (RFC
+// 4120, 3.3.3.2).
 func (l *Login) exchange(with ticket, service types.PrincipalName, realm string) (ticket, error) {
-	_, r, err := l.agent.TGSREQGenerateAndExchange(service, realm, with.Ticket, with.key, false)
+	for range maxRealms {
+		q, err := l.request(&with, service, realm)
+		if err != nil {
+			return ticket{}, err
+		}
+		_, r, err := l.agent.TGSExchange(q, realm, with.Ticket, with.key, lastReferral)
+		name := r.Ticket.SName.NameString
+		referred := len(name) == 2 && name[0] == "krbtgt" && !r.Ticket.SName.Equal(service)
+		if err != nil && referred {
+			_, err = r.Verify(l.settings.conf, q) // what is wrong with the answer, apart from being a referral
+		}
+		if err != nil {
+			return ticket{}, err
+		}
+		d := &r.DecryptedEncPart
+		with = ticket{Ticket: r.Ticket, key: d.Key, from: d.AuthTime, till: d.EndTime, name: with.name, of: with.of}.started(d.StartTime)
+		switch {
+		case r.Ticket.SName.Equal(service):
+			return with, nil
+		case !referred:
+			return ticket{}, fmt.Errorf("the KDC gives a ticket for %s", text(r.Ticket.SName, r.Ticket.Realm))
+		}
+		realm = name[1]
+	}
+	return ticket{}, fmt.Errorf("more than %d realms are on the way", maxRealms)
+}
+
+// request makes the request for a ticket, in which the client is of its own realm. That of gokrb5
+// has the realm of the KDC that gave the ticket-granting ticket there.
+func (l *Login) request(with *ticket, service types.PrincipalName, realm string) (messages.TGSReq, error) {
+	q, err := messages.NewTGSReq(with.name, realm, l.settings.conf, with.Ticket, with.key, service, false)
+	if err != nil || with.Realm == with.of {
+		return q, err
+	}
+	body, err := q.ReqBody.Marshal()
 	if err != nil {
-		return ticket{}, err
+		return q, err
 	}
-	if !r.Ticket.SName.Equal(service) {
-		return ticket{}, fmt.Errorf("the KDC gives a ticket for %s", text(r.Ticket.SName, r.Ticket.Realm))
+	etype, err := crypto.GetEtype(with.key.KeyType)
+	if err != nil {
+		return q, err
 	}
-	d := &r.DecryptedEncPart
-	return ticket{Ticket: r.Ticket, key: d.Key, from: d.AuthTime, till: d.EndTime, name: with.name, of: with.of}.started(d.StartTime), nil
+	sum, err := etype.GetChecksumHash(with.key.KeyValue, body, keyusage.TGS_REQ_PA_TGS_REQ_AP_REQ_AUTHENTICATOR_CHKSUM)
+	if err != nil {
+		return q, err
+	}
+	auth, err := types.NewAuthenticator(with.of, with.name)
+	if err != nil {
+		return q, err
+	}
+	auth.Cksum = types.Checksum{CksumType: etype.GetHashID(), Checksum: sum}
+	proof, err := messages.NewAPReq(with.Ticket, with.key, auth)
+	if err != nil {
+		return q, err
+	}
+	b, err := proof.Marshal()
+	q.PAData = types.PADataSequence{{PADataType: patype.PA_TGS_REQ, PADataValue: b}}
+	return q, err
 }
 
 // started sets the begin of the lifetime, if the KDC names one.

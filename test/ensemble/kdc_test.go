@@ -27,10 +27,8 @@ type realm struct {
 // startKDC starts a KDC at a port of the ensemble.
 func (r *rig) startKDC(e *cluster.Ensemble) *realm {
 	r.t.Helper()
-	port, err := e.FreePort()
-	r.must(err)
 	dir := r.t.TempDir()
-	k, err := kdc.Start(r.within(patience), dir, port)
+	k, err := kdc.Start(r.within(patience), dir, e.FreePort)
 	r.must(err)
 	r.t.Cleanup(k.Close)
 	return &realm{KDC: k, r: r, dir: dir}

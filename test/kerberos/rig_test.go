@@ -41,6 +41,8 @@ const (
 	alice      = "alice@" + kdc.Other
 	aliceAdmin = "alice/admin@" + kdc.Other
 	otherBob   = "bob@" + kdc.Other
+
+	carol = "carol@" + kdc.Far
 )
 
 // rig is a realm and servers of several kinds that are in it.
@@ -102,14 +104,13 @@ func (r *rig) file(name string) string { return filepath.Join(r.dir, name) }
 // startKDC starts the KDC, and writes the login file of servers and of Java's clients.
 func (r *rig) startKDC(ctx context.Context, e *cluster.Ensemble) {
 	r.t.Helper()
-	port, err := e.FreePort()
-	must(r.t, err)
-	r.KDC, err = kdc.Start(ctx, r.dir, port)
+	var err error
+	r.KDC, err = kdc.Start(ctx, r.dir, e.FreePort)
 	must(r.t, err)
 	r.t.Cleanup(r.Close)
 	r.serverKeys, err = r.Keytab("server.keytab", service)
 	must(r.t, err)
-	r.keytab, err = r.Keytab("clients.keytab", bob, admin, zk1, alice, aliceAdmin, otherBob)
+	r.keytab, err = r.Keytab("clients.keytab", bob, admin, zk1, alice, aliceAdmin, otherBob, carol)
 	must(r.t, err)
 	r.loginFile(admin)
 }
