@@ -18,6 +18,7 @@ import (
 func backupCommand() *cobra.Command {
 	var b backup.Backup
 	var store storeFlags
+	var megabytes int64
 	c := &cobra.Command{
 		Use:   "backup DATADIR STORE",
 		Short: "Back up a data directory whose server may be running",
@@ -29,7 +30,10 @@ S3. Its credentials are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in
 ~/.aws/credentials, or in the role of the machine.
 
 If the server's log does not go on where the store ends, because logs were purged since, or
-because it is that of another server, a new generation begins with a new snapshot.`,
+because it is that of another server, a new generation begins with a new snapshot.
+
+The command spares the server: it has a lower priority, and copies 16 MiB a second at most. A
+server that logs more than --rate for hours needs a higher one.`,
 		Example: `  pinfold backup /var/lib/zookeeper /backup/zookeeper
   pinfold backup --log-dir /log/zookeeper /var/lib/zookeeper /backup/zookeeper
   pinfold backup --full /var/lib/zookeeper /backup/zookeeper
@@ -39,7 +43,10 @@ because it is that of another server, a new generation begins with a new snapsho
 			ctx, stop := untilStopped(c.Context())
 			defer stop()
 			yieldToServers()
-			b.DataDir = args[0]
+			if megabytes < 0 {
+				return errors.New("--rate is negative")
+			}
+			b.DataDir, b.Rate = args[0], megabytes<<20
 			if b.Store, err = store.open(args[1]); err != nil {
 				return err
 			}
@@ -52,6 +59,7 @@ because it is that of another server, a new generation begins with a new snapsho
 	p := c.Flags()
 	p.StringVar(&b.LogDir, "log-dir", "", "dataLogDir of zoo.cfg, if it is another directory")
 	p.BoolVar(&b.Full, "full", false, "begin a new generation, with a new snapshot")
+	p.Int64Var(&megabytes, "rate", backup.DefaultRate>>20, "MiB copied in a second at most, to spare the server; 0: no limit")
 	store.register(c)
 	maxEntryFlag(c, &b.MaxEntry)
 	return c

@@ -27,10 +27,12 @@ type Backup struct {
 	LogDir   string // "" for the same
 	Full     bool   // begin a new generation in any case
 	MaxEntry int    // length of the longest transaction, 0 for the default
+	Rate     int64  // bytes copied in a second at most, 0 for no limit
 
 	Result Result
 
 	dir        *storage.Dir
+	pace       pace
 	generation Generation
 	replaced   bool    // the state after end did not come from the log
 	end        zk.Zxid // up to which the generation has the history
@@ -58,6 +60,7 @@ func (b *Backup) Run(ctx context.Context) (err error) {
 	if b.MaxEntry == 0 {
 		b.MaxEntry = storage.DefaultMaxEntryBytes
 	}
+	b.pace.rate = b.Rate
 	b.dir, err = storage.OpenReadOnly(vfs.OS{}, storage.Options{
 		DataDir: b.DataDir, DataLogDir: b.LogDir, Log: storage.LogOptions{MaxEntryBytes: b.MaxEntry},
 	})
@@ -248,7 +251,7 @@ func (b *Backup) putSnapshot(ctx context.Context, s storage.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	err = b.Store.Put(ctx, b.generation.file(s.Name), f, size)
+	err = b.Store.Put(ctx, b.generation.file(s.Name), b.pace.reader(ctx, f), size)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("backup: copy %s: %w", s.Name, err)
 	}
@@ -356,7 +359,7 @@ func (b *Backup) flush(ctx context.Context) error {
 		return nil
 	}
 	name := b.generation.file(logName(b.first))
-	if err := b.Store.Put(ctx, name, bytes.NewReader(b.segment), int64(len(b.segment))); err != nil {
+	if err := b.Store.Put(ctx, name, b.pace.reader(ctx, bytes.NewReader(b.segment)), int64(len(b.segment))); err != nil {
 		return fmt.Errorf("backup: write %s: %w", name, err)
 	}
 	b.generation.Logs = append(b.generation.Logs, b.first)

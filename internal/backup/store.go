@@ -84,18 +84,18 @@ func writeFile(to string, content io.Reader, bytes int64) error {
 	return vfs.OS{}.SyncDir(filepath.Dir(to))
 }
 
-// syncBytes is how much is written before it is synced. The server's log may be on the same disk: an fsync of it waits
-// for what the disk was told to write before.
-const syncBytes = 4 << 20
+// writeBackBytes is how much is written before the disk has to have it. The server's log may be on the same disk: an fsync
+// of it waits for what the disk was told to write before.
+const writeBackBytes = 1 << 20
 
 // copySynced durably writes so many bytes, which must be all.
 func copySynced(f *os.File, content io.Reader, bytes int64) error {
 	for left := bytes; left > 0; {
-		n, err := io.CopyN(f, content, min(left, syncBytes))
+		n, err := io.CopyN(f, content, min(left, writeBackBytes))
 		if err != nil {
 			return fmt.Errorf("%s: after %d of %d bytes: %w", f.Name(), bytes-left+n, bytes, err)
 		}
-		if err := f.Sync(); err != nil {
+		if err := writeBack(f, bytes-left, n); err != nil {
 			return err
 		}
 		left -= n
