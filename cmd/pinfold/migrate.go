@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/history"
+	"github.com/pinfold-zk/pinfold/internal/keeper"
 	"github.com/pinfold-zk/pinfold/internal/member"
 	"github.com/pinfold-zk/pinfold/internal/migrate"
 	"github.com/pinfold-zk/pinfold/internal/plan"
@@ -53,7 +55,7 @@ asked by the four-letter word srvr.`,
 	}
 	f.register(c.PersistentFlags())
 	c.AddCommand(migrateTake(f, "plan", "Show what run would do"), migrateTake(f, "run", "Have the members run Pinfold, one after the other"),
-		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateHosts(), migrateMerge(), migrateStatus(f), migrateVerify(f))
+		migrateTake(f, "back", "Have the members run Apache ZooKeeper again"), migrateHosts(), migrateMerge(), migrateKeeper(), migrateStatus(f), migrateVerify(f))
 	return c
 }
 
@@ -212,6 +214,53 @@ the new ensemble a copy of the result.`,
 	c.Flags().StringVar(&to, "to", "", "data directory that is written; it must have no data")
 	c.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what conflicts, and what is left out")
 	maxEntryFlag(c, &m.MaxEntry)
+	return c
+}
+
+func migrateKeeper() *cobra.Command {
+	var k history.FromKeeper
+	var src keeper.Source
+	var to string
+	c := &cobra.Command{
+		Use:   "keeper --to DIR COORDINATION | keeper --to DIR SNAPSHOTS LOGS",
+		Short: "Make a data directory of the files of ClickHouse Keeper",
+		Long: `Keeper reads the newest snapshot of ClickHouse Keeper and the changelogs after it, and writes a
+snapshot as ZooKeeper's. The files are in the directories snapshots and log below COORDINATION, such as
+/var/lib/clickhouse/coordination, or where the two arguments say. Stop all of Keeper's members, and use
+the files of the one whose changelogs reach furthest: of it, all entries are applied, or those up to --last.
+Data, ACLs, Stats (but the cversion) and zxids remain, and so do the counters of sequential names.
+Ephemeral znodes and sessions are left out; the ephemerals are printed.
+It reads snapshots of the versions 3 to 7, compressed with zstd, and changelogs of the versions 0 to 2.
+If Keeper has computed digests of its tree, they are compared after each entry.`,
+		Example: `  pinfold migrate keeper --dry-run --to /var/lib/pinfold /var/lib/clickhouse/coordination
+  pinfold migrate keeper --to /var/lib/pinfold /copy/snapshots /copy/log`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				args = []string{filepath.Join(args[0], "snapshots"), filepath.Join(args[0], "log")}
+			}
+			for _, dir := range args {
+				if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+					return errors.Join(fmt.Errorf("%s is no directory", dir), err)
+				}
+			}
+			if to == "" {
+				return errors.New("--to is needed: the data directory that is written")
+			}
+			src.Snapshots, src.Logs, k.Out = os.DirFS(args[0]), os.DirFS(args[1]), c.OutOrStdout()
+			err := k.Run(&src, to)
+			if errors.Is(err, keeper.ErrDigest) {
+				err = fmt.Errorf("%w: this may be a damaged file, or requests of the superuser, whose digest --superdigest gives; --ignore-digests goes on", err)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&to, "to", "", "data directory that is written; it must have no data")
+	c.Flags().BoolVar(&k.DryRun, "dry-run", false, "only print what would be converted, and what is left out")
+	c.Flags().Uint64Var(&src.Last, "last", 0, "last entry of the changelogs that is applied; 0 for all")
+	c.Flags().StringVar(&src.SuperDigest, "superdigest", "", "Keeper's superdigest, as in its configuration")
+	c.Flags().BoolVar(&src.IgnoreDigests, "ignore-digests", false, "go on if the tree has another digest than Keeper says")
+	maxEntryFlag(c, &k.MaxEntry)
 	return c
 }
 

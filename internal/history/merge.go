@@ -10,12 +10,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
-	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -223,79 +221,13 @@ func (m *Merge) mode(name string, s source) (mode znode.Mode) {
 	return mode
 }
 
-// write writes the snapshot, and reads it again.
-func (m *Merge) write(to string) (err error) {
-	d, err := storage.Open(vfs.OS{}, storage.Options{DataDir: to, AutoCreate: true, Log: storage.LogOptions{MaxEntryBytes: m.MaxEntry}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	snapshots, err := d.Snapshots()
-	logs, err2 := d.Logs()
-	if err = errors.Join(err, err2); err != nil {
-		return err
-	}
-	if len(snapshots) > 0 || len(logs) > 0 {
-		return fmt.Errorf("%s has data already", to)
-	}
-	w, err := d.CreateSnapshot(m.zxid)
-	if err != nil {
-		return err
-	}
-	if err := m.body(w); err != nil {
-		return errors.Join(err, w.Abort())
-	}
-	if err := w.Commit(); err != nil {
-		return err
-	}
-	state, err := Newest(d, m.MaxEntry)
-	if want := len(m.znodes) + 2; err == nil && state.Tree().Count() != want { // the root twice, and /zookeeper/config
-		err = fmt.Errorf("the snapshot has %d znodes, not %d", state.Tree().Count(), want)
-	}
-	return err
-}
-
-// body writes all of the snapshot: no sessions, the lists of ACLs, and the znodes, parents
-// before their children.
-func (m *Merge) body(w *storage.SnapshotWriter) error {
-	names := slices.Sorted(maps.Keys(m.znodes))
-	ids, lists := map[string]int64{}, []string{}
-	for _, name := range names {
-		if s := m.znodes[name]; s.part != nil {
-			if acl := aclRecord(s); ids[acl] == 0 {
-				lists = append(lists, acl)
-				ids[acl] = int64(len(lists))
-			}
-		}
-	}
-	b := jute.AppendInt(jute.AppendInt(nil, 0), int32(len(lists)))
-	for i, acl := range lists {
-		b = append(jute.AppendLong(b, int64(i+1)), acl...)
-	}
-	for _, name := range names {
+// write writes the snapshot.
+func (m *Merge) write(to string) error {
+	return writeState(to, m.zxid, m.MaxEntry, slices.Sorted(maps.Keys(m.znodes)), func(name string) stored {
 		s := m.znodes[name]
-		data, acl := []byte{}, int64(-1) // -1 is the open ACL
-		if s.part != nil {
-			data, acl = s.part.tree.Data(s.id), ids[aclRecord(s)]
+		if s.part == nil {
+			return stored{data: []byte{}, mode: m.mode(name, s)}
 		}
-		b = jute.AppendString(b, strings.TrimSuffix(name, "/")) // the root is ""
-		b = appendMode(jute.AppendLong(jute.AppendBuffer(b, data), acl), m.mode(name, s))
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-		b = b[:0]
-	}
-	if _, err := w.Write(jute.AppendString(b, "/")); err != nil {
-		return err
-	}
-	return w.Seal()
-}
-
-func aclRecord(s source) string { return string(wire.AppendACL(nil, s.part.tree.ACL(s.id).All())) }
-
-func appendMode(b []byte, m znode.Mode) []byte {
-	b = jute.AppendLong(jute.AppendLong(b, int64(m.Czxid)), int64(m.Mzxid))
-	b = jute.AppendLong(jute.AppendLong(b, m.Ctime), m.Mtime)
-	b = jute.AppendInt(jute.AppendInt(jute.AppendInt(b, m.Version), m.Cversion), m.Aversion)
-	return jute.AppendLong(jute.AppendLong(b, m.Owner), int64(m.Pzxid))
+		return stored{s.part.tree.Data(s.id), s.part.tree.ACL(s.id).All(), m.mode(name, s)}
+	})
 }

@@ -65,7 +65,8 @@ const importOrder = `
 	node < pinfold;
 
 	# The files of a data directory without a server.
-	replica < history < backup;
+	zk, jute, wire < keeper < test/keeperfiles;
+	replica, keeper < history < backup;
 	node/options, plan < alone;
 
 	# What is run.
@@ -118,7 +119,7 @@ var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine":       {"test/ensemble/history"},
 	"github.com/jcmturner/gofork":             {"kerberos", "test/tickets"},
 	"github.com/jcmturner/gokrb5":             {"kerberos", "test/tickets"},
-	"github.com/klauspost/compress":           {"storage"},
+	"github.com/klauspost/compress":           {"keeper", "storage", "test/keeperfiles"},
 	"github.com/minio/minio-go":               {"backup"},
 	"github.com/spf13/cobra":                  {"cmd/pinfold"},
 	"github.com/spf13/pflag":                  {"cli", "cmd/pinfold"},
