@@ -24,6 +24,7 @@ type attack struct {
 	limits   string        // content of limitsFile
 	tls      bool          // the servers have TLS on all ports; the client ports take plain connections too
 	kerberos bool          // clients may log in by Kerberos, with tickets of package tickets
+	logins   bool          // the servers must log in at each other by Kerberos
 	secret   bool          // the servers make passwords of sessions of a secret
 	least    time.Duration // what it needs, however small the scale is
 

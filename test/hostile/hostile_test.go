@@ -197,7 +197,7 @@ func combination(rng *rand.Rand) (a attack, members int, drawnScale float64) {
 	members = 1 + 2*rng.IntN(2)
 	var fit []attack
 	for _, one := range attacks() {
-		if !one.offline && !one.restarts && !one.pauses && !one.control && !one.tls && one.open == "" && (members == 3 || !one.ensemble) {
+		if !one.offline && !one.restarts && !one.pauses && !one.control && !one.tls && !one.logins && one.open == "" && (members == 3 || !one.ensemble) {
 			fit = append(fit, one)
 		}
 	}
@@ -206,10 +206,10 @@ func combination(rng *rand.Rand) (a attack, members int, drawnScale float64) {
 }
 
 // groups combines attacks, n at a time: of those that have to do with the same number of
-// servers, are known to fail or not, have TLS or not, and need the servers for themselves or not. Those that
+// servers, are known to fail or not, have TLS or logins between servers or not, and need the servers for themselves or not. Those that
 // are no attacks are left out.
 func groups(list []attack, n int) (all []attack) {
-	kind := func(a *attack) string { return fmt.Sprint(a.sizes(), a.open != "", a.tls) }
+	kind := func(a *attack) string { return fmt.Sprint(a.sizes(), a.open != "", a.tls, a.logins) }
 	rest := map[string][]attack{}
 	for _, a := range list {
 		if a.control {

@@ -2,18 +2,23 @@ package hostile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/kerberos"
+	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 	"github.com/pinfold-zk/pinfold/test/frames"
 	"github.com/pinfold-zk/pinfold/test/tickets"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -23,6 +28,8 @@ func kerberosAttacks() []attack {
 	return []attack{
 		{name: "kerberos-tokens", what: "logins by Kerberos as fast as 32 connections can: valid ones, repeated, cut, changed, of 80 KB and 1 MB, out of order, garbage",
 			alone: true, kerberos: true, prepare: makeTokens, run: floodTokens, least: 5 * time.Second},
+		{name: "kerberos-tokens-peers", what: "the same tokens to quorum ports and election ports, of a principal that is a server's, while a follower restarts",
+			ensemble: true, logins: true, restarts: true, prepare: makePeerTokens, run: floodPeerTokens, least: 30 * time.Second},
 	}
 }
 
@@ -37,13 +44,39 @@ func (x *scene) kerberosFlags(dir string) string {
 	return " -Djava.security.auth.login.config=" + jaas + " -Djava.security.krb5.conf=" + tickets.Config(x.t)
 }
 
+// peerPrincipal is the principal of all servers that log in at each other.
+func peerPrincipal(i *tickets.Issue) { i.Client = "learner/127.0.0.1" }
+
+// loginFlags write a login file with which servers log in at each other by Kerberos, and return
+// their flags. Each has its ticket already.
+func (x *scene) loginFlags(dir string) string {
+	x.t.Helper()
+	jaas := filepath.Join(dir, "peers.conf")
+	const module = "com.sun.security.auth.module.Krb5LoginModule required"
+	text := fmt.Sprintf("QuorumServer { %s useKeyTab=true storeKey=true isInitiator=false keyTab=%q principal=\"%s@%s\"; };\nQuorumLearner { %s useTicketCache=true ticketCache=%q; };\n",
+		module, tickets.Keytab(x.t), tickets.Service, tickets.Realm, module, tickets.Cache(x.t, tickets.New(x.t, peerPrincipal)))
+	x.must(os.WriteFile(jaas, []byte(text), 0o600))
+	return " -Djava.security.auth.login.config=" + jaas + " -Djava.security.krb5.conf=" + tickets.Config(x.t)
+}
+
+// loginLines are the lines of zoo.cfg of servers that must log in at each other.
+func loginLines() []string {
+	return []string{
+		"quorum.auth.enableSasl=true", "quorum.auth.learnerRequireSasl=true", "quorum.auth.serverRequireSasl=true",
+		"quorum.auth.kerberos.servicePrincipal=" + tickets.Service,
+	}
+}
+
 // makeTokens makes first tokens of logins: what costs an attacker time is done before.
-func makeTokens(x *scene) {
-	bob := tickets.New(x.t, nil)
+func makeTokens(x *scene) { x.makeTokens(tickets.New(x.t, nil)) }
+
+func makePeerTokens(x *scene) { x.makeTokens(tickets.New(x.t, peerPrincipal)) }
+
+func (x *scene) makeTokens(k tickets.Ticket) {
 	x.tokens = make([][]byte, x.n(20_000))
 	now := time.Now()
 	for i := range x.tokens {
-		x.tokens[i] = bob.Request(x.t, now.Add(time.Duration(i)*time.Microsecond))
+		x.tokens[i] = k.Request(x.t, now.Add(time.Duration(i)*time.Microsecond))
 	}
 }
 
@@ -143,4 +176,136 @@ func (x *scene) sendTokens(tokens [][]byte) (code zk.Code, answered bool) {
 	d := jute.NewDecoder(b)
 	h.Decode(&d)
 	return h.Err, d.Err() == nil
+}
+
+// floodPeerTokens sends tokens to the ports of the servers. At first no server may lose its role;
+// then a follower restarts, and must come back. No login may succeed, memory stays within what the
+// places for connections without a login allow, and each server writes twenty lines and then one a second at most.
+func floodPeerTokens(x *scene) {
+	var ports []string
+	for _, m := range x.e.Members {
+		ports = append(ports, x.leader.Quorum, m.Election)
+	}
+	began, elections, lines := time.Now(), x.elections(x.judged), x.refusals()
+	first := x.peak()
+	list := forgeries(x.tokens[0])
+	var sent, admitted, next atomic.Int64
+	flood := func(while func() bool) {
+		var all sync.WaitGroup
+		for range parallel {
+			all.Go(func() {
+				for while() && x.lasts() {
+					i := int(next.Add(1))
+					good := x.tokens[i%len(x.tokens)]
+					status, answered := x.sendPeerTokens(ports[i%len(ports)], list[i/len(ports)%len(list)].tokens(good))
+					sent.Add(1)
+					if answered && status == loginSucceeded {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	calmUntil := began.Add(10 * time.Second)
+	flood(func() bool { return time.Now().Before(calmUntil) })
+	if n := x.elections(x.judged) - elections; n > 0 {
+		x.fault("%d elections", n)
+	}
+	restarted := time.Now()
+	x.follower.Kill()
+	x.must(x.follower.Start())
+	back := make(chan error, 1)
+	go func() {
+		_, err := x.e.WaitCaughtUp(x.ctx, x.follower)
+		back <- err
+	}()
+	flood(func() bool {
+		select {
+		case err := <-back:
+			back <- err
+			return false
+		default:
+			return true
+		}
+	})
+	if err := <-back; err != nil {
+		x.fault("a follower that was restarted: %v", err)
+	}
+	x.note("%d logins begun; a follower was back after %v", sent.Load(), round(time.Since(restarted)))
+	if n := admitted.Load(); n > 0 {
+		x.fault("%d logins of an attacker succeed", n)
+	}
+	if more := x.peak() - first; more > peerTokenMemory {
+		x.fault("the leader takes %d MB more", more>>20)
+	}
+	most := len(x.e.Members)*(1+int(time.Since(began)/refusal.Period)) + (len(x.e.Members)+1)*refusal.Burst
+	n := x.refusals() - lines
+	if n == 0 || n > most {
+		x.fault("%d lines about refusals, want up to %d", n, most)
+	}
+	x.note("%d lines about refusals", n)
+}
+
+// peerTokenMemory is how much memory tokens may take: 64 places on each of two ports, with a
+// token of 80 KB each, which is 10 MB, and what a busy server leaves to the collector.
+const peerTokenMemory = 300 << 20
+
+// peak is the most memory that the leader has had.
+func (x *scene) peak() int64 {
+	m, err := memoryOf(x.leader.PID())
+	if err != nil {
+		x.fault("%v", err)
+	}
+	return m.peak
+}
+
+// refusals counts the lines about refused connections in the logs of all members.
+func (x *scene) refusals() (n int) {
+	for _, m := range x.e.Members {
+		text, err := m.Output()
+		x.must(err)
+		n += strings.Count(text, "event=peer_connection_refused")
+	}
+	return n
+}
+
+// A packet of a login between servers begins with these bytes; then come its status and the token.
+const loginHead = "\x5f\x24\x35\x01\x35\x01\xed\xcc"
+
+const loginSucceeded = 1
+
+// sendPeerTokens sends tokens to a port of servers from the attacker's address, and returns the
+// status of the last answer.
+func (x *scene) sendPeerTokens(addr string, tokens [][]byte) (status int32, answered bool) {
+	d := net.Dialer{Timeout: dialTimeout, LocalAddr: &net.TCPAddr{IP: attackerIP}}
+	nc, err := d.Dial("tcp", addr)
+	if err != nil {
+		return 0, false
+	}
+	defer nc.Close()
+	if nc.SetDeadline(time.Now().Add(dialTimeout)) != nil {
+		return 0, false
+	}
+	var said []byte
+	if slices.ContainsFunc(x.e.Members, func(m *cluster.Member) bool { return m.Election == addr }) {
+		said = greeting(int64(x.follower.ID))
+	}
+	for _, token := range tokens {
+		said = jute.AppendBuffer(jute.AppendInt(append(said, loginHead...), 0), token)
+	}
+	if _, err := nc.Write(said); err != nil {
+		return 0, false
+	}
+	_ = nc.(*net.TCPConn).CloseWrite() // fails only if it is closed
+	for {
+		var head [16]byte
+		if _, err := io.ReadFull(nc, head[:]); err != nil || string(head[:8]) != loginHead {
+			return status, answered
+		}
+		status, answered = int32(binary.BigEndian.Uint32(head[8:])), true
+		if _, err := io.CopyN(io.Discard, nc, max(0, int64(int32(binary.BigEndian.Uint32(head[12:]))))); err != nil {
+			return status, answered
+		}
+	}
 }

@@ -122,6 +122,10 @@ func (x *scene) start() {
 	if x.attack.kerberos {
 		programs.JVMFlags += x.kerberosFlags(dir)
 	}
+	if x.attack.logins {
+		lines = append(slices.Clone(lines), loginLines()...)
+		programs.JVMFlags += x.loginFlags(dir)
+	}
 	x.e, err = cluster.New(cluster.Options{Dir: dir, Specs: specs, Programs: programs, Lines: lines, Metrics: x.system.Judged})
 	x.must(err)
 	x.t.Cleanup(func() {
