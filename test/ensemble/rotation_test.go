@@ -1,6 +1,8 @@
 package ensemble
 
 import (
+	"crypto/sha1"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // loginFiles are the login files in a section of docs/ops/security.md.
@@ -91,4 +95,76 @@ func TestLoginsGetANewPassword(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSuperuserGetsANewPassword replaces the file of the superuser's digest in a live ensemble under
+// load: every member lets the new password in and the old one no longer, who is connected stays
+// what it is, and no session is lost.
+func TestSuperuserGetsANewPassword(t *testing.T) {
+	for _, members := range mixtures(t, "pinfold,pinfold,pinfold") {
+		t.Run(members, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "super")
+			give := func(password string) {
+				hash := sha1.Sum([]byte("super:" + password))
+				text := "super:" + base64.StdEncoding.EncodeToString(hash[:]) + "\n"
+				if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			give("first")
+			r := newRig(t, members, rigOptions{lines: append(smallFiles(), "DigestAuthenticationProvider.superDigestPath="+file)})
+			r.load()
+			var connected []*client.Client
+			for _, m := range r.e.Members {
+				connected = append(connected, r.superuser(m, "first", true))
+				r.superuser(m, "second", false)
+			}
+			give("second")
+			for _, m := range r.e.Members {
+				r.must(r.e.Until(r.within(patience), func() bool {
+					out, err := m.Output()
+					return err == nil && strings.Contains(out, "event=passwords_changed")
+				}))
+			}
+			r.step("every member has read the new digest")
+			for i, m := range r.e.Members {
+				r.superuser(m, "second", true)
+				r.superuser(m, "first", false)
+				if !isSuper(r, connected[i]) {
+					t.Errorf("%v: a client that was the superuser is it no longer", m)
+				}
+			}
+			r.progress()
+			if lost := r.l.Lost(); lost > 0 {
+				t.Errorf("%d sessions were lost", lost)
+			}
+			for _, c := range connected {
+				r.must(c.Close())
+			}
+			r.finish()
+		})
+	}
+}
+
+// superuser connects to a member with a password of the user super, and demands that this makes
+// the client the superuser, or that it does not.
+func (r *rig) superuser(m *cluster.Member, password string, want bool) *client.Client {
+	r.t.Helper()
+	c, err := client.Dial(r.within(patience), m.Client, client.Auth("digest", []byte("super:"+password)), client.SessionTimeout(sessionTimeout))
+	r.must(err)
+	r.t.Cleanup(func() { c.Close() })
+	if isSuper(r, c) != want {
+		r.t.Errorf("%v: with the %s password a client is the superuser: %v, want %v", m, password, !want, want)
+	}
+	if !want {
+		r.must(c.Close())
+	}
+	return c
+}
+
+func isSuper(r *rig, c *client.Client) bool {
+	r.t.Helper()
+	ids, err := c.WhoAmI(r.within(patience))
+	r.must(err)
+	return slices.ContainsFunc(ids, func(id zk.ID) bool { return id.Scheme == "super" })
 }
