@@ -85,7 +85,7 @@ func (r *risks) clients() {
 	c := &r.c.Client
 	if !c.OnlySecure {
 		others, from := reach(c.Host)
-		r.add(others, len(r.c.Auth.Enforced()) == 0, "clientPort",
+		r.add(others, !r.c.Auth.knowsClients(), "clientPort",
 			fmt.Sprintf("clients connect to port %d %s without TLS: anyone on the way reads and changes everything", c.Port, from),
 			"Use secureClientPort instead, or clientPortAddress=127.0.0.1")
 		r.add(c.Unified, false, "client.portUnification", "a client may still leave TLS out", "Use secureClientPort alone once all clients have TLS")
@@ -159,11 +159,22 @@ func (r *risks) pages() {
 	r.add(c.Metrics.Prometheus() && others, false, "metricsProvider.httpHost", "the metrics are open "+from, "Set the address of the network of your monitoring")
 }
 
+// knowsClients reports whether each client must prove an identity that the server knows: every
+// client has one of scheme ip, and makes itself one of scheme digest.
+func (a *Auth) knowsClients() bool {
+	schemes := a.Enforced()
+	return len(schemes) > 0 && !slices.Contains(schemes, "ip") && !slices.Contains(schemes, "digest")
+}
+
 func (r *risks) identities() {
 	a := &r.c.Auth
 	r.add(a.SkipACL, true, "skipACL", "every client may read, change and delete every znode", "Remove it")
-	r.add(len(a.Enforced()) == 0 && !(r.c.Client.OnlySecure && r.c.TLS.ClientAuth == "need"), false, "enforce.auth.enabled",
-		"a client needs no identity: what an ACL gives to world:anyone, everybody has", "Set it to true, with enforce.auth.schemes")
+	key, danger, advice := "enforce.auth.enabled", "a client needs no identity: what an ACL gives to world:anyone, everybody has", "Set it to true, with enforce.auth.schemes"
+	if len(a.Enforced()) > 0 {
+		key, danger = "enforce.auth.schemes", "every client has an address (ip), and any name and password make a user (digest): what an ACL gives to world:anyone, everybody has"
+		advice = "Enforce sasl or x509 alone"
+	}
+	r.add(!a.knowsClients() && !(r.c.Client.OnlySecure && r.c.TLS.ClientAuth == "need"), false, key, danger, advice)
 	r.add(a.SuperDigest != "" || a.SuperFile != "", false, "DigestAuthenticationProvider.superDigest", "there is a superuser with a password, and it sends the password in every login",
 		"Remove it when it is not needed, or use X509AuthenticationProvider.superUser")
 	weak := a.DigestHash == "" || a.DigestHash == "SHA1" || a.DigestHash == "MD5"

@@ -11,6 +11,7 @@ import (
 func TestRisks(t *testing.T) {
 	const safe = "dataDir=/d\nsecureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\nssl.crl=true\n" +
 		"audit.enable=true\nsessionSecretFile=/s\nDigestAuthenticationProvider.digestAlg=SHA-256\n"
+	const sasl = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
 	const ensemble = "initLimit=5\nsyncLimit=5\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
 	const quorum = ensemble + "sslQuorum=true\nssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/t.pem\nssl.quorum.verifyPeers=true\nssl.quorum.ocsp=true\n"
 	for _, c := range []struct {
@@ -19,7 +20,11 @@ func TestRisks(t *testing.T) {
 	}{
 		{"safe", safe, nil},
 		{"plain port", safe + "clientPort=2181\n", []string{"open clientPort", "weak enforce.auth.enabled"}},
-		{"plain port with enforced authentication", safe + "clientPort=2181\nenforce.auth.enabled=true\nenforce.auth.schemes=digest\n", []string{"weak clientPort"}},
+		{"plain port with enforced authentication", safe + sasl + "clientPort=2181\nenforce.auth.enabled=true\nenforce.auth.schemes=x509,sasl\n", []string{"weak clientPort"}},
+		{"plain port with required logins", safe + sasl + "clientPort=2181\nsessionRequireClientSASLAuth=true\n", []string{"weak clientPort"}},
+		{"any password is enough", safe + "clientPort=2181\nenforce.auth.enabled=true\nenforce.auth.schemes=x509,digest\n", []string{"open clientPort", "weak enforce.auth.schemes"}},
+		{"any address is enough", safe + "ssl.clientAuth=want\nenforce.auth.enabled=true\nenforce.auth.schemes=ip\n", []string{"weak ssl.clientAuth", "weak enforce.auth.schemes"}},
+		{"any password beside a certificate", safe + "enforce.auth.enabled=true\nenforce.auth.schemes=digest\n", nil},
 		{"both on one port", safe + "clientPort=2181\nclient.portUnification=true\n", []string{"open clientPort", "weak client.portUnification", "weak enforce.auth.enabled"}},
 		{"no certificate of clients", safe + "ssl.clientAuth=want\n", []string{"weak ssl.clientAuth", "weak enforce.auth.enabled"}},
 		{"any authority", strings.Replace(safe, "ssl.trustStore.location=/t.pem\n", "", 1), []string{"open ssl.trustStore.location"}},
