@@ -362,3 +362,47 @@ func TestEarlyVotersHaveTheirPlaces(t *testing.T) {
 	want(t, "early links", len(o.core.waiting), maxWaiting)
 	want(t, "the friend", o.core.waitingIndex(friend) >= 0, true)
 }
+
+// A leader that had a quorum, and loses it before it serves, looks again at once, as one that serves does:
+// those that it has lost look too, cannot join it without a quorum that follows it, and would wait for
+// it to give up, which takes initLimit.
+func TestALeaderThatLosesItsQuorumBeforeItServesLooksAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stage stage
+		until func(o *solo) LinkID // a follower's link
+	}{
+		{"its own epoch is not durable yet", gatherEpochs, func(o *solo) LinkID {
+			l := o.accept()
+			o.step(l, infoOf(2, 0))
+			o.step(l, ackEpochOf(0, 0))
+			return l
+		}},
+		{"the histories are not the same yet", gatherAcks, func(o *solo) LinkID { return o.join(2, 0, 0, 0) }},
+	} {
+		cfg := testConfig(3)
+		o := newSolo(t, cfg, State{})
+		o.elect(1)
+		l := c.until(o)
+		want(t, c.name+": stage", o.core.leader.stage, c.stage)
+		other := o.accept()
+		o.step(other, infoOf(3, 0))
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		want(t, c.name+": role with another follower", o.core.role, Leading)
+		o.notify(2, o.core.election.ElectionEpoch()+1)
+		want(t, c.name+": role when the first one looks", o.core.role, Leading)
+		o.core.LinkDown(o.now, other, errLink) // it has not finished discovery: a stranger may say as much
+		o.drive()
+		want(t, c.name+": role without", o.core.role, Leading)
+		o.notify(2, o.core.election.ElectionEpoch()+1)
+		want(t, c.name+": role when somebody looks", o.core.role, Looking)
+
+		o = newSolo(t, cfg, State{})
+		o.elect(1)
+		l = c.until(o)
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		want(t, c.name+": leads without its only follower", o.core.role == Leading, c.stage == gatherEpochs) // an ACKEPOCH outlives its link
+	}
+}

@@ -15,7 +15,8 @@ func (c *Core) refuse(l *learner, err error) {
 }
 
 // dropLearner forgets a link that is closed. Without a quorum the leader leaves
-// at once: no other leader can be elected before that.
+// at once: no other leader can be elected before that. While it gathers a quorum it
+// stays, until one of the voters looks for a leader, see abandoned.
 func (c *Core) dropLearner(k LinkID, err error) {
 	s := &c.leader
 	l := s.links[k]
@@ -34,7 +35,7 @@ func (c *Core) dropLearner(k LinkID, err error) {
 		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
 	}
 	c.recount()
-	if c.votes(l) && s.stage == leading && c.isolated() {
+	if c.votes(l) && (s.stage == leading && c.isolated() || s.stage == gatherAcks && c.lonely()) {
 		c.leave(errors.New("no quorum of followers is left"))
 		return
 	}
@@ -45,6 +46,13 @@ func (c *Core) dropLearner(k LinkID, err error) {
 
 // isolated reports whether the followers that have this leader's history are, with it, no quorum.
 func (c *Core) isolated() bool { return !c.quorum(true, func(l *learner) bool { return l.newAcked }) }
+
+// lonely reports whether this server leads, does not serve yet, and those that have come to follow it are,
+// with it, no quorum.
+func (c *Core) lonely() bool {
+	s := &c.leader
+	return c.role == Leading && (s.stage == gatherInfo || s.stage < leading && !c.gathered(math.MaxUint32))
+}
 
 // leaderTick pings, and gives up learners and in the end itself when nothing is
 // heard. A follower leaves a leader that it has not heard of for syncLimit; what
