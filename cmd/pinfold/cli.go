@@ -26,7 +26,7 @@ Exit status: 0 success, 1 a command failed, 2 a command is not valid,
   pinfold cli --server zk1:2181,zk2:2181/app ls /
   pinfold cli -server zk1:2181 get -s /config     # as for zkCli.sh
   pinfold cli --output json ls -s / | jq .children
-  pinfold cli -c 'addauth digest me:secret; get /private'
+  pinfold cli --auth-file mine get /private       # a line digest:me:password
   pinfold cli < commands.txt
 
 Commands (COMMAND --help describes one):

@@ -19,28 +19,21 @@ import (
 // member` and `pinfold migrate`: how its servers are asked, and what is printed.
 type operatorFlags struct {
 	connect    cli.Options
-	authFile   string
 	adminPorts string
 	output     string
 }
 
 func (f *operatorFlags) register(p *pflag.FlagSet) {
-	f.connect.RegisterOnly(p, "timeout", "tls", "tls-ca", "tls-cert", "tls-key", "login")
-	p.StringVar(&f.authFile, "auth-file", "", "file with credentials, a line each: digest:super:password")
+	f.connect.RegisterOnly(p, "timeout", "auth-file", "tls", "tls-ca", "tls-cert", "tls-key", "login")
 	p.StringVar(&f.adminPorts, "admin-port", "", "port of the administration servers; or 1=8081,2=8082")
 	p.StringVarP(&f.output, "output", "o", "text", "text, or json: one value a line")
 }
 
-// begin checks the flags, reads the credentials, and returns what asks servers and what prints.
+// begin checks the flags, and returns what asks servers and what prints.
 // The Live has no Client.
 func (f *operatorFlags) begin(c *cobra.Command) (*member.Live, *plan.Printer, error) {
 	if f.output != "text" && f.output != "json" {
 		return nil, nil, fmt.Errorf("--output %q: must be text or json", f.output)
-	}
-	if f.authFile != "" {
-		if err := f.connect.ReadAuths(f.authFile); err != nil {
-			return nil, nil, err
-		}
 	}
 	ports, err := member.ParseAdminPorts(f.adminPorts)
 	if err != nil {

@@ -29,7 +29,7 @@ func (f *subtreeFlags) register(c *cobra.Command) {
 	p.BoolVar(&f.overwrite, "overwrite", false, "of --subtree: give znodes that differ the data and ACL of the backup")
 	p.BoolVar(&f.dryRun, "dry-run", false, "of --subtree: only print what would be done")
 	p.BoolVar(&f.noACL, "no-acl", false, "of --subtree: create znodes with world:anyone:cdrwa")
-	f.connect.RegisterOnly(p, "server", "timeout", "auth", "tls", "tls-ca", "tls-cert", "tls-key", "login")
+	f.connect.RegisterOnly(p, "server", "timeout", "auth", "auth-file", "tls", "tls-ca", "tls-cert", "tls-key", "login")
 }
 
 // restoreSubtree restores a subtree. It prints the znodes that differ before it changes

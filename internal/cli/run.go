@@ -159,7 +159,8 @@ func (o *Options) Register(f *pflag.FlagSet) {
 	f.StringVarP(&o.Format, "output", "o", "plain", "plain, as zkCli.sh prints; table; or json, a value a line")
 	f.StringVarP(&o.Commands, "command", "c", "", "run these commands, separated by ; or line breaks")
 	f.BoolVarP(&o.Stop, "stop-on-error", "e", false, "end at the first command that fails")
-	f.Var((*credentials)(&o.auths), "auth", "authenticate, scheme:secret as in digest:user:password; may be repeated")
+	f.Var((*credentials)(&o.auths), "auth", "authenticate, scheme:secret as in digest:user:password, which every user of the machine can see; may be repeated")
+	f.Var((*credentialsFile)(&o.auths), "auth-file", "file with such credentials, a line each")
 	f.BoolVar(&o.tls.on, "tls", false, "encrypt connections; the options below imply it")
 	f.StringVar(&o.tls.ca, "tls-ca", "", "file with the certificates that vouch for the servers, in PEM (the system's)")
 	f.StringVar(&o.tls.cert, "tls-cert", "", "file with a certificate of one's own, in PEM")
@@ -224,6 +225,33 @@ func (c *credentials) Set(text string) error {
 
 // Type names the kind of value in help.
 func (c *credentials) Type() string { return "scheme:secret" }
+
+// credentialsFile are those in the file of --auth-file, so that no other user of the machine sees
+// a secret.
+type credentialsFile credentials
+
+// String, Set and Type make it an option.
+func (c *credentialsFile) String() string { return "" }
+
+// Set adds the credentials of a file: a line each; empty ones and those that begin with # are skipped.
+func (c *credentialsFile) Set(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := (*credentials)(c).Set(line); err != nil {
+			return fmt.Errorf("a line %w", err)
+		}
+	}
+	return nil
+}
+
+// Type names the kind of value in help.
+func (c *credentialsFile) Type() string { return "file" }
 
 // Arguments reads the program's options from words, what follows `pinfold cli`,
 // in the forms that zkCli.sh accepts too. What remains is the command. Its errors

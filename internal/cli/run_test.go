@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +155,36 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("whoami = %q", got)
 		}
 	})
+}
+
+// Credentials of a file count as those on the command line; what is wrong with one is said without
+// the secret.
+func TestCredentialsOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("# of all of us\n\ndigest:me:secret\r\ndigest:you:secret too\n")
+	inBubble(t, nil, func(r *rig) {
+		f := newFlagSet("cli")
+		r.opts.Register(f)
+		if _, err := Arguments(f, []string{"--auth-file", file, "whoami"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.must("whoami"); !strings.Contains(got, "digest: me\n") || !strings.Contains(got, "digest: you\n") {
+			t.Errorf("whoami = %q", got)
+		}
+	})
+	write("planted\n")
+	for _, name := range []string{file, file + ".none"} {
+		f := newFlagSet("cli")
+		new(Options).Register(f)
+		if _, err := Arguments(f, []string{"--auth-file", name}); ExitStatus(err) != statusUsage || strings.Contains(err.Error(), "planted") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestArgumentsThatAreWrong(t *testing.T) {

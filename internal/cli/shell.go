@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -136,24 +135,6 @@ func (o Options) Authorization() string {
 		return "ip"
 	}
 	return o.auths[0].scheme + " " + o.auths[0].secret
-}
-
-// ReadAuths reads credentials from a file, a line each as --auth has them, so that no
-// other user of the machine sees a secret.
-func (o *Options) ReadAuths(file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return usageError{"--auth-file: " + err.Error()}
-	}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if err := (*credentials)(&o.auths).Set(line); err != nil {
-			return usageError{"--auth-file: " + file + ": a line " + err.Error()}
-		}
-	}
-	return nil
 }
 
 // maxReply bounds a list of children, which may be of millions.
