@@ -218,6 +218,7 @@ func own() []Desc {
 	list := []Desc{
 		counter("bytes_sent_count", UnitBytes, ownServer, "Replies and events sent, including the lengths of frames"),
 		gauge("forwarded_request_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' requests that are not committed yet; a learner that forwards more than its share is answered -127"),
+		gauge("session_question_bytes", UnitBytes, ownReplica, "On a leader, bytes of learners' questions about sessions that are ending; 16 MiB at most"),
 		gauge("peer_buffer_bytes", UnitBytes, ownLinks, "Bytes held in the buffers of all connections of other servers; `peerBufferBytes` bounds them").on(OnMember),
 		gauge("unsynced_bytes", UnitBytes, ownReplica, "On a server of an ensemble, memory of the transactions that wait for its disk; `unsyncedBytes` bounds it"),
 		gauge("disk_free_bytes", UnitBytes, ownReplica, "Bytes that can still be written to the disk of the log or of the snapshots, whichever has less"),

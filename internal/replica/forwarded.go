@@ -15,54 +15,67 @@ import (
 // would then still be free, so the learner that has most is refused first.
 //
 // Requests of at most smallForward bytes do not count, and are never refused.
-type forwarded struct {
-	bytes  metric.Gauge
-	byLink map[zab.LinkID]int64
-}
+type forwarded struct{ shares }
 
 const smallForward = 4 << 10
 
 // admit counts a request of n bytes that came over a link. It reports false if there is no
 // room for it within the limit; 0 is no limit.
 func (f *forwarded) admit(l zab.LinkID, n, limit int64) bool {
-	if n <= smallForward {
-		return true
-	}
-	held := f.byLink[l] + n
-	if limit > 0 && held > limit-f.bytes.Load()-n {
-		return false
-	}
-	if f.byLink == nil {
-		f.byLink = map[zab.LinkID]int64{}
-	}
-	f.byLink[l] = held
-	f.bytes.Store(f.bytes.Load() + n)
-	return true
+	return n <= smallForward || f.take(l, n, limit)
 }
 
 // release counts requests out: they are committed, or dropped.
 func (f *forwarded) release(reqs []Request) {
-	held := f.bytes.Load()
-	if held == 0 {
+	if f.bytes.Load() == 0 {
 		return
 	}
 	for i := range reqs {
-		l, n := linkOf(reqs[i].Owner), int64(len(reqs[i].Body))
-		if n = min(n, f.byLink[l]); n <= smallForward {
-			continue
-		}
-		held -= n
-		if f.byLink[l] -= n; f.byLink[l] == 0 {
-			delete(f.byLink, l)
+		if n := int64(len(reqs[i].Body)); n > smallForward {
+			f.give(linkOf(reqs[i].Owner), n)
 		}
 	}
-	f.bytes.Store(held)
 }
 
-// forget counts all of them out: the role is left.
-func (f *forwarded) forget() {
-	f.byLink = nil
-	f.bytes.Store(0)
+// shares count what a server holds for others, by the link over which it came. A link may
+// hold as much as would then still be free of the limit, so the link that holds most is the
+// first that gets no more.
+type shares struct {
+	bytes  metric.Gauge // of all links; Order changes it
+	byLink map[zab.LinkID]int64
+}
+
+// take counts n bytes for a link. It reports false if there is no room for them within the
+// limit; 0 is no limit.
+func (s *shares) take(l zab.LinkID, n, limit int64) bool {
+	held := s.byLink[l] + n
+	if limit > 0 && held > limit-s.bytes.Load()-n {
+		return false
+	}
+	if s.byLink == nil {
+		s.byLink = map[zab.LinkID]int64{}
+	}
+	s.byLink[l] = held
+	s.bytes.Store(s.bytes.Load() + n)
+	return true
+}
+
+// give counts n bytes of a link out, or those that are left: forget may have been called
+// since they were taken.
+func (s *shares) give(l zab.LinkID, n int64) {
+	if n = min(n, s.byLink[l]); n == 0 {
+		return
+	}
+	s.bytes.Store(s.bytes.Load() - n)
+	if s.byLink[l] -= n; s.byLink[l] == 0 {
+		delete(s.byLink, l)
+	}
+}
+
+// forget counts everything out: the role is left.
+func (s *shares) forget() {
+	s.byLink = nil
+	s.bytes.Store(0)
 }
 
 // dropForwarded drops what came over a link that is lost and is not proposed. Its learner

@@ -192,27 +192,63 @@ type question struct {
 	resume
 }
 
-// questions are those that are not answered yet, by session: one of each link, and one of
-// this server's clients. So their number is bounded by that of the sessions that are ending
-// and of the links, however often a link asks. A learner waits for one answer about a session.
-type questions map[zk.SessionID][]question
+// questions are those that are not answered yet: of each session one of each link, and one of
+// this server's clients, however often they ask. A learner waits for one answer about a session.
+// Those of links have shares of maxQuestionBytes: a stranger that behaves as an observer may ask
+// about all sessions that end at the same time, over many links.
+type questions struct {
+	about  map[zk.SessionID][]question
+	shares shares // of links
+}
+
+// questionBytes is the memory of a question of a link, with its part of the map. Links may
+// have maxQuestionBytes of them; a question beyond that gets no answer: the learner's
+// client asks again with its next connection.
+const (
+	questionBytes    = 128
+	maxQuestionBytes = 16 << 20
+)
 
 // ask adds a question. It replaces an earlier one about the session of the same learner, or of
 // an earlier connection to this server, which is dropped.
 func (qs *questions) ask(q question) {
-	if *qs == nil {
-		*qs = questions{}
-	}
-	all := (*qs)[q.id]
+	all := qs.about[q.id]
 	i := slices.IndexFunc(all, func(before question) bool { return before.link == q.link })
-	if i < 0 {
-		(*qs)[q.id] = append(all, q)
+	switch {
+	case i >= 0 && q.link == 0:
+		all[i].origin.Dropped(&Request{})
+		all[i] = q
+	case i >= 0:
+		all[i] = q
+	case q.link == 0 || qs.shares.take(q.link, questionBytes, maxQuestionBytes):
+		if qs.about == nil {
+			qs.about = map[zk.SessionID][]question{}
+		}
+		qs.about[q.id] = append(all, q)
+	}
+}
+
+// take removes the questions about a session, and returns them.
+func (qs *questions) take(id zk.SessionID) []question {
+	all := qs.about[id]
+	for _, q := range all {
+		qs.shares.give(q.link, questionBytes) // of link 0 nothing is counted
+	}
+	delete(qs.about, id)
+	return all
+}
+
+// forget drops the questions of a link that is lost.
+func (qs *questions) forget(l zab.LinkID) {
+	if qs.shares.byLink[l] == 0 {
 		return
 	}
-	if q.link == 0 {
-		all[i].origin.Dropped(&Request{})
+	for id, all := range qs.about {
+		if qs.about[id] = slices.DeleteFunc(all, func(q question) bool { return q.link == l }); len(qs.about[id]) == 0 {
+			delete(qs.about, id)
+		}
 	}
-	all[i] = q
+	qs.shares.give(l, maxQuestionBytes)
 }
 
 // ending reports whether the end of a session is submitted and not committed yet. On a
@@ -221,38 +257,27 @@ func (s *sessions) ending(id zk.SessionID) bool {
 	return s.o.Ensemble != nil && s.tracker.Tracked(id)
 }
 
-// forget drops the questions of a link that is lost.
-func (qs questions) forget(l zab.LinkID) {
-	for id, all := range qs {
-		if qs[id] = slices.DeleteFunc(all, func(q question) bool { return q.link == l }); len(qs[id]) == 0 {
-			delete(qs, id)
-		}
-	}
-}
-
 // decide answers the questions about a session that has ended.
 func (s *sessions) decide(id zk.SessionID) {
-	for _, q := range s.undecided[id] {
+	for _, q := range s.undecided.take(id) {
 		if q.link != 0 {
 			s.answerValidate(q.link, id, false)
 		} else {
 			q.origin.Resumed(false, id, 0)
 		}
 	}
-	delete(s.undecided, id)
 }
 
 // dropQuestions drops the questions without an answer, because the role ends: the
 // clients and learners ask the next leader.
 func (s *sessions) dropQuestions() {
-	for _, id := range slices.Sorted(maps.Keys(s.undecided)) {
-		for _, q := range s.undecided[id] {
+	for _, id := range slices.Sorted(maps.Keys(s.undecided.about)) {
+		for _, q := range s.undecided.take(id) {
 			if q.link == 0 {
 				q.origin.Dropped(&Request{})
 			}
 		}
 	}
-	s.undecided = nil
 }
 
 // touch records the sessions whose clients a learner has heard.

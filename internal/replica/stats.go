@@ -74,6 +74,7 @@ func (r *Replica) BindMetrics(reg *metric.Registry) {
 		"slow_fsync_count":                   &s.SlowFsyncs,
 		"throttled_ops":                      &s.Throttled,
 		"forwarded_request_bytes":            &r.order.forwarded.bytes,
+		"session_question_bytes":             &r.order.undecided.shares.bytes,
 		"fsynctime":                          &s.Fsync,
 		"snapshottime":                       &s.Snapshot,
 		"sync_processor_batch_size":          &s.Synced,
