@@ -160,7 +160,7 @@ func (n *Node) open() error {
 		}
 		o.MembersSaved = n.members.saved
 	}
-	o.Dir, o.Auth, o.Clients, o.Logger = n.dir, authority, n.server, n.log
+	o.Dir, o.Auth, o.Clients, o.Logger, o.MemoryLeft = n.dir, authority, n.server, n.log, memoryLeft
 	if n.replica, n.report, err = replica.Start(o, time.Now().UnixMilli()); err != nil {
 		return err
 	}

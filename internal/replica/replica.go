@@ -109,6 +109,11 @@ type Options struct {
 	InitialCounter  int64 // first zxid of a new database, for tests of the rollover; 0 is 1
 	Logger          *slog.Logger
 
+	// MemoryLeft returns how many bytes of memory the process may still take. A learner that
+	// receives a tree asks it again and again, and leaves the leader if the answer is 0 or less.
+	// nil: a tree of any size is received. Any goroutine may call it.
+	MemoryLeft func() int64
+
 	// ForwardedBytes bounds the requests of learners that a leader holds; 0 is no limit.
 	ForwardedBytes int64
 

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -94,11 +95,44 @@ func (r *Replica) Snapshot(l zab.LinkID, z zk.Zxid, src SnapshotSource) error {
 		return fmt.Errorf("replica: the leader's snapshot at %v: it has sent one before: is it a leader?", z)
 	}
 	loader := znode.NewLoader(r.o.Tree)
+	if r.o.MemoryLeft != nil {
+		src = &measuredTree{SnapshotSource: src, left: r.o.MemoryLeft}
+	}
 	if err := loadBody(loader, src, r.o.MaxRecordBytes); err != nil {
 		return fmt.Errorf("replica: the leader's snapshot at %v: %w", z, err)
 	}
 	r.incomingTrees.put(l, loader.Tree(z))
 	return nil
+}
+
+// measuredTree is a tree that arrives, while the memory has room for it. Its length is not told
+// before its end, so a leader that is none could send one without an end.
+type measuredTree struct {
+	SnapshotSource
+	left           func() int64
+	received, next int64 // bytes; those after which the memory is looked at again
+}
+
+// lookAtMemory is how many bytes of a tree arrive between two looks at the memory. They become
+// several times as much in the tree, if the znodes are small.
+const lookAtMemory = 4 << 20
+
+// errNoMemory tells that a leader's tree does not fit.
+var errNoMemory = errors.New("it does not fit into this machine's memory, or that of the process's control group")
+
+func (m *measuredTree) Discard(n int) {
+	m.received += int64(n)
+	m.SnapshotSource.Discard(n)
+}
+
+func (m *measuredTree) Fill(n int) ([]byte, error) {
+	if m.received >= m.next {
+		m.next = m.received + lookAtMemory
+		if left := m.left(); left <= 0 {
+			return nil, fmt.Errorf("%w: %d MiB of it have arrived", errNoMemory, m.received>>20)
+		}
+	}
+	return m.SnapshotSource.Fill(n)
 }
 
 // incomingTrees holds the trees that were received over links and are not installed yet.

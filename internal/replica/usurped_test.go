@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/transport"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -264,6 +266,48 @@ func TestASecondSnapshot(t *testing.T) {
 		u.m.rep.LinkDown(link, errors.New("transport: a second snapshot"))
 		u.left()
 	})
+}
+
+// endlessSource is a snapshot whose znodes never end, as a stranger may send it that a server
+// takes for its leader.
+type endlessSource struct {
+	wholeSource
+	made int
+}
+
+func (s *endlessSource) Fill(n int) ([]byte, error) {
+	for len(s.b) < max(n, 64<<10) {
+		s.made++
+		s.b = append(jute.AppendString(s.b, fmt.Sprintf("/endless-%d", s.made)), 0, 0, 0, 0) // no data
+		s.b = append(jute.AppendLong(s.b, -1), make([]byte, 60)...)                          // the open ACL, a Stat
+	}
+	return s.b, nil
+}
+
+// A snapshot without an end is received only while the memory has room for it, and costs no
+// more than the link. Then a leader's snapshot that fits is taken.
+func TestP6AnEndlessSnapshot(t *testing.T) {
+	const room = 20 << 20
+	body := snapshotBody(t, "/a")
+	endless := &endlessSource{wholeSource: wholeSource{bytes.TrimSuffix(bytes.Clone(body), []byte("\x00\x00\x00\x01/"))}}
+	r := &Replica{o: Options{
+		Tree: testTree, MaxRecordBytes: 1 << 20,
+		MemoryLeft: func() int64 { return room - int64(endless.made)*100 },
+	}}
+	err := r.Snapshot(1, 5, endless)
+	if !errors.Is(err, errNoMemory) {
+		t.Fatalf("the snapshot without an end: %v", err)
+	}
+	if got := endless.made * 100; got < room/2 || got > room+2*lookAtMemory {
+		t.Errorf("%d bytes were taken with room for %d", got, room)
+	}
+	if r.incomingTrees.take(1) != nil {
+		t.Error("a part of a tree was kept")
+	}
+	r.o.MemoryLeft = func() int64 { return 1 }
+	if err := r.Snapshot(2, 5, &wholeSource{body}); err != nil || r.incomingTrees.take(2) == nil {
+		t.Errorf("the snapshot that fits: %v", err)
+	}
 }
 
 // A transaction that is none of its request's kind is not the request's outcome.
