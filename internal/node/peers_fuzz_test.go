@@ -82,7 +82,10 @@ type peerNode struct {
 
 // runPeers interprets an input as the acts of a stranger on the peer ports of an
 // ensemble, and checks that the ensemble serves.
-func runPeers(t *testing.T, input []byte) {
+func runPeers(t *testing.T, input []byte) { runPeersWith(t, input, *peersAnswered) }
+
+// runPeersWith is runPeers with a stranger that is an impostor, or is not.
+func runPeersWith(t *testing.T, input []byte, impostor bool) {
 	in := choices.New(input[:min(len(input), 2<<10)])
 	synctest.Test(t, func(t *testing.T) {
 		p := &peers{
@@ -90,7 +93,7 @@ func runPeers(t *testing.T, input []byte) {
 			mode: choices.Of(in, peersAll, peersAll, peersUsurped, peersFailing, peersAlone),
 		}
 		switch {
-		case *peersAnswered:
+		case impostor:
 			p.mode = peersImpostor
 		case p.mode == peersAlone:
 			p.size = 1
@@ -398,15 +401,21 @@ func (p *peers) holds() error {
 
 // Whatever a stranger says on the peer ports, an ensemble whose members are all there
 // keeps its roles and serves; other ensembles serve when the stranger is silent.
-func TestPeerPortsAtRandom(t *testing.T) {
-	seed := *peersFrom
+func TestPeerPortsAtRandom(t *testing.T) { peersAtRandom(t, *peersFrom, *peersSeeds, *peersAnswered) }
+
+// The same with an impostor, which answers in the name of a server that is away.
+func TestImpostorAtRandom(t *testing.T) { peersAtRandom(t, 0, 30, true) }
+
+// peersAtRandom runs so many seeds, up to the first that fails.
+func peersAtRandom(t *testing.T, from, seeds uint64, impostor bool) {
+	seed := from
 	defer func() { // a bubble that fails ends the test
 		if t.Failed() {
-			t.Logf("seed %d: go test ./internal/node -run TestPeerPortsAtRandom -peers-from %d -peers-seeds 1", seed, seed)
+			t.Logf("seed %d: go test ./internal/node -run TestPeerPortsAtRandom -peers-impostor=%v -peers-from %d -peers-seeds 1", seed, impostor, seed)
 		}
 	}()
-	for ; seed < *peersFrom+*peersSeeds; seed++ {
-		runPeers(t, choices.Random(seed, 1<<10))
+	for ; seed < from+seeds; seed++ {
+		runPeersWith(t, choices.Random(seed, 1<<10), impostor)
 	}
 }
 
