@@ -32,21 +32,14 @@ func (p *Preparer) closeSession(req *Request, tx *txn.Txn) zk.Code {
 	return zk.OK
 }
 
-// endEphemerals projects the deletion of ephemerals, as the tree is going to do it: one that has
-// children remains, and is tried once more after the others, and a system znode remains. No
+// endEphemerals projects the deletion of ephemerals, whose paths are sorted, as the tree is going to
+// do it: the lowest first. One that has other children remains, and so does a system znode. No
 // preparation makes such an ephemeral; a program that was elected leader in a member's name can.
 func (p *Preparer) endEphemerals(h *txn.Header, paths []string) {
-	var remain []string
-	for pass := 0; pass < 2 && len(paths) > 0; pass, paths, remain = pass+1, remain, nil {
-		for _, path := range paths {
-			p.did(opWork)
-			switch c, ok := p.get(path); {
-			case !ok || znode.IsSystem(path):
-			case c.kids > 0:
-				remain = append(remain, path)
-			default:
-				p.removeChange(h, path, c)
-			}
+	for _, path := range slices.Backward(paths) {
+		p.did(opWork)
+		if c, ok := p.get(path); ok && c.kids == 0 && !znode.IsSystem(path) {
+			p.removeChange(h, path, c)
 		}
 	}
 }
@@ -101,12 +94,18 @@ func (p *Preparer) creations(session zk.SessionID, paths []string) []string {
 // does not find them.
 func (p *Preparer) closeAll(session zk.SessionID, h *txn.Header) {
 	began := p.tree.LastZxid() // what is created after it is outstanding now
-	changed := p.closeChanged(session, h)
 	var ids []znode.ID
+	nested := false
 	for id := range p.tree.EphemeralIDs(session) {
 		p.did(1)
 		ids = append(ids, id)
+		nested = nested || p.tree.NumChildren(id) > 0
 	}
+	if nested {
+		p.closeEach(session, ids, h)
+		return
+	}
+	changed := p.closeChanged(session, h)
 	counts := map[znode.ID]*children{}
 	last, in := znode.ID(0), (*children)(nil)
 	for _, id := range ids {
@@ -133,6 +132,21 @@ func (p *Preparer) closeAll(session zk.SessionID, h *txn.Header) {
 		}
 	}
 	p.out.closing[session] = h.Zxid
+}
+
+// closeEach is closeAll with a change for each ephemeral, if some have children: endEphemerals alone
+// knows which of these remain.
+func (p *Preparer) closeEach(session zk.SessionID, ids []znode.ID, h *txn.Header) {
+	var paths []string
+	for _, id := range ids {
+		p.did(1)
+		if path := p.tree.Path(id); p.tree.IsEphemeralOf(id, session) {
+			paths = append(paths, path)
+		}
+	}
+	paths = p.creations(session, paths)
+	p.away(func() { slices.Sort(paths) })
+	p.endEphemerals(h, slices.Compact(paths))
 }
 
 // children are the ephemerals of one parent that closeAll deletes.

@@ -93,32 +93,69 @@ func TestCloseOfManyEphemerals(t *testing.T) {
 }
 
 // An ephemeral with children remains when its session ends, unless they are ephemerals of the
-// session too and end with it. No preparation makes one; a program that was elected leader in a member's name can.
+// session too and end with it, however deep they are. No preparation makes one; a program that was
+// elected leader in a member's name can. The preparer projects what the tree does: whether the transaction lists the
+// ephemerals or not, is too short to list them, and is applied at once or in pieces.
 func TestCloseOfEphemeralsWithChildren(t *testing.T) {
-	r := newRig(t, everything)
-	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
-	r.settle()
-	for _, op := range []txn.Op{
-		{Path: "/a", Ephemeral: true}, {Path: "/a/b"}, {Path: "/c", Ephemeral: true}, {Path: "/c/d", Ephemeral: true}, {Path: "/e", Ephemeral: true},
-		{Path: "/f", Ephemeral: true}, {Path: "/f/g", Ephemeral: true}, {Path: "/f/g/h", Ephemeral: true}, {Path: "/i", Ephemeral: true}, {Path: "/i/j"}, {Path: "/i/k", Ephemeral: true},
-	} {
-		r.zxid++
-		op.Type, op.ACL, op.ParentCversion = wire.OpCreate, zk.OpenACLUnsafe(), -1
-		r.tree.Apply(&txn.Txn{Header: txn.Header{Session: 1, Zxid: r.zxid, Type: op.Type}, Op: op}, &r.result)
-		if r.result.Err != zk.OK {
-			t.Fatal(op.Path, r.result.Err)
+	unlisted, short := everything, everything
+	unlisted.ListClosedPaths = false
+	short.MaxTxnBytes = 100
+	for name, cfg := range map[string]Config{"listed": everything, "unlisted": unlisted, "too long to list": short} {
+		for _, more := range []int{0, znode.PieceUnits} {
+			t.Run(fmt.Sprintf("%s, %d more", name, more), func(t *testing.T) { closeNested(t, cfg, more) })
 		}
 	}
-	r.prep = New(everything, r.tree, r.prep.auth, r.sessions)
+}
+
+// closeNested ends a session that has so many more ephemerals than those with children.
+func closeNested(t *testing.T, cfg Config, more int) {
+	r := newRig(t, cfg)
+	for range 2 {
+		r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	}
+	r.settle()
+	create := func(session zk.SessionID, path string, ephemeral bool) {
+		t.Helper()
+		r.zxid++
+		op := txn.Op{Type: wire.OpCreate, Path: path, Ephemeral: ephemeral, ACL: zk.OpenACLUnsafe(), ParentCversion: -1}
+		r.tree.Apply(&txn.Txn{Header: txn.Header{Session: session, Zxid: r.zxid, Type: op.Type}, Op: op}, &r.result)
+		if r.result.Err != zk.OK {
+			t.Fatal(path, r.result.Err)
+		}
+	}
+	for _, path := range []string{"/first", "/second", "/third"} { // their places are taken again, in another order
+		create(1, path, false)
+	}
+	for _, path := range []string{"/first", "/second", "/third"} {
+		r.zxid++
+		r.tree.Apply(&txn.Txn{Header: txn.Header{Session: 1, Zxid: r.zxid, Type: wire.OpDelete}, Op: txn.Op{Type: wire.OpDelete, Path: path}}, &r.result)
+	}
+	for _, path := range []string{"/a", "/c", "/c/d", "/e", "/f", "/f/g", "/f/g/h", "/f/g/h/i", "/f/g/h/i/j", "/k", "/l", "/l/m", "/n", "/n/o"} {
+		create(1, path, true)
+	}
+	create(1, "/a/b", false)
+	create(1, "/k/p", false)
+	create(1, "/k/q", true)
+	create(2, "/l/m/other", true)
+	for i := range more {
+		create(1, fmt.Sprintf("/n/o/%d", i), true)
+	}
+	r.prep = New(cfg, r.tree, r.prep.auth, r.sessions)
 	for range 2 { // the second time no session is there, as for what a leader finds when it begins
 		r.prepare(Request{Op: wire.OpCloseSession, Session: 1, Owner: session.NoOwner})
-		create := wire.CreateRequest{Path: fmt.Sprintf("/after%d", r.zxid), ACL: zk.OpenACLUnsafe()}
-		r.prepare(Request{Op: wire.OpCreate, Session: 1, Body: create.Append(nil, wire.OpCreate), Owner: session.NoOwner})
+		c := wire.CreateRequest{Path: fmt.Sprintf("/after%d", r.zxid), ACL: zk.OpenACLUnsafe()}
+		r.prepare(Request{Op: wire.OpCreate, Session: 2, Body: c.Append(nil, wire.OpCreate), Owner: session.NoOwner})
 		r.settle() // it compares the digests
-	}
-	for path, there := range map[string]bool{"/a": true, "/a/b": true, "/c": false, "/e": false, "/f": false, "/i": true, "/i/j": true, "/i/k": false} {
-		if (r.tree.Lookup(path) != 0) != there {
-			t.Errorf("%s is there: %v", path, !there)
+		for path, there := range map[string]bool{
+			"/a": true, "/a/b": true, "/c": false, "/e": false, "/f": false, "/k": true, "/k/p": true, "/k/q": false,
+			"/l": true, "/l/m": true, "/l/m/other": true, "/n": false,
+		} {
+			if (r.tree.Lookup(path) != 0) != there {
+				t.Errorf("%s is there: %v", path, !there)
+			}
+		}
+		if r.prep.digest != r.tree.Digest() {
+			t.Errorf("the digest is %d, the tree's %d", r.prep.digest, r.tree.Digest())
 		}
 	}
 }

@@ -71,7 +71,13 @@ func (r *rig) apply(n int) {
 				r.t.Fatalf("%+v: the sum of %s is %d", *tx, op.Path, sum)
 			}
 		}
-		if r.tree.Apply(tx, &r.result); tx.HasDigest && tx.Digest != r.tree.Digest() {
+		if c := r.tree.BeginClose(tx); c == nil {
+			r.tree.Apply(tx, &r.result)
+		} else {
+			for !c.Next(&r.result) {
+			}
+		}
+		if tx.HasDigest && tx.Digest != r.tree.Digest() {
 			r.t.Fatalf("%+v: the tree's digest is %d", *tx, r.tree.Digest())
 		}
 		if tx.Header.Type != wire.OpError && r.result.Err != zk.OK {

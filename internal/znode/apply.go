@@ -335,9 +335,31 @@ func (t *Tree) applyCloseSession(h *txn.Header, op *txn.Op, r *Result) {
 		t.applyDelete(h.Zxid, path, r, nil)
 	}
 	for _, path := range t.ephemeralsOf(h.Session) {
-		t.applyDelete(h.Zxid, path, r, nil)
+		if id := t.Lookup(path); id != 0 {
+			parent, _, _ := split(path)
+			t.endEphemeral(h, id, path, parent, r)
+		}
 	}
 	delete(t.sessions, h.Session)
+}
+
+// endEphemeral deletes an ephemeral of the session of h, which ends, and then each znode above it that
+// is one too and has no children left: so the same remain in whatever order it is called for them. It
+// returns their number. A system znode remains. No preparation makes an ephemeral with children, or of a
+// system znode; a program that was elected leader in a member's name can.
+func (t *Tree) endEphemeral(h *txn.Header, id ID, path, parentPath string, r *Result) (n int) {
+	for {
+		parent := t.nodes.at(id).parent
+		if IsSystem(path) || t.deleteNode(h.Zxid, id, path, parentPath, r) != zk.OK {
+			return n
+		}
+		n++
+		if !t.IsEphemeralOf(parent, h.Session) {
+			return n
+		}
+		id, path = parent, parentPath
+		parentPath, _, _ = split(path)
+	}
 }
 
 // ephemeralsOf returns the paths of the session's ephemerals, sorted.

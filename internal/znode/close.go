@@ -59,7 +59,7 @@ func (c *Close) Next(r *Result) (done bool) {
 	return false
 }
 
-// deleteRun deletes the next closeRun ephemerals, and returns their number.
+// deleteRun deletes the next closeRun ephemerals, and returns the number of those it has visited or deleted.
 func (c *Close) deleteRun(r *Result) (n int) {
 	t, ids := c.tree, c.ids[:min(closeRun, len(c.ids))]
 	c.ids = c.ids[len(ids):]
@@ -76,10 +76,10 @@ func (c *Close) deleteRun(r *Result) (n int) {
 	}
 	for i, id := range ids {
 		if t.IsEphemeralOf(id, c.h.Session) {
-			t.deleteNode(c.h.Zxid, id, c.run[i].path, c.run[i].parent, r)
+			n += t.endEphemeral(c.h, id, c.run[i].path, c.run[i].parent, r)
 		}
 	}
-	return len(ids)
+	return max(n, len(ids))
 }
 
 // WorkOf estimates the work of applying tx, whose encoding has encoded bytes.
