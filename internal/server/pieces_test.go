@@ -91,6 +91,10 @@ func TestReadsAreCutByWork(t *testing.T) {
 		}, wire.OpMultiRead, multiReadOf("/acl", 3*znode.PieceUnits), 1, func(r reply) bool {
 			return strings.Count(string(r.body), "\x00\x00\x00\x01d") == 3*znode.PieceUnits
 		}},
+		{"multiRead of much data", func(c *wireClient) {
+			r := wire.CreateRequest{Path: "/data", Data: make([]byte, 500_000), ACL: zk.OpenACLUnsafe()}
+			c.mustCall(wire.OpCreate, r.Append(nil, wire.OpCreate))
+		}, wire.OpMultiRead, multiReadOf("/data", 26), 1, func(r reply) bool { return len(r.body) > 26*500_000 }},
 		{"getAllChildrenNumber", func(c *wireClient) { createAll(c, many, zk.Persistent, znodeAt) },
 			wire.OpGetAllChildrenNumber, jute.AppendString(nil, "/tree"), 1, func(r reply) bool {
 				d := jute.NewDecoder(r.body)
