@@ -94,6 +94,7 @@ func TestSoak(t *testing.T) {
 			res.Violation = checkLinearizable(res.Registers)
 		}
 		if res.Violation != nil {
+			fmt.Printf("%s fails: %v\n", replay(seed), res.Violation) // at once: a soak may be stopped before it ends
 			t.Errorf("seed %d: %v\n%s\nreplay: %s", seed, res.Violation, explain(o), replay(seed))
 			continue
 		}
