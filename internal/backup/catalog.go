@@ -33,8 +33,11 @@ func newGeneration(number int) *Generation {
 
 // file returns the name of a file of the generation in the store.
 func (g *Generation) file(name string) string {
-	return path.Join(fmt.Sprintf("%06d", g.Number), versionDir, name)
+	return path.Join(numberName(g.Number), versionDir, name)
 }
+
+// numberName is the name of a generation's directory. Other spellings of the number are not a generation's.
+func numberName(number int) string { return fmt.Sprintf("%06d", number) }
 
 func logName(first zk.Zxid) string { return storage.LogName("", first) }
 
@@ -52,7 +55,7 @@ func Generations(ctx context.Context, s Store) ([]Generation, error) {
 			continue
 		}
 		number, err := strconv.Atoi(parts[0])
-		if err != nil || number <= 0 {
+		if err != nil || number <= 0 || parts[0] != numberName(number) {
 			continue
 		}
 		g := byNumber[number]
