@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/dchest/siphash"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -17,6 +18,9 @@ const maxBytes = 1 << 28
 
 // maxWindow bounds the memory of the decompression. Keeper writes windows of 2 MiB.
 const maxWindow = 32 << 20
+
+// Checksum is the hash of Keeper's records and digests: SipHash-2-4 with a key of zeros.
+func Checksum(b []byte) uint64 { return siphash.Hash(0, 0, b) }
 
 // A reader reads the integers and strings of Keeper's files: little-endian, the length of a string as a varint. Its
 // error sticks, and everything read after it is zero. An end within a value is io.ErrUnexpectedEOF.

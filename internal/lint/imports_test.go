@@ -117,6 +117,7 @@ const mustNever = `
 // otherModules says where code of others is used; tests may use more.
 var otherModules = map[string][]string{
 	"github.com/anishathalye/porcupine":       {"test/ensemble/history"},
+	"github.com/dchest/siphash":               {"keeper"},
 	"github.com/jcmturner/gofork":             {"kerberos", "test/tickets"},
 	"github.com/jcmturner/gokrb5":             {"kerberos", "test/tickets"},
 	"github.com/klauspost/compress":           {"keeper", "storage", "test/keeperfiles"},
