@@ -41,7 +41,7 @@ func memberSettings() []setting {
 			note:   "ticks for a learner to connect and synchronize; an ensemble needs it"},
 		{name: "syncLimit", scope: inFile,
 			setter: count(0, func(c *Config) *int { return &c.Quorum.SyncLimit }),
-			note:   "ticks without a message after which a connection to a peer is closed; an ensemble needs it"},
+			note:   "ticks without a message after which a connection to a peer is closed, two [while something waits](membership.md#a-leader-that-can-do-nothing); an ensemble needs it"},
 		{name: "connectToLearnerMasterLimit", scope: inFile, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Quorum.ConnectLimit }),
 			note:   "ticks for a learner to connect to its leader; 0 means `initLimit`"},

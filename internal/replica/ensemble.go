@@ -100,6 +100,7 @@ func (o *orderer) stepCore(m *mail) {
 	if len(o.resetSeqs) == 0 {
 		o.core.Applied(o.LastApplied())
 	}
+	o.core.Await(len(o.waiting) > 0 || len(o.asked) > 0 || len(o.syncs.asked) > 0)
 	if now >= o.core.Deadline() {
 		o.noteProgress(now)
 		o.core.Tick(now)

@@ -221,6 +221,9 @@ func (c *Core) learnerTick() {
 		limit = c.ticks(c.cfg.InitLimit + c.cfg.SyncLimit)
 	default:
 		limit = c.ticks(c.cfg.SyncLimit)
+		if c.waits() && !c.wasAway {
+			limit = c.cfg.ProgressLimit - 1 // it is over at the Deadline
+		}
 	}
 	if silence := c.now - l.heard; silence > limit {
 		c.leave(fmt.Errorf("nothing heard from %s for %v", c.masterName(), silence))

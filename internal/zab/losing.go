@@ -84,6 +84,11 @@ func (c *Core) leaderTick() {
 		return
 	}
 	s.leaseEnd = math.MaxInt64
+	if err := c.withoutProgress(); err != nil {
+		c.unfitUntil = c.now + asideFor // the others may hear its vote
+		c.leave(err)
+		return
+	}
 	for _, l := range s.learners {
 		if l.state == upToDate {
 			s.leaseEnd = min(s.leaseEnd, l.contact+c.ticks(c.cfg.SyncLimit))

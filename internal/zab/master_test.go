@@ -20,6 +20,7 @@ func TestMasterChaos(t *testing.T) {
 			FinalizeWait: 10 * ms, MinNotify: 10 * ms, MaxNotify: 100 * ms, ObserverMasters: true,
 		}
 		cfg.StallAfter = time.Duration(10+rng.IntN(400)) * ms
+		cfg.ProgressLimit = time.Duration(seed%3) * cfg.Tick
 		x := chaosOf(rng, voters, observers, cfg)
 		x.before = func() {
 			if x.healing {

@@ -23,6 +23,7 @@
 //	handover.go   a leader that is asked to leave
 //	master.go     a follower that serves observers, and which server an observer uses
 //	stall.go      a disk that finishes no write
+//	progress.go   silence while something waits
 //	diverged.go   a server whose tree is not what its log leads to
 //	heal.go       a server whose disk has lost what it held
 //	oracle.go     one of two voters that goes on alone
@@ -78,6 +79,9 @@ type Config struct {
 	InitLimit    int // ticks until a learner is synchronized
 	SyncLimit    int // ticks of silence that end a link
 	ConnectLimit int // ticks until a learner has reached its leader; 0 is InitLimit
+	// ProgressLimit is the silence that ends a role while something waits (progress.go), if it is
+	// less than SyncLimit; 0: none does.
+	ProgressLimit time.Duration
 
 	// Window is how many committed transactions are kept for learners that come
 	// back (commitLogCount).
@@ -184,6 +188,8 @@ type Core struct {
 	election *election.Election
 	now      time.Duration
 	ticked   time.Duration // when Tick was called last
+	wasAway  bool          // the last Tick came late: this process may have been stopped, and not the others
+	awaits   bool          // as Await has told
 
 	role  Role
 	phase phase
@@ -298,7 +304,7 @@ var ErrLost = errors.New("zab")
 // Tick tells the time. It must be called at Deadline, and may be at any time.
 func (c *Core) Tick(now time.Duration) {
 	c.at(now)
-	c.ticked = c.now
+	c.wasAway, c.ticked = c.now-c.ticked > c.cfg.Tick, c.now
 	c.tellHealing()
 	c.expirePermission()
 	switch {
@@ -334,6 +340,10 @@ func (c *Core) Deadline() time.Duration {
 		next = min(next, c.learner.connectAt())
 	case c.role == Leading && c.leader.stage == leading:
 		next = min(next, c.leader.leaseEnd)
+	case c.phase == broadcast && c.waits():
+		if end := c.learner.heard + c.cfg.ProgressLimit; end > c.ticked {
+			next = min(next, end)
+		}
 	}
 	if c.permitted {
 		next = min(next, c.permittedUntil)

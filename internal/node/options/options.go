@@ -111,6 +111,10 @@ func Replica(cfg *config.Config) (replica.Options, error) {
 	return o, nil
 }
 
+// leastSilence is how long a member may be silent while others wait for it, however short a tick is:
+// so long may a process of a machine that does other things wait for a processor.
+const leastSilence = time.Second
+
 // ensemble returns the configuration of the Zab core of a server of an ensemble.
 func ensemble(cfg *config.Config) (*zab.Config, error) {
 	q := &cfg.Quorum
@@ -121,7 +125,8 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 	return &zab.Config{
 		ID: q.MyID, Members: members,
 		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
-		Window: cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
+		ProgressLimit: max(2*cfg.Session.Tick, leastSilence),
+		Window:        cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
 		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, StallBytes: int64(q.UnsyncedBytes), Oracle: q.OraclePath != "", ObserverMasters: q.ObserverMasterPort > 0, LookDelay: q.ObserverReconnect + q.ObserverElection,
 		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
 	}, nil

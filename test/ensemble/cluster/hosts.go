@@ -181,6 +181,32 @@ func (h *Hosts) Move(id int) error {
 	)
 }
 
+// CanLose reports whether Lose can work here, once Hosts does.
+func CanLose() bool {
+	_, err := exec.LookPath("iptables")
+	return err == nil
+}
+
+// Lose has the host of one member get no packet of another's, until Heal. Clients do not notice.
+func (h *Hosts) Lose(from, to int) error {
+	return h.iptables(to, "--append", "INPUT", "--source", h.Address(from), "--jump", "DROP")
+}
+
+// Heal has all packets arrive again.
+func (h *Hosts) Heal() error {
+	for _, o := range h.hosts {
+		if err := h.iptables(o.id, "--flush", "INPUT"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// iptables changes what a host lets in.
+func (h *Hosts) iptables(id int, args ...string) error {
+	return ip(append([]string{"netns", "exec", h.namespace(id), "iptables", "--wait"}, args...)...)
+}
+
 // Publish has the resolvers of the hosts at answer with these addresses for the name of a member:
 // from soon on, as dnsmasq reads its file on a signal. Without an address there is no such name.
 func (h *Hosts) Publish(id int, at []int, addresses ...string) error {
@@ -242,5 +268,6 @@ func (h *Hosts) close() {
 		_ = ip("netns", "del", h.namespace(o.id)) // an error: it was not made
 		_ = os.RemoveAll(filepath.Join("/etc/netns", h.namespace(o.id)))
 	}
+	_ = ip("link", "del", h.prefix+"r") // with its namespace it would go later, when the next test may need the name
 	_ = ip("netns", "del", h.bridge())
 }
