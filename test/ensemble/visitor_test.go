@@ -39,6 +39,7 @@ type crowd struct {
 	t       *testing.T
 	origin  time.Time
 	addrs   []string
+	follow  bool // visitors follow the members as the configuration has them
 	stop    chan struct{}
 	wg      sync.WaitGroup
 	writers []*visitor
@@ -106,8 +107,12 @@ func (c *crowd) visitor(home *cluster.Member) *visitor {
 	v := &visitor{home: home, path: fmt.Sprintf("/visitor-%d", len(c.all()))}
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
+	servers, members := "", client.Hosts(cluster.InTurn(c.addrs, home.ID-1))
+	if c.follow {
+		servers, members = home.Client, client.FollowMembers(client.Member.ClientAddr)
+	}
 	var err error
-	if v.c, err = client.Dial(ctx, "", client.SessionTimeout(shortTimeout), client.Hosts(cluster.InTurn(c.addrs, home.ID-1))); err != nil {
+	if v.c, err = client.Dial(ctx, servers, client.SessionTimeout(shortTimeout), members); err != nil {
 		c.t.Fatal(err)
 	}
 	states, _ := v.c.States()
