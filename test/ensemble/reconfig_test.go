@@ -111,6 +111,7 @@ func (r *rig) refusedChanges() []change {
 		{name: "no number", joining: "server.x=127.0.0.1:27401:27402;27403", from: -1, super: true, want: zk.ErrMarshalling},
 		{name: "leaving is no number", leaving: "x", from: -1, super: true, want: zk.ErrMarshalling},
 		{name: "no client port", joining: "server.9=127.0.0.1:27401:27402:observer", from: -1, super: true, want: zk.ErrBadArguments},
+		{name: "an address for clients with TLS", joining: "server.9=127.0.0.1:27401:27402:observer;27403;27404", from: -1, super: true, want: zk.ErrBadArguments},
 		{name: "no election port", joining: "server.9=127.0.0.1:27401;27403", from: -1, super: true, want: zk.ErrBadArguments},
 		{name: "an unknown role", joining: "server.9=127.0.0.1:27401:27402:spectator;27403", from: -1, super: true, want: zk.ErrBadArguments},
 		{name: "one port for both", joining: "server.9=127.0.0.1:27401:27401:observer;27403", from: -1, super: true, want: zk.ErrBadArguments},
