@@ -14,9 +14,10 @@ import (
 )
 
 var (
-	stopBy = flag.String("stop", "kill", "how TestMigrationGap ends Apache's servers: kill (SIGKILL) or stop (SIGTERM)")
-	asked  = flag.Bool("asked", true, "members have administration servers: TestMigrationGap has leaders of Pinfold's asked to hand over")
-	jvm    = flag.String("jvm", "", "more `flags` of the JVMs that TestMigrationGap measures")
+	stopBy   = flag.String("stop", "kill", "how TestMigrationGap ends Apache's servers: kill (SIGKILL) or stop (SIGTERM)")
+	asked    = flag.Bool("asked", true, "members have administration servers: TestMigrationGap has leaders of Pinfold's asked to hand over")
+	compared = flag.Bool("compared", true, "TestMigrationGap compares the members after each migration")
+	jvm      = flag.String("jvm", "", "more `flags` of the JVMs that TestMigrationGap measures")
 )
 
 // TestMigrationGap measures what clients feel of a migration of an ensemble with -base znodes,
@@ -62,11 +63,13 @@ func (m *migration) measure(name string, w *load.Writers, kind cluster.Kind, sto
 		m.t.FailNow()
 	}
 	took := time.Since(began)
-	equal, status := m.run("verify", m.asSuper...)
-	if status != 0 {
-		m.t.Errorf("pinfold migrate verify: %d\n%s", status, equal)
+	if *compared {
+		equal, status := m.run("verify", m.asSuper...)
+		if status != 0 {
+			m.t.Errorf("pinfold migrate verify: %d\n%s", status, equal)
+		}
+		m.t.Logf("pinfold migrate verify: %s", equal[strings.LastIndex(strings.TrimSpace(equal), "\n")+1:])
 	}
-	m.t.Logf("pinfold migrate verify: %s", equal[strings.LastIndex(strings.TrimSpace(equal), "\n")+1:])
 	m.t.Logf("RESULT %s, members ended by %s, %d znodes: canaries %s; no write acknowledged for %d ms from %s; %.0f writes a second before, %.0f during, %.2f; took %.1f s",
 		name, stop, *base, m.canaries(), gap.Milliseconds(), at.Format("15:04:05.000"), before, during, during/before, took.Seconds())
 }
