@@ -15,8 +15,7 @@ func (c *Core) refuse(l *learner, err error) {
 }
 
 // dropLearner forgets a link that is closed. Without a quorum the leader leaves
-// at once: no other leader can be elected before that. While it gathers a quorum it
-// stays, until one of the voters looks for a leader, see abandoned.
+// at once: no other leader can be elected before that.
 func (c *Core) dropLearner(k LinkID, err error) {
 	s := &c.leader
 	l := s.links[k]
@@ -35,7 +34,7 @@ func (c *Core) dropLearner(k LinkID, err error) {
 		c.event(Event{Kind: EventGone, Peer: l.id, Link: k, Reason: err.Error()})
 	}
 	c.recount()
-	if c.votes(l) && (s.stage == leading && c.isolated() || s.stage == gatherAcks && c.lonely()) {
+	if c.votes(l) && s.stage == leading && c.isolated() {
 		c.leave(errors.New("no quorum of followers is left"))
 		return
 	}
@@ -46,13 +45,6 @@ func (c *Core) dropLearner(k LinkID, err error) {
 
 // isolated reports whether the followers that have this leader's history are, with it, no quorum.
 func (c *Core) isolated() bool { return !c.quorum(true, func(l *learner) bool { return l.newAcked }) }
-
-// lonely reports whether this server leads, does not serve yet, and those that have come to follow it are,
-// with it, no quorum.
-func (c *Core) lonely() bool {
-	s := &c.leader
-	return c.role == Leading && (s.stage == gatherInfo || s.stage < leading && !c.gathered(math.MaxUint32))
-}
 
 // leaderTick pings, and gives up learners and in the end itself when nothing is
 // heard. A follower leaves a leader that it has not heard of for syncLimit; what

@@ -142,7 +142,7 @@ func (c *Core) setPhase(r Role, p phase) {
 // role is firstPatience old, since its election epoch may be smaller than ours.
 func (c *Core) abandoned(n *election.Notification) {
 	later := n.ElectionEpoch > c.election.ElectionEpoch()
-	gathers := c.lonely() && c.system.Voter(n.From)
+	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.system.Voter(n.From)
 	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && n.From == c.learner.leader &&
 		(later || c.now-c.since >= firstPatience)
 	switch {
