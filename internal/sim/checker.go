@@ -275,7 +275,7 @@ func (c *checker) event(m *member, e *zab.Event) {
 // took too long, a disk is stalled, another server has more right to lead, or a log begins with the
 // snapshot of a leader that did not get its quorum, and is to end before that.
 var lawful = [...]string{
-	"within initLimit", "nothing heard", "is lost", "no quorum of followers", "no zxids left",
+	"within initLimit", "nothing heard", "nothing is heard for", "is lost", "no quorum of followers", "no zxids left",
 	"a quorum does without it", "no quorum has acknowledged", "bytes wait for it",
 	"the log cannot be cut", "is not reached within", "is gone", "has a longer history", "looks for a leader again", "which has elected it, votes for", "has accepted epoch", "is accepted already",
 	"has no vote since the change", "has another role since the change", "leads from the change of the membership", "that gave it a vote is not in the leader's history", "its membership has version",

@@ -196,6 +196,9 @@ func (m *member) simulate(o *replica.Options) {
 	}
 	o.Seed = m.s.o.Seed<<8 + uint64(m.life)
 	o.Prefetch, o.PurgeInterval, o.DiskReserve, o.Scrub = false, 0, 0, true
+	if m.s.o.Impatient {
+		o.Ensemble.ProgressLimit = 2 * p.tick
+	}
 	o.ReadOnlyAfter = p.readOnlyAfter
 	o.Ensemble.LastCounter, o.Ensemble.StallAfter, o.Ensemble.ObserverMasters = p.lastCounter, p.stallAfter, p.masters
 }

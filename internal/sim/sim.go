@@ -55,6 +55,9 @@ type Options struct {
 	Effects bool
 	// Reconfigures has the run change the configuration of the ensemble, whatever the seed says.
 	Reconfigures bool
+	// Impatient gives members zab.Config.ProgressLimit, of two ticks. Without it their syncLimits are too
+	// short for that to matter.
+	Impatient bool
 }
 
 // Result is what came of a run.

@@ -19,6 +19,7 @@ var (
 	fromFlag    = flag.Uint64("from", 1, "TestSoak, TestHunt: the first seed")
 	linesFlag   = flag.Int("lines", 100, "how many lines of a failing seed's trace are shown; 0 is all")
 	reconfFlag  = flag.Bool("reconfigures", false, "TestSeed, TestSoak, TestHunt: every seed changes the configuration of the ensemble")
+	impatient   = flag.Bool("impatient", false, "TestSeed, TestSoak, TestHunt: members are silent for two ticks at most while something waits for them")
 	effectsFlag = flag.Bool("effects", false, "TestHunt: look only at what members deliver and clients see")
 )
 
@@ -44,6 +45,9 @@ func replay(seed uint64) string {
 	if *reconfFlag {
 		text += " -reconfigures"
 	}
+	if *impatient {
+		text += " -impatient"
+	}
 	return text
 }
 
@@ -66,7 +70,7 @@ func TestSeed(t *testing.T) {
 	if *seedFlag == 0 {
 		t.Skip("no -seed is given")
 	}
-	o := Options{Seed: *seedFlag, Reconfigures: *reconfFlag}
+	o := Options{Seed: *seedFlag, Reconfigures: *reconfFlag, Impatient: *impatient}
 	res := Run(o)
 	fmt.Print(explain(o))
 	fmt.Printf("hash %x, %d events, %v of virtual time\n%v", res.Hash, res.Events, res.Virtual, &res.Coverage)
@@ -85,7 +89,7 @@ func TestSoak(t *testing.T) {
 	for ; *faultsFlag == 0 && seeds < *seedsFlag || cover.faults() < *faultsFlag; seeds++ {
 		seed := *fromFlag + uint64(seeds)
 		collect(seeds)
-		o := Options{Seed: seed, Reconfigures: *reconfFlag}
+		o := Options{Seed: seed, Reconfigures: *reconfFlag, Impatient: *impatient}
 		res := Run(o)
 		cover.Add(&res.Coverage)
 		virtual += res.Virtual
@@ -128,7 +132,7 @@ func TestHunt(t *testing.T) {
 	for i := range *huntFlag {
 		collect(i)
 		seed := *fromFlag + uint64(i)
-		res := Run(Options{Seed: seed, Effects: *effectsFlag, Reconfigures: *reconfFlag})
+		res := Run(Options{Seed: seed, Effects: *effectsFlag, Reconfigures: *reconfFlag, Impatient: *impatient})
 		if res.Violation == nil {
 			res.Violation = checkLinearizable(res.Registers)
 		}
