@@ -69,9 +69,14 @@ func (i *impostor) addNoting(nc net.Conn, election bool, note func([]byte) []byt
 		var rest []byte
 		for b := make([]byte, 32<<10); ; {
 			n, err := r.Read(b)
+			var ended *strangeConn
+			if err != nil {
+				ended = <-own // without i.mu: addReading takes it before c is known
+			}
 			i.mu.Lock()
-			if rest = note(append(rest, b[:n]...)); err != nil {
-				(<-own).closeLocked()
+			rest = note(append(rest, b[:n]...))
+			if ended != nil {
+				ended.closeLocked()
 				i.mu.Unlock()
 				return
 			}
