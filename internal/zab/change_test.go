@@ -425,6 +425,25 @@ func TestASnapshotThatIsNotInstalledLeavesNoDoubt(t *testing.T) {
 	}
 }
 
+// A server that does not know what was committed before Seen, and has Seen cut off, does not know the latest
+// change in its history any more, before NEWLEADER tells it: no vote of others does.
+func TestACutHidesChanges(t *testing.T) {
+	cfg := changing(3)
+	z := zk.MakeZxid(4, 5)
+	s := history(4, 7)
+	s.Members = Memberships{Committed: cfg.Members, Seen: textReader{}.OfText(write(z, membersOf(5, 0).Members())), Unsure: true}
+	o, l := follows2(t, cfg, s)
+	o.step(l, Packet{Type: Trunc, Zxid: zk.MakeZxid(4, 4)})
+	o.core.LinkDown(o.now, l, errLink)
+	o.drive()
+	o.persist()
+	o.core.Notification(o.now, election.Notification{From: 3, State: election.Looking, Leader: 3, ElectionEpoch: 1, Config: cfg.Members.Text()})
+	o.drive()
+	o.persist()
+	want(t, "unsure", o.core.Memberships().Unsure, true)
+	want(t, "stands", o.core.election.Vote().Leader == 1, false)
+}
+
 // A change of the membership is on the disk before its transaction. If a crash takes the
 // transaction away, the change is forgotten, on the disk too, before the server votes.
 func TestAChangeThatTheLogLostIsForgotten(t *testing.T) {

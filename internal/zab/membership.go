@@ -123,8 +123,8 @@ type Memberships struct {
 	// Committed and Seen, or after Seen, that this server does not know. Such a server
 	// must not lead: it would count the wrong votes. It ends with UPTODATE.
 	Unsure bool
-	// Blind tells that NEWLEADER has not come after that snapshot: the history may have a change
-	// after Seen. Only NEWLEADER ends it, or another history.
+	// Blind tells that Seen may not be the latest in the history: NEWLEADER has not come after that snapshot,
+	// or a change was cut off that hid others. Only NEWLEADER ends it, or another history.
 	Blind bool
 	// SureAt tells, if Blind, where the history ends of which Committed and Seen are surely all that
 	// there is to know: the one before the snapshot, as long as neither has changed since. It is
@@ -341,11 +341,12 @@ func (c *Core) commitMembers(z zk.Zxid) error {
 	return nil
 }
 
-// cutMembers forgets a change of the membership that is not in the history up to z.
+// cutMembers forgets a change of the membership that is not in the history up to z. If there
+// may be others between Committed and that one, the latest in the history is not known any more.
 func (c *Core) cutMembers(z zk.Zxid) {
 	m := c.members
 	if m.Seen.version > z {
-		m.Seen = m.Committed
+		m.Seen, m.Blind = m.Committed, m.Unsure
 		c.setMembers(m)
 	}
 }
