@@ -108,8 +108,27 @@ func (m *modelRun) step(i int) {
 			m.know(path, m.w.LastZxid(), "")
 		}
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) && !errors.Is(err, zk.ErrConnectionLoss) {
+	switch {
+	case errors.Is(err, zk.ErrConnectionLoss):
+		m.learn(ctx, path)
+	case err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty):
 		m.t.Fatal(err)
+	}
+}
+
+// learn reads what became of a change whose answer was lost. If it was carried out, that was in
+// this transaction or in one before it: look allows both until then.
+func (m *modelRun) learn(ctx context.Context, path string) {
+	data, _, err := m.w.Get(ctx, path)
+	for errors.Is(err, zk.ErrConnectionLoss) {
+		<-time.After(time.Millisecond)
+		data, _, err = m.w.Get(ctx, path)
+	}
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		m.t.Fatal(err)
+	}
+	if m.tree[path] != string(data) {
+		m.know(path, m.w.LastZxid(), string(data))
 	}
 }
 
@@ -119,15 +138,17 @@ func (m *modelRun) family(ctx context.Context, path, data string) {
 	for _, p := range []string{path, path + "/a"} {
 		txn.Create(p, []byte(data), zk.Persistent, nil)
 	}
-	err := txn.Commit(ctx)
-	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrConnectionLoss) {
-		return
-	}
-	if err != nil {
+	switch err := txn.Commit(ctx); {
+	case errors.Is(err, zk.ErrNoNode):
+	case errors.Is(err, zk.ErrConnectionLoss):
+		m.learn(ctx, path)
+		m.learn(ctx, path+"/a")
+	case err != nil:
 		m.t.Fatal(err)
-	}
-	for _, p := range []string{path, path + "/a"} {
-		m.know(p, m.w.LastZxid(), data)
+	default:
+		for _, p := range []string{path, path + "/a"} {
+			m.know(p, m.w.LastZxid(), data)
+		}
 	}
 }
 
