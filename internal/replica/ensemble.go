@@ -15,6 +15,7 @@ type member struct {
 	core      *zab.Core // nil on a standalone server, and before Join
 	recovered zab.State // what core begins with
 	recent    []zab.Entry
+	shown     []byte // of the membership, by the tree that recovery has read; see shownMembers
 
 	role   zab.Role
 	term   uint64
@@ -61,7 +62,10 @@ func (o *orderer) loadEpochs(rep *Report) error {
 	if o.recovered.Members, err = o.loadMembers(); err != nil {
 		return err
 	}
-	o.recent = nil
+	if !rep.Diverged {
+		o.recovered.MembersShown = o.shown
+	}
+	o.recent, o.shown = nil, nil
 	if n := len(o.recovered.Recent); n > 0 && o.recovered.Recent[n-1].Zxid != last {
 		o.recovered.Recent = nil
 	}

@@ -31,6 +31,19 @@ func (r *Replica) setConfig(tree *znode.Tree, nowMillis int64) {
 	tree.SetConfig(r.o.ConfigText, nowMillis)
 }
 
+// shownMembers returns the text of the latest membership that transactions have made of a tree from the leader
+// or from the disk, before setConfig; nil if the tree does not tell.
+func (r *Replica) shownMembers(tree *znode.Tree) []byte {
+	if tree == nil || !r.dynamic() || r.o.ConfigText == nil {
+		return nil
+	}
+	text := tree.Data(tree.Lookup(znode.ConfigPath))
+	if len(text) > maxConfigBytes {
+		return nil
+	}
+	return bytes.Clone(text)
+}
+
 // freshenConfig gives the tree, of which everything is applied, the text of a committed
 // membership that no transaction has told: an Apache leader gives the first one a version, and the
 // leader's first one takes the place of that of a server that joins.

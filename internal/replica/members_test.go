@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -184,5 +186,64 @@ func TestWhatIsKnownOfTheMembershipIsKept(t *testing.T) {
 		if got.Committed, got.Seen = want.Committed, want.Seen; got != want {
 			t.Errorf("%+v was kept, %+v came back", want, got)
 		}
+	}
+}
+
+// withMembers lets transactions change the membership that the text names.
+func withMembers(text string) func(*Options) {
+	return func(o *Options) {
+		members := configReader{}.OfText([]byte(text))
+		o.Ensemble = &zab.Config{ID: 1, Reader: configReader{}, Members: members, Tick: groupTick, InitLimit: 10, SyncLimit: 5, Window: 50}
+		o.ConfigText = members.Text()
+	}
+}
+
+// The core learns what a leader's tree shows of the membership together with SNAP, whatever the leader
+// puts into that.
+func TestSnapTellsTheMembership(t *testing.T) {
+	own, shown := "0 1v 2v 3v", "7 1v 2v 3v 4v"
+	inUsurped(t, withMembers(own), func(u *usurper) {
+		u.lead()
+		tree := znode.New(testTree)
+		tree.SetConfig([]byte(shown), 0)
+		if err := u.m.rep.Snapshot(u.link, u.zxid(5), &wholeSource{bodyOf(tree)}); err != nil {
+			t.Fatal(err)
+		}
+		u.packets(zab.Packet{Type: zab.Snap, Zxid: u.zxid(5), Data: []byte("9 1v")})
+		m := u.m.rep.order.core.Memberships()
+		if string(m.Committed.Text()) != own || string(m.Seen.Text()) != shown || !m.Unsure || m.Blind {
+			t.Errorf("it knows %q, %q, unsure %v, blind %v", m.Committed.Text(), m.Seen.Text(), m.Unsure, m.Blind)
+		}
+	})
+}
+
+// The core begins with what the tree on the disk shows of the membership, not with what the configuration
+// gives the tree. If the configuration fixes the members, the tree shows nothing.
+func TestTheCoreBeginsWithWhatTheTreeShows(t *testing.T) {
+	mem := vfs.NewMem()
+	fixed := func(o *Options) { withMembers("8 1v 2v 3v")(o); o.Ensemble.Reader = nil }
+	for _, c := range []struct {
+		change       func(*Options)
+		shown, holds string
+	}{
+		{withMembers("0 1v 2v 3v"), "", "0 1v 2v 3v"},
+		{withMembers("7 1v 2v 3v"), "0 1v 2v 3v", "7 1v 2v 3v"},
+		{fixed, "", "8 1v 2v 3v"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, _ := mustBoot(t, mem, c.change)
+			defer func() {
+				if err := m.halt(); err != nil {
+					t.Error(err)
+				}
+			}()
+			tree := m.rep.tree
+			if got := string(m.rep.order.recovered.MembersShown); got != c.shown {
+				t.Errorf("configured with %q: the core begins with %q", c.holds, got)
+			}
+			if got := string(tree.Data(tree.Lookup(znode.ConfigPath))); got != c.holds {
+				t.Errorf("configured with %q: the tree has %q", c.holds, got)
+			}
+		})
 	}
 }

@@ -101,6 +101,9 @@ type Lease = interface{ Release() }
 //
 // REQUIRES: the caller holds no lock.
 func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet, mem Lease) {
+	if len(ps) == 1 && ps[0].Type == zab.Snap {
+		ps = []zab.Packet{{Type: zab.Snap, Zxid: ps[0].Zxid, Data: r.shownMembers(r.incomingTrees.peek(l))}}
+	}
 	r.putPackets(l, ps, mem)
 	r.driver.Bring()
 }

@@ -58,6 +58,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	if r.o.Ensemble == nil {
 		rep.Orphans = r.tree.DropOrphans()
 	}
+	r.order.shown = r.shownMembers(r.tree)
 	r.setConfig(r.tree, nowMillis)
 	r.disk.wal = r.newLog(r.tree.LastZxid())
 	if !rep.Diverged && (rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" || len(rep.Refused) > 0) {

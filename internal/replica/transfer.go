@@ -176,6 +176,14 @@ func (t *incomingTrees) take(l zab.LinkID) *znode.Tree {
 	return tree
 }
 
+// peek returns the tree of a link, nil if there is none. The link's goroutine, which has put it, may read it until
+// it has told Order of SNAP.
+func (t *incomingTrees) peek(l zab.LinkID) *znode.Tree {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.trees[l]
+}
+
 // remove forgets a link that is lost.
 func (t *incomingTrees) remove(l zab.LinkID) {
 	t.mu.Lock()

@@ -229,6 +229,10 @@ func snapshotBody(t *testing.T, path string) []byte {
 	if r.Err != zk.OK {
 		t.Fatal(r.Err)
 	}
+	return bodyOf(tree)
+}
+
+func bodyOf(tree *znode.Tree) []byte {
 	walk, b := tree.Walk(), []byte(nil)
 	for done := false; !done; {
 		b, done = walk.Next(b, snapshotPiece)

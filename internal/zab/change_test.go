@@ -425,6 +425,131 @@ func TestASnapshotThatIsNotInstalledLeavesNoDoubt(t *testing.T) {
 	}
 }
 
+// The tree of a leader's snapshot shows the latest change of the membership in the history up to the
+// snapshot. What is hidden then is only what was committed before that. The same is known after a restart, whether what
+// the tree shows came to the disk or not.
+func TestASnapshotShowsTheLatestMembership(t *testing.T) {
+	last, snapshot := zk.MakeZxid(4, 3), zk.MakeZxid(4, 9)
+	two, five := zk.MakeZxid(4, 2), zk.MakeZxid(4, 5)
+	cfg := changing(3)
+	first := cfg.Members
+	change := func(z zk.Zxid, voters int) *Membership {
+		return textReader{}.OfText(write(z, membersOf(voters, 0).Members()))
+	}
+	known, later := change(two, 4), change(snapshot+1, 4)
+	for _, c := range []struct {
+		name            string
+		had             Memberships
+		shows           []byte
+		committed, seen zk.Zxid
+		unsure, blind   bool
+	}{
+		{"no change", Memberships{}, first.Text(), 0, 0, false, false},
+		{"the change that was pending here", Memberships{Committed: first, Seen: change(two, 4)}, change(two, 4).Text(), 0, two, false, false},
+		{"the same, and what was committed before it was not known", Memberships{Committed: first, Seen: change(two, 4), Unsure: true}, change(two, 4).Text(), 0, two, true, false},
+		{"not the change that was pending here", Memberships{Committed: first, Seen: change(two, 4)}, first.Text(), 0, 0, false, false},
+		{"a change that is known to be committed", Memberships{Committed: known, Seen: known}, change(two, 4).Text(), two, two, false, false},
+		{"a change after the snapshot's zxid that is known to be committed", Memberships{Committed: later, Seen: later}, later.Text(), snapshot + 1, snapshot + 1, false, false},
+		{"less than is known to be committed", Memberships{Committed: known, Seen: known}, first.Text(), two, two, false, false},
+		{"a change that was not known", Memberships{}, change(five, 5).Text(), 0, five, true, false},
+		{"a later change than was pending here", Memberships{Committed: first, Seen: change(two, 4)}, change(five, 5).Text(), 0, five, true, false},
+		{"a change after the snapshot's zxid", Memberships{}, change(snapshot+1, 5).Text(), 0, 0, true, true},
+		{"the members of a server that joins", Memberships{}, write(0, membersOf(4, 0).Members()), 0, 0, true, true},
+		{"nothing", Memberships{}, nil, 0, 0, true, true},
+		{"what cannot be read", Memberships{}, []byte("x"), 0, 0, true, true},
+	} {
+		s := history(4, 3)
+		s.Members = c.had
+		o, l := follows2(t, cfg, s)
+		o.step(l, Packet{Type: Snap, Zxid: snapshot, Data: c.shows})
+		var saved []Memberships // in the order of the writes
+		installed := -1
+		for i := range o.wrote {
+			switch o.wrote[i].Kind {
+			case WriteMembers:
+				saved = append(saved, o.wrote[i].Members)
+			case WriteInstall:
+				installed = len(saved)
+			}
+		}
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		o.persist()
+		cores := map[string]*Core{"it goes on": o.core}
+		for i, m := range append([]Memberships{s.Members}, saved...) {
+			after := State{AcceptedEpoch: 5, CurrentEpoch: 4, Last: snapshot, Members: m, MembersShown: c.shows}
+			if i >= installed { // the writes before that are on the disk
+				r := newSolo(t, cfg, after)
+				r.persist()
+				cores[fmt.Sprintf("after a restart, with write %d", i)] = r.core
+			}
+			if i > 0 && i <= installed {
+				after.Last, after.MembersShown = last, first.Text()
+				if c.had.Seen != nil {
+					after.MembersShown = c.had.Seen.Text()
+				}
+				r := newSolo(t, cfg, after)
+				want(t, c.name+", not installed: unsure", r.core.Memberships().Unsure, c.had.Unsure)
+			}
+		}
+		want(t, c.name+": the doubt is on the disk before the snapshot", installed > 0 && saved[0].Unsure && saved[0].Blind || c.had.Unsure, true)
+		for when, core := range cores {
+			m, what := core.Memberships(), c.name+", "+when
+			want(t, what+": committed", m.Committed.Version(), c.committed)
+			want(t, what+": unsure", m.Unsure, c.unsure)
+			want(t, what+": blind", m.Blind, c.blind)
+			want(t, what+": stands", core.election.Vote().Leader == 1, !c.unsure)
+			if !c.blind {
+				want(t, what+": seen", m.Seen.Version(), c.seen)
+			}
+		}
+	}
+}
+
+// What a snapshot shows is not known to be committed: its leader may have had no quorum. Nor is what was committed before it, until UPTODATE
+// or a server that has seen the same change tells that.
+func TestWhatASnapshotShowsMayNotBeCommitted(t *testing.T) {
+	snapshot, z := zk.MakeZxid(4, 9), zk.MakeZxid(4, 5)
+	five := write(z, membersOf(5, 0).Members())
+	four := write(zk.MakeZxid(4, 2), membersOf(4, 0).Members())
+	shown := func() (*solo, LinkID) {
+		o, l := follows2(t, changing(3), history(4, 1))
+		o.step(l, Packet{Type: Snap, Zxid: snapshot, Data: five})
+		return o, l
+	}
+	o, l := shown()
+	newLeader := newLeaderOf(5)
+	newLeader.Data = five
+	o.step(l, newLeader)
+	o.persist()
+	want(t, "NEWLEADER tells the same: unsure", o.core.Memberships().Unsure, true)
+	o.step(l, upToDatePacket())
+	o.persist()
+	want(t, "UPTODATE: unsure", o.core.Memberships().Unsure, false)
+	want(t, "UPTODATE: committed", o.core.Memberships().Committed.Version(), z)
+
+	for _, c := range []struct {
+		name      string
+		seen      zk.Zxid
+		unsure    bool
+		committed zk.Zxid
+	}{
+		{"a server that has not seen it", 0, true, zk.MakeZxid(4, 2)},
+		{"one that has", z, false, zk.MakeZxid(4, 2)},
+	} {
+		o, l = shown()
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		o.persist()
+		o.core.Notification(o.now, election.Notification{From: 3, State: election.Looking, Leader: 3, ElectionEpoch: 1, Config: four, Seen: c.seen})
+		o.drive()
+		o.persist()
+		want(t, c.name+": unsure", o.core.Memberships().Unsure, c.unsure)
+		want(t, c.name+": committed", o.core.Memberships().Committed.Version(), c.committed)
+		want(t, c.name+": seen", o.core.Memberships().Seen.Version(), z)
+	}
+}
+
 // A server that does not know what was committed before Seen, and has Seen cut off, does not know the latest
 // change in its history any more, before NEWLEADER tells it: no vote of others does.
 func TestACutHidesChanges(t *testing.T) {

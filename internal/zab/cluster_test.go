@@ -183,8 +183,17 @@ func (s *server) start() {
 	s.history = slices.Clone(d.history)
 	s.commit, s.applied, s.fuzzy = d.last(), d.last(), d.last()
 	s.trees, s.wrong = map[LinkID]tree{}, d.wrong
-	s.core = New(s.cfg, State{AcceptedEpoch: d.accepted, CurrentEpoch: d.current, Last: d.last(), Recent: recent, Diverged: d.wrong, Members: d.members}, s.now)
+	s.core = New(s.cfg, State{AcceptedEpoch: d.accepted, CurrentEpoch: d.current, Last: d.last(), Recent: recent, Diverged: d.wrong, Members: d.members, MembersShown: s.showsMembers(d.history)}, s.now)
 	s.drive()
+}
+
+// showsMembers is what a tree with this history shows of the membership.
+func (s *server) showsMembers(history []Entry) []byte {
+	if s.cfg.Reader == nil {
+		return nil
+	}
+	all := countsFor(s, history, 1<<62)
+	return all[len(all)-1].Text()
 }
 
 // crash ends the server. Of the writes that were begun, durable ones and so many
@@ -640,6 +649,7 @@ func (l *wire) next(e, n int) {
 				return
 			}
 			s.trees[l.ids[e]] = tree{slices.Clone(src.history[:index(src.history, src.applied)]), src.fuzzy}
+			it.Data = src.showsMembers(src.history[:index(src.history, max(src.applied, src.fuzzy))])
 			ps = append(ps, it.Packet)
 		case it.kind == SendSnapshot:
 			// A server in a trace has taken the packet before.

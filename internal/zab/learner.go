@@ -386,6 +386,7 @@ func (c *Core) choose(p *Packet) error {
 	case Snap:
 		c.doubtMembers()
 		c.reset(WriteInstall, z)
+		c.takeShown(p.Data, z)
 		c.raiseEpoch(z)
 	default:
 		return fmt.Errorf("%v, not DIFF, TRUNC or SNAP", p.Type)

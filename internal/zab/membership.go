@@ -123,8 +123,8 @@ type Memberships struct {
 	// Committed and Seen, or after Seen, that this server does not know. Such a server
 	// must not lead: it would count the wrong votes. It ends with UPTODATE.
 	Unsure bool
-	// Blind tells that Seen may not be the latest in the history: NEWLEADER has not come after that snapshot,
-	// or a change was cut off that hid others. Only NEWLEADER ends it, or another history.
+	// Blind tells that Seen may not be the latest in the history: that came as a snapshot whose tree
+	// does not tell, or a change was cut off that hid others. NEWLEADER ends it, or another history.
 	Blind bool
 	// SureAt tells, if Blind, where the history ends of which Committed and Seen are surely all that
 	// there is to know: the one before the snapshot, as long as neither has changed since. It is
@@ -162,14 +162,18 @@ func (c *Core) Memberships() Memberships { return c.members }
 // recoverMembers returns what the server begins with: what its disk holds, or the
 // configuration's if that is later. A transaction that the log does not hold was not
 // acknowledged. A doubt about a snapshot is void if a crash has kept that from the disk: a zxid
-// has one history, so what was known of it before is true again.
-func recoverMembers(first *Membership, s *State) Memberships {
-	m := s.Members
+// has one history, so what was known of it before is true again. If the snapshot is on the disk, the tree
+// shows what it showed when it came, and what has changed since.
+func recoverMembers(cfg *Config, s *State) Memberships {
+	m, first := s.Members, cfg.Members
 	if m.Blind && m.SureAt == s.Last {
 		m.Unsure, m.Blind, m.SureAt = false, false, 0
 	}
 	if m.Committed == nil || m.Committed.version < first.version {
 		m.Committed = first
+	}
+	if m.Blind && cfg.Reader != nil {
+		m = m.shown(cfg.Reader.OfText(s.MembersShown), s.Last)
 	}
 	if m.Seen == nil || m.Seen.version <= m.Committed.version || m.Seen.version > s.Last && !m.Unsure {
 		m.Seen = m.Committed
@@ -363,6 +367,40 @@ func (c *Core) doubtMembers() {
 	}
 	m.Unsure, m.Blind = true, true
 	c.keepMembers(m)
+}
+
+// shown returns what a server that is Blind knows when it has read in the tree, whose history ends at last, that
+// to is the latest change: that counts as Seen. It is not known to be committed: a leader sends snapshots before it has
+// a quorum. What does not tell is m itself:
+//   - nil: the tree has no membership, or one that cannot be read.
+//   - Another one of the version of Committed. It is a first one, which comes from a file, and one of the two
+//     servers may have an outdated file, or join.
+//   - One after last, and after Committed. A snapshot is fuzzy: there may be others that are earlier and in the history.
+func (m Memberships) shown(to *Membership, last zk.Zxid) Memberships {
+	switch {
+	case to == nil, to.version == m.Committed.version && !m.Committed.countsAs(to):
+		return m
+	case to.version <= m.Committed.version:
+		m.Seen, m.Unsure = m.Committed, false // the history has no later one
+	case to.version > last:
+		return m
+	case to.version == m.Seen.version:
+		m.Unsure = m.SureAt <= 0 // else it was known before the snapshot came, and so was the one before it
+	default:
+		m.Seen, m.Unsure = to, true
+	}
+	m.Blind, m.SureAt = false, 0
+	return m
+}
+
+// takeShown takes the latest membership that a snapshot at z shows; see shown.
+func (c *Core) takeShown(text []byte, z zk.Zxid) {
+	if !c.dynamic() {
+		return
+	}
+	m := c.members.shown(c.cfg.Reader.OfText(text), z)
+	c.learner.sawChange = c.learner.sawChange || m.Seen != c.members.Seen
+	c.setMembers(m)
 }
 
 // takeMembers takes the membership that NEWLEADER tells, which is the latest in the

@@ -58,6 +58,9 @@ func (t PacketType) String() string {
 
 // Packet is one message between a learner and its leader. What Data means
 // depends on Type (protocol page, section 13); a null buffer is nil.
+//
+// On the wire SNAP has no data. The core is told of it with the text of the latest membership that transactions have
+// made of the leader's tree; nil if the tree does not tell.
 type Packet struct {
 	Type PacketType
 	Zxid zk.Zxid

@@ -136,6 +136,9 @@ type State struct {
 	Recent                      []Entry     // the end of the log, without a gap; it may be empty
 	Diverged                    bool        // the tree is not what the log leads to, see TreeDiverged
 	Members                     Memberships // as the last WriteMembers said; zero if there was none
+	// MembersShown is the text of the latest membership that transactions have made of the tree at
+	// Last; nil if the tree does not tell. It is not changed.
+	MembersShown []byte
 	// Heals tells that the disk may have lost what it held (heal.go): the history is empty then,
 	// and so is CurrentEpoch. Forgot tells that AcceptedEpoch is lost too.
 	Heals, Forgot bool
@@ -273,7 +276,7 @@ func New(cfg Config, s State, now time.Duration) *Core {
 		cfg: cfg, now: now, ticked: now,
 		acceptedEpoch: s.AcceptedEpoch, currentEpoch: s.CurrentEpoch,
 		last: s.Last, persistedZxid: s.Last, committed: s.Last, applied: s.Last,
-		diverged: s.Diverged, members: recoverMembers(cfg.Members, &s),
+		diverged: s.Diverged, members: recoverMembers(&cfg, &s),
 		heals: s.Heals, forgot: s.Forgot, needSnap: s.Heals, tellAt: now + time.Duration(cfg.InitLimit)*cfg.Tick,
 	}
 	c.countVotes()
