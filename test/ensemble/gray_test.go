@@ -1,13 +1,11 @@
 package ensemble
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
-	"github.com/pinfold-zk/pinfold/test/ensemble/load"
 )
 
 // Of TestGrayLeader: when another member must lead and the former leader must have left its role, how much later
@@ -74,18 +72,9 @@ func TestGrayLeader(t *testing.T) {
 			t.Run(members+"/"+f.name, func(t *testing.T) {
 				o := rigOptions{links: !f.hosts}
 				if f.hosts {
-					o = rigOptions{hosts: true, before: func(e *cluster.Ensemble) {
-						if err := startUnknown(e); err != nil {
-							t.Fatal(err)
-						}
-					}}
-					if err := cluster.CheckHosts(); errors.Is(err, cluster.ErrNoNamespaces) {
-						t.Skip(err)
-					} else if err != nil {
-						t.Fatal(err)
-					}
+					o = onHosts(t)
 					if !cluster.CanLose() {
-						t.Skip("packets are lost by the command iptables")
+						t.Fatal("packets are lost by iptables: install it")
 					}
 				}
 				newRig(t, members, o).gray(f)
@@ -126,12 +115,7 @@ func (r *rig) gray(f grayFault) {
 	r.whole()
 	lost, _, err := c.lost(r.within(patience))
 	r.must(err)
-	var all []time.Duration
-	for _, v := range c.writers {
-		all = append(all, v.times()...)
-	}
-	gap, at := load.LongestGap(all, began.Sub(c.origin), done.Sub(c.origin))
-	at -= began.Sub(c.origin)
+	gap, at := c.writesGap(began, done)
 	machine := c.longestGap([]*visitor{&c.clock}, began, done, func(*visitor) bool { return true })
 	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 	r.t.Logf("RESULT %s leader %s: no acknowledged write for %v, from %v on; another leads after %v, the former leader no longer after %v; %d of %d sessions lost, %d elections; processor %v",

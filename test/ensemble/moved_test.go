@@ -16,7 +16,6 @@ import (
 
 	"github.com/pinfold-zk/pinfold/test/ensemble/client"
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
-	"github.com/pinfold-zk/pinfold/test/ensemble/load"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -56,11 +55,7 @@ func TestMoveAll(t *testing.T) {
 					m.moveAddresses(one, m.e.Members[one.ID%len(m.e.Members)])
 				}
 				<-time.After(settleForLoad)
-				var all []time.Duration
-				for _, v := range c.writers {
-					all = append(all, v.times()...)
-				}
-				gap, _ := load.LongestGap(all, began.Sub(c.origin), time.Since(c.origin))
+				gap, _ := c.writesGap(began, time.Now())
 				t.Logf("RESULT %s: all addresses changed from %v to %v: no acknowledged write for %v at most", members, before, m.e.Clients(), gap.Round(time.Millisecond))
 			}
 			for _, one := range m.e.Members { // a client that still uses an address of before has to find the new ones

@@ -22,17 +22,8 @@ import (
 func TestNames(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,pinfold,pinfold") {
 		t.Run(members, func(t *testing.T) {
-			if err := cluster.CheckHosts(); errors.Is(err, cluster.ErrNoNamespaces) {
-				t.Skip(err)
-			} else if err != nil {
-				t.Fatal(err)
-			}
 			n := &names{}
-			n.rig = newRig(t, members, rigOptions{hosts: true, before: func(e *cluster.Ensemble) {
-				if err := startUnknown(e); err != nil {
-					t.Fatal(err)
-				}
-			}})
+			n.rig = newRig(t, members, onHosts(t))
 			n.strict = !slices.ContainsFunc(n.specs, func(s cluster.Spec) bool { return s.Kind != cluster.Pinfold })
 			n.settle()
 			n.configuration()
@@ -55,6 +46,22 @@ type names struct {
 	*rig
 	strict bool   // all members must come to serve
 	config string // what /zookeeper/config and all zoo.cfg had first
+}
+
+// onHosts gives each member a host of its own, and starts all before anybody knows a name. The test is
+// skipped where there are no network namespaces, and fails where a command for them is missing.
+func onHosts(t *testing.T) rigOptions {
+	t.Helper()
+	if err := cluster.CheckHosts(); errors.Is(err, cluster.ErrNoNamespaces) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return rigOptions{hosts: true, before: func(e *cluster.Ensemble) {
+		if err := startUnknown(e); err != nil {
+			t.Fatal(err)
+		}
+	}}
 }
 
 // startUnknown starts the members before anybody knows a name.

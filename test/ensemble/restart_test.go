@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
-	"github.com/pinfold-zk/pinfold/test/ensemble/load"
 )
 
 // Of TestRollingRestart: the visitors, and the gap that it wants. Nothing fails because
@@ -51,12 +50,8 @@ func (r *rig) rollingRestart(round int) {
 	<-time.After(beforeStall)
 	calm := time.Now()
 	gap := func(from, to time.Time) (time.Duration, time.Duration) {
-		var all []time.Duration
-		for _, v := range c.writers {
-			all = append(all, v.times()...)
-		}
-		gap, at := load.LongestGap(all, from.Sub(c.origin), to.Sub(c.origin))
-		return gap.Round(time.Millisecond / 10), (at - from.Sub(c.origin)).Round(time.Millisecond)
+		gap, at := c.writesGap(from, to)
+		return gap.Round(time.Millisecond / 10), at.Round(time.Millisecond)
 	}
 	failed := func() (n int64) {
 		for _, v := range c.writers {

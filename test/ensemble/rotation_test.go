@@ -98,8 +98,8 @@ func TestLoginsGetANewPassword(t *testing.T) {
 }
 
 // TestSuperuserGetsANewPassword replaces the file of the superuser's digest in a live ensemble under
-// load: every member lets the new password in and the old one no longer, who is connected stays
-// what it is, and no session is lost.
+// load: every member accepts the new password and refuses the old one, sessions that are connected
+// keep their rights, and none is lost.
 func TestSuperuserGetsANewPassword(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,pinfold,pinfold") {
 		t.Run(members, func(t *testing.T) {

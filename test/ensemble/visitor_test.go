@@ -220,6 +220,17 @@ func (c *crowd) worstGap(list []*visitor, from, to time.Time) (at time.Duration)
 	return at
 }
 
+// writesGap is the longest time in [from, to] without an acknowledged write of any writer, and
+// when it began, since from.
+func (c *crowd) writesGap(from, to time.Time) (gap, at time.Duration) {
+	var all []time.Duration
+	for _, v := range c.writers {
+		all = append(all, v.times()...)
+	}
+	gap, at = load.LongestGap(all, from.Sub(c.origin), to.Sub(c.origin))
+	return gap, at - from.Sub(c.origin)
+}
+
 // times returns when the visitor's operations succeeded, since the origin of its crowd.
 func (v *visitor) times() (list []time.Duration) {
 	v.mu.Lock()
