@@ -12,6 +12,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/keeper"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/znode"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // ErrNotConverted reports that Keeper has znodes that ZooKeeper cannot have; all were printed, and nothing was written.
@@ -98,7 +99,7 @@ func (k *FromKeeper) take(out io.Writer, path string, z *keeper.Znode) {
 		fmt.Fprintf(out, "left out: %s\n", path)
 	case z.Owner != 0:
 		k.counts.ephemerals++
-		fmt.Fprintf(out, "left out: the ephemeral %s of session %d\n", path, z.Owner)
+		fmt.Fprintf(out, "left out: the ephemeral %s of session %v\n", path, zk.SessionID(z.Owner))
 	case bad != nil:
 		k.counts.bad++
 		fmt.Fprintf(out, "CANNOT BE CONVERTED %q: %v\n", path, bad)

@@ -72,17 +72,7 @@ func serverDir(t *testing.T) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	t.Cleanup(cancel)
 	dir := t.TempDir()
-	s, err := pinfold.New(pinfold.Config{DataDir: dir, Settings: map[string]string{"preAllocSize": "64"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.Dial(ctx, s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, c := serve(ctx, t, dir)
 	for _, z := range []struct {
 		path string
 		mode zk.CreateMode
@@ -103,6 +93,23 @@ func serverDir(t *testing.T) string {
 	}
 	_ = c.Close() // the server has gone
 	return dir
+}
+
+// serve starts a server on the directory, with log files that are small at first, and a client of it.
+func serve(ctx context.Context, t *testing.T, dir string) (*pinfold.Server, *client.Client) {
+	t.Helper()
+	s, err := pinfold.New(pinfold.Config{DataDir: dir, Settings: map[string]string{"preAllocSize": "64"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial(ctx, s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
 }
 
 // sameBelow compares what a part has with what is at its place, and returns how many znodes
