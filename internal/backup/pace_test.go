@@ -21,7 +21,7 @@ func TestPace(t *testing.T) {
 			if err != nil || !bytes.Equal(got, content) {
 				t.Fatalf("%d bytes, %v", len(got), err)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // virtual time: the bubble's clock jumps
 		}
 		if took := time.Since(began) - 2*time.Minute; took.Round(time.Millisecond) != 10*time.Second {
 			t.Errorf("10 MiB at 1 MiB a second took %v", took)
