@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	stopBy   = flag.String("stop", "kill", "how TestMigrationGap ends Apache's servers: kill (SIGKILL) or stop (SIGTERM)")
+	stopBy   = flag.String("stop", "kill", "how TestMigrationGap ends Apache's servers: kill (SIGKILL), reset (the same, and ss closes their connections; root only) or stop (SIGTERM)")
 	asked    = flag.Bool("asked", true, "members have administration servers: TestMigrationGap has leaders of Pinfold's asked to hand over")
 	compared = flag.Bool("compared", true, "TestMigrationGap compares the members after each migration")
 	jvm      = flag.String("jvm", "", "more `flags` of the JVMs that TestMigrationGap measures")
@@ -37,6 +37,7 @@ func TestMigrationGap(t *testing.T) {
 			m.measure("run", w, cluster.Pinfold, *stopBy)
 			m.measure("back", w, r.specs[0].Kind, "stop")
 		}
+		m.compareWithElection(w)
 		r.must(w.Stop())
 	}
 }
@@ -72,6 +73,25 @@ func (m *migration) measure(name string, w *load.Writers, kind cluster.Kind, sto
 	}
 	m.t.Logf("RESULT %s, members ended by %s, %d znodes: canaries %s; no write acknowledged for %d ms from %s; %.0f writes a second before, %.0f during, %.2f; took %.1f s",
 		name, stop, *base, m.canaries(), gap.Milliseconds(), at.Format("15:04:05.000"), before, during, during/before, took.Seconds())
+}
+
+// compareWithElection measures what an election costs when nobody migrates: the leader is killed, with as much data.
+func (m *migration) compareWithElection(w *load.Writers) {
+	m.t.Helper()
+	leader, _ := m.leader()
+	killed := time.Now()
+	if *stopBy == "reset" {
+		m.must(leader.KillConnections())
+	} else {
+		leader.Kill()
+	}
+	_, err := m.e.WaitLeader(m.within(patience), func(one *cluster.Member) bool { return one != leader })
+	m.must(err)
+	acked, began := w.Acked(), time.Now()
+	m.must(m.e.Until(m.within(patience), func() bool { return time.Since(began) > beforeFor }))
+	gap, at := w.LongestGap(killed, time.Now())
+	m.t.Logf("RESULT an election of %s alone, members ended by %s, %d znodes: no write acknowledged for %d ms from %s; %.0f writes a second afterwards",
+		m.specs[0].Kind, *stopBy, *base, gap.Milliseconds(), at.Format("15:04:05.000"), float64(w.Acked()-acked)/time.Since(began).Seconds())
 }
 
 // canaries is what the state file says of the members, in the order in which they were taken.

@@ -316,6 +316,8 @@ func (c *control) obey(words []string) error {
 	case "kill":
 		m.Kill()
 		return nil
+	case "reset":
+		return m.KillConnections()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

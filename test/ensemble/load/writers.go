@@ -1,6 +1,7 @@
 package load
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -59,39 +60,59 @@ func StartWriters(cfg WritersConfig) (*Writers, error) {
 
 func writersPath(i int) string { return fmt.Sprintf("%s/%06d", writersRoot, i) }
 
-// fill creates the znodes that are not there yet.
+// fill creates the znodes that are not there yet, by a session at each member.
 func (w *Writers) fill() error {
 	defer company(client.New, w.cfg.Addrs)()
+	replies, err := w.ask(0, client.Create(writersRoot, nil, zk.Persistent), client.Get(writersPath(w.cfg.Znodes-1)))
+	if err != nil || replies[1].Code == zk.OK {
+		return err
+	}
+	n := len(w.cfg.Addrs)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = w.create(i, i*w.cfg.Znodes/n, (i+1)*w.cfg.Znodes/n) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// ask has requests answered by a member, in a session of their own.
+func (w *Writers) ask(at int, reqs ...client.Request) ([]client.Reply, error) {
 	s := client.New(writersTimeout, setupPatience)
-	if err := s.Connect(w.cfg.Addrs[0]); err != nil {
-		return err
+	if err := s.Connect(w.cfg.Addrs[at]); err != nil {
+		return nil, err
 	}
-	replies, err := s.Do(client.Get(writersPath(w.cfg.Znodes - 1)))
+	replies, err := s.Do(reqs...)
 	if err != nil {
-		return err
-	}
-	if replies[0].Code == zk.OK {
-		_, err := s.Close()
-		return err
-	}
-	reqs := []client.Request{client.Create(writersRoot, nil, zk.Persistent)}
-	for i := 0; i <= w.cfg.Znodes; i++ {
-		if i == w.cfg.Znodes || len(reqs) == fillBatch {
-			if replies, err = s.Do(reqs...); err != nil {
-				return err
-			}
-			for _, r := range replies {
-				if r.Code != zk.OK && r.Code != zk.ErrNodeExists {
-					return fmt.Errorf("load: fill: %w", r.Code)
-				}
-			}
-			reqs = nil
-		}
-		if i < w.cfg.Znodes {
-			reqs = append(reqs, client.Create(writersPath(i), make([]byte, w.cfg.Bytes), zk.Persistent))
-		}
+		return nil, err
 	}
 	_, err = s.Close()
+	return replies, err
+}
+
+// create creates the znodes with the numbers from first until end, at a member.
+func (w *Writers) create(at, first, end int) error {
+	s := client.New(writersTimeout, setupPatience)
+	if err := s.Connect(w.cfg.Addrs[at]); err != nil {
+		return err
+	}
+	for first < end {
+		var reqs []client.Request
+		for ; first < end && len(reqs) < fillBatch; first++ {
+			reqs = append(reqs, client.Create(writersPath(first), make([]byte, w.cfg.Bytes), zk.Persistent))
+		}
+		replies, err := s.Do(reqs...)
+		if err != nil {
+			return err
+		}
+		for _, r := range replies {
+			if r.Code != zk.OK && r.Code != zk.ErrNodeExists {
+				return fmt.Errorf("load: fill: %w", r.Code)
+			}
+		}
+	}
+	_, err := s.Close()
 	return err
 }
 
