@@ -22,6 +22,9 @@ import (
 // and nothing was written.
 var ErrConflict = errors.New("the parts have znodes in common")
 
+// ErrInUse reports that a server runs with a part's directory.
+var ErrInUse = errors.New("a server runs with this directory, and what it is writing cannot be told from damage: stop the server, or merge a copy made while it was stopped")
+
 // A Part is a data directory, whose znodes a merge puts below a prefix.
 type Part struct {
 	Prefix  string // "/" for where they were
@@ -99,9 +102,12 @@ func (m *Merge) read(p *Part) error {
 	if err != nil {
 		return err
 	}
+	if d.InUse() {
+		return ErrInUse
+	}
 	state, err := Newest(d, m.MaxEntry)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w. If a server of Apache's runs with this directory, stop it; if none does, pinfold data verify says what is damaged", err)
 	}
 	p.tree = state.Tree()
 	m.zxid = max(m.zxid, p.tree.LastZxid())

@@ -63,6 +63,38 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// What a server is writing cannot be read reliably: a merge refuses its directory at once, and a damaged one with what to do.
+func TestMergeRefusesARunningServer(t *testing.T) {
+	dir := serverDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	parts := []Part{{Prefix: "/part", DataDir: dir}}
+	m := Merge{Out: &bytes.Buffer{}, DryRun: true}
+	s, c := serve(ctx, t, dir)
+	if err := m.Run(parts, ""); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a running server's directory: %v", err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close() // the server has gone
+	if err := m.Run(parts, ""); err != nil {
+		t.Error(err)
+	}
+	snapshots, err := filepath.Glob(filepath.Join(dir, "version-2", "snapshot.*"))
+	if err != nil || len(snapshots) == 0 {
+		t.Fatal(snapshots, err)
+	}
+	for _, name := range snapshots {
+		if err := os.Truncate(name, 30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Run(parts, ""); err == nil || !strings.Contains(err.Error(), "pinfold data verify") {
+		t.Errorf("a damaged directory: %v", err)
+	}
+}
+
 // apache39 has been written by a server of Apache's.
 const apache39 = "../../test/datadir/testdata/apache-3.9"
 

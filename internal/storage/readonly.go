@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -21,6 +23,25 @@ func OpenReadOnly(fsys vfs.FS, o Options) (*Dir, error) {
 		}
 	}
 	return d, nil
+}
+
+// InUse reports whether a server has the directory open, by its lock. It creates nothing. Apache's servers take no lock,
+// and a lock that may not be asked for counts as free.
+func (d *Dir) InUse() bool {
+	for _, dir := range []string{d.snapDir, d.logDir} {
+		names, err := d.fs.List(path.Dir(dir))
+		if err != nil || !slices.Contains(names, lockName) {
+			continue
+		}
+		lock, err := d.fs.Lock(path.Join(path.Dir(dir), lockName))
+		if errors.Is(err, vfs.ErrLocked) {
+			return true
+		}
+		if err == nil {
+			_ = lock.Close() // nothing was written
+		}
+	}
+	return false
 }
 
 // A LogFile is a file of the log.
