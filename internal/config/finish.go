@@ -84,6 +84,7 @@ func (l *loader) finishSessions() {
 // does not exist would lock out all clients; Apache does not start with it either.
 func (l *loader) finishAuth() {
 	a := &l.config.Auth
+	l.finishNames()
 	key := "enforce.auth.schemes"
 	switch {
 	case a.RequireSASL:
@@ -104,6 +105,18 @@ func (l *loader) finishAuth() {
 	}
 	if slices.Equal(a.Enforced(), []string{"sasl"}) && a.SASL.LoginFile == "" {
 		l.warn(where, key, "no client can log in: -Djava.security.auth.login.config is not set")
+	}
+}
+
+// finishNames warns about names of ensembles and of principals that have no effect, or not everywhere.
+func (l *loader) finishNames() {
+	a := &l.config.Auth
+	if len(a.EnsembleNames) > 0 && !a.Ensemble {
+		a.Ensemble = true
+		l.warnAt("zookeeper.ensembleAuthName", "makes the scheme ensemble exist; servers of Apache's need authProvider.1="+ensembleProvider+" as well")
+	}
+	if l.isSet("zookeeper.security.auth_to_local") && a.SASL.NameRules != "DEFAULT" && a.SASL.LoginFile == "" {
+		l.warnAt("zookeeper.security.auth_to_local", "has no effect: no client can log in by Kerberos, as -Djava.security.auth.login.config is not set")
 	}
 }
 

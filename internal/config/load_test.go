@@ -62,7 +62,7 @@ func TestLoadValues(t *testing.T) {
 		"flushDelay=30", "maxBatchSize=0", "snapshot.compression.method=snappy", "digest.enabled=FALSE",
 		"extendedTypesEnabled=true", "enforceQuota=True", "globalOutstandingLimit=77", "maxCnxns=9",
 		"connection_throttle_tokens=100", "connection_throttle_drop_increase=0.5", "largeRequestThreshold=4096",
-		"4lw.commands.whitelist=ruok, stat,,conf", "ensembleAuthName=a, b", "reconfigEnabled=true",
+		"4lw.commands.whitelist=ruok, stat,,conf", "ensembleAuthName=a, b", "authProvider.9="+ensembleProvider, "reconfigEnabled=true",
 		"DigestAuthenticationProvider.superDigest=super:xQJmxLMiHGwaqBvst5y6rkB6HQs=",
 		"DigestAuthenticationProvider.digestAlg=SHA-256", "nio.sessionlessCnxnTimeout=500", "netty.anything=1")})
 	c, warnings, err := Load("zoo.cfg", []string{"-Xmx1g", "-Djute.maxbuffer=0xfffff", "-Dreadonlymode.enabled=true",

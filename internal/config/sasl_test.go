@@ -26,8 +26,8 @@ func TestSASLSettings(t *testing.T) {
 				SuperPassword: "p", AnyUser: "any", AllowFailed: true},
 			enforced: []string{"sasl"}},
 		{name: "Kerberos", file: "kerberos.removeHostFromPrincipal=true\nkerberos.removeRealmFromPrincipal=TRUE\nsecurity.auth_to_local=RULE:[1:$1] DEFAULT",
-			flags: []string{"-Djava.security.krb5.conf=/etc/k.conf", "-Djava.security.krb5.realm=R", "-Dzookeeper.kinit=/usr/bin/kinit", "-Dsun.security.krb5.debug=true"},
-			want:  SASL{Section: "Server", KerberosFile: "/etc/k.conf", KerberosRealm: "R", NameRules: "RULE:[1:$1] DEFAULT", RemoveHost: true, RemoveRealm: true}},
+			flags: []string{"-Djava.security.auth.login.config=j", "-Djava.security.krb5.conf=/etc/k.conf", "-Djava.security.krb5.realm=R", "-Dzookeeper.kinit=/usr/bin/kinit", "-Dsun.security.krb5.debug=true"},
+			want:  SASL{Section: "Server", LoginFile: "j", KerberosFile: "/etc/k.conf", KerberosRealm: "R", NameRules: "RULE:[1:$1] DEFAULT", RemoveHost: true, RemoveRealm: true}},
 		{name: "as properties",
 			flags: []string{"-Dzookeeper.authProvider.x=" + saslProvider, "-Dzookeeper.superUser=a", "-Dzookeeper.sasl.serverconfig=Mine"},
 			want:  SASL{NameRules: "DEFAULT", Section: "Mine", Provider: true, SuperUsers: []string{"a"}}},
@@ -68,6 +68,12 @@ func TestSASLReports(t *testing.T) {
 		flags []string
 		want  string
 	}{
+		{name: "rules without a login file", file: "security.auth_to_local=RULE:[1:",
+			want: "warning zoo.cfg:3: security.auth_to_local: has no effect: no client can log in by Kerberos, as -Djava.security.auth.login.config is not set\n"},
+		{name: "the default rule", file: "security.auth_to_local=DEFAULT"},
+		{name: "names of an ensemble", file: "ensembleAuthName=a,b",
+			want: "warning zoo.cfg:3: ensembleAuthName: makes the scheme ensemble exist; servers of Apache's need authProvider.1=" + ensembleProvider + " as well\n"},
+		{name: "names of an ensemble and its provider", file: "ensembleAuthName=a,b\nauthProvider.1=" + ensembleProvider},
 		{name: "no schemes", file: "enforce.auth.enabled=true", want: "error zoo.cfg:3: enforce.auth.enabled=true: needs enforce.auth.schemes\n"},
 		{name: "unknown scheme", file: "enforce.auth.enabled=true\nenforce.auth.schemes=digest,x509",
 			want: `error zoo.cfg:4: enforce.auth.schemes=digest,x509: the scheme "x509" does not exist` + "\n"},

@@ -216,10 +216,9 @@ func enforceSchemes(c *Config, text string) error {
 }
 
 // ensembleNames splits at commas. It trims names and drops empty ones; a list without
-// names still enables the check.
+// names still enables the check. finishAuth makes the scheme exist.
 func ensembleNames(c *Config, text string) error {
 	c.Auth.EnsembleNames = append([]string{}, commaList(text)...)
-	c.Auth.Ensemble = c.Auth.Ensemble || len(c.Auth.EnsembleNames) > 0
 	return nil
 }
 

@@ -204,8 +204,29 @@ func (l *loader) finishTLS() {
 		l.checkTLS(c.AdminTLS(), "admin.forceHttps or admin.portUnification", "ssl.quorum.")
 	}
 	l.finishQuorumTLS()
-	if c.Auth.X509SuperUser != "" && !c.Client.Secure && !c.Client.Unified {
-		l.warnAt("zookeeper.X509AuthenticationProvider.superUser", "has no effect without secureClientPort or client.portUnification")
+	l.warnUnused()
+}
+
+// warnUnused warns about defences of ports that have no TLS: their owner believes in them.
+func (l *loader) warnUnused() {
+	c := l.config
+	warn := func(key string, set bool, reason string) {
+		if set {
+			l.warnAt("zookeeper."+key, reason)
+		}
+	}
+	if !c.Client.Secure && !c.Client.Unified {
+		const reason = "has no effect without secureClientPort or client.portUnification"
+		warn("X509AuthenticationProvider.superUser", c.Auth.X509SuperUser != "", reason)
+		warn("ssl.crl", c.TLS.CRL, reason)
+		warn("ssl.ocsp", c.TLS.OCSP, reason)
+		warn("ssl.clientHostnameVerification", c.TLS.ClientHost, reason)
+		warn("ssl.clientAuth", l.isSet("zookeeper.ssl.clientAuth"), reason)
+	}
+	if !c.Quorum.TLS.Ports() && !c.Admin.HTTPS() {
+		const reason = "has no effect: neither the ports of servers nor the administration server have TLS"
+		warn("ssl.quorum.crl", c.QuorumTLS.CRL, reason)
+		warn("ssl.quorum.ocsp", c.QuorumTLS.OCSP, reason)
 	}
 }
 

@@ -37,6 +37,14 @@ func TestTLSReports(t *testing.T) {
 		{"dataDir=/d\nclientPort=1\nclient.portUnification=true", "error zoo.cfg: ssl.keyStore.location: is not set; client.portUnification needs it\n"},
 		{"dataDir=/d\nclientPort=1\nX509AuthenticationProvider.superUser=CN=a",
 			"warning zoo.cfg:3: X509AuthenticationProvider.superUser: has no effect without secureClientPort or client.portUnification\n"},
+		{"dataDir=/d\nclientPort=1\nssl.crl=true\nssl.ocsp=true\nssl.clientHostnameVerification=true\nssl.clientAuth=need",
+			"warning zoo.cfg:3: ssl.crl: has no effect without secureClientPort or client.portUnification\n" +
+				"warning zoo.cfg:4: ssl.ocsp: has no effect without secureClientPort or client.portUnification\n" +
+				"warning zoo.cfg:5: ssl.clientHostnameVerification: has no effect without secureClientPort or client.portUnification\n" +
+				"warning zoo.cfg:6: ssl.clientAuth: has no effect without secureClientPort or client.portUnification\n"},
+		{"dataDir=/d\nclientPort=1\nssl.crl=false\nssl.quorum.crl=true\nssl.quorum.ocsp=true",
+			"warning zoo.cfg:4: ssl.quorum.crl: has no effect: neither the ports of servers nor the administration server have TLS\n" +
+				"warning zoo.cfg:5: ssl.quorum.ocsp: has no effect: neither the ports of servers nor the administration server have TLS\n"},
 	} {
 		inDir(t, map[string]string{"zoo.cfg": c.file})
 		_, warnings, err := Load("zoo.cfg", nil, "")
