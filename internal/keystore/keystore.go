@@ -94,7 +94,7 @@ func (s *Store) Read() (*Files, error) {
 	f := &Files{s, content, []byte(s.Password)}
 	if s.PasswordFile != "" {
 		if f.password, err = readFile(s.PasswordFile); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("passwordPath: %w", err)
 		}
 		f.password = withoutLineEnd(f.password)
 	}

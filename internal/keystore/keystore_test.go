@@ -104,7 +104,7 @@ func TestPasswordFile(t *testing.T) {
 	}
 	s := testdata("keys.jks")
 	if s.PasswordFile = "testdata/missing"; true {
-		if _, err := s.Read(); !errors.Is(err, os.ErrNotExist) {
+		if _, err := s.Read(); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "passwordPath: ") {
 			t.Error(err)
 		}
 	}
