@@ -108,9 +108,14 @@ func (l *loader) finishAuth() {
 	}
 }
 
-// finishNames warns about names of ensembles and of principals that have no effect, or not everywhere.
+// finishNames warns about names of ensembles, of principals and of the superuser that have no effect, or not everywhere.
 func (l *loader) finishNames() {
 	a := &l.config.Auth
+	for _, key := range []string{"zookeeper.DigestAuthenticationProvider.superDigest", "zookeeper.DigestAuthenticationProvider.superDigestPath"} {
+		if l.isSet(key) && !a.DigestEnabled {
+			l.warnAt(key, "has no effect with DigestAuthenticationProvider.enabled=false")
+		}
+	}
 	if len(a.EnsembleNames) > 0 && !a.Ensemble {
 		a.Ensemble = true
 		l.warnAt("zookeeper.ensembleAuthName", "makes the scheme ensemble exist; servers of Apache's need authProvider.1="+ensembleProvider+" as well")

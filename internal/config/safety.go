@@ -175,7 +175,7 @@ func (r *risks) identities() {
 		advice = "Enforce sasl or x509 alone"
 	}
 	r.add(!a.knowsClients() && !(r.c.Client.OnlySecure && r.c.TLS.ClientAuth == "need"), false, key, danger, advice)
-	r.add(a.SuperDigest != "" || a.SuperFile != "", false, "DigestAuthenticationProvider.superDigest", "there is a superuser with a password, and it sends the password in every login",
+	r.add(a.DigestEnabled && (a.SuperDigest != "" || a.SuperFile != ""), false, "DigestAuthenticationProvider.superDigest", "there is a superuser with a password, and it sends the password in every login",
 		"Remove it when it is not needed, or use X509AuthenticationProvider.superUser")
 	weak := a.DigestHash == "" || a.DigestHash == "SHA1" || a.DigestHash == "MD5"
 	r.add(a.DigestEnabled && weak, false, "DigestAuthenticationProvider.digestAlg", "passwords in ACLs are hashed by a weak function", "Set SHA-256 for a new ensemble, on all servers; existing digest ACLs no longer match after a change")

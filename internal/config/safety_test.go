@@ -48,6 +48,7 @@ func TestRisks(t *testing.T) {
 		{"administration with certificates", safe + "admin.enableServer=true\nadmin.forceHttps=true\nadmin.needClientAuth=true\nssl.quorum.keyStore.location=/k.pem\n", nil},
 		{"metrics", safe + "metricsProvider.className=" + prometheusProvider + "\n", []string{"weak metricsProvider.httpHost"}},
 		{"no ACLs", safe + "skipACL=yes\n", []string{"open skipACL"}},
+		{"superuser without digest", safe + "DigestAuthenticationProvider.superDigest=super:x\nDigestAuthenticationProvider.enabled=false\n", nil},
 		{"superuser", safe + "DigestAuthenticationProvider.superDigest=super:x\n", []string{"weak DigestAuthenticationProvider.superDigest"}},
 		{"weak hash", strings.Replace(safe, "SHA-256", "SHA1", 1), []string{"weak DigestAuthenticationProvider.digestAlg"}},
 		{"failed logins", safe + "allowSaslFailedClients=true\n", []string{"weak allowSaslFailedClients"}},

@@ -70,6 +70,9 @@ func TestSASLReports(t *testing.T) {
 	}{
 		{name: "rules without a login file", file: "security.auth_to_local=RULE:[1:",
 			want: "warning zoo.cfg:3: security.auth_to_local: has no effect: no client can log in by Kerberos, as -Djava.security.auth.login.config is not set\n"},
+		{name: "superuser without digest", file: "DigestAuthenticationProvider.enabled=false\nDigestAuthenticationProvider.superDigest=super:x\nDigestAuthenticationProvider.superDigestPath=/s",
+			want: "warning zoo.cfg:4: DigestAuthenticationProvider.superDigest: has no effect with DigestAuthenticationProvider.enabled=false\n" +
+				"warning zoo.cfg:5: DigestAuthenticationProvider.superDigestPath: has no effect with DigestAuthenticationProvider.enabled=false\n"},
 		{name: "the default rule", file: "security.auth_to_local=DEFAULT"},
 		{name: "names of an ensemble", file: "ensembleAuthName=a,b",
 			want: "warning zoo.cfg:3: ensembleAuthName: makes the scheme ensemble exist; servers of Apache's need authProvider.1=" + ensembleProvider + " as well\n"},
