@@ -82,6 +82,8 @@ type Client struct {
 	// MaxHandshakes is how many TLS handshakes may be in progress; a connection beyond
 	// that is closed. <= 0: later connections wait.
 	MaxHandshakes int
+	// EarlyDrop says that a server without a quorum shakes no hands: it closes connections with TLS.
+	EarlyDrop bool
 
 	// SessionlessTimeout is the time after which a connection without a session is
 	// closed.

@@ -15,7 +15,7 @@ const (
 	apacheForwarded = "the options of forwarding by learners"
 )
 
-// absentCounters also has the counters of TLS handshakes and of the scheme ensemble, which
+// absentCounters also has the counters of TLS connections and of the scheme ensemble, which
 // are not absent: mntr shows them in this order.
 func absentCounters() []Desc {
 	const n = UnitCount
@@ -42,7 +42,7 @@ func absentCounters() []Desc {
 		counter("tls_handshake_exceeded", n, ownServer, "Connections refused because of too many TLS handshakes"),
 		counter("unsuccessful_handshake", n, ownServer, "Failed TLS handshakes"),
 		counter("insecure_admin_count", n, ownServer, "Connections without TLS to the administration port").absent(apacheTLS),
-		counter("cnxn_closed_without_zk_server_running", n, ownServer, "Connections closed because no server ran").absent(apacheShutdown),
+		counter("cnxn_closed_without_zk_server_running", n, ownServer, "Connections closed before the TLS handshake because there was no quorum"),
 		counter("unrecoverable_error_count", n, ownServer, "Threads that ended by an exception").absent(apacheShutdown),
 	}
 }

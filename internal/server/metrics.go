@@ -14,6 +14,8 @@ import (
 func (s *Server) bindMetrics() {
 	audited := s.audit.Stats()
 	for name, source := range map[string]metric.Source{
+		"cnxn_closed_without_zk_server_running": &s.stats.TLSDropped,
+
 		"audit_lines_count":               &audited.Lines,
 		"audit_lines_lost_count":          &audited.Lost,
 		"audit_write_errors_count":        &audited.Failed,

@@ -25,6 +25,7 @@ type Stats struct {
 	SessionsRefused          metric.Counter // of Rejected, because of sessionBytes
 	TLSFailed                metric.Counter // handshakes
 	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
+	TLSDropped               metric.Counter // connections that EarlyDrop has closed
 	AuthFailed               metric.Counter
 	LoginsFailed             metric.Counter // by auth packet or SASL
 	Named, Misnamed, Unnamed metric.Counter // auth packets with a name of this ensemble, with another name, with none

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/tlsport"
 )
 
@@ -57,6 +58,10 @@ func (c *conn) serveTLS(e *Encryption) {
 
 // encrypt shakes hands, and adds the identity of the client's certificate.
 func (c *conn) encrypt(config *tls.Config, deadline time.Time) error {
+	if c.s.cfg.Client.EarlyDrop && c.s.replica.Mode() == replica.Idle {
+		c.s.stats.TLSDropped.Add(1)
+		return errNoQuorum
+	}
 	if !c.s.handshakes.begin(c.remote.Addr(), c.s.cfg.Client.MaxHandshakes, deadline) {
 		c.s.stats.TLSExceeded.Add(1)
 		return fmt.Errorf("%w: too many TLS handshakes at a time", errEnd)
