@@ -28,6 +28,7 @@ type modelRun struct {
 	tree    map[string]string
 	history map[string][]version // of each path, in order
 	replays [2]replay            // by a reader who is quick, and one who is slow
+	steps   []string             // what was done, for the message of a failure
 }
 
 // version is what a path held from a transaction on; no data is no znode.
@@ -80,7 +81,9 @@ func (m *modelRun) step(i int) {
 	ctx := context.Background()
 	data := fmt.Sprint("v", i)
 	var err error
-	switch n := m.rng.IntN(100); {
+	n := m.rng.IntN(100)
+	m.steps = append(m.steps, fmt.Sprintf("%d: %d %s, there: %v", i, n, path, there))
+	switch {
 	case n < 2:
 		m.s.Cut()
 	case n < 3:
@@ -177,6 +180,26 @@ func (m *modelRun) look(path string) {
 	}
 	if !allowed {
 		m.t.Errorf("at %v %s is %q; its history: %v", z, path, data, m.history[path])
+		m.explain(path)
+	}
+}
+
+// explain prints what the cache holds on the way to a path, now and when it has nothing left to
+// do: a failure of look has shown itself too seldom to be understood.
+func (m *modelRun) explain(path string) {
+	m.t.Log("the last steps:\n", strings.Join(m.steps[max(0, len(m.steps)-20):], "\n"))
+	for _, when := range []string{"now", "at rest"} {
+		m.t.Logf("%s: cache at %v, client %v at %v, writer at %v", when, m.k.Zxid(), m.c.State(), m.c.LastZxid(), m.w.LastZxid())
+		for end := 1; end < len(path); end++ {
+			if end+1 < len(path) && path[end+1] != '/' {
+				continue
+			}
+			data, stat, ok := m.k.Get(path[:end+1])
+			names, _ := m.k.Children(path[:end+1])
+			m.t.Logf("%s: held: %v, %q, children %v, created %v, set %v, children changed %v; history: %v",
+				path[:end+1], ok, data, names, stat.Czxid, stat.Mzxid, stat.Pzxid, m.history[path[:end+1]])
+		}
+		synctest.Wait()
 	}
 }
 
