@@ -230,7 +230,8 @@ func requestSettings() []setting {
 		{name: "globalOutstandingBytes", scope: property, def: "4194304",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxOutstandingBytes }),
 			note: "only in Pinfold. Bytes of requests in flight of all clients of this server, 512 or more for each operation of a multi; " +
-				"the server stops reading from the connections that have most in flight. At least 4 × `jute.maxbuffer`; 0 means no limit"},
+				"the server stops reading from the connections that have most in flight. Of requests of more than 64 KiB " +
+				"a quarter is in the pipeline at a time. At least 4 × `jute.maxbuffer`; 0 means no limit"},
 		{name: "request_throttle_max_requests", scope: property, def: "0",
 			setter: count(0, func(c *Config) *int { return &c.Requests.MaxInPipeline }),
 			note:   "requests in the pipeline; 0 means no limit"},

@@ -19,6 +19,9 @@ import (
 // bytes of socket.Budget in flight never waits, so a client with small requests is served
 // whatever others do.
 //
+// Of large requests only some enter the pipeline at a time, in the order in which they have
+// been charged; see heavy.
+//
 // A session whose connection waits here does not count as silent: its client may have sent
 // bytes that are not read yet.
 
@@ -48,8 +51,9 @@ const smallRequest = 4 << 10
 
 // flight is a connection's part of the requests in flight.
 type flight struct {
-	granted int // owned by serve: charged for the request that waited
+	granted int // owned by serve: charged, and entered, for the request that waited
 	settled int // owned by the applier: weight answered and not released yet
+	left    int // owned by the applier: the heavy requests' part of settled
 	account socket.Account
 }
 
@@ -57,11 +61,18 @@ type flight struct {
 // false. REQUIRES: serve's goroutine.
 func (c *conn) admit(n int, r *run) bool {
 	switch {
-	case n <= smallRequest, c.stepped: // a stepped connection never waits
+	case n <= smallRequest:
 		r.charge += n
+	case c.stepped: // it never waits
+		r.charge += n
+		c.s.heavy.add(n)
 	case c.flight.granted == n:
 		c.flight.granted = 0
 	case !c.flight.account.Grow(n):
+		r.blocked = n
+		return false
+	case !c.s.heavy.tryEnter(n):
+		c.flight.account.Charge(-n)
 		r.blocked = n
 		return false
 	}
@@ -71,14 +82,13 @@ func (c *conn) admit(n int, r *run) bool {
 // chargeTurn charges the weight that a turn has submitted, and releases weight that was
 // granted to a request and not used.
 func (c *conn) chargeTurn(r *run) {
-	if n := r.charge - c.flight.granted; n != 0 {
-		c.flight.account.Charge(n)
-		c.flight.granted = 0
-	}
+	c.flight.account.Charge(r.charge - c.flight.granted)
+	c.s.heavy.leave(c.flight.granted)
+	c.flight.granted = 0
 }
 
-// awaitFlight waits until the connection may have n more in flight, and charges
-// that for the next turn. False means that the connection has ended. REQUIRES: the
+// awaitFlight waits until the connection may have n more in flight, and charges and enters
+// that for the next turn, which follows at once. False means that the connection has ended. REQUIRES: the
 // goroutine of serve, without c.mu.
 func (c *conn) awaitFlight(n int) bool {
 	if n == 0 && c.flight.account.CanGrow(0) {
@@ -87,6 +97,10 @@ func (c *conn) awaitFlight(n int) bool {
 	c.s.stats.Stalled.Add(1)
 	c.pauseReading()
 	ok := c.flight.account.AwaitGrow(n, socket.Forever)
+	if ok && !c.s.heavy.enter(n, c.flight.account.Closed()) {
+		c.flight.account.Charge(-n)
+		ok = false
+	}
 	c.flight.granted = 0
 	if ok {
 		c.flight.granted = n
@@ -101,15 +115,17 @@ func (c *conn) settle(req *replica.Request) {
 	if req.Weight > 0 {
 		c.s.large.done(req.Size)
 		c.flight.settled += req.Weight
+		c.flight.left += c.s.heavy.part(req.Weight)
 		c.s.markDirty(c)
 	}
 }
 
 // releaseSettled releases the settled weight. Only the applier calls it.
 func (c *conn) releaseSettled() {
-	if n := c.flight.settled; n > 0 {
-		c.flight.settled = 0
-		c.flight.account.Charge(-n)
+	if c.flight.settled > 0 {
+		c.flight.account.Charge(-c.flight.settled)
+		c.s.heavy.leave(c.flight.left)
+		c.flight.settled, c.flight.left = 0, 0
 	}
 }
 
@@ -117,4 +133,5 @@ func (c *conn) releaseSettled() {
 func (c *conn) dropRequest(bytes, weight int) {
 	c.s.large.done(bytes)
 	c.flight.account.Charge(-weight)
+	c.s.heavy.leave(weight)
 }

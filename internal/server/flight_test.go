@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,8 +36,8 @@ func TestP6BytesInFlight(t *testing.T) {
 			flood(c, b)
 		}
 		synctest.Wait()
-		if n := s.rep.Outstanding(); n > limit/len(big) || n < limit/len(big)/2 {
-			t.Errorf("%d requests of %d bytes are in flight, the limit is %d", n, len(big), limit)
+		if used := int(s.srv.flight.Used()); used > limit || used < limit/2 {
+			t.Errorf("%d bytes are in flight, the limit is %d", used, limit)
 		}
 		before := s.rep.Outstanding()
 		if began := time.Now(); !innocent.has("/x") || time.Since(began) > 0 {
@@ -116,7 +117,7 @@ func TestOperationsInFlight(t *testing.T) {
 			synctest.Wait()
 			most := max(limit/opWeight, 2*operations) + len(clients)*2*smallRequest/opWeight
 			n := s.rep.Outstanding()
-			if n*operations > most || n < 2 {
+			if n*operations > most || n < 1 {
 				t.Errorf("%d multis of %d operations are in flight, more than %d operations", n, operations, most)
 			}
 			innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
@@ -184,38 +185,136 @@ func wantAnswered(t *testing.T, clients []*wireClient, requests int) {
 	synctest.Wait()
 }
 
-// Another client's write has no more than 4 MiB of requests before it, however many large
-// ones clients send; and each of these is admitted at some time.
+// Another client's write has no more than 1 MiB of large requests before it, however many
+// clients send them; and each of these is admitted at some time.
 func TestBytesAheadOfAWrite(t *testing.T) {
+	for _, c := range []struct{ size, most int }{{1_000_000, 1}, {300_000, 3}, {100_000, 10}} {
+		synctest.Test(t, func(t *testing.T) {
+			const requests = 3
+			g := newGateFS(vfs.NewMem())
+			s := newRig(t, func(o *rigSetup) { o.fs = g })
+			innocent := s.open()
+			innocent.create("/x", "", zk.Persistent)
+			clients := make([]*wireClient, 12)
+			for i := range clients {
+				clients[i] = s.open()
+			}
+			g.set(true, nil)
+			for _, client := range clients {
+				flood(client, sets(requests, c.size))
+			}
+			synctest.Wait()
+			used, n := s.srv.flight.Used(), s.rep.Outstanding()
+			if used > 4<<20 || n != c.most {
+				t.Errorf("%d requests of %d bytes are in the pipeline, want %d; %d bytes are charged", n, c.size, c.most, used)
+			}
+			innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
+			synctest.Wait()
+			if s.rep.Outstanding() != n+1 {
+				t.Error("another client's write is not taken")
+			}
+			g.set(false, nil)
+			wantAnswered(t, clients, requests)
+			wantNoFlight(t, s)
+		})
+	}
+}
+
+// What has entered and what waits to enter is released when the connections break: while
+// the disk stands still, and with requests that wait in the queue.
+func TestHeavyRequestsOfLostConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const most, large, requests = 4 << 20, 1_000_000, 3
 		g := newGateFS(vfs.NewMem())
 		s := newRig(t, func(o *rigSetup) { o.fs = g })
 		innocent := s.open()
 		innocent.create("/x", "", zk.Persistent)
-		clients := make([]*wireClient, 10)
-		for i := range clients {
-			clients[i] = s.open()
+		lost, rest := make([]*wireClient, 4), []*wireClient{s.open()}
+		for i := range lost {
+			lost[i] = s.open()
 		}
 		g.set(true, nil)
-		for _, c := range clients {
-			var b []byte
-			for i := range requests {
-				b = encode(b, int32(i), wire.OpSetData, setBody("/x", make([]byte, large)))
-			}
-			flood(c, b)
+		for _, c := range append(lost, rest...) {
+			flood(c, sets(3, 1_000_000))
+			synctest.Wait()
+		}
+		for _, c := range lost {
+			c.nc.Close()
 		}
 		synctest.Wait()
-		used, n := s.srv.flight.Used(), s.rep.Outstanding()
-		if used > most || n < 2 {
-			t.Errorf("%d requests of %d bytes are in flight", n, used)
-		}
-		innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
-		synctest.Wait()
-		if s.rep.Outstanding() != n+1 {
-			t.Error("another client's write is not taken")
-		}
 		g.set(false, nil)
-		wantAnswered(t, clients, requests)
+		wantAnswered(t, rest, 3)
+		wantNoFlight(t, s)
 	})
+}
+
+// Heavy requests enter in the order in which they have asked, and one that does not fit is
+// not passed by smaller ones. Light ones do not wait.
+func TestHeavyRequestsEnterInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := heavy{limit: 1 << 20}
+		var mu sync.Mutex
+		var entered []int
+		gone := make(chan struct{})
+		for i, n := range []int{600 << 10, 600 << 10, 100 << 10, 3 << 20, 200 << 10} {
+			go func() {
+				if h.enter(n, nil) {
+					mu.Lock()
+					defer mu.Unlock()
+					entered = append(entered, i)
+				}
+			}()
+			synctest.Wait()
+		}
+		go func() {
+			if h.enter(1<<20, gone) {
+				t.Error("it has entered though it had gone")
+			}
+		}()
+		synctest.Wait()
+		if h.tryEnter(heavyRequest+1) || !h.tryEnter(heavyRequest) {
+			t.Error("a heavy request has passed others, or a light one has waited")
+		}
+		check := func(want ...int) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if slices.Sort(entered); !slices.Equal(entered, want) { // several may enter at once
+				t.Errorf("%v have entered, want %v", entered, want)
+			}
+		}
+		check(0)
+		h.leave(600 << 10)
+		check(0, 1, 2)
+		h.leave(600 << 10)
+		check(0, 1, 2)
+		h.leave(100 << 10)
+		check(0, 1, 2, 3) // it is larger than the limit, and alone
+		close(gone)
+		h.leave(3 << 20)
+		check(0, 1, 2, 3, 4)
+		if h.leave(200 << 10); h.used != 0 || len(h.queue) > 0 {
+			t.Errorf("%d bytes stay, %d wait", h.used, len(h.queue))
+		}
+	})
+}
+
+// sets is the frames of so many sets of so many bytes.
+func sets(requests, size int) (b []byte) {
+	for i := range requests {
+		b = encode(b, int32(i), wire.OpSetData, setBody("/x", make([]byte, size)))
+	}
+	return b
+}
+
+// wantNoFlight checks that nothing stays charged, and that nothing heavy has remained.
+func wantNoFlight(t *testing.T, s *rig) {
+	t.Helper()
+	synctest.Wait()
+	h := &s.srv.heavy
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if used := s.srv.flight.Used(); used != 0 || h.used != 0 || len(h.queue) != 0 {
+		t.Errorf("%d bytes stay charged; of heavy requests %d, and %d wait", used, h.used, len(h.queue))
+	}
 }

@@ -73,7 +73,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		*r = run{submit: r.submit[:0], view: r.view}
 		c.s.runs.Put(r)
 	}()
-	for n < len(b) && r.err == nil && !c.leaving && c.awaitTokens() {
+	for n < len(b) && r.err == nil && !c.leaving && (c.flight.granted > 0 || c.awaitTokens()) {
 		r.turn = turn{in: b[n:], now: c.s.replica.Now()}
 		r.mostOutput = c.account.Room(softOutBytes)
 		c.allow(r)
@@ -128,7 +128,7 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 	case r.token:
 		return c.answerToken(b)
 	case r.blocked > 0:
-		c.leaving = !c.awaitFlight(r.blocked)
+		c.leaving = !c.awaitTokens() || !c.awaitFlight(r.blocked) // others wait for what has entered
 	}
 	return 0
 }
@@ -337,6 +337,7 @@ func (c *conn) submit(q *request, r *run) {
 	if !c.s.large.admit(len(q.body)) {
 		c.leaveLocked()
 		r.charge -= q.weight
+		c.s.heavy.leave(q.weight)
 		c.s.stats.LargeRejected.Add(1)
 		c.s.refused.Warn("connection closed: too many large requests at a time (largeRequestMaxBytes)", "client", c.remote)
 		return

@@ -155,6 +155,7 @@ type Server struct {
 	outputs   *socket.OutputPool
 	budget    *socket.Budget // of all connections' buffers
 	flight    *socket.Budget // of all requests in flight
+	heavy     heavy          // the large ones of them
 	listings  chan struct{}  // holds one for each long reply that is being built
 	lingering socket.Lingering
 }
@@ -173,6 +174,7 @@ func New(o Options) *Server {
 	s.runs.New = func() any { return newRun() }
 	s.budget = socket.NewBudget(o.Config.BufferBytes())
 	s.flight = socket.NewBudget(o.Config.OutstandingBytes())
+	s.heavy.limit = o.Config.OutstandingBytes() / 4
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	s.outputs = socket.NewOutputPool(softOutBytes)
