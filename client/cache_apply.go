@@ -209,7 +209,7 @@ func (r *keeper) happened(e zk.Event) error {
 	switch e.Type {
 	case zk.EventNodeCreated, zk.EventNodeDataChanged:
 		if r.wanted(e.Path) && r.tree.anchored(e.Path) {
-			r.wantNow(readData, e.Path)
+			r.changed(e)
 		}
 	case zk.EventNodeChildrenChanged:
 		if r.tree.nodes[e.Path] != nil {
@@ -222,6 +222,18 @@ func (r *keeper) happened(e zk.Event) error {
 		}
 	}
 	return nil
+}
+
+// changed has the data of a znode read that was created or set. A set of one that is neither held
+// nor going to be read tells that its creation was missed, before the oldest comparison under way:
+// what is below it is as old, and that comparison does not end before it is held.
+func (r *keeper) changed(e zk.Event) {
+	missed := e.Type == zk.EventNodeDataChanged && r.tree.nodes[e.Path] == nil && r.reads[readKey{readData, e.Path}] == nil
+	if missed && r.marks.first != nil {
+		r.want(readKey{readData, e.Path}, r.marks.first)
+		return
+	}
+	r.wantNow(readData, e.Path)
 }
 
 // wantNow has something read for which an event has come.
