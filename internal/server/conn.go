@@ -357,11 +357,21 @@ func (c *conn) Drained() {
 }
 
 // awaitDrain blocks while the client has more unread output than allowed, or while too
-// many requests wait for the session's writes.
+// many requests wait for the session's writes. Only in the latter case it is not the client that
+// is silent.
 func (c *conn) awaitDrain() {
 	c.mu.Lock()
-	for !c.mu.closed && (len(c.mu.out.Buf)+c.mu.longBytes > softOutBytes && c.mu.out.Writing() || c.mu.pending.full()) {
-		c.mu.Wait()
+	defer c.mu.Unlock()
+	for !c.mu.closed {
+		switch {
+		case c.mu.pending.stuck():
+			c.pauseReading()
+			c.mu.Wait()
+			c.resumeReading()
+		case c.mu.pending.full() || len(c.mu.out.Buf)+c.mu.longBytes > softOutBytes && c.mu.out.Writing():
+			c.mu.Wait()
+		default:
+			return
+		}
 	}
-	c.mu.Unlock()
 }

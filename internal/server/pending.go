@@ -36,6 +36,9 @@ func (f *pendingFIFO) full() bool {
 	return f.Len() > maxPending || f.bytes > maxPendingBytes || f.expected > maxExpected
 }
 
+// stuck reports whether the FIFO is full and the oldest request waits for the replica.
+func (f *pendingFIFO) stuck() bool { return f.full() && f.front().write }
+
 func (f *pendingFIFO) push(p pendingRequest) {
 	if !p.write || p.held {
 		p.body = append([]byte(nil), p.body...)

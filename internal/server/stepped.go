@@ -66,6 +66,7 @@ func (p *SteppedConn) Step() {
 			return
 		}
 	}
+	p.pause(c.stuck())
 	switch {
 	case p.socket.closed:
 		p.Hangup()
@@ -85,6 +86,23 @@ func (p *SteppedConn) Step() {
 	if p.socket.closed {
 		p.Hangup()
 	}
+}
+
+// pause notes whether the connection is not read because the session's writes wait, as awaitDrain does.
+func (p *SteppedConn) pause(on bool) {
+	switch c := p.c; {
+	case on:
+		c.pauseReading()
+	case c.paused.Load():
+		c.resumeReading()
+	}
+}
+
+// stuck reports whether too many requests wait for the session's writes, and the first of these for the replica.
+func (c *conn) stuck() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.pending.stuck()
 }
 
 // full reports whether too many requests wait for the session's writes.
@@ -109,6 +127,7 @@ func (p *SteppedConn) Closed() bool { return p.socket.closed }
 func (p *SteppedConn) Hangup() {
 	if !p.ended {
 		p.ended = true
+		p.pause(false)
 		p.c.end()
 	}
 }

@@ -56,6 +56,7 @@ type clientConn struct {
 	joined bool // the session is there
 	reads  bool // the server has no quorum, and only reads
 	began  time.Duration
+	asked  time.Duration // when m has read the first bytes; 0: not yet
 	heard  time.Duration
 	dead   bool // as the client knows
 	gone   bool // as the server knows
@@ -177,6 +178,9 @@ func (k *clientConn) feed() {
 		k.gone = true
 		k.sc.Hangup()
 	} else {
+		if k.asked == 0 {
+			k.asked = s.now
+		}
 		k.sc.Feed(b)
 		k.c.heard(k)
 	}

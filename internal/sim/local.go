@@ -80,10 +80,10 @@ func (c *client) judgeLocalDenied() {
 	}
 	s.cover.LocalsOver++
 	k := c.conn
-	silent := float64(k.began-h.heard) * (1 + s.profile.drift)
+	silent := float64(k.asked-h.heard) * (1 + s.profile.drift)
 	if !h.unsure() && h.lasting && h.m == k.m && h.life == k.life && silent < float64(h.timeout) && s.history.sessions[c.session] == nil {
 		s.fail("LocalSession", "%s is told by member %d that its local session %v is over, which the member heard of %v ago; its timeout is %v",
-			c.who, k.m.id, c.session, k.began-h.heard, h.timeout)
+			c.who, k.m.id, c.session, k.asked-h.heard, h.timeout)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestLocalDenied(t *testing.T) {
 		s.profile.drift = 0
 		m := newMember(s, 1)
 		m.installed, m.observed = ms(tt.installed), ms(tt.observing)
-		c := &client{s: s, who: "c0", session: 7, conn: &clientConn{m: m, began: began}}
+		c := &client{s: s, who: "c0", session: 7, conn: &clientConn{m: m, asked: began}}
 		c.home = localHome{m: m, heard: ms(tt.heard), timeout: timeout, lasting: true, asked: ms(tt.asked)}
 		var found any
 		func() {
