@@ -208,3 +208,34 @@ func TestLostSnapshotIsNotVotedPast(t *testing.T) {
 		t.Fatalf("started, or for another reason not: %v", err)
 	}
 }
+
+// What is in the directory of a member that heals is not its history. If the configuration does not let it heal any more, it
+// must not start: it would vote with that.
+func TestTheMarkOfHealingIsNotIgnored(t *testing.T) {
+	mem := vfs.NewMem()
+	m, _ := mustBoot(t, mem, nil)
+	if err := m.halt(); err != nil {
+		t.Fatal(err)
+	}
+	all := files(t, mem)
+	all["healing"] = []byte("epoch-lost the disk was emptied\n")
+	members := withMembers("0 1v 2v 3v")
+	for name, change := range map[string]func(*Options){
+		"standalone":       nil,
+		"members change":   members,
+		"healing is off":   func(o *Options) { members(o); o.Ensemble.Reader, o.NoHealing = nil, true },
+		"healing is on":    func(o *Options) { members(o); o.Ensemble.Reader = nil },
+		"no other members": func(o *Options) { withMembers("0 1v")(o); o.Ensemble.Reader = nil },
+	} {
+		m, rep, err := boot(disk(t, all), change)
+		if err == nil {
+			err = m.halt()
+		}
+		switch heals := name == "healing is on"; {
+		case heals && (err != nil || rep.Healing != "the disk was emptied"):
+			t.Errorf("%s: %q, %v", name, rep.Healing, err)
+		case !heals && (err == nil || !strings.Contains(err.Error(), "was healing from \"the disk was emptied\"")):
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -56,7 +56,7 @@ func (o *orderer) loadEpochs(rep *Report) error {
 		o.log.Warn("a crash has interrupted a synchronization: the current epoch is raised to the log's", "epoch", current, "zxid", last)
 	}
 	if lost := rep.Lost; lost > last && current >= lost.Epoch() {
-		return fmt.Errorf("replica: %w: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot, or empty the data directory, and the leader will send everything", errDamaged, lost, last, current)
+		return fmt.Errorf("replica: %w: the newest snapshot, at %v, cannot be read, and without it the history ends at %v, though this server has told others that it has more (currentEpoch is %d): restore the snapshot; do not empty the data directory, for the member would vote without what it has acknowledged: docs/ops/troubleshooting.md says how it gets the leader's state", errDamaged, lost, last, current)
 	}
 	o.recovered = zab.State{AcceptedEpoch: accepted, CurrentEpoch: current, Last: last, Recent: o.recent, Diverged: rep.Diverged}
 	if o.recovered.Members, err = o.loadMembers(); err != nil {

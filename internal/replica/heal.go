@@ -40,14 +40,17 @@ func (r *Replica) heals() bool {
 
 // begin recovers the state from the disk, or begins to heal.
 func (r *Replica) begin(nowMillis int64) (Report, error) {
-	if !r.heals() {
-		return r.beginWhole(nowMillis)
-	}
 	h, marked, err := r.o.Dir.Healing()
-	if err != nil {
+	switch {
+	case err != nil:
 		return Report{}, err
-	}
-	if !marked {
+	case marked && !r.heals(): // what is there is not the server's history: it must not vote with that
+		return Report{}, fmt.Errorf("replica: %w: the member was healing from %q when it stopped, and may not with this configuration "+
+			"(healing.enabled=false, reconfigEnabled=true, or too few other voters): start it with the one with which it began to heal, "+
+			"or remove it from the ensemble, empty its data directory, and add it again", errDamaged, h.Reason)
+	case !r.heals():
+		return r.beginWhole(nowMillis)
+	case !marked:
 		report, err := r.beginWhole(nowMillis)
 		if err == nil || !isDamage(err) {
 			return report, err
