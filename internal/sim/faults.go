@@ -216,14 +216,24 @@ func (s *Sim) crash(m *member, power bool) bool {
 }
 
 // spare reports whether a voter can be taken away for ever: the others that are
-// left are a quorum. A voter that came back without what it had promised would make
-// of a quorum less than one.
+// left are a quorum, also by the latest configuration that they know to be committed. A voter that
+// came back without what it had promised would make of a quorum less than one.
 func (s *Sim) spare(m *member) bool {
 	others := func(id int) bool {
 		o := s.members[id]
 		return o != m && o.healthy()
 	}
-	return m.isVoter() && !m.gone && !slices.ContainsFunc(s.pending(), func(r *roster) bool { return !r.votes.holds(others) })
+	var known *zab.Membership
+	for _, o := range s.members[1:] {
+		if k := o.shadow.saved.Committed; others(o.id) && k != nil && (known == nil || k.Version() > known.Version()) {
+			known = k
+		}
+	}
+	all := s.pending()
+	if known != nil {
+		all = append(all, s.check.roster(known))
+	}
+	return m.isVoter() && !m.gone && !slices.ContainsFunc(all, func(r *roster) bool { return !r.votes.holds(others) })
 }
 
 // lose takes a voter away for ever, with its disk.
