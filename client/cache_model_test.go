@@ -185,7 +185,7 @@ func (m *modelRun) look(path string) {
 }
 
 // explain prints what the cache holds on the way to a path, now and when it has nothing left to
-// do: a failure of look has shown itself too seldom to be understood.
+// do: some failures of look come once in thousands of runs.
 func (m *modelRun) explain(path string) {
 	m.t.Log("the last steps:\n", strings.Join(m.steps[max(0, len(m.steps)-20):], "\n"))
 	for _, when := range []string{"now", "at rest"} {
