@@ -39,32 +39,43 @@ func TestFailOver(t *testing.T) {
 	for _, members := range mixtures(t, "apache,apache,apache", "pinfold,pinfold,pinfold") {
 		t.Run(members, func(t *testing.T) {
 			r := newRig(t, members, rigOptions{jvm: fastJVM})
-			w, err := load.StartWriters(load.WritersConfig{
-				Addrs: r.e.Clients(), Clients: 6, Batch: 1, Znodes: 100, Bytes: 1024,
-			})
+			w, err := load.StartWriters(failOverLoad(r))
 			r.must(err)
 			var gaps []time.Duration
 			for i := range max(*rounds, 1) {
-				r.written(w, 5000)
-				leader, _ := r.leader()
-				killed := time.Now()
-				leader.Kill()
-				_, err := r.e.WaitLeader(r.within(patience), func(m *cluster.Member) bool { return m != leader })
-				r.must(err)
-				r.written(w, 1000)
-				gap, began := w.LongestGap(killed, time.Now())
+				gap, began, leader := r.failOver(w)
 				t.Logf("round %d: %v without an acknowledged write, from %v after kill -9 of %v",
-					i+1, gap.Round(time.Millisecond/10), began.Sub(killed).Round(time.Millisecond/10), leader)
+					i+1, gap.Round(time.Millisecond/10), began.Round(time.Millisecond/10), leader)
 				gaps = append(gaps, gap)
-				r.must(leader.Start())
-				_, err = r.e.WaitCaughtUp(r.within(patience), leader)
-				r.must(err)
 			}
 			r.must(w.Stop())
 			t.Logf("RESULT fail-over %s: median %v of %d, least %v, most %v", members, median(gaps), len(gaps),
 				slices.Min(gaps).Round(time.Millisecond/10), slices.Max(gaps).Round(time.Millisecond/10))
 		})
 	}
+}
+
+// failOverLoad is clients that write one request at a time, without a pause, at all members.
+func failOverLoad(r *rig) load.WritersConfig {
+	return load.WritersConfig{Addrs: r.e.Clients(), Clients: 6, Batch: 1, Znodes: 100, Bytes: 1024}
+}
+
+// failOver kills the leader under a load, and starts it again when another leads. It returns the
+// longest gap in acknowledged writes, and how long after the kill that began.
+func (r *rig) failOver(w *load.Writers) (gap, began time.Duration, leader *cluster.Member) {
+	r.t.Helper()
+	r.written(w, 500)
+	leader, _ = r.leader()
+	killed := time.Now()
+	leader.Kill()
+	_, err := r.e.WaitLeader(r.within(patience), func(m *cluster.Member) bool { return m != leader })
+	r.must(err)
+	r.written(w, 100)
+	gap, at := w.LongestGap(killed, time.Now())
+	r.must(leader.Start())
+	_, err = r.e.WaitCaughtUp(r.within(patience), leader)
+	r.must(err)
+	return gap, at.Sub(killed), leader
 }
 
 // written waits until writers have had so many more writes acknowledged.

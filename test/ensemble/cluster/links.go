@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,7 +15,8 @@ import (
 // reaches each other through two proxies of its own, one to the quorum port and
 // one to the election port. Bytes from a to b can be held, which is what a
 // partition does to them: they come when it heals, and so does the end of a
-// connection. Methods may be called from several goroutines.
+// connection. They can also arrive late, as over a distance. Methods may be called from
+// several goroutines.
 type Links struct {
 	real []address        // of the members, by index
 	seen map[pair]address // where from finds to
@@ -23,6 +25,7 @@ type Links struct {
 	mu        sync.Mutex
 	change    *sync.Cond // a pair was held or let go, or the end has come
 	held      map[pair]bool
+	late      time.Duration     // how long bytes are on their way
 	conns     map[net.Conn]pair // both ends of every connection: who dialled whom
 	listeners []net.Listener
 	closed    bool
@@ -148,26 +151,68 @@ func (l *Links) dial(target int) (net.Conn, error) {
 	}
 }
 
-// pump copies from src to dst what p lets pass, and closes both at the end: a
-// peer that half closes a link has left it.
+// A parcel is bytes on their way.
+type parcel struct {
+	bytes []byte
+	due   time.Time // when they arrive
+}
+
+// roomOnTheWay is how many parcels of one direction of a connection are on their way at
+// most: what the buffers of a kernel, whose windows grow with the distance, would hold.
+const roomOnTheWay = 1024
+
+// pump carries what src sends to dst, as p lets it pass and after the time that it is on its
+// way, and closes both at the end: a peer that half closes a link has left it.
 func (l *Links) pump(dst, src net.Conn, p pair) {
+	way := make(chan parcel, roomOnTheWay)
+	l.wg.Go(func() {
+		l.deliver(dst, way, p)
+		_ = src.Close() // an error means that it is closed
+		_ = dst.Close()
+		for range way { // until src has ended
+		}
+	})
+	defer close(way)
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
-		if !l.pass(p) {
-			break
-		}
 		if n > 0 {
-			if _, werr := dst.Write(buf[:n]); werr != nil {
-				break
-			}
+			way <- parcel{slices.Clone(buf[:n]), time.Now().Add(l.delay())}
 		}
 		if err != nil {
-			break
+			return
 		}
 	}
-	_ = src.Close() // an error means that it is closed
-	_ = dst.Close()
+}
+
+// deliver writes parcels to dst until there are no more, or dst takes none.
+func (l *Links) deliver(dst net.Conn, way <-chan parcel, p pair) {
+	for c := range way {
+		if wait := time.Until(c.due); wait > 0 {
+			<-time.After(wait)
+		}
+		if !l.pass(p) {
+			return
+		}
+		if _, err := dst.Write(c.bytes); err != nil {
+			return
+		}
+	}
+	l.pass(p) // the end comes no sooner than bytes would
+}
+
+func (l *Links) delay() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late
+}
+
+// Delay has every byte that a member sends from now on arrive so much later: a round trip
+// takes twice as long. It does not change how fast connections are opened.
+func (l *Links) Delay(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = d
 }
 
 // The first message on an election link, sent by who dials it.

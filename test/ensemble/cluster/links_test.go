@@ -144,6 +144,28 @@ func TestLinksIsolateAndReset(t *testing.T) {
 	p.expect(a, "still")
 }
 
+// Bytes arrive late and in order, and the end of a connection after them.
+func TestLinksDelay(t *testing.T) {
+	p := newPeers(t, 2)
+	a, b := p.connect(1, 2)
+	const late = 20 * time.Millisecond
+	p.links.Delay(late)
+	sent := time.Now()
+	p.send(a, "first ")
+	p.send(a, "second")
+	p.expect(b, "first second")
+	if took := time.Since(sent); took < late {
+		t.Errorf("the bytes came after %v, not %v", took, late)
+	}
+	p.send(a, "last")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(b); err != nil || string(rest) != "last" {
+		t.Errorf("after the end: %q, %v", rest, err)
+	}
+}
+
 // A server announces its address on an election link; through a link it must be
 // that of the link back.
 func TestLinksReplaceTheAnnouncedAddress(t *testing.T) {
