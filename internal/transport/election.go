@@ -129,11 +129,12 @@ func notOfHost(r rune) bool { return r <= ' ' || r == 0x7F || r == '/' }
 // greet reads the first message of an accepted connection and decides what to do with
 // it.
 func (t *Transport) greet(g *greeting) {
+	defer close(g.ended)
 	t.awaitPenalty(g.address, g.gone)
 	deadline := time.Now().Add(t.o.ElectionTimeout)
 	nc := g.nc
-	a, err := t.secureAccepted(nc, socket.New(nc, socket.Options{}), func(config *tls.Config) (*tls.Conn, func() error) {
-		layer := tls.Server(g.nc, config)
+	a, err := t.secureAccepted(nc, socket.New(nc, socket.Options{}), g.gone, func(config *tls.Config, inTurns func(net.Conn) net.Conn) (*tls.Conn, func() error) {
+		layer := tls.Server(inTurns(g.nc), config)
 		nc = secureConn{layer}
 		return layer, layer.Handshake
 	})

@@ -33,6 +33,8 @@ type link struct {
 	accepted accepted // owned by the reader
 	up       bool     // LinkUp was called; owned by the reader
 
+	ended chan struct{} // closed when end has returned
+
 	place   place
 	backlog socket.Account // of the queued packets, without their data; with mu
 	output  socket.Account // of the output that is not queued, and of the buffers of streams; with mu
@@ -56,7 +58,7 @@ type link struct {
 // addLinkLocked creates a link. REQUIRES: t.mu.
 func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
-	l := &link{t: t, id: t.mu.lastLink}
+	l := &link{t: t, id: t.mu.lastLink, ended: make(chan struct{})}
 	l.mu.out.Init(&l.mu.Mutex, l, &t.wg, t.outputs)
 	l.in.account.Init(t.buffers, chunkBytes)
 	l.output.Init(t.buffers, socket.FreeBytes)
@@ -105,9 +107,9 @@ func (l *link) runAccepted() {
 	l.t.awaitPenalty(l.address, l.in.account.Closed())
 	sock, deadline := l.sock.Load(), time.Now().Add(l.t.o.HandshakeTimeout)
 	var err error
-	l.accepted, err = l.t.secureAccepted(l.nc, sock, func(config *tls.Config) (layer *tls.Conn, handshake func() error) {
+	l.accepted, err = l.t.secureAccepted(l.nc, sock, l.in.account.Closed(), func(config *tls.Config, inTurns func(net.Conn) net.Conn) (layer *tls.Conn, handshake func() error) {
 		sock.AddLayer(func(nc net.Conn) net.Conn {
-			layer = tls.Server(nc, config)
+			layer = tls.Server(inTurns(nc), config)
 			return layer
 		})
 		return layer, sock.Handshake
@@ -234,6 +236,7 @@ func (l *link) failLocked(reason error) {
 
 // end cleans up after the link; the reader calls it last.
 func (l *link) end() {
+	defer close(l.ended)
 	l.mu.Lock()
 	l.mu.out.AwaitIdle()
 	if l.mu.cancel != nil {

@@ -17,6 +17,7 @@ const (
 const (
 	bindPause   = time.Second
 	acceptPause = 100 * time.Millisecond // after an error
+	wayPause    = time.Second            // at most, for the end of a connection that has made way
 )
 
 // A port is a listener, with the address that was asked for.
@@ -76,12 +77,15 @@ func (t *Transport) bindOne(address string) (net.Listener, error) {
 	}
 }
 
-// accept hands connections to admit, which must not block.
-func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
+// accept hands connections to admit, which must not block. The channel that it returns is closed
+// when the connection that has made way for nc has ended; nil if there is none. Before that no
+// other is accepted: otherwise a flood of connections would make goroutines faster than they
+// end, and all others of the process would wait until these have had a processor.
+func (t *Transport) accept(l net.Listener, admit func(nc net.Conn) (ended <-chan struct{})) {
 	for {
 		nc, err := l.Accept()
 		if err == nil {
-			admit(nc)
+			t.awaitWay(admit(nc))
 			continue
 		}
 		if t.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -96,34 +100,51 @@ func (t *Transport) accept(l net.Listener, admit func(net.Conn)) {
 	}
 }
 
+// awaitWay waits until a connection that has made way has ended, if there is one.
+func (t *Transport) awaitWay(ended <-chan struct{}) {
+	if ended == nil {
+		return
+	}
+	timer := time.NewTimer(wayPause)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
+}
+
 // greeting is a connection to the election port that has not sent its server id.
 type greeting struct {
 	nc      net.Conn
 	address string        // the IP address of the other side
 	order   uint64        // of acceptance
 	gone    chan struct{} // closed when it has made way for another
+	ended   chan struct{} // closed when its goroutine ends
 }
 
 // admitPeer waits for the first message of a connection to the election port, in a
 // goroutine of its own. If too many connections wait, it closes the oldest one of the
-// address from which most of them have come.
-func (t *Transport) admitPeer(nc net.Conn) {
+// address from which most of them have come, and returns a channel that is closed when that has ended.
+func (t *Transport) admitPeer(nc net.Conn) (ended <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed {
 		nc.Close() // an error changes nothing: nothing was sent
-		return
+		return nil
 	}
 	if len(t.mu.greetings) >= maxGreetings {
 		i := mostFromOneAddress(t.mu.greetings)
+		ended = t.mu.greetings[i].ended
 		t.mu.greetings[i].nc.Close() // an error changes nothing: its goroutine ends
 		close(t.mu.greetings[i].gone)
 		t.mu.greetings = slices.Delete(t.mu.greetings, i, i+1)
 	}
 	t.mu.lastAccept++
-	g := &greeting{nc, addressOf(nc), t.mu.lastAccept, make(chan struct{})}
+	g := &greeting{nc, addressOf(nc), t.mu.lastAccept, make(chan struct{}), make(chan struct{})}
 	t.mu.greetings = append(t.mu.greetings, g)
 	t.wg.Go(func() { t.greet(g) })
+	return ended
 }
 
 // mostFromOneAddress returns the index of the oldest one of the address from which most

@@ -50,29 +50,35 @@ func (k linkKind) String() string {
 	return [...]string{"dialled", "silent", "of servers that are not in the configuration", "of one server"}[k]
 }
 
-// admitLearner creates a link for a connection to the quorum port.
-func (t *Transport) admitLearner(nc net.Conn) {
+// admitLearner creates a link for a connection to the quorum port. It returns a channel that is
+// closed when the link has ended that has made way for it, nil if none has.
+func (t *Transport) admitLearner(nc net.Conn) (ended <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed {
 		nc.Close() // an error changes nothing: nothing was sent
-		return
+		return nil
 	}
-	if err := t.makeRoomLocked(place{kind: silent}, maxSilent-1); err != nil {
+	victim, err := t.makeRoomLocked(place{kind: silent}, maxSilent-1)
+	if err != nil {
 		nc.Close() // an error changes nothing: nothing was sent
 		t.logRefused("quorum port", remoteName(nc), err)
-		return
+		return nil
 	}
 	l := t.addLinkLocked()
 	l.place.kind, l.nc, l.address = silent, nc, addressOf(nc)
 	l.attach(socket.New(nc, socket.Options{})) // the link is new, so it cannot have ended
 	t.wg.Go(l.runAccepted)
+	if victim != nil {
+		ended = victim.ended
+	}
+	return ended
 }
 
 // makeRoomLocked makes room for one more link of a kind. If there are more than most, it
-// closes one that is not settled. The error is ErrCrowded if all are settled.
+// closes one that is not settled, and returns it. The error is ErrCrowded if all are settled.
 // REQUIRES: t.mu.
-func (t *Transport) makeRoomLocked(at place, most int) error {
+func (t *Transport) makeRoomLocked(at place, most int) (victim *link, err error) {
 	var all []*link
 	from := map[string]int{} // how many have come from an address
 	for _, l := range t.mu.links {
@@ -82,20 +88,19 @@ func (t *Transport) makeRoomLocked(at place, most int) error {
 		}
 	}
 	if len(all) <= most {
-		return nil
+		return nil, nil
 	}
-	var victim *link
 	for _, l := range all {
 		if !l.place.settled && (victim == nil || from[l.address] > from[victim.address] || from[l.address] == from[victim.address] && l.id < victim.id) {
 			victim = l
 		}
 	}
 	if victim == nil {
-		return fmt.Errorf("%w: %d links %v", ErrCrowded, len(all), at.kind)
+		return nil, fmt.Errorf("%w: %d links %v", ErrCrowded, len(all), at.kind)
 	}
 	victim.place.evicted = true
 	victim.fail(fmt.Errorf("%w: %d links %v, and this is the oldest of its address that has sent no second packet", ErrCrowded, len(all), at.kind))
-	return nil
+	return victim, nil
 }
 
 // notePackets records packets of an accepted link. The first packet gives the link its
@@ -141,7 +146,7 @@ func (l *link) takePlace(first *zab.Packet) error {
 	if l.place.evicted {
 		return errors.New("transport: the link was closed to make room for another")
 	}
-	if err := t.makeRoomLocked(at, most); err != nil {
+	if _, err := t.makeRoomLocked(at, most); err != nil {
 		return err
 	}
 	l.place = at

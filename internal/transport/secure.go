@@ -206,10 +206,12 @@ type accepted struct {
 	refused bool              // this server has refused the handshake
 }
 
-// secureAccepted waits for the first byte of an accepted connection, and shakes hands.
-// add puts TLS on the connection, whose handshake it returns. Without Options.Encryption
-// it does nothing. The deadlines of nc are removed.
-func (t *Transport) secureAccepted(nc net.Conn, sock *socket.Conn, add func(*tls.Config) (*tls.Conn, func() error)) (a accepted, err error) {
+// secureAccepted waits for the first byte of an accepted connection, and shakes hands; its
+// computing waits for a turn, at most until gone is closed, as it is when the connection makes
+// way for another. add puts TLS on the connection, around what inTurns returns, and returns the
+// handshake. Without Options.Encryption it does nothing. The deadlines of nc are removed.
+func (t *Transport) secureAccepted(nc net.Conn, sock *socket.Conn, gone <-chan struct{},
+	add func(config *tls.Config, inTurns func(net.Conn) net.Conn) (*tls.Conn, func() error)) (a accepted, err error) {
 	e := t.o.Encryption
 	if a.plain = e == nil; a.plain {
 		return a, nil
@@ -228,8 +230,13 @@ func (t *Transport) secureAccepted(nc net.Conn, sock *socket.Conn, add func(*tls
 		t.refused.Warn("another server has connected without TLS, which portUnification allows", "remote", remoteName(nc))
 		return accepted{plain: true}, nil
 	}
-	layer, handshake := add(t.acceptConfig(nc))
+	var turns *tlsport.TurnConn
+	layer, handshake := add(t.acceptConfig(nc), func(nc net.Conn) net.Conn {
+		turns = t.handshakes.Conn(nc, gone)
+		return turns
+	})
 	err = shakeHands(t.ctx, nc, func() error {
+		defer turns.EndTurns()
 		err := handshake()
 		a.refused = err != nil && !isDisconnect(err)
 		return err

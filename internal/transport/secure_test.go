@@ -318,7 +318,7 @@ func TestHalfHandshakes(t *testing.T) {
 	leader.Transport.mu.RLock()
 	links, greetings := len(leader.Transport.mu.links), len(leader.Transport.mu.greetings)
 	leader.Transport.mu.RUnlock()
-	if links > 2*maxSilent || greetings > maxGreetings { // links that were closed end soon
+	if links > maxSilent+1 || greetings > maxGreetings { // the last that has made way may not have ended yet
 		t.Errorf("%d links, %d greetings", links, greetings)
 	}
 

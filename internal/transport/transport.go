@@ -68,6 +68,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/socket"
+	"github.com/pinfold-zk/pinfold/internal/tlsport"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -206,14 +207,15 @@ type Options struct {
 // Transport manages one server's connections to the other members of its ensemble. Any
 // goroutine may call its methods; Start is called once.
 type Transport struct {
-	o       Options
-	h       Handler
-	log     *slog.Logger
-	refused *refusal.Log
-	logins  failedLogins
-	outputs *socket.OutputPool
-	buffers *socket.Budget                             // of Options.BufferBytes
-	backlog struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
+	o          Options
+	h          Handler
+	log        *slog.Logger
+	refused    *refusal.Log
+	logins     failedLogins
+	handshakes *tlsport.Turns // of accepted connections
+	outputs    *socket.OutputPool
+	buffers    *socket.Budget                             // of Options.BufferBytes
+	backlog    struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
 
 	ctx    context.Context // ended by Close
 	cancel context.CancelFunc
@@ -244,7 +246,7 @@ func New(o Options) (*Transport, error) {
 		return nil, errors.New("transport: no handler")
 	}
 	o.setDefaults()
-	t := &Transport{o: o, h: o.Handler, log: o.Logger}
+	t := &Transport{o: o, h: o.Handler, log: o.Logger, handshakes: tlsport.NewTurns()}
 	hello, err := ownHello(&o)
 	if err != nil {
 		return nil, err
