@@ -197,7 +197,7 @@ func combination(rng *rand.Rand) (a attack, members int, drawnScale float64) {
 	members = 1 + 2*rng.IntN(2)
 	var fit []attack
 	for _, one := range attacks() {
-		if !one.offline && !one.restarts && !one.pauses && !one.control && !one.tls && !one.logins && one.open == "" && (members == 3 || !one.ensemble) {
+		if !one.offline && !one.restarts && !one.renews && !one.pauses && !one.control && !one.tls && !one.logins && one.open == "" && (members == 3 || !one.ensemble) {
 			fit = append(fit, one)
 		}
 	}
@@ -215,7 +215,7 @@ func groups(list []attack, n int) (all []attack) {
 		if a.control {
 			continue
 		}
-		if a.offline || a.restarts || a.pauses || a.after != nil {
+		if a.offline || a.restarts || a.renews || a.pauses || a.after != nil {
 			all = append(all, a)
 			continue
 		}

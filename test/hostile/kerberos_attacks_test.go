@@ -29,7 +29,7 @@ func kerberosAttacks() []attack {
 		{name: "kerberos-tokens", what: "logins by Kerberos as fast as 32 connections can: valid ones, repeated, cut, changed, of 80 KB and 1 MB, out of order, garbage",
 			alone: true, kerberos: true, prepare: makeTokens, run: floodTokens, least: 5 * time.Second},
 		{name: "kerberos-tokens-peers", what: "the same tokens to quorum ports and election ports, of a principal that is a server's, while a follower restarts",
-			ensemble: true, logins: true, restarts: true, prepare: makePeerTokens, run: floodPeerTokens, least: 30 * time.Second},
+			ensemble: true, logins: true, renews: true, prepare: makePeerTokens, run: floodPeerTokens, least: 30 * time.Second},
 	}
 }
 

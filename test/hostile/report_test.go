@@ -42,7 +42,6 @@ type result struct {
 
 // hear enters what an innocent client may never see.
 func (r *result) hear(w *witness) {
-	r.Suspended += w.Suspended
 	if w.Lost != "" {
 		r.Lost++
 		r.Wrong = append(r.Wrong, w.Lost)
@@ -52,6 +51,7 @@ func (r *result) hear(w *witness) {
 
 // measure enters how long an innocent client has waited.
 func (r *result) measure(w *witness, quiet, began, end, done time.Time) {
+	r.Suspended += w.Suspended
 	r.CalmReads, r.CalmWrites = max(r.CalmReads, p99(w.Reads, quiet, began)), max(r.CalmWrites, p99(w.Writes, quiet, began))
 	r.ReadP99, r.WriteP99 = max(r.ReadP99, p99(w.Reads, began, end)), max(r.WriteP99, p99(w.Writes, began, end))
 	r.Lasted = end.Sub(began)

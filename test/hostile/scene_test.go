@@ -200,7 +200,7 @@ func (x *scene) besiege(r *result) {
 			continue // it has ended, which finish tells
 		}
 		r.After, r.Peak = max(r.After, m.now), max(r.Peak, m.peak)
-		if pids[i] != pid && !x.attack.restarts {
+		if pids[i] != pid && !x.attack.restarts && !x.renewed(x.e.Members[i]) {
 			r.Ended++
 		}
 	}
@@ -226,8 +226,11 @@ func (x *scene) besiege(r *result) {
 // paused reports whether the attack pauses the member again and again.
 func (x *scene) paused(m *cluster.Member) bool { return x.attack.pauses && m == x.follower }
 
+// renewed reports whether the attack restarts the member.
+func (x *scene) renewed(m *cluster.Member) bool { return x.attack.renews && m == x.follower }
+
 // judged reports whether the member may not lose its role, nor let its clients wait.
-func (x *scene) judged(m *cluster.Member) bool { return !x.paused(m) }
+func (x *scene) judged(m *cluster.Member) bool { return !x.paused(m) && !x.renewed(m) }
 
 // pids are those of the members that run.
 func (x *scene) pids() (list []int) {

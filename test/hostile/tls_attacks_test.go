@@ -25,7 +25,7 @@ func tlsAttacks() []attack {
 		{name: "half-handshakes", what: "10,000 TLS handshakes that stop half-way, held open on the client port, while clients connect with TLS", tls: true, alone: true, run: halfHandshakes, least: 8 * time.Second},
 		{name: "refused-handshakes", what: "TLS handshakes that must be refused, at the client ports and those of the servers", tls: true, ensemble: true, run: refusedHandshakes},
 		{name: "half-handshakes-peers", what: "2,000 TLS handshakes that stop half-way, on quorum ports and election ports, while a follower restarts",
-			tls: true, ensemble: true, restarts: true, run: halfHandshakesOfPeers, least: 30 * time.Second},
+			tls: true, ensemble: true, renews: true, run: halfHandshakesOfPeers, least: 30 * time.Second},
 	}
 }
 
@@ -121,8 +121,9 @@ func refusedHandshakes(x *scene) {
 	})
 }
 
-// halfHandshakesOfPeers holds handshakes open at the ports of servers. A follower that is
-// restarted meanwhile comes back.
+// halfHandshakesOfPeers holds handshakes open at the ports of servers, and begins others in
+// the place of those that the servers have closed. A follower that is restarted meanwhile
+// comes back.
 func halfHandshakesOfPeers(x *scene) {
 	var ports []string
 	for _, m := range x.e.Members {
@@ -138,7 +139,12 @@ func halfHandshakesOfPeers(x *scene) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		x.stopHalfWay(halfPeers, ports)
+		x.forTime(10*time.Second, 200*time.Millisecond, func(int) {
+			for range halfPeers {
+				x.closeOldest()
+			}
+			x.stopHalfWay(halfPeers, ports)
+		})
 	}()
 	if _, err := x.e.WaitCaughtUp(x.ctx, x.follower); err != nil {
 		x.fault("a follower that was restarted: %v", err)
