@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 )
 
 // Serve accepts connections until Stop; then the listener is closed, and it returns nil.
@@ -118,25 +119,42 @@ func (s *Server) enter(c *conn, serve func()) (reason string) {
 	return ""
 }
 
+// dropPiece is how many watches are removed under one hold of the tree's lock. To remove one
+// takes as long as eight units of work.
+const dropPiece = znode.PieceUnits / 8
+
 // dismiss removes c, whose socket is closed, and its watches from the tables. It does
-// both within one View, so that no transaction is applied in between: its events would
-// reach the next connection with the same id.
+// both within one View, but for watches beyond a piece: no transaction may be applied
+// in between, as its events would reach the next connection with the same id. Events of a
+// watch that is left after a piece reach c, which drops them.
 func (s *Server) dismiss(c *conn) {
 	if c.limited != nil {
 		s.limits.leave(c)
 	}
-	s.replica.View(func(replica.View) {
-		s.replica.Watches(func(t *watch.Tables) { t.Drop(c.id) })
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.mu.conns[c.id] = nil
-		s.mu.free = append(s.mu.free, c.id)
-		s.mu.open--
-		ip := c.remote.Addr()
-		if s.mu.perIP[ip]--; s.mu.perIP[ip] == 0 {
-			delete(s.mu.perIP, ip)
-		}
-	})
+	for n, again := dropPiece, false; n == dropPiece; again = !c.stepped {
+		s.replica.ViewAt(s.replica.Now(), again, func(replica.View) {
+			s.replica.Watches(func(t *watch.Tables) { n = t.Drop(c.id, dropPiece) })
+			if s.pieceDone != nil {
+				s.pieceDone(8 * n)
+			}
+			if n < dropPiece {
+				s.forget(c)
+			}
+		})
+	}
+}
+
+// forget removes a connection without watches from the tables.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.conns[c.id] = nil
+	s.mu.free = append(s.mu.free, c.id)
+	s.mu.open--
+	ip := c.remote.Addr()
+	if s.mu.perIP[ip]--; s.mu.perIP[ip] == 0 {
+		delete(s.mu.perIP, ip)
+	}
 }
 
 // remoteAddr returns the peer's address; the zero value if the connection has none.

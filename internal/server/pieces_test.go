@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -257,4 +258,39 @@ func TestKilledWhileAReadPauses(t *testing.T) {
 	if conn.mu.apart || conn.mu.aside != nil || len(conn.mu.out.Buf) > 0 {
 		t.Errorf("apart %v, aside %d, output %d", conn.mu.apart, len(conn.mu.aside), len(conn.mu.out.Buf))
 	}
+}
+
+// The many watches of a connection that ends are removed in pieces, and the next connection
+// with its number gets no events of them.
+func TestWatchesEndInPieces(t *testing.T) {
+	const many = 3*dropPiece + 1
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		c := s.open()
+		for i := range many {
+			if r, err := c.do(wire.OpExists, readBody(fmt.Sprintf("/%d", i), true)); err != nil || r.Err != zk.ErrNoNode {
+				t.Fatalf("%+v, %v", r.ReplyHeader, err)
+			}
+		}
+		conn := s.connOf(c)
+		var seen workSeen
+		seen.watch(s)
+		conn.kill("the test says so")
+		synctest.Wait()
+		seen.inPieces(t)
+		if all := seen.all.Load(); all != 8*many {
+			t.Errorf("%d units of work, want %d", all, 8*many)
+		}
+		s.srv.replica.Watches(func(w *watch.Tables) {
+			if w.Len() > 0 {
+				t.Errorf("%d watches are left", w.Len())
+			}
+		})
+		next := s.open()
+		if id := s.connOf(next).id; id != conn.id {
+			t.Fatalf("the next connection has number %d, want %d", id, conn.id)
+		}
+		next.create("/0", "", zk.Persistent)
+		next.create(fmt.Sprintf("/%d", many-1), "", zk.Persistent)
+	})
 }

@@ -44,7 +44,7 @@ func TestMemory(t *testing.T) {
 		}
 		w.check(t)
 		for i := range c.watchers {
-			w.Drop(ID(i))
+			w.Drop(ID(i), everything)
 		}
 		if left := int64(heap() - before); left > 1<<20 {
 			t.Errorf("%s: %d bytes are left after all is dropped", c.name, left)
@@ -113,6 +113,6 @@ func BenchmarkManyPaths(b *testing.B) {
 		for _, p := range paths {
 			w.Add(1, p, Data)
 		}
-		w.Drop(1)
+		w.Drop(1, everything)
 	}
 }

@@ -97,11 +97,11 @@ func TestListingWhileTablesChange(t *testing.T) {
 // The entry, the path or all that there was may be gone when a listing goes on.
 func TestListingResumesWhereNothingIsLeft(t *testing.T) {
 	for name, remove := range map[string]func(*Tables, []Watch){
-		"the next": func(w *Tables, got []Watch) { w.Drop(got[len(got)-1].Watcher + 1) },
+		"the next": func(w *Tables, got []Watch) { w.Drop(got[len(got)-1].Watcher+1, everything) },
 		"the path": func(w *Tables, got []Watch) { w.Trigger(changed, "/hot", nil) },
 		"all": func(w *Tables, got []Watch) {
 			for id := range 3000 {
-				w.Drop(ID(id))
+				w.Drop(ID(id), everything)
 			}
 		},
 	} {

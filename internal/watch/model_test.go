@@ -229,7 +229,7 @@ func TestModel(t *testing.T) {
 					t.Fatalf("seed=%d step %d: Remove(%d, %q, %d) %v", seed, step, id, path, typ, got)
 				}
 			case op < 15:
-				w.Drop(id)
+				w.Drop(id, everything)
 				maps.DeleteFunc(m, func(e mark, _ bool) bool { return e.w == id })
 			case path == "" || path == "odd":
 			default:
@@ -269,7 +269,7 @@ func TestOrder(t *testing.T) {
 			case 0:
 				trace = w.Trigger(events[r.IntN(4)], path, trace)
 			case 1:
-				w.Drop(ID(r.IntN(100)))
+				w.Drop(ID(r.IntN(100)), everything)
 			default:
 				w.Add(ID(r.IntN(100)), path, Kind(r.IntN(4)))
 			}

@@ -214,15 +214,19 @@ func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
 	return goneChild|goneData != 0
 }
 
-// Drop removes every watch of w, in time linear in their number. w may be unknown.
-func (t *Tables) Drop(w ID) {
+// Drop removes watches of w, at most as many as most, and returns how many; if they are fewer,
+// none is left. It takes time linear in their number. w may be unknown.
+func (t *Tables) Drop(w ID, most int) (n int) {
 	wi := t.record(w)
 	if wi == 0 {
-		return
+		return 0
 	}
 	for _, tab := range [...]*table{&t.data, &t.child} {
 		list := &t.watchers.at(wi).lists[tab.which]
-		for list.count > 0 {
+		for ; list.count > 0; n++ {
+			if n == most {
+				return n
+			}
 			e := list.head
 			if tab.entries.at(e).kinds&recursive != 0 {
 				t.recursive--
@@ -231,6 +235,7 @@ func (t *Tables) Drop(w ID) {
 		}
 	}
 	t.forgetIdle(wi)
+	return n
 }
 
 // forgetIdle removes the record of a watcher that has no watches.

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -210,21 +211,31 @@ func TestAddKeepsACopy(t *testing.T) {
 	expect(t, &w, changed, "/bbbb")
 }
 
+// everything is more than any watcher has.
+const everything = math.MaxInt
+
 func TestDrop(t *testing.T) {
 	var w Tables
-	w.Drop(1)
+	w.Drop(1, everything)
 	for i := range 50 {
 		for _, k := range []Kind{Data, Child, Persistent, Recursive} {
 			w.Add(1, fmt.Sprintf("/%d", i), k)
 			w.Add(2, fmt.Sprintf("/%d", i), k)
 		}
 	}
-	w.Drop(1)
-	w.check(t)
+	for left := 100; left > 0; left -= 30 {
+		if w.Len() != 100+left {
+			t.Errorf("%d watches are left, want %d", w.Len(), 100+left)
+		}
+		if n := w.Drop(1, 30); n != min(left, 30) {
+			t.Errorf("%d of %d watches are removed", n, left)
+		}
+		w.check(t)
+	}
 	if w.Len() != 100 || w.Contains(1, "/0", zk.WatcherAny) || !w.Contains(2, "/0", zk.WatcherAny) {
 		t.Errorf("%d watches are left", w.Len())
 	}
-	w.Drop(2)
+	w.Drop(2, everything)
 	w.check(t)
 	if w.Len() != 0 || w.recursive != 0 {
 		t.Errorf("%d watches are left, %d recursive", w.Len(), w.recursive)
@@ -298,13 +309,13 @@ func TestLimit(t *testing.T) {
 		t.Error("a long path fits")
 	}
 	w.check(t)
-	w.Drop(1)
+	w.Drop(1, everything)
 	if n := fill(3); n < 1000 {
 		t.Errorf("%d watches fit when others are gone", n)
 	}
 	w.check(t)
 	for id := range ID(40) {
-		w.Drop(id)
+		w.Drop(id, everything)
 	}
 	if w.Bytes() != 0 {
 		t.Errorf("%d bytes are left", w.Bytes())
