@@ -3,6 +3,7 @@ package hostile
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -18,10 +19,18 @@ type share struct {
 	Attack    float64 // the attackers
 	Innocents float64
 	Others    float64 // all other processes of the machine, and its kernel
+
+	// Waiting is how many threads of the servers could run and waited for a processor, on
+	// average. On a machine with a processor for each thread it would be 0.
+	Waiting float64 `json:",omitzero"`
 }
 
 func (s *share) String() string {
-	return fmt.Sprintf("processors: servers %.1f, attack %.1f, others %.1f", s.Servers, s.Attack, s.Others)
+	text := fmt.Sprintf("processors: servers %.1f, attack %.1f, others %.1f", s.Servers, s.Attack, s.Others)
+	if s.Waiting > 0 {
+		text += fmt.Sprintf(", servers wait %.1f", s.Waiting)
+	}
+	return text
 }
 
 // A clock is the time that processors have been used for since the machine began. A process
@@ -29,12 +38,14 @@ func (s *share) String() string {
 type clock struct {
 	at                                time.Time
 	servers, attack, innocents, total time.Duration
+	waited                            time.Duration // by threads of the servers
 }
 
 func readClock(servers []int, innocents []*innocentProcess) (c clock) {
 	c.at = time.Now()
 	for _, pid := range servers {
 		c.servers += usedBy(strconv.Itoa(pid))
+		c.waited += waitedBy(strconv.Itoa(pid))
 	}
 	for _, p := range innocents {
 		c.innocents += usedBy(strconv.Itoa(p.cmd.Process.Pid))
@@ -50,7 +61,7 @@ func readClock(servers []int, innocents []*innocentProcess) (c clock) {
 func (c clock) since(earlier clock) share {
 	wall := c.at.Sub(earlier.at).Seconds()
 	of := func(now, then time.Duration) float64 { return max(0, (now-then).Seconds()/wall) }
-	s := share{Servers: of(c.servers, earlier.servers), Attack: of(c.attack, earlier.attack), Innocents: of(c.innocents, earlier.innocents)}
+	s := share{Servers: of(c.servers, earlier.servers), Attack: of(c.attack, earlier.attack), Innocents: of(c.innocents, earlier.innocents), Waiting: of(c.waited, earlier.waited)}
 	s.Others = max(0, of(c.total, earlier.total)-s.Servers-s.Attack-s.Innocents)
 	return s
 }
@@ -65,6 +76,28 @@ func usedBy(pid string) time.Duration {
 		return 0
 	}
 	return usedByProcess(string(text))
+}
+
+// waitedBy is how long the threads of a process could run and waited for a processor, all
+// together; 0 if it has ended, or the kernel does not count it.
+func waitedBy(pid string) (sum time.Duration) {
+	names, _ := filepath.Glob("/proc/" + pid + "/task/*/schedstat") // fails only if the pattern is wrong
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil {
+			sum += waitedOf(string(text))
+		}
+	}
+	return sum
+}
+
+// waitedOf reads the second field of schedstat: nanoseconds.
+func waitedOf(schedstat string) time.Duration {
+	fields := strings.Fields(schedstat)
+	if len(fields) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(fields[1], 10, 64) // no number: the kernel does not count it
+	return time.Duration(n)
 }
 
 // usedByProcess reads user and system time from /proc/PID/stat. The name of the program,
@@ -113,9 +146,12 @@ func TestClock(t *testing.T) {
 		t.Errorf("the machine has used %v, want 6.21 s", got)
 	}
 	at := time.Unix(1000, 0)
-	then := clock{at, time.Second, time.Second, time.Second, 10 * time.Second}
-	now := clock{at.Add(2 * time.Second), 3 * time.Second, 1500 * time.Millisecond, time.Second, 14 * time.Second}
-	if got, want := now.since(then), (share{1, 0.25, 0, 0.75}); got != want {
+	if got := waitedOf("918123 1481310 2\n"); got != 1481310 {
+		t.Errorf("a thread has waited %v, want 1.48131 ms", got)
+	}
+	then := clock{at, time.Second, time.Second, time.Second, 10 * time.Second, time.Second}
+	now := clock{at.Add(2 * time.Second), 3 * time.Second, 1500 * time.Millisecond, time.Second, 14 * time.Second, 4 * time.Second}
+	if got, want := now.since(then), (share{1, 0.25, 0, 0.75, 1.5}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
