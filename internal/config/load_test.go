@@ -59,7 +59,7 @@ func TestLoadValues(t *testing.T) {
 		"clientPortAddress=::1", "maxClientCnxns=-1", "minSessionTimeout=1000", "maxSessionTimeout=9000",
 		"autopurge.snapRetainCount=7", "autopurge.purgeInterval=12", "purgeMaxAge=36", "purgeMaxBytes=5000000000",
 		"preAllocSize=1024", "snapCount=0x10", "snapSizeLimitInKb=-1", "txnLogSizeLimitInKb=2048", "fsync.warningthresholdms=20",
-		"flushDelay=30", "maxBatchSize=0", "snapshot.compression.method=snappy", "digest.enabled=FALSE",
+		"flushDelay=30", "observerMaster.sizeLimit=4096", "maxBatchSize=0", "snapshot.compression.method=snappy", "digest.enabled=FALSE",
 		"extendedTypesEnabled=true", "enforceQuota=True", "globalOutstandingLimit=77", "maxCnxns=9",
 		"connection_throttle_tokens=100", "connection_throttle_drop_increase=0.5", "largeRequestThreshold=4096",
 		"4lw.commands.whitelist=ruok, stat,,conf", "ensembleAuthName=a, b", "authProvider.9="+ensembleProvider, "reconfigEnabled=true",
@@ -89,6 +89,7 @@ func TestLoadValues(t *testing.T) {
 	want.Auth.Ensemble, want.Auth.EnsembleNames = true, []string{"a", "b"}
 	want.Auth.SuperDigest, want.Auth.DigestHash = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=", "SHA-256"
 	want.Quorum.ReconfigEnabled, want.Quorum.ReadOnlyMode = true, true
+	want.Quorum.WindowBytes = 4096
 	want.Reaper = Reaper{10 * time.Millisecond, 5, 6 * time.Millisecond}
 	want.Properties, want.places = c.Properties, c.places // TestProperties
 	if diff := cmp.Diff(want, c, cmp.AllowUnexported(Config{})); diff != "" {

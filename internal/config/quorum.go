@@ -25,6 +25,7 @@ type Quorum struct {
 	// ObserverMasterPort is where observers look for a voter that serves them, at all voters'
 	// hosts; <= 0: they use the leader's port.
 	ObserverMasterPort int
+	WindowBytes        int  // of recent transactions, kept for learners; 0 is the Zab core's default
 	SyncEnabled        bool // observers write log and snapshots
 	LocalSessions      bool
 	LocalUpgrading     bool

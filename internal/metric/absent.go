@@ -78,11 +78,13 @@ func absentSummaries() []Desc {
 	}
 }
 
+// absentQuantiles also has the times of observer masters, which are not absent: mntr shows them in
+// this order.
 func absentQuantiles() []Desc {
 	return []Desc{
 		quantiles("proposal_ack_creation_latency", ownReplica, "Age of transactions when their ACK was made").absent(apacheMembers),
-		quantiles("om_proposal_process_time_ms", ownReplica, "Forwarding a proposal to observers, by an observer master").absent(apacheMembers),
-		quantiles("om_commit_process_time_ms", ownReplica, "Forwarding a commit to observers, by an observer master").absent(apacheMembers),
+		quantiles("om_proposal_process_time_ms", ownReplica, "From taking a proposal from the leader until it was kept for observers, on a follower with `observerMasterPort`"),
+		quantiles("om_commit_process_time_ms", ownReplica, "From taking a commit from the leader until it was passed to observers, on a follower with `observerMasterPort`"),
 		quantiles("prep_processor_queue_time_ms", ownReplica, "Waiting to be prepared").absent(apacheQueues),
 		quantiles("close_session_prep_time", ownReplica, "Collecting the ephemerals of a session that closes").absent(apacheQueues),
 		quantiles("sync_processor_queue_time_ms", ownReplica, "Waiting to be logged").absent(apacheQueues),

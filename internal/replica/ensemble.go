@@ -111,6 +111,7 @@ func (o *orderer) stepCore(m *mail) {
 		o.publishStatus()
 	}
 	o.drive()
+	o.countForObservers(now, m)
 	o.noteUnsynced()
 	for i := range m.events {
 		if m.events[i].kind == linkDown {

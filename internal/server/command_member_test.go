@@ -125,6 +125,7 @@ func TestMonitoringOfMembers(t *testing.T) {
 				"learner_commit_received_count": "5", "cnt_proposal_latency": "5", "cnt_commit_propagation_latency": "5",
 				"cnt_propagation_latency": "5", "cnt_follower_sync_time": "1", "cnt_leader_unavailable_time": "0", "cnt_unavailable_time": "1",
 				"cnt_n3_write_per_namespace": "1", "cnt_zookeeper_write_per_namespace": "1", "sync_processor_request_queued": "5",
+				"cnt_om_proposal_process_time_ms": "0", "cnt_om_commit_process_time_ms": "0",
 			}},
 			{replica.Observer, map[string]string{
 				"server_state": "observer", "peer_state": "observing - broadcast", "observer_master_id": lead, "quorum_size": "3",
@@ -141,6 +142,30 @@ func TestMonitoringOfMembers(t *testing.T) {
 			}
 		}
 	}, allWords)
+}
+
+// Observer masters count what they take from the leader, with an observer or without; the leader and
+// the observers count nothing.
+func TestObserverMastersCount(t *testing.T) {
+	inEnsemble(t, 3, 1, func(e *ensemble) {
+		c := e.in(replica.Follower)[0].open()
+		for i := range 4 {
+			c.create(fmt.Sprintf("/n%d", i), "", zk.Persistent)
+		}
+		pass(rigTick)
+		for _, r := range e.rigs {
+			want := "0"
+			if r.rep.Mode() == replica.Follower {
+				want = "5"
+			}
+			for _, what := range []string{"proposal", "commit"} {
+				key := "cnt_om_" + what + "_process_time_ms"
+				if g := gauge(r.word("mntr"), key); g != want {
+					t.Errorf("%v: %s is %q, want %q", r.rep.Mode(), key, g, want)
+				}
+			}
+		}
+	}, allWords, func(_ int64, s *rigSetup) { s.cfg.Quorum.ObserverMasterPort = 2191 })
 }
 
 // The words of a server that has no quorum, and of a leader that does not serve clients.

@@ -80,6 +80,27 @@ func TestChoiceOfSynchronization(t *testing.T) {
 	}
 }
 
+// What the window keeps is bounded in bytes by WindowBytes: a learner that lacks more is sent the log.
+func TestWindowBytes(t *testing.T) {
+	for _, c := range []struct {
+		bytes int
+		from  zk.Zxid // the oldest that is kept
+	}{{0, zk.MakeZxid(4, 1)}, {800, zk.MakeZxid(4, 1)}, {799, zk.MakeZxid(4, 2)}, {200, zk.MakeZxid(4, 7)}, {1, zk.MakeZxid(4, 8)}} {
+		cfg := testConfig(3)
+		cfg.SizeFactor, cfg.Window, cfg.WindowBytes = 0.33, 100, c.bytes
+		s := State{AcceptedEpoch: 5, CurrentEpoch: 5, Last: zk.MakeZxid(4, 8)}
+		for z := zk.MakeZxid(4, 1); z <= s.Last; z++ {
+			s.Recent = append(s.Recent, Entry{z, make([]byte, 100)})
+		}
+		for z, first := range map[zk.Zxid]string{c.from: "DIFF <4,8>", c.from - 1: "LOOKUP"} {
+			o, _ := leads(t, cfg, s, 2)
+			o.core.Applied(s.Last)
+			got, _ := o.asks(z)
+			want(t, fmt.Sprintf("%d bytes, a learner at %v", c.bytes, z), got, first)
+		}
+	}
+}
+
 // cutTo, and by it the window and the log, against the rows of queueCommittedProposals.
 func TestCutTo(t *testing.T) {
 	z := zk.MakeZxid

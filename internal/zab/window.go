@@ -17,10 +17,9 @@ type window struct {
 	bytes int     // of their data
 }
 
-// maxWindowBytes bounds what the window holds, but for the last transaction and
-// for those that are not applied or not durable: a few hundred transactions of a megabyte each
-// would be half a gigabyte. What is older is read from the log.
-const maxWindowBytes = 64 << 20
+// DefaultWindowBytes is Config.WindowBytes if that is 0: a few hundred transactions of a
+// megabyte each would be half a gigabyte.
+const DefaultWindowBytes = 64 << 20
 
 // reset makes the window hold entries, which it copies; the last is last.
 func (w *window) reset(entries []Entry, last zk.Zxid) {
@@ -38,10 +37,11 @@ func (w *window) add(es ...Entry) {
 	}
 }
 
-// trim drops the oldest until size are left, but none after upto.
-func (w *window) trim(size int, upto zk.Zxid) {
+// trim drops the oldest until size are left, and so many bytes of data, but none after upto. The
+// last one stays, whatever its size.
+func (w *window) trim(size, bytes int, upto zk.Zxid) {
 	es, n := w.All(), 0
-	for n < len(es) && es[n].Zxid <= upto && (len(es)-n > size || w.bytes > maxWindowBytes && len(es)-n > 1) {
+	for n < len(es) && es[n].Zxid <= upto && (len(es)-n > size || w.bytes > bytes && len(es)-n > 1) {
 		w.bytes -= len(es[n].Data)
 		n++
 	}

@@ -86,6 +86,10 @@ type Config struct {
 	// Window is how many committed transactions are kept for learners that come
 	// back (commitLogCount).
 	Window int
+	// WindowBytes bounds the data of these, but for the last one and for those that are not applied
+	// or not durable; 0 is DefaultWindowBytes (observerMaster.sizeLimit). A learner that lacks more is
+	// sent the log, or a snapshot.
+	WindowBytes int
 	// SizeFactor bounds what of the log is sent instead of a snapshot, as a
 	// multiple of the snapshot's size; 0 is no bound, negative is never.
 	SizeFactor float64
@@ -268,6 +272,9 @@ func New(cfg Config, s State, now time.Duration) *Core {
 	}
 	if cfg.StallBytes == 0 {
 		cfg.StallBytes = DefaultStallBytes
+	}
+	if cfg.WindowBytes == 0 {
+		cfg.WindowBytes = DefaultWindowBytes
 	}
 	if cfg.Weigh == nil {
 		cfg.Weigh = func(data []byte) int64 { return int64(len(data)) }
@@ -517,7 +524,9 @@ func (c *Core) Last() zk.Zxid { return c.last }
 
 // trimWindow drops what the window need not keep: learners that lack it are sent
 // the log or a snapshot, so it must be in both.
-func (c *Core) trimWindow() { c.window.trim(c.cfg.Window, min(c.applied, c.persistedZxid)) }
+func (c *Core) trimWindow() {
+	c.window.trim(c.cfg.Window, c.cfg.WindowBytes, min(c.applied, c.persistedZxid))
+}
 
 // StepDown makes the server leave its role, as when its counter is used up.
 func (c *Core) StepDown(now time.Duration, reason string) {

@@ -126,7 +126,7 @@ func ensemble(cfg *config.Config) (*zab.Config, error) {
 		ID: q.MyID, Members: members,
 		Tick: cfg.Session.Tick, InitLimit: q.InitLimit, SyncLimit: q.SyncLimit, ConnectLimit: q.ConnectLimit,
 		ProgressLimit: max(2*cfg.Session.Tick, leastSilence),
-		Window:        cfg.Log.CommitLogCount, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
+		Window:        cfg.Log.CommitLogCount, WindowBytes: q.WindowBytes, SizeFactor: cfg.Log.SnapSizeFactor, ForceSnap: cfg.Log.ForceSnapSync,
 		MaxSnapSyncs: q.MaxSnapSyncs, MaxDiffSyncs: q.MaxDiffSyncs, StallBytes: int64(q.UnsyncedBytes), Oracle: q.OraclePath != "", ObserverMasters: q.ObserverMasterPort > 0, LookDelay: q.ObserverReconnect + q.ObserverElection,
 		MinNotify: q.MinNotification, MaxNotify: q.MaxNotification,
 	}, nil
