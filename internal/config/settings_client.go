@@ -145,7 +145,7 @@ func authSettings() []setting {
 				c.Auth.DigestHash = s
 			}), note: "hash of the scheme `digest`"},
 		{name: "ensembleAuthName", scope: property, setter: setter{set: ensembleNames},
-			note: "names, separated by commas; a client of the scheme `ensemble` must give one of them"},
+			note: "names, separated by commas; a client of the scheme `ensemble` must give one of them, or an empty one"},
 		{name: "enforce.auth.enabled", scope: property, def: "false", setter: boolean(func(c *Config) *bool { return &c.Auth.Enforce }),
 			note: "a client must authenticate before it may do anything else"},
 		{name: "enforce.auth.schemes", scope: property,
