@@ -159,6 +159,7 @@ type Replica struct {
 	// mu guards tree. The applier holds it to write, in short batches; readers
 	// hold it to read, and watchMu within it to register watches.
 	mu       sync.RWMutex
+	_        [64]byte // each reader writes to mu: what it only reads is not in that cache line
 	tree     *znode.Tree
 	partial  zk.Zxid    // of the closeSession that is being applied in pieces, 0: none
 	changing *changing  // the multi that is being applied in pieces, nil: none

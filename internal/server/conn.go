@@ -149,8 +149,7 @@ func (c *conn) serve() {
 			c.noteEnd(err)
 			return
 		}
-		c.in.Release()
-		c.awaitTokens()
+		c.awaitTokens() // Fill reads before it waits, so it gives the buffer back itself
 	}
 }
 

@@ -115,6 +115,7 @@ func (c *conn) awaitTokens() bool {
 	if c.limited.until <= began {
 		return true
 	}
+	c.in.Release() // if nothing is left in it
 	l := c.s.limits
 	l.waiting.Add(1)
 	c.pauseReading()

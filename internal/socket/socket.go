@@ -170,6 +170,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 // readInto is Read into a buffer that in gets when bytes have arrived.
 func (c *Conn) readInto(in *Input) (int, error) {
 	if c.raw == nil {
+		in.Release() // what it waits with is not charged
 		n, err := c.layer.Read(in.roomToRead())
 		return c.countRead(n, err)
 	}
