@@ -221,17 +221,19 @@ func TestTheMarkOfHealingIsNotIgnored(t *testing.T) {
 	all["healing"] = []byte("epoch-lost the disk was emptied\n")
 	members := withMembers("0 1v 2v 3v")
 	for name, change := range map[string]func(*Options){
-		"standalone":       nil,
-		"members change":   members,
-		"healing is off":   func(o *Options) { members(o); o.Ensemble.Reader, o.NoHealing = nil, true },
-		"healing is on":    func(o *Options) { members(o); o.Ensemble.Reader = nil },
-		"no other members": func(o *Options) { withMembers("0 1v")(o); o.Ensemble.Reader = nil },
+		"standalone":                   nil,
+		"healing is off":               func(o *Options) { members(o); o.Ensemble.Reader, o.NoHealing = nil, true },
+		"healing is on":                func(o *Options) { members(o); o.Ensemble.Reader = nil },
+		"healing is on, they change":   members,
+		"others are no quorum, change": withMembers("0 1v 2v"),
+		"no other members":             func(o *Options) { withMembers("0 1v")(o); o.Ensemble.Reader = nil },
+		"no other members, change":     withMembers("0 1v 2o"),
 	} {
 		m, rep, err := boot(disk(t, all), change)
 		if err == nil {
 			err = m.halt()
 		}
-		switch heals := name == "healing is on"; {
+		switch heals := strings.HasPrefix(name, "healing is on") || strings.HasPrefix(name, "others are"); {
 		case heals && (err != nil || rep.Healing != "the disk was emptied"):
 			t.Errorf("%s: %q, %v", name, rep.Healing, err)
 		case !heals && (err == nil || !strings.Contains(err.Error(), "was healing from \"the disk was emptied\"")):

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -31,11 +32,18 @@ func isDamage(err error) bool {
 	return false
 }
 
-// heals reports whether the server may heal: the others can be a quorum without it, and the membership
-// does not change. ADR 29 has no argument for a member that has forgotten which memberships it knew.
+// heals reports whether the server may heal: the others can be a quorum without it. If the membership
+// changes, this server's list may be an old one, and it suffices that there are others.
 func (r *Replica) heals() bool {
 	e := r.o.Ensemble
-	return e != nil && !r.o.NoHealing && !r.dynamic() && e.Members.System().Quorum(func(id int64) bool { return id != e.ID })
+	other := func(id int64) bool { return id != e.ID }
+	switch {
+	case e == nil || r.o.NoHealing:
+		return false
+	case r.dynamic():
+		return slices.ContainsFunc(e.Members.System().Voters(), other)
+	}
+	return e.Members.System().Quorum(other)
 }
 
 // begin recovers the state from the disk, or begins to heal.
@@ -46,7 +54,7 @@ func (r *Replica) begin(nowMillis int64) (Report, error) {
 		return Report{}, err
 	case marked && !r.heals(): // what is there is not the server's history: it must not vote with that
 		return Report{}, fmt.Errorf("replica: %w: the member was healing from %q when it stopped, and may not with this configuration "+
-			"(healing.enabled=false, reconfigEnabled=true, or too few other voters): start it with the one with which it began to heal, "+
+			"(healing.enabled=false, or too few other voters): start it with the one with which it began to heal, "+
 			"or remove it from the ensemble, empty its data directory, and add it again", errDamaged, h.Reason)
 	case !r.heals():
 		return r.beginWhole(nowMillis)
@@ -97,7 +105,7 @@ func (r *Replica) beginHealing(h storage.Healing, nowMillis int64) (Report, erro
 	}
 	next := "this member has no vote until a leader that a quorum follows without it has sent its state"
 	if h.Forgot {
-		next += ", and until each of the other voters has joined that leader"
+		next += ", and until a client has written something"
 	}
 	r.log.Error("the data directory is damaged: the member heals", "damage", h.Reason, "next", next)
 	r.healing.Store(true)
@@ -113,9 +121,13 @@ func (r *Replica) beginHealing(h storage.Healing, nowMillis int64) (Report, erro
 }
 
 // startHealing is start for a server that heals.
-func (o *orderer) startHealing(accepted uint32, forgot bool) error {
+func (o *orderer) startHealing(accepted uint32, forgot bool) (err error) {
 	o.beginAt(0)
 	o.recovered = zab.State{AcceptedEpoch: accepted, Heals: true, Forgot: forgot}
+	if o.recovered.Members, err = o.loadMembers(); err != nil {
+		return err
+	}
+	o.shown = nil
 	o.released = 0
 	o.pipe.unjoined = true
 	return nil

@@ -21,7 +21,7 @@ type Coverage struct {
 	SessionsEnded, Synced, Purged, Swept          int
 	HiddenEvents, MovedWrites, Expiries           int
 	Weighted, Stalls, DamageFound, Healed         int
-	LockedOut, Released                           int // runs, voters
+	LockedOut, Released, WriteHeals               int // runs, voters, runs
 	Locals, LocalsResumed, LocalsOver, Upgrades   int // sessions
 	ReadOnly, ReadOnlyReads, Uncommitted          int // sessions, answers, answers of what was not committed yet
 	Divergences                                   int
@@ -99,7 +99,7 @@ func (c *Coverage) counters() []counter {
 		{"expiries judged", &c.Expiries}, {"elections by weights or groups", &c.Weighted},
 		{"local sessions", &c.Locals}, {"local sessions resumed", &c.LocalsResumed}, {"local sessions over", &c.LocalsOver}, {"local sessions upgraded", &c.Upgrades},
 		{"connections to members that only read", &c.ReadOnly}, {"answers of members that only read", &c.ReadOnlyReads}, {"of these, of what was not committed yet", &c.Uncommitted},
-		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"voters released from a promise", &c.Released}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"damaged members healed", &c.Healed}, {"disks that hand a leadership over", &c.Stalls},
+		{"voters readmitted by a restart of the leader", &c.LockedOut}, {"voters released from a promise", &c.Released}, {"runs in which a write ended the healing", &c.WriteHeals}, {"damaged disks found", &c.DamageFound}, {"wrong trees found", &c.Divergences}, {"damaged members healed", &c.Healed}, {"disks that hand a leadership over", &c.Stalls},
 		{"leaders asked to hand over", &c.HandOversAsked}, {"leaders that have handed over", &c.HandOvers},
 		{"reconfigurations asked for", &c.ReconfigsAsked}, {"proposed", &c.ReconfigsProposed}, {"committed", &c.Reconfigs}, {"cut off", &c.ReconfigsCut},
 		{"faults within a reconfiguration", &c.ReconfigsHarmed}, {"leaders removed", &c.LeadersRemoved}, {"members that nobody lists", &c.Joiners},
@@ -144,7 +144,7 @@ func (c *Coverage) faults() (n int) {
 // missing names what never happened of what every long soak must come by.
 func (c *Coverage) missing() (names []string) {
 	for _, k := range c.counters() {
-		if rare := k.n == &c.Resyncs || k.n == &c.LockedOut || k.n == &c.Released; *k.n == 0 && !rare { // which one seed in thousands has
+		if rare := k.n == &c.Resyncs || k.n == &c.LockedOut || k.n == &c.Released || k.n == &c.WriteHeals; *k.n == 0 && !rare { // which one seed in thousands has
 			names = append(names, k.name)
 		}
 	}

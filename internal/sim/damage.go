@@ -163,7 +163,7 @@ func (c *checker) heals(m *member) {
 	}
 	m.heals = true
 	kept := m.shadow.epochs.accepted.durable
-	m.shadow = shadow{}
+	m.shadow = shadow{known: m.shadow.known, saved: m.shadow.saved}
 	h, _, _ := m.dir.Healing() // what it has read itself
 	if accepted, known, err := m.dir.AcceptedEpoch(); err == nil && known && !h.Forgot {
 		if accepted < kept {

@@ -39,9 +39,6 @@ func (p *profile) drawReconfigurations(r *rand.Rand, forced bool) {
 		joiners: r.IntN(4), rewritten: r.IntN(2) == 0,
 		grouped: [...]float64{0, 0, 0.3}[r.IntN(3)], harm: [...]float64{0, 0.3, 0.8}[r.IntN(3)],
 	}
-	for _, k := range [...]faultKind{wipeVoter, bitFlip, lostFile, tornEpoch} {
-		p.faults[k] = 0 // a member does not heal while the configuration may change (ADR 29)
-	}
 	p.stranger = noStranger // it may not speak for a voter, and anyone may become one
 	if r.IntN(2) == 0 {
 		p.electorate = drawElectorate(r, p.voters)

@@ -301,10 +301,51 @@ func (s *Sim) mustConverge() {
 		c.retire()
 	}
 	began := s.now
+	s.letHeal()
 	if !s.runUntil(s.now+progressLimit, s.converged) && !s.readmit() {
 		s.fail("Convergence", "%v after the last write members differ: %s", progressLimit, s.describe())
 	}
 	s.cover.Convergence.add(s.now - began)
+	s.mustHeal()
+}
+
+// healing reports whether some member heals that is not lost.
+func (s *Sim) healing() bool {
+	return slices.ContainsFunc(s.members[1:], func(m *member) bool { return m.up && !m.stranded() && m.rep.Healing() })
+}
+
+// letHeal writes when members that heal have what was there, if the configuration may change: those that have
+// forgotten their promises wait for that, and members that join may wait for their votes.
+func (s *Sim) letHeal() {
+	if s.profile.reconfigs.on {
+		s.runUntil(s.now+progressLimit, func() bool {
+			return !slices.ContainsFunc(s.members[1:], func(m *member) bool {
+				return !m.gone && (!m.up || m.rep.Healing() && !m.stranded() && !m.rep.Serving())
+			})
+		})
+		s.writeToHeal()
+	}
+}
+
+// mustHeal demands that one write is enough for members that have forgotten their promises, and have all else.
+func (s *Sim) mustHeal() {
+	if !s.healing() {
+		return
+	}
+	s.writeToHeal()
+	if !s.runUntil(s.now+progressLimit, func() bool { return s.converged() && !s.healing() }) {
+		s.fail("Convergence", "%v after a write members have not healed: %s", progressLimit, s.describe())
+	}
+}
+
+func (s *Sim) writeToHeal() {
+	if s.healing() {
+		s.cover.WriteHeals++
+		s.mustProgress()
+		for _, c := range s.clients {
+			c.retire()
+		}
+	}
 }
 
 // readmit handles voters that have accepted a later epoch than the one that serves: they
@@ -388,14 +429,14 @@ func (s *Sim) converged() bool {
 	return true
 }
 
-// hasHealed reports whether a member has its vote again, as far as it can: if it has forgotten its
-// promises, it needs all other voters.
+// hasHealed reports whether a member has its vote again, as far as it can without a write (mustHeal): if it has
+// forgotten its promises, it needs all other voters for that, and that these do not change.
 func (s *Sim) hasHealed(m *member) bool {
 	if !m.rep.Healing() {
 		return true
 	}
 	h, _, err := m.dir.Healing()
-	return err == nil && h.Forgot && slices.ContainsFunc(s.members[1:], func(o *member) bool { return o != m && o.isVoter() && o.gone })
+	return err == nil && h.Forgot && (s.profile.reconfigs.on || slices.ContainsFunc(s.members[1:], func(o *member) bool { return o != m && o.isVoter() && o.gone }))
 }
 
 // mustExpire demands that the sessions whose clients are gone end, and their

@@ -24,13 +24,16 @@ import (
 //     that, and everything committed in earlier epochs is.
 //   - If it has forgotten which epochs it had accepted (State.Forgot), a server that it had
 //     promised to follow must not lead on the strength of that promise. So it also waits until
-//     all other voters have followed this leader after it came back: see noteOthers.
+//     the leader has committed a transaction that was proposed after it came back: see noteCommit.
+//
+// If transactions change the membership, it cannot know whether it has a vote, so it does all of
+// this whether it is a voter by what it knows or not.
 //
 // What an operator sees is that of an observer: clients are served from the moment on at
 // which the leader's state is there.
 
-// regains reports whether the server has lost a vote that it will have again.
-func (c *Core) regains() bool { return c.heals && c.system.Voter(c.cfg.ID) }
+// regains reports whether the server has lost a vote that it will have again, or may have lost one.
+func (c *Core) regains() bool { return c.heals && (c.dynamic() || c.system.Voter(c.cfg.ID)) }
 
 // noteLeader notes the signs that the leader is established.
 func (c *Core) noteLeader(p *Packet) {
@@ -44,27 +47,21 @@ func (c *Core) noteLeader(p *Packet) {
 			l.established, l.proposed = true, p.Zxid
 			c.ackNewLeader()
 		}
-		l.othersSeen = l.othersSeen || len(p.Data) > 0
+		l.freed = l.freed || len(p.Data) > 0 && !c.dynamic()
 	case Inform, InformAndActivate:
-		c.noteOthers(p.Zxid)
+		c.noteCommit(p.Zxid)
 	}
 	c.regainVote()
 }
 
-// noteOthers takes the commit of z as a proof that all other voters follow this leader, if z was
-// proposed after the server came back and is of this epoch, and any quorum without this
-// server consists of all others. That is so among three voters. Our leader tells it by its PINGs.
-func (c *Core) noteOthers(z zk.Zxid) {
+// noteCommit frees the server from forgotten promises if z was proposed after it came back, by a leader that
+// was established then. A quorum without this server has z. A leader of a later epoch that counts a promise which this
+// server has forgotten does not have z: it was elected before this server lost its disk. So it finds, in any quorum, a server whose
+// history is longer than its own, and steps down. If the voters do not change, our leader also tells by its
+// PINGs when all other voters have followed it; among voters that change, one that it does not know may lead.
+func (c *Core) noteCommit(z zk.Zxid) {
 	l := &c.learner
-	if l.othersSeen || !l.established || z.Epoch() != c.epoch || z <= l.proposed {
-		return
-	}
-	for _, v := range c.system.Voters() {
-		if v != c.cfg.ID && c.system.Quorum(func(id int64) bool { return id != v && id != c.cfg.ID }) {
-			return
-		}
-	}
-	l.othersSeen = true
+	l.freed = l.freed || l.established && z.Epoch() == c.epoch && z > l.proposed
 }
 
 // regainVote ends the healing, on the disk first, when nothing is missing any more.
@@ -89,8 +86,8 @@ func (c *Core) missing() string {
 		return "the leader has no quorum yet without this server"
 	case l.proposed.Counter() != 0 && c.persistedZxid < l.proposed:
 		return fmt.Sprintf("%v is not committed, which the leader has proposed", l.proposed)
-	case c.forgot && !l.othersSeen:
-		return "this server has forgotten which epochs it accepted: each of the other voters has to join the leader first"
+	case c.forgot && !l.freed:
+		return "this server has forgotten which epochs it accepted: a client has to write something first, or, if the voters cannot change, each of the others has to join the leader"
 	}
 	return ""
 }
@@ -121,16 +118,16 @@ func (c *Core) tellHealing() {
 	}
 }
 
-// isHealing reports, on a leader, whether a learner is a voter that heals: it has joined as
-// an observer.
-func (c *Core) isHealing(l *learner) bool { return l.observer && c.system.Voter(l.id) }
+// isHealing reports, on a leader, whether a learner is, or may be, a voter that heals: it has joined as
+// an observer. If the membership changes, any observer may take itself for a voter.
+func (c *Core) isHealing(l *learner) bool { return l.observer && (c.dynamic() || c.system.Voter(l.id)) }
 
 // pingHealing sends a PING to a server that heals: it tells that this leader is established
-// and, by its data, that every other voter is up to date and has answered a PING which was
+// and, by its data, that the voters do not change, and every other one is up to date and has answered a PING which was
 // sent after that server came. Before UPTODATE it is not answered.
 func (c *Core) pingHealing(l *learner) {
 	p := Packet{Type: Ping, Zxid: c.leader.zxid}
-	seen := true
+	seen := !c.dynamic()
 	for _, id := range c.system.Voters() {
 		o := c.leader.holders[id]
 		seen = seen && (id == c.cfg.ID || id == l.id || o != nil && o.state == upToDate && o.round > l.cameIn)

@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -18,7 +19,11 @@ func pingOf(z zk.Zxid, data ...byte) Packet { return Packet{Type: Ping, Zxid: z,
 // heals2 makes the core a server that heals, and has got the state of leader 2 of epoch 6, which
 // ends at <5,9>.
 func heals2(t *testing.T, voters int, s State) (*solo, LinkID) {
-	o := newSolo(t, testConfig(voters), s)
+	return healsWith(t, testConfig(voters), s)
+}
+
+func healsWith(t *testing.T, cfg Config, s State) (*solo, LinkID) {
+	o := newSolo(t, cfg, s)
 	o.elect(2)
 	l := o.core.learner.link
 	o.up(l)
@@ -27,7 +32,9 @@ func heals2(t *testing.T, voters int, s State) (*solo, LinkID) {
 	o.step(l, leaderInfoOf(6))
 	o.persist()
 	want(t, "says", o.says(l), "ACKEPOCH current -1 last <0,0>")
-	o.step(l, Packet{Type: Snap, Zxid: zk.MakeZxid(5, 9)}, newLeaderOf(6))
+	newLeader := newLeaderOf(6)
+	newLeader.Data = cfg.Members.Text()
+	o.step(l, Packet{Type: Snap, Zxid: zk.MakeZxid(5, 9)}, newLeader)
 	o.persist()
 	want(t, "says before the leader is established", o.says(l), "")
 	return o, l
@@ -92,31 +99,106 @@ func TestTheEndOfHealingIsDurableFirst(t *testing.T) {
 	want(t, "role", o.core.phase, electing)
 }
 
-// A server that has forgotten its promises waits for all other voters: the leader's PINGs say
-// that they have been seen.
-func TestAForgottenPromiseNeedsAllOtherVoters(t *testing.T) {
+// A server that has forgotten its promises waits for the commit of a transaction that was proposed after it
+// came back.
+func TestAForgottenPromiseNeedsALaterCommit(t *testing.T) {
 	o, l := heals2(t, 5, damaged(0, true))
-	o.step(l, pingOf(zk.MakeZxid(6, 0)), upToDatePacket())
+	o.step(l, pingOf(zk.MakeZxid(6, 1)), upToDatePacket())
 	o.persist()
 	o.step(l, informOf(zk.MakeZxid(6, 1)), pingOf(zk.MakeZxid(6, 1)))
 	o.persist()
 	want(t, "heals", o.isHealing(), true)
-	o.step(l, pingOf(zk.MakeZxid(6, 1), 1))
+	o.step(l, informOf(zk.MakeZxid(6, 2)))
+	want(t, "heals before that is durable", o.isHealing(), true)
 	o.persist()
 	want(t, "heals", o.isHealing(), false)
 }
 
-// Among three voters a commit tells it too, of what was proposed after the server came back.
-func TestAmongThreeACommitIsOfAllOtherVoters(t *testing.T) {
-	o, l := heals2(t, 3, damaged(0, true))
-	o.step(l, pingOf(zk.MakeZxid(6, 1)), upToDatePacket())
-	o.persist()
-	o.step(l, informOf(zk.MakeZxid(6, 1)))
+// Or until the leader's PINGs say that all other voters have been seen: if these do not change.
+func TestAForgottenPromiseIsVoidWhenAllVotersAreSeen(t *testing.T) {
+	for _, changes := range []bool{false, true} {
+		cfg := testConfig(5)
+		if changes {
+			cfg = changing(5)
+		}
+		o, l := healsWith(t, cfg, damaged(0, true))
+		o.step(l, pingOf(zk.MakeZxid(6, 0)), upToDatePacket(), pingOf(zk.MakeZxid(6, 0), 1))
+		o.persist()
+		want(t, "heals", o.isHealing(), changes)
+	}
+}
+
+// If the membership changes, an observer may have had a vote: it waits as a voter does.
+func TestAnObserverHealsAsAVoterIfVotersChange(t *testing.T) {
+	cfg := changing(3)
+	cfg.ID, cfg.Members = 4, textReader{}.OfText(write(0, membersOf(3, 1).Members()))
+	o, l := healsWith(t, cfg, damaged(0, true))
+	o.step(l, pingOf(zk.MakeZxid(6, 0)), upToDatePacket())
 	o.persist()
 	want(t, "heals", o.isHealing(), true)
-	o.step(l, informOf(zk.MakeZxid(6, 2)))
+	o.step(l, informOf(zk.MakeZxid(6, 1)))
 	o.persist()
 	want(t, "heals", o.isHealing(), false)
+	want(t, "role", o.core.role, Observing)
+}
+
+// And a leader sends PINGs to each observer, before UPTODATE too. It does not tell that all voters have been seen:
+// it may not know them all.
+func TestALeaderPingsAllObserversIfVotersChange(t *testing.T) {
+	o, links := leads(t, changing(3), history(5, 9), 2, 3)
+	info := infoOf(7, 0)
+	info.Type = ObserverInfo
+	l := o.accept()
+	o.step(l, info)
+	o.step(l, ackEpochOf(-1, 0))
+	o.core.Located(o.now, l, Location{}, nil)
+	o.drive()
+	pings, told := 0, 0
+	for range 3 {
+		o.tick(60 * ms)
+		for i := range o.sent {
+			if o.to[i] == l && o.sent[i].Type == Ping {
+				pings++
+				told += len(o.sent[i].Data)
+			}
+		}
+		for _, to := range links {
+			for n := 0; to != 0 && n < o.core.leader.links[to].pings.Len(); {
+				o.step(to, Packet{Type: Ping})
+			}
+		}
+	}
+	if pings == 0 {
+		t.Error("the leader sends no PING to an observer that may heal")
+	}
+	want(t, "told that all voters are seen", told, 0)
+}
+
+// A server that heals does not lead, though a change of the membership designates it.
+func TestAServerThatHealsDoesNotLeadWhenItIsDesignated(t *testing.T) {
+	cfg := changing(3)
+	o, l := healsWith(t, cfg, damaged(5, false))
+	o.step(l, pingOf(zk.MakeZxid(6, 7)), upToDatePacket())
+	o.persist()
+	z := zk.MakeZxid(6, 1)
+	data := binary.BigEndian.AppendUint64(nil, uint64(cfg.ID))
+	data = append(binary.BigEndian.AppendUint64(data, 1), write(z, membersOf(4, 0).Members())...)
+	o.step(l, Packet{Type: InformAndActivate, Zxid: z, Data: data})
+	o.persist()
+	want(t, "heals", o.isHealing(), true)
+	want(t, "role", o.core.role, Looking)
+}
+
+// What is pending in its file does not count: but the servers in it are asked for the leader.
+func TestAServerThatHealsAsksTheServersOfAPendingChange(t *testing.T) {
+	cfg := changing(3)
+	next := textReader{}.OfText(write(zk.MakeZxid(4, 2), membersOf(5, 0).Members()))
+	s := damaged(5, false)
+	s.Members = Memberships{Committed: cfg.Members, Seen: next}
+	o := newSolo(t, cfg, s)
+	o.persist()
+	want(t, "knows", o.core.Memberships(), Memberships{Committed: cfg.Members, Seen: cfg.Members})
+	want(t, "has heard of", o.core.heard.Version(), next.Version())
 }
 
 // A server that heals keeps what it remembers: it follows in no earlier epoch than it has accepted.

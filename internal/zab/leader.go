@@ -110,6 +110,7 @@ const (
 // lead makes this server the leader. It then waits for a quorum of followers.
 func (c *Core) lead(v election.Result) {
 	c.check(!c.members.Unsure, "a server that does not know who votes leads")
+	c.check(!c.heals, "a server that heals leads")
 	c.setPhase(Leading, discovery)
 	c.settleVote(v.PeerEpoch)
 	c.event(Event{Kind: EventElected, Peer: c.cfg.ID})

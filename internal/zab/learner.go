@@ -40,7 +40,7 @@ type learnerState struct {
 	// Of a server that heals (heal.go).
 	established bool    // the leader has a quorum without it
 	proposed    zk.Zxid // by the leader when it first told so
-	othersSeen  bool    // all other voters have followed the leader since this server came back
+	freed       bool    // no leader can count on a promise that this server has forgotten
 
 	pending fifo.Queue[Entry] // appended, not committed
 	unacked fifo.Queue[owed]  // proposals whose ACK waits for the disk

@@ -163,7 +163,8 @@ func (c *Core) Memberships() Memberships { return c.members }
 // configuration's if that is later. A transaction that the log does not hold was not
 // acknowledged. A doubt about a snapshot is void if a crash has kept that from the disk: a zxid
 // has one history, so what was known of it before is true again. If the snapshot is on the disk, the tree
-// shows what it showed when it came, and what has changed since.
+// shows what it showed when it came, and what has changed since. A server that heals has no history: it knows
+// what was committed, and nothing else.
 func recoverMembers(cfg *Config, s *State) Memberships {
 	m, first := s.Members, cfg.Members
 	if m.Blind && m.SureAt == s.Last {
@@ -171,6 +172,9 @@ func recoverMembers(cfg *Config, s *State) Memberships {
 	}
 	if m.Committed == nil || m.Committed.version < first.version {
 		m.Committed = first
+	}
+	if s.Heals {
+		return Memberships{Committed: m.Committed, Seen: m.Committed}
 	}
 	if m.Blind && cfg.Reader != nil {
 		m = m.shown(cfg.Reader.OfText(s.MembersShown), s.Last)
@@ -554,7 +558,7 @@ func (c *Core) informPacket(e *Entry) Packet {
 // designated leader, without an election. The discovery of that leader finds out whether a
 // quorum does the same.
 func (c *Core) retryAt(leader int64) {
-	if c.members.Seen.system.Weight(leader) == 0 || leader == c.cfg.ID && c.members.Unsure {
+	if c.members.Seen.system.Weight(leader) == 0 || leader == c.cfg.ID && (c.members.Unsure || c.heals) {
 		return
 	}
 	c.retry = leader

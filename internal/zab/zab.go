@@ -299,12 +299,15 @@ func New(cfg Config, s State, now time.Duration) *Core {
 	}
 	if s.Members.Committed == nil || c.members == s.Members {
 		c.look("start")
-		return c
+	} else {
+		// What the disk holds is replaced first: a change that the log lost in a crash must not
+		// count again when the log has grown past it.
+		c.setPhase(Looking, settling)
+		c.write(WriteMembers).Members = c.members
 	}
-	// What the disk holds is replaced first: a change that the log lost in a crash must not
-	// count again when the log has grown past it.
-	c.setPhase(Looking, settling)
-	c.write(WriteMembers).Members = c.members
+	if pending := s.Members.Seen; s.Heals && pending != nil {
+		c.hear(pending.text) // its members may be those in office
+	}
 	return c
 }
 

@@ -19,9 +19,11 @@ import (
 // TestDamagedMember damages the disk of one Pinfold member at a time, the leader's too, while clients
 // write and read. Each member comes back by itself, with its vote, and in the end all trees are equal.
 func TestDamagedMember(t *testing.T) {
-	for _, members := range mixtures(t, "pinfold,pinfold,pinfold", "apache,apache,pinfold") {
+	for _, members := range mixtures(t, "pinfold,pinfold,pinfold", "apache,apache,pinfold",
+		"pinfold,pinfold,pinfold;reconfigEnabled=true", "apache,apache,pinfold;reconfigEnabled=true") {
 		t.Run(members, func(t *testing.T) {
-			r := newRig(t, members, rigOptions{lines: []string{"snapCount=500"}})
+			members, lines, _ := strings.Cut(members, ";")
+			r := newRig(t, members, rigOptions{lines: append(strings.Fields(lines), "snapCount=500")})
 			ours := slices.DeleteFunc(slices.Clone(r.e.Members), func(m *cluster.Member) bool { return m.Kind() != cluster.Pinfold })
 			r.load()
 			for i, d := range damages {
