@@ -174,7 +174,7 @@ func withoutDuplicates(acl []zk.ACL) []zk.ACL {
 	const few = 16
 	var seen map[zk.ACL]struct{}
 	if len(acl) > few {
-		seen = make(map[zk.ACL]struct{}, few)
+		seen = make(map[zk.ACL]struct{}, len(acl))
 	}
 	out := acl
 	copied := false
