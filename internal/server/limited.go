@@ -13,6 +13,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -200,12 +201,18 @@ func (c *conn) changeIdentity() {
 	c.leaveLocked()
 }
 
+// watchWork is how much work a watch counts as, so that a connection that leaves readRun of
+// them has done a piece, and takes turns with the others that do. It takes less time; but they
+// would wait for each other's lock of the watch tables while they hold that of the tree.
+const watchWork = znode.PieceUnits / readRun
+
 // watch registers a watch, unless the session or its identity has too many, or all watches
 // take too much memory. REQUIRES: c.mu and the tree's lock.
 func (c *conn) watch(t replica.View, path string, k watch.Kind) zk.Code {
 	if c.limited != nil && !c.mayWatch(path, k) {
 		return c.refuseRequest()
 	}
+	c.mu.work += watchWork
 	if !t.AddWatch(c.id, path, k) {
 		c.s.stats.LimitRefused.Add(1)
 		c.s.refused.Warn("a watch was refused: all watches take too much memory (watchBytes)", "client", c.remote)

@@ -119,6 +119,7 @@ func TestReadsAreCutByWork(t *testing.T) {
 			}
 			return r.Append(nil, wire.OpSetWatches)
 		}(), 1, func(reply) bool { return true }},
+		{"many watches", func(c *wireClient) {}, wire.OpExists, readBody("/tree", true), 400, func(reply) bool { return true }},
 		{"many getChildren", func(c *wireClient) { createAll(c, 1000, zk.Persistent, znodeAt) },
 			wire.OpGetChildren, readBody("/tree", false), 100, func(r reply) bool {
 				d := jute.NewDecoder(r.body)
