@@ -145,6 +145,7 @@ func ReadMemberships(o *Options) (zab.Memberships, error) {
 	if err != nil {
 		return m, err
 	}
+	m.Own = m.Committed == nil
 	// The configuration's is the same or later; of the same, an administrator may have changed addresses.
 	// While a change is pending the leader's counts. It also does if the leader had another one of
 	// the same version than this server, which joins, and the configuration is as it was then:

@@ -310,6 +310,53 @@ func TestTheLeadersFirstMembershipCounts(t *testing.T) {
 	want(t, "a newcomer", o.core.newcomer(), true)
 }
 
+// The history that a server joins by may have a change of the membership that is not committed. The
+// list by which it joins is not what the ensemble counts by until then: the server is unsure, also if
+// the link breaks before NEWLEADER and after a restart, until the change is committed.
+func TestAServerJoinsDuringAChange(t *testing.T) {
+	cfg := changing(4) // this server, 1, joins 2, 3 and 4
+	leaders := textReader{}.OfText(write(0, []Member{{ID: 2, Weight: 1}, {ID: 3, Weight: 1}, {ID: 4, Weight: 1}}))
+	one, two := zk.MakeZxid(5, 1), zk.MakeZxid(5, 2)
+	change := write(two, membersOf(3, 0).Members())
+	history := []Packet{
+		diffOf(0), {Type: Proposal, Zxid: one, Data: make([]byte, 8)},
+		{Type: Proposal, Zxid: two, Data: append(make([]byte, 8), change...)},
+	}
+	p := newLeaderOf(5)
+	p.Data = change
+	for _, c := range []struct {
+		name     string
+		had      Memberships
+		packets  []Packet
+		unsure   bool
+		restarts bool
+	}{
+		{"NEWLEADER tells the change", Memberships{}, append(slices.Clone(history), p), true, true},
+		{"a link that is lost before NEWLEADER", Memberships{}, history, true, true},
+		{"the change is committed", Memberships{}, append(slices.Clone(history), p, upToDatePacket(), Packet{Type: Commit, Zxid: one}, Packet{Type: Commit, Zxid: two}), false, false},
+		{"a leader has told the list before", Memberships{Committed: leaders, Seen: leaders}, append(slices.Clone(history), p), false, true},
+	} {
+		o, l := follows2(t, cfg, State{AcceptedEpoch: 4, Members: c.had})
+		o.step(l, c.packets...)
+		o.persist()
+		known := o.core.Memberships()
+		want(t, c.name+": unsure", known.Unsure, c.unsure)
+		if !c.restarts {
+			continue
+		}
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		o.persist()
+		restarted := newSolo(t, cfg, State{AcceptedEpoch: 5, CurrentEpoch: 5, Last: two, Members: known})
+		for _, core := range []*Core{o.core, restarted.core} {
+			want(t, c.name+": unsure without a leader", core.Memberships().Unsure, c.unsure)
+			if c.unsure {
+				want(t, c.name+": stands", core.election.Vote().Leader == 1, false)
+			}
+		}
+	}
+}
+
 // A server that joins a leader without other voters has a list in which that is no majority. It takes the
 // leader's list, which lacks it. It keeps its own if that is no list that it can join by,
 // or if it has a history.

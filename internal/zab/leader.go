@@ -285,6 +285,10 @@ func (c *Core) establish() {
 		}
 	}
 	c.forgetHeard()
+	if m := c.members; m.Own { // a quorum of its own list follows: that is the ensemble's
+		m.Own = false
+		c.setMembers(m)
+	}
 	if err := c.commitMembers(c.committed); err != nil {
 		c.leave(err)
 	}

@@ -126,6 +126,10 @@ type Memberships struct {
 	// Blind tells that Seen may not be the latest in the history: that came as a snapshot whose tree
 	// does not tell, or a change was cut off that hid others. NEWLEADER ends it, or another history.
 	Blind bool
+	// Own tells that Committed is this server's own list, from its configuration, and that no leader
+	// has told which membership counts: a server that joins lists itself. It is not kept on the disk, which has no
+	// Memberships as long as it is true.
+	Own bool
 	// SureAt tells, if Blind, where the history ends of which Committed and Seen are surely all that
 	// there is to know: the one before the snapshot, as long as neither has changed since. It is
 	// noHistory if there is none, and 0 if not Blind.
@@ -167,6 +171,7 @@ func (c *Core) Memberships() Memberships { return c.members }
 // what was committed, and nothing else.
 func recoverMembers(cfg *Config, s *State) Memberships {
 	m, first := s.Members, cfg.Members
+	m.Own = cfg.Reader != nil && (m.Own || m.Committed == nil)
 	if m.Blind && m.SureAt == s.Last {
 		m.Unsure, m.Blind, m.SureAt = false, false, 0
 	}
@@ -317,16 +322,19 @@ func (c *Core) seeEntry(e Entry) {
 
 // see notes a membership that is later in the history. The one before is committed:
 // else the leader would not have proposed this one. Which one was before is not known
-// between a snapshot and NEWLEADER.
+// between a snapshot and NEWLEADER, nor before the first NEWLEADER, as this server's own list may not be the ensemble's.
 func (c *Core) see(to *Membership) {
 	m := c.members
 	if to.version <= m.Seen.version {
 		return
 	}
-	if !m.Unsure || c.role == Leading || c.learner.newLeader {
+	switch {
+	case m.Own && c.role != Leading:
+		m.Unsure = true
+	case !m.Unsure || c.role == Leading || c.learner.newLeader:
 		m.Committed, m.Unsure = m.Seen, false
 	}
-	m.Seen = to
+	m.Seen, m.Own = to, false
 	c.learner.sawChange = c.role != Leading
 	c.setMembers(m)
 }
@@ -366,10 +374,10 @@ func (c *Core) doubtMembers() {
 		return
 	}
 	m.SureAt = c.last
-	if m.Unsure {
+	if m.Unsure || m.Own {
 		m.SureAt = noHistory
 	}
-	m.Unsure, m.Blind = true, true
+	m.Unsure, m.Blind, m.Own = true, true, false
 	c.keepMembers(m)
 }
 
@@ -415,7 +423,7 @@ func (c *Core) takeMembers(text []byte) error {
 	}
 	to := c.cfg.Reader.OfText(text)
 	m := c.members
-	m.Blind = false
+	m.Blind, m.Own = false, false
 	switch {
 	case to == nil:
 		return errors.New("the membership in NEWLEADER cannot be read")
@@ -451,7 +459,7 @@ func (c *Core) adoptMembers(n *election.Notification) {
 	if to == nil || to.version <= m.Committed.version && !resolves && !c.joins(n, to) || to.version < m.Committed.version {
 		return
 	}
-	m.Committed, m.Unsure = to, m.Unsure && !resolves
+	m.Committed, m.Unsure, m.Own = to, m.Unsure && !resolves, false
 	if m.Seen.version <= to.version {
 		m.Seen, m.Unsure = to, m.Blind
 	}

@@ -46,7 +46,11 @@ func testConfig(voters int) Config {
 	}
 }
 
+// newSolo makes a server. One that has a history has had a leader, which has told the membership.
 func newSolo(tb testing.TB, cfg Config, s State) *solo {
+	if m := &s.Members; cfg.Reader != nil && s.Last != 0 && m.Committed == nil {
+		m.Committed, m.Seen = cfg.Members, cfg.Members
+	}
 	o := &solo{tb: tb, core: New(cfg, s, 0), kinds: map[uint64]WriteKind{}}
 	o.drive()
 	return o
