@@ -15,9 +15,10 @@ import (
 // damage stops a member's process, damages one of its files, and has it started again. The
 // member may find the damage, now or later, and then heals; it may do without the file. It
 // must not use damaged data: the checks of its log and its tree stay in force. Only a member that
-// the others can do without is damaged: it has no vote until it has healed.
+// the others can do without is damaged: it has no vote until it has healed. They need one that has no vote
+// any more if they do not know yet that the change which took it is committed.
 func (s *Sim) damage(k faultKind, m *member) bool {
-	if !m.up || m.damaged || m.isVoter() && !s.spare(m) {
+	if !m.up || m.damaged || m.counted() && !s.spare(m) {
 		return false
 	}
 	files := m.files("log.", "snapshot.")
