@@ -1,12 +1,14 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
@@ -28,18 +30,20 @@ type Digests struct {
 	Asked  []int64           `json:"members"`  // that have answered
 	Common int               `json:"compared"` // zxids at which two members or more had a digest
 	Differ []string          `json:"differences"`
-	Errors map[string]string `json:"errors,omitempty"` // of members that have not answered, by id
+	Passed []string          `json:"differences_that_passed"` // before the first digest on which the two members agree
+	Errors map[string]string `json:"errors,omitempty"`        // of members that have not answered, by id
+}
+
+// A digestKey is what two digests must have in common to be compared.
+type digestKey struct {
+	zxid    zk.Zxid
+	version int
 }
 
 // compareDigests compares the digests that members had at the same zxids.
 func compareDigests(ctx context.Context, c *Config, adminPort func(id int64) int) Digests {
-	d := Digests{Asked: []int64{}, Differ: []string{}, Errors: map[string]string{}}
-	type key struct {
-		zxid    zk.Zxid
-		version int
-	}
-	type first struct{ digest, id int64 }
-	known, common := map[key]first{}, map[key]bool{}
+	d := Digests{Asked: []int64{}, Differ: []string{}, Passed: []string{}, Errors: map[string]string{}}
+	lists, common := map[int64]map[digestKey]int64{}, map[digestKey]bool{}
 	for _, m := range c.Members {
 		port := adminPort(m.ID)
 		if port == 0 {
@@ -50,22 +54,52 @@ func compareDigests(ctx context.Context, c *Config, adminPort func(id int64) int
 			d.Errors[strconv.FormatInt(m.ID, 10)] = err.Error()
 			continue
 		}
-		d.Asked = append(d.Asked, m.ID)
+		list := map[digestKey]int64{}
 		for _, one := range l.Digests {
-			k := key{one.Zxid, one.Version}
-			other, ok := known[k]
-			if !ok {
-				known[k] = first{one.Digest, m.ID}
-				continue
-			}
-			common[k] = true
-			if other.digest != one.Digest {
-				d.Differ = append(d.Differ, fmt.Sprintf("zxid %v: server %d has %d, server %d has %d", one.Zxid, other.id, other.digest, m.ID, one.Digest))
+			list[digestKey{one.Zxid, one.Version}] = one.Digest
+		}
+		for _, id := range d.Asked {
+			for _, k := range d.pair(id, lists[id], m.ID, list) {
+				common[k] = true
 			}
 		}
+		d.Asked, lists[m.ID] = append(d.Asked, m.ID), list
 	}
 	d.Common = len(common)
 	return d
+}
+
+// pair compares the digests of two members, and returns what both have.
+//
+// Differences before the first digest that is equal have passed, and are no differences of the
+// trees: a server of Apache's that takes the leader's tree while clients write applies to it
+// transactions that the tree has already in part, and records digests meanwhile, since the tree
+// comes without the digest that says when it is whole (ZKDatabase.deserializeSnapshot). The
+// digest of equal trees is equal again when the server has caught up; that of trees that
+// differ stays different until the znodes in question are gone.
+func (d *Digests) pair(a int64, as map[digestKey]int64, b int64, bs map[digestKey]int64) []digestKey {
+	var both []digestKey
+	for k := range as {
+		if _, ok := bs[k]; ok {
+			both = append(both, k)
+		}
+	}
+	slices.SortFunc(both, func(x, y digestKey) int {
+		return cmp.Or(cmp.Compare(x.zxid, y.zxid), cmp.Compare(x.version, y.version))
+	})
+	agreed := slices.IndexFunc(both, func(k digestKey) bool { return as[k] == bs[k] })
+	for i, k := range both {
+		if as[k] == bs[k] {
+			continue
+		}
+		text := fmt.Sprintf("zxid %v: server %d has %d, server %d has %d", k.zxid, a, as[k], b, bs[k])
+		if i < agreed {
+			d.Passed = append(d.Passed, text)
+		} else {
+			d.Differ = append(d.Differ, text)
+		}
+	}
+	return both
 }
 
 // maxDigests bounds the answer of an administration server, in bytes.

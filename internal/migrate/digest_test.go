@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // Digests of the same zxid and version are compared.
@@ -43,5 +45,37 @@ func TestDigests(t *testing.T) {
 	}
 	if d := compareDigests(t.Context(), c, func(int64) int { return 0 }); len(d.Asked) > 0 || len(d.Errors) > 0 {
 		t.Errorf("without ports: %+v", d)
+	}
+}
+
+// Digests that differ before two members first agree were recorded while one of them took the
+// other's tree; those that differ later, or to the end, are of trees that differ.
+func TestDigestsThatPassed(t *testing.T) {
+	list := func(digests ...int64) map[digestKey]int64 {
+		m := map[digestKey]int64{}
+		for i, one := range digests {
+			m[digestKey{zk.Zxid(128 * (i + 1)), 2}] = one
+		}
+		return m
+	}
+	for _, one := range []struct {
+		name           string
+		a, b           map[digestKey]int64
+		passed, differ int
+	}{
+		{"equal", list(1, 2, 3), list(1, 2, 3), 0, 0},
+		{"the first", list(1, 2, 3), list(9, 2, 3), 1, 0},
+		{"two of the first", list(1, 2, 3), list(9, 8, 3), 2, 0},
+		{"all", list(1, 2, 3), list(9, 8, 7), 0, 3},
+		{"the last", list(1, 2, 3), list(1, 2, 7), 0, 1},
+		{"in between", list(1, 2, 3), list(1, 8, 3), 0, 1},
+		{"the first and the last", list(1, 2, 3), list(9, 2, 7), 1, 1},
+		{"the only one", list(1), list(9, 2, 3), 0, 1},
+	} {
+		var d Digests
+		d.pair(1, one.a, 2, one.b)
+		if len(d.Passed) != one.passed || len(d.Differ) != one.differ {
+			t.Errorf("%s: %+v", one.name, d)
+		}
 	}
 }

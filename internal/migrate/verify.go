@@ -300,6 +300,9 @@ func (r *Report) Print(out io.Writer) {
 	for _, text := range r.Digests.Differ {
 		fmt.Fprintf(out, "DIFFERS the digest at %s\n", text)
 	}
+	for _, text := range r.Digests.Passed {
+		fmt.Fprintf(out, "NO LONGER DIFFERS the digest at %s (recorded while one of them took the tree of a leader)\n", text)
+	}
 	for _, p := range r.Undecided {
 		fmt.Fprintf(out, "NOT COMPARED %s changes too often\n", p)
 	}
