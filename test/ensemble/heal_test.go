@@ -68,8 +68,8 @@ const (
 
 // healsFrom damages a member's disk, and waits until the member has healed. The newest log may hold
 // nothing that was acknowledged, if the member was killed just after it had begun that file: then its
-// loss is none, and the member is damaged again.
-func (r *rig) healsFrom(m *cluster.Member, what string, damage func(*cluster.Member) error) {
+// loss is none, and the member is damaged again. It returns how long after its start the member was back.
+func (r *rig) healsFrom(m *cluster.Member, what string, damage func(*cluster.Member) error) time.Duration {
 	r.t.Helper()
 	const begun, ended = "event=healing_began", "event=healed"
 	for try := 1; ; try++ {
@@ -86,9 +86,10 @@ func (r *rig) healsFrom(m *cluster.Member, what string, damage func(*cluster.Mem
 		r.prints(m, ended, healed)
 		_, err := r.e.WaitCaughtUp(r.within(patience), m)
 		r.must(err)
-		r.step("member %v is back, with its vote, after %v", m, time.Since(began).Round(time.Millisecond))
+		took := time.Since(began)
+		r.step("member %v is back, with its vote, after %v", m, took.Round(time.Millisecond))
 		r.progress()
-		return
+		return took
 	}
 }
 

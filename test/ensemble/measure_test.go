@@ -11,8 +11,9 @@ import (
 )
 
 var (
-	away = flag.Int("away", 100_000, "how many `writes` a member misses before it rejoins")
-	base = flag.Int("base", 20_000, "how many `znodes` of 1 KiB there are, over which writes go")
+	away   = flag.Int("away", 100_000, "how many `writes` a member misses before it rejoins")
+	base   = flag.Int("base", 20_000, "how many `znodes` of 1 KiB there are, over which writes go")
+	logged = flag.Int("logged", 1<<30, "how many `bytes` the log has that is damaged")
 )
 
 // fastJVM is how Apache is run where it is measured.
@@ -148,4 +149,41 @@ func (r *rig) rejoin(m *cluster.Member) time.Duration {
 	d := time.Since(began)
 	r.must(w.Stop())
 	return d
+}
+
+// TestDamagedLog measures how long a follower takes from its start until it has its vote and has caught up:
+// with a damaged byte in the middle of a large log, with that log whole (a restart), and with an empty disk
+// (a transfer). Clients write meanwhile. The first should take no longer than the other two together.
+func TestDamagedLog(t *testing.T) {
+	skipUnlessMeasured(t)
+	const size = 64 << 10
+	for _, members := range mixtures(t, "pinfold,pinfold,pinfold") {
+		t.Run(members, func(t *testing.T) {
+			r := newRig(t, members, rigOptions{lines: []string{"snapCount=100000000"}}) // one log file, and no snapshot after it
+			w, err := load.StartWriters(load.WritersConfig{Addrs: r.e.Clients(), Clients: 4, Batch: 8, Znodes: 2000, Bytes: size})
+			r.must(err)
+			r.written(w, int64(*logged/size))
+			r.must(w.Stop())
+			leader, _ := r.leader()
+			followers := slices.DeleteFunc(slices.Clone(r.e.Members), func(m *cluster.Member) bool { return m == leader })
+			whole, damaged := followers[0], followers[1]
+			r.load()
+
+			whole.Kill()
+			began := time.Now()
+			r.must(whole.Start())
+			_, err = r.e.WaitCaughtUp(r.within(patience), whole)
+			r.must(err)
+			restart := time.Since(began)
+
+			heal := r.healsFrom(damaged, "a byte in the middle of the log is another", func(m *cluster.Member) error {
+				return flip(newest(m, "log."), int64(*logged/2))
+			})
+			disk := damages[len(damages)-1]
+			transfer := r.healsFrom(damaged, disk.what, disk.do)
+			r.finish()
+			t.Logf("RESULT damaged log of %d MiB in %s: back after %v; restart %v, transfer %v", *logged>>20, members,
+				heal.Round(time.Millisecond), restart.Round(time.Millisecond), transfer.Round(time.Millisecond))
+		})
+	}
 }
