@@ -383,7 +383,8 @@ func (c *Core) doubtMembers() {
 
 // shown returns what a server that is Blind knows when it has read in the tree, whose history ends at last, that
 // to is the latest change: that counts as Seen. It is not known to be committed: a leader sends snapshots before it has
-// a quorum. What does not tell is m itself:
+// a quorum. Nor is it known which change was before it, unless to is the transaction after the history in which
+// all changes were known: an epoch has one leader, so that history is a part of the snapshot's. What does not tell is m itself:
 //   - nil: the tree has no membership, or one that cannot be read.
 //   - Another one of the version of Committed. It is a first one, which comes from a file, and one of the two
 //     servers may have an outdated file, or join.
@@ -398,6 +399,8 @@ func (m Memberships) shown(to *Membership, last zk.Zxid) Memberships {
 		return m
 	case to.version == m.Seen.version:
 		m.Unsure = m.SureAt <= 0 // else it was known before the snapshot came, and so was the one before it
+	case m.SureAt > 0 && to.version == m.SureAt+1:
+		m.Committed, m.Seen, m.Unsure = m.Seen, to, false // nothing is between the two; and see
 	default:
 		m.Seen, m.Unsure = to, true
 	}
