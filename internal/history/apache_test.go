@@ -195,7 +195,7 @@ func transactions() []txn.Txn {
 }
 
 // fileOf writes the log of transactions; with damage, one bit of two of them is wrong.
-func fileOf(t *testing.T, damaged bool) string {
+func fileOf(t testing.TB, damaged bool) string {
 	b := storage.AppendLogHeader(nil, 0)
 	for i, tx := range transactions() {
 		payload := tx.Append(nil)
