@@ -67,7 +67,7 @@ func (c *client) settle(k *clientConn) {
 			s.fail("LocalSession", "%s goes on with the local session %v of member %d at member %d, or after a restart", c.who, c.session, c.home.m.id, k.m.id)
 		}
 	}
-	c.home = localHome{m: k.m, life: k.life, heard: s.now, timeout: c.timeout, lasting: p.localSessions, proposed: c.home.proposed, asked: c.home.asked}
+	c.home = localHome{m: k.m, life: k.life, heard: k.asked, timeout: c.timeout, lasting: p.localSessions, proposed: c.home.proposed, asked: c.home.asked}
 }
 
 // judgeLocalDenied checks that a local session is over whose client is told so by the
