@@ -173,7 +173,7 @@ func (o *Options) Register(f *pflag.FlagSet) {
 	f.StringVar(&o.login.Service, "service", "", "first part of the servers' principals (zookeeper)")
 	f.StringVar(&o.login.Server, "server-principal", "", "principal of all servers, instead of zookeeper/HOST")
 	f.BoolVar(&o.login.Canonicalize, "canonicalize-hostname", false, "ask DNS for the canonical name of HOST")
-	f.StringVar(&o.properties, "client-configuration", "", "zkCli.sh's file of properties; what it says of TLS and SASL is done, with stores in PEM")
+	f.StringVar(&o.properties, "client-configuration", "", "zkCli.sh's file of properties, whose settings of TLS and SASL are used")
 }
 
 // RegisterOnly declares the named options, for a command that has no use for the others.

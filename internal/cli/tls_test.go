@@ -116,8 +116,8 @@ func TestTLSOptionsThatAreWrong(t *testing.T) {
 	}
 }
 
-// The file that zkCli.sh is given by -client-configuration means the same here, with
-// stores in PEM. The server's certificate is for 10.0.0.1.
+// The file that zkCli.sh is given by -client-configuration means the same here. The server's
+// certificate is for 10.0.0.1.
 func TestClientConfiguration(t *testing.T) {
 	cert, key := certify(t)
 	dir := t.TempDir()

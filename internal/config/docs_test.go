@@ -4,6 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +60,34 @@ func TestDocumentationIsTheCatalogue(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s is not up to date; run with -update (-catalogue +page):\n%s", name, diff)
+	}
+}
+
+// The page quotes errors as Load returns them.
+func TestDocumentationQuotesErrors(t *testing.T) {
+	text, err := os.ReadFile("../../docs/ops/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := regexp.MustCompile(`(?m)^    ((zoo\.cfg|SERVER_JVMFLAGS):(\d*):? ?(\S+=\S+): .+)$`).FindAllStringSubmatch(string(text), -1)
+	if len(quoted) < 3 {
+		t.Fatalf("the page quotes %d errors", len(quoted))
+	}
+	file, environ := make([]string, 20), ""
+	file[0], file[1] = "dataDir=/data", "clientPort=2181"
+	for _, q := range quoted {
+		if line, _ := strconv.Atoi(q[3]); line > 0 {
+			file[line-1] = q[4]
+		} else {
+			environ += " -D" + q[4]
+		}
+	}
+	inDir(t, map[string]string{"zoo.cfg": lines(file...)})
+	_, _, err = Load("zoo.cfg", nil, environ)
+	for _, q := range quoted {
+		if err == nil || !slices.Contains(strings.Split(err.Error(), "\n"), q[1]) {
+			t.Errorf("the page says %q, Load %v", q[1], err)
+		}
 	}
 }
 

@@ -254,6 +254,8 @@ func TestNames(t *testing.T) {
 		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "ZK2.", true},
 		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "a.example.org", true},
 		{certs.New(t, "zk1", hosts([]string{"zk2", "*.example.org"})), "a.b.example.org", false},
+		{certs.New(t, "zk1", hosts([]string{"zk*.example.org"})), "zk2.example.org", false}, // Apache accepts these two
+		{certs.New(t, "*.example.org", hosts(nil)), "zk2.example.org", false},
 		{certs.New(t, "zk1", hosts([]string{"zk2"})), "zk1", false},
 		{certs.New(t, "zk1", hosts(nil, net.IPv4(10, 0, 0, 1))), "zk1", false},
 		{certs.New(t, "zk1", hosts(nil, net.IPv4(10, 0, 0, 1))), "10.0.0.1", true},
