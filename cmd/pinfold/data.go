@@ -222,8 +222,9 @@ func dataRecover() *cobra.Command {
 		Short: "Copy a log file, with right checksums for damaged transactions",
 		Long: `Recover writes FILE.fixed, in which every transaction has a right checksum. A server reads
 it again, but a damaged transaction stays what the damage has made of it: its data may be
-wrong. It asks for each one. On a member of an ensemble it is better to remove the
-contents of version-2: the member then takes the state of its leader.`,
+wrong. It asks for each one. A member of an ensemble needs this only if a majority of the
+members is damaged: otherwise start it, and it heals itself with the state of its leader.
+Do not empty its directory: it may then vote without what it has acknowledged.`,
 		Example: `  pinfold data recover log.100000001
   pinfold data recover --yes log.100000001`,
 		Args: cobra.ExactArgs(1),

@@ -366,8 +366,8 @@ func (r *LogReader) endOfLog() error {
 }
 
 // howToRepair says what an operator can do about a log that has lost transactions.
-const howToRepair = "Restore the file; or, on a member of an ensemble, remove the contents of the version-2 directories, " +
-	"so that the leader sends its state; or, if what is missing may be lost, remove the file \"" + syncedName + "\""
+const howToRepair = "Restore the file; or, on a member of an ensemble, set healing.enabled=true, " +
+	"so that it takes the leader's state; or, if what is missing may be lost, remove the file \"" + syncedName + "\""
 
 // LastZxid returns the zxid of the last transaction that Next has returned; before the
 // first, the zxid that the reader was opened after.
