@@ -95,8 +95,8 @@ func memberState() []Desc {
 		gauge("learners", UnitCount, ownReplica, "Learners that are connected").on(OnLeader),
 		gauge("synced_followers", UnitCount, ownReplica, "Followers that are up to date: alert if there are too few").on(OnLeader),
 		gauge("synced_observers", UnitCount, ownReplica, "Observers that this server serves, and that are up to date").on(OnVoter),
-		gauge("synced_non_voting_followers", UnitCount, ownReplica, "Followers without a vote that are up to date").
-			on(OnLeader).absent("reconfiguration"),
+		gauge("synced_non_voting_followers", UnitCount, ownReplica, "Followers without a vote that are up to date: they are joining, or were removed").
+			on(OnLeader),
 		gauge("pending_syncs", UnitCount, ownReplica, "`sync` requests that wait for a quorum").on(OnLeader),
 		gauge("leader_uptime", UnitMilliseconds, ownReplica, "Time since the leader began to serve").on(OnLeader),
 		gauge("last_proposal_size", UnitBytes, ownReplica, "Size of the last transaction proposed, -1 before the first").on(OnLeader),

@@ -190,14 +190,17 @@ func (r *Replica) collectRole(c metric.Collection) {
 // collectLeader reports what a leader knows of its learners.
 func (r *Replica) collectLeader(c metric.Collection) {
 	status := r.Status()
-	var followers, observers int64
+	var followers, nonVoting, observers int64
 	for _, l := range status.Learners {
 		switch {
 		case !l.Synced:
 		case l.Observer:
 			observers++
-		default:
+		case l.Votes:
 			followers++
+		default:
+			followers++ // as Apache counts it
+			nonVoting++
 		}
 		of := c.Of(strconv.FormatInt(l.ID, 10))
 		of.Summary("learner_handler_qp_size", metric.Aggregate{})
@@ -211,7 +214,7 @@ func (r *Replica) collectLeader(c metric.Collection) {
 	c.Int("learners", int64(len(status.Learners)))
 	c.Int("synced_followers", followers)
 	c.Int("synced_observers", observers)
-	c.Int("synced_non_voting_followers", 0) // all followers vote without reconfiguration
+	c.Int("synced_non_voting_followers", nonVoting)
 	c.Int("pending_syncs", int64(status.Syncs))
 	c.Int("leader_uptime", (r.Now() - r.Since()).Milliseconds())
 	last, least, most := r.stats.ProposalSizes.Get()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
@@ -71,6 +72,20 @@ func (g *group) reconfigure(s zk.SessionID, members string) {
 	})
 }
 
+// learners returns how many learners a leader counts, of each kind.
+func (m *machine) learners() string {
+	reg := metric.NewRegistry(metric.Catalogue())
+	m.rep.BindMetrics(reg)
+	var all []string
+	for _, one := range reg.Snapshot() {
+		if name := one.Name; name == "learners" || strings.HasPrefix(name, "synced_") {
+			all = append(all, fmt.Sprint(name, " ", one.Samples[0].Int))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
 // A transaction changes the membership of a group that serves: an observer becomes a
 // voter, the leader loses its vote and another one leads. It is on the disks: after a
 // restart a quorum of the new voters serves, which is none of the old.
@@ -102,6 +117,9 @@ func TestATransactionChangesTheMembership(t *testing.T) {
 		g.await()
 		if got := first.rep.Mode(); got != Follower {
 			t.Errorf("the leader that has no vote any more is %v", got)
+		}
+		if got, want := g.leader().learners(), "learners 4, synced_followers 3, synced_non_voting_followers 1, synced_observers 1"; got != want {
+			t.Errorf("the metrics are %s, want %s", got, want)
 		}
 		g.agree()
 

@@ -39,6 +39,7 @@ type LearnerStatus struct {
 	ID       int64
 	Link     LinkID
 	Observer bool
+	Votes    bool // its acknowledgements count: it is a voter of the committed membership
 	Synced   bool // has been sent UPTODATE
 	Acked    zk.Zxid
 	Heard    time.Duration // when what it last answered was sent
@@ -61,7 +62,7 @@ func (c *Core) Status() Status {
 	for _, l := range c.leader.learners {
 		if l.holds {
 			s.Learners = append(s.Learners, LearnerStatus{
-				ID: l.id, Link: l.link, Observer: l.observer, Synced: l.state == upToDate,
+				ID: l.id, Link: l.link, Observer: l.observer, Votes: c.votes(l), Synced: l.state == upToDate,
 				Acked: l.acked(), Heard: l.contact,
 			})
 		}
