@@ -103,35 +103,77 @@ func testStores(t *testing.T, addr, format string, server, user certs.Identity) 
 	if *pinfold == "" {
 		return
 	}
-	dir := t.TempDir()
-	own, trust := filepath.Join(dir, "own."+strings.ToLower(format)), filepath.Join(dir, "trust."+strings.ToLower(format))
-	const password = "changeit"
-	switch format {
-	case "PEM":
-		own, trust = user.Store(t), server.Trust(t)
-	case "JKS":
-		p12 := filepath.Join(dir, "own.p12")
-		program(t, "openssl", "pkcs12", "-export", "-in", user.Store(t), "-out", p12, "-passout", "pass:"+password)
-		program(t, "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstorepass", password, "-destkeystore", own,
-			"-deststoretype", format, "-deststorepass", password)
-	default:
-		program(t, "openssl", "pkcs12", "-export", "-in", user.Store(t), "-out", own, "-passout", "pass:"+password)
-	}
-	if format != "PEM" {
-		program(t, "keytool", "-importcert", "-noprompt", "-alias", "server", "-file", server.Trust(t), "-keystore", trust, "-storetype", format,
-			"-storepass", password)
-	}
-	properties := filepath.Join(dir, "client.properties")
+	own, trust := stores(t, format, user, server)
+	properties := filepath.Join(t.TempDir(), "client.properties")
 	text := "zookeeper.client.secure=true\nzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty\nzookeeper.ssl.hostnameVerification=false\n"
 	for store, file := range map[string]string{"keyStore": own, "trustStore": trust} {
 		text += fmt.Sprintf("zookeeper.ssl.%[1]s.location=%[2]s\nzookeeper.ssl.%[1]s.type=%[3]s\n", store, file, format)
 		if format != "PEM" {
-			text += fmt.Sprintf("zookeeper.ssl.%s.password=%s\n", store, password)
+			text += fmt.Sprintf("zookeeper.ssl.%s.password=%s\n", store, storePassword)
 		}
 	}
 	must(t, os.WriteFile(properties, []byte(text), 0o600))
 	if out := program(t, *pinfold, "cli", "--client-configuration", properties, "--server", addr, "get", "/own"); strings.TrimSpace(out) != "sealed" {
 		t.Errorf("%s: the command line prints %q", format, out)
+	}
+}
+
+const storePassword = "changeit"
+
+// stores makes a key store with own and a trust store with the certificate of trusted, in a format, by openssl and
+// keytool. JKS and PKCS12 are encrypted with storePassword. It returns the names of the files.
+func stores(t *testing.T, format string, own, trusted certs.Identity) (key, trust string) {
+	t.Helper()
+	if format == "PEM" {
+		return own.Store(t), trusted.Trust(t)
+	}
+	dir := t.TempDir()
+	p12 := filepath.Join(dir, "key.p12")
+	program(t, "openssl", "pkcs12", "-export", "-in", own.Store(t), "-out", p12, "-passout", "pass:"+storePassword)
+	if key = p12; format == "JKS" {
+		key = filepath.Join(dir, "key.jks")
+		program(t, "keytool", "-importkeystore", "-noprompt", "-srckeystore", p12, "-srcstorepass", storePassword, "-destkeystore", key,
+			"-deststoretype", format, "-deststorepass", storePassword)
+	}
+	if trust = filepath.Join(dir, "trust.p12"); format == "JKS" {
+		trust = filepath.Join(dir, "trust.jks")
+	}
+	program(t, "keytool", "-importcert", "-noprompt", "-alias", "trusted", "-file", trusted.Trust(t), "-keystore", trust, "-storetype", format,
+		"-storepass", storePassword)
+	return key, trust
+}
+
+// TestServerStores starts servers whose own stores are JKS or PKCS12, as Java's servers mostly have them, with the
+// password in a file: from such a configuration people migrate.
+func TestServerStores(t *testing.T) {
+	for _, kind := range mixtures(t, "apache-3.9", "pinfold") {
+		for _, format := range []string{"JKS", "PKCS12"} {
+			t.Run(kind+" "+format, func(t *testing.T) { testServerStores(t, kind, format) })
+		}
+	}
+}
+
+func testServerStores(t *testing.T, kind, format string) {
+	authority, user := certs.New(t, "authority"), certs.New(t, "user")
+	key, trust := stores(t, format, authority.Issue(t, "server"), user)
+	password := filepath.Join(t.TempDir(), "password")
+	must(t, os.WriteFile(password, []byte(storePassword+"\n"), 0o600))
+	port := securePort(t)
+	s := startServers(t, kind,
+		"serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+		"secureClientPortAddress=127.0.0.2", "secureClientPort="+port, "ssl.hostnameVerification=false",
+		"ssl.keyStore.location="+key, "ssl.keyStore.passwordPath="+password, // the type follows from the suffix
+		"ssl.trustStore.location="+trust, "ssl.trustStore.passwordPath="+password,
+		"authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider")
+	e := &Env{t: t, s: s}
+	c := e.dialAt(net.JoinHostPort("127.0.0.2", port),
+		client.TLS(&tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{user.TLS}}))
+	_, err := c.Create(e.Context(), "/own", nil, zk.Persistent, []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: "auth"}}})
+	must(t, err)
+	acl, _, err := c.GetACL(e.Context(), "/own")
+	must(t, err)
+	if got := fmt.Sprint(acl[0].ID); got != fmt.Sprint(zk.ID{Scheme: "x509", ID: "CN=user"}) {
+		t.Errorf("the client is %s", got)
 	}
 }
 
