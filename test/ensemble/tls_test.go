@@ -52,11 +52,15 @@ func (p *proofs) configure(m *cluster.Member, encrypt, plain, verify bool) error
 	if !encrypt && !plain {
 		return m.Configure()
 	}
+	return m.Configure(p.lines(m, encrypt, plain, verify)...)
+}
+
+func (p *proofs) lines(m *cluster.Member, encrypt, plain, verify bool) []string {
 	lines := append(slices.Clone(p.files[m.ID]), fmt.Sprint("sslQuorum=", encrypt), fmt.Sprint("portUnification=", plain))
 	if verify && m.Kind() == cluster.Pinfold {
 		lines = append(lines, "ssl.quorum.verifyPeers=true")
 	}
-	return m.Configure(lines...)
+	return lines
 }
 
 // encrypted are the options of an ensemble with TLS on every connection between members.
@@ -70,14 +74,15 @@ func (p *proofs) encrypted(t *testing.T) rigOptions {
 	}}
 }
 
-// TestTLS has every voter of an ensemble with TLS lead, and kills it then, under load. One cipher suite
+// TestTLS has every voter of an ensemble with TLS lead, and kills it then, under load; observers follow. One cipher suite
 // of TLS 1.3 is listed: every member uses it, though the other side offers more, and refuses TLS 1.2,
 // which is not switched off.
 func TestTLS(t *testing.T) {
-	for _, members := range mixtures(t, "pinfold,pinfold,pinfold", "apache,pinfold,apache-3.9") {
+	for _, members := range mixtures(t, "pinfold,pinfold,pinfold,apache-3.9:observer", "apache,pinfold,apache-3.9,pinfold:observer") {
 		t.Run(members, func(t *testing.T) {
-			p := newProofs(t, 3)
-			for i, kind := range strings.Split(members, ",") {
+			kinds := strings.Split(members, ",")
+			p := newProofs(t, len(kinds))
+			for i, kind := range kinds {
 				if kind == string(cluster.Apache) { // 3.8 has TLS 1.2 alone, unless it is told otherwise
 					p.files[i+1] = append(p.files[i+1], "ssl.quorum.enabledProtocols=TLSv1.3,TLSv1.2")
 				}
