@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"io/fs"
 	"math/big"
 	"os"
@@ -21,8 +22,8 @@ import (
 // exposedFiles are a directory whose files have good modes, and the zoo.cfg that names them.
 var exposedFiles = map[string]string{
 	"key.pem": "k", "trust.pem": "t", "key.password": "p", "super": "s", "secret": "s", "limits": "", "audit.log": "", "krb5.conf": "", "server.keytab": "k", "peer.keytab": "k",
-	"jaas.conf": `Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="DIR/server.keytab" principal="zookeeper/a"; };
-QuorumServer { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="DIR/peer.keytab" principal="zkquorum/a"; };
+	"jaas.conf": `Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="DIR/server.keytab" principal="zookeeper/a"; };
+QuorumServer { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab="DIR/peer.keytab" principal="zkquorum/a"; };
 QuorumLearner { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="DIR/peer.keytab" principal="learner/a"; };`,
 	"zoo.cfg": `dataDir=DIR/data
 dataLogDir=DIR/log
@@ -69,8 +70,13 @@ func TestExposed(t *testing.T) {
 	} {
 		t.Run(c.name+" "+c.mode.String(), func(t *testing.T) {
 			dir := t.TempDir()
+			for _, d := range []string{filepath.Dir(dir), dir} { // testing makes the first with 0700
+				if err := os.Chmod(d, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if mode, _ := reachable(dir, 0o055); mode != 0o055 {
-				t.Skip("other users cannot reach the directory of this test")
+				t.Skip("SKIPPED: other users cannot reach the directory of this test")
 			}
 			cfg := writeExposed(t, dir)
 			if err := os.Chmod(filepath.Join(dir, c.name), c.mode); err != nil {
@@ -99,7 +105,7 @@ func writeExposed(t *testing.T, dir string) *config.Config {
 		if name == "log" {
 			mode = 0o755
 		}
-		if err := os.Mkdir(filepath.Join(dir, name), mode); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, name), mode), os.Chmod(filepath.Join(dir, name), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -117,7 +117,7 @@ func TestTLSOnPlainPort(t *testing.T) {
 func TestRenegotiation(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("SKIPPED: %v", err)
 	}
 	log := newLines()
 	s := startSecured(t, map[string]string{"ssl.enabledProtocols": "TLSv1.3,TLSv1.2"}, log.logger())

@@ -299,7 +299,7 @@ func TestHalfHandshakes(t *testing.T) {
 	dial := func(d net.Dialer, a net.Addr) net.Conn {
 		nc, err := d.Dial("tcp", a.String())
 		if err != nil {
-			t.Skip("no second address of loopback here: ", err)
+			t.Skipf("SKIPPED: no second address of loopback here: %v", err)
 		}
 		t.Cleanup(func() { nc.Close() })
 		return nc

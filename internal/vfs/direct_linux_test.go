@@ -44,7 +44,7 @@ func TestDirectFallback(t *testing.T) {
 	defer file.Close()
 	direct, ok := file.(*directFile)
 	if !ok {
-		t.Skip("the temporary directory has no direct I/O")
+		t.Skip("SKIPPED: the temporary directory has no direct I/O")
 	}
 	if openFlags(t, direct.osFile)&syscall.O_DIRECT == 0 {
 		t.Fatal("the file is not open for direct I/O")
@@ -54,7 +54,7 @@ func TestDirectFallback(t *testing.T) {
 	// What the caller may never do stands for a file system that refuses.
 	_, raw := direct.File.WriteAt(p[:100], 0)
 	if !errors.Is(raw, syscall.EINVAL) {
-		t.Skipf("this file system takes any write: %v", raw)
+		t.Skipf("SKIPPED: this file system takes any write: %v", raw)
 	}
 	n, err := file.WriteAt(p[:100], 0)
 	if must(t, err); n != 100 {
@@ -80,13 +80,13 @@ func TestCommit(t *testing.T) {
 	p := AlignedBytes(DirectBytes)
 	c, ok := file.(Committer)
 	if !ok {
-		t.Skip("no direct I/O here")
+		t.Skip("SKIPPED: no direct I/O here")
 	}
 	ended := make(chan struct{}, 3)
 	for i := range 3 {
 		copy(p, "content")
 		if !c.Commit(p[:DirectBytes], int64(i*DirectBytes), note, []byte{'0' + byte(i)}, func() { ended <- struct{}{} }) {
-			t.Skip("the system has no thread for it")
+			t.Skip("SKIPPED: the system has no thread for it")
 		}
 		done, err := c.Await(i == 1)
 		for ; !done && err == nil; done, err = c.Await(false) {

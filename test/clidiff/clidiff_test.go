@@ -52,7 +52,7 @@ func binary(t *testing.T) string {
 	_, missing := os.Stat("/usr/share/java/zookeeper.jar")
 	_, noJava := exec.LookPath("java")
 	if missing != nil || noJava != nil {
-		t.Skip("no zkCli.sh here: install the Debian packages zookeeper and default-jre-headless")
+		t.Skip("SKIPPED: no zkCli.sh here: install the Debian packages zookeeper and default-jre-headless")
 	}
 	return path
 }

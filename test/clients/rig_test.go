@@ -130,7 +130,7 @@ func programs(t *testing.T, specs []cluster.Spec) cluster.Programs {
 		_, missing := os.Stat("/usr/share/java/zookeeper.jar")
 		_, noJava := exec.LookPath("java")
 		if s.Kind.IsApache() && (missing != nil || noJava != nil) {
-			t.Skip("no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
+			t.Skip("SKIPPED: no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
 		}
 	}
 	return p

@@ -53,7 +53,7 @@ type names struct {
 func onHosts(t *testing.T) rigOptions {
 	t.Helper()
 	if err := cluster.CheckHosts(); errors.Is(err, cluster.ErrNoNamespaces) {
-		t.Skip(err)
+		t.Skipf("SKIPPED: %v", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}

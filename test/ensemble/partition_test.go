@@ -125,7 +125,7 @@ func TestFullDisk(t *testing.T) {
 	for _, members := range mixtures(t, "apache,apache,pinfold", "apache,pinfold,pinfold", "pinfold,pinfold,pinfold") {
 		t.Run(members, func(t *testing.T) {
 			if os.Getuid() != 0 {
-				t.Skip("only root may mount a small disk")
+				t.Skip("SKIPPED: only root may mount a small disk")
 			}
 			disks := map[*cluster.Member]*cluster.Disk{}
 			r := newRig(t, members, rigOptions{

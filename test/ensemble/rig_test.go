@@ -63,7 +63,7 @@ func programs(t *testing.T, specs []cluster.Spec, jvm string) cluster.Programs {
 	}
 	for _, s := range specs {
 		if s.Kind.IsApache() && !apacheInstalled() {
-			t.Skip("no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
+			t.Skip("SKIPPED: no Apache ZooKeeper here: install the Debian packages zookeeper and default-jre-headless")
 		}
 	}
 	return p

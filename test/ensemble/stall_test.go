@@ -104,9 +104,9 @@ func skipUnlessPossible(t *testing.T, f fault) {
 	missing := cluster.SlowDiskMissing()
 	switch {
 	case f.onDisk() && missing != "":
-		t.Skip("no disk can be made to stall: " + missing)
+		t.Skip("SKIPPED: no disk can be made to stall: " + missing)
 	case f == diskLimited && !cluster.CanLimit():
-		t.Skip("the writes of a disk can be limited only by the block controller of cgroup v1")
+		t.Skip("SKIPPED: the writes of a disk can be limited only by the block controller of cgroup v1")
 	case f == clientStopped && *pinfold == "":
 		t.Skip("the client that is stopped is that of -pinfold")
 	}
