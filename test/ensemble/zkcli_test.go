@@ -74,15 +74,14 @@ func (r *rig) typeChanges(release string, at *cluster.Member) []typed {
 		return name
 	}
 	four, asObserver := line(4), m.line(4, observer)
-	const nowhere = "server.8=127.0.0.1:27411:27412;27413,server.9=127.0.0.1:27401:27402;27403,server.7=127.0.0.1:27421:27422;27423"
 	z.types("config", "config -c", "config -s", "config -w", "config -x", "config /", "reconfig", "reconfig -s",
-		"reconfig -remove 2", "reconfig -add "+four, "reconfig -add asdf", "reconfig -v 77 -remove 2", "reconfig -add "+nowhere,
+		"reconfig -remove 2", "reconfig -add "+four, "reconfig -add asdf", "reconfig -v 77 -remove 2", "reconfig -add "+threeAbsent,
 		"reconfig -members "+strings.Join(listed, ","),
 		"addauth digest super:test",
 		"reconfig -add "+asObserver, "config", "config -c", "config -s",
 		"reconfig -v 77 -remove 4", "reconfig -v zz -remove 4", "reconfig -v -1 -remove 77")
 	z.types("reconfig -v "+z.version()+" -add "+four, "config", "reconfig -s -remove 4", "reconfig -remove 4",
-		"reconfig -add "+nowhere, "reconfig -add asdf", "reconfig -add "+four+"=x", "reconfig -add server.x=127.0.0.1:1:2;3",
+		"reconfig -add "+threeAbsent, "reconfig -add asdf", "reconfig -add "+four+"=x", "reconfig -add server.x=127.0.0.1:1:2;3",
 		"reconfig -add server.4=127.0.0.1:27401:27402:observer", "reconfig -add server.4=127.0.0.1:27401;27403", "reconfig -add",
 		"reconfig -remove x", "reconfig -remove 1,2", "reconfig -remove 1,2,3", "reconfig -remove",
 		"reconfig -file "+file("members-3.txt", listed...), "reconfig -file "+file("members-4.txt", append(listed, four)...),
