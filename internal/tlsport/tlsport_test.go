@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,11 +170,11 @@ func TestVersions(t *testing.T) {
 
 // New files are in use for new connections; broken ones are not, and the log says so once.
 func TestReload(t *testing.T) {
-	old, next := certs.New(t, "old"), certs.New(t, "next")
-	p := open(t, old, config.TLS{ClientAuth: "none"})
+	old, next, client := certs.New(t, "old"), certs.New(t, "next"), certs.New(t, "client")
+	p := open(t, old, config.TLS{ClientAuth: "need"}, client)
 	serves := func(id certs.Identity) {
 		t.Helper()
-		if _, _, err, clientErr := p.shake(t, clientConfig(id)); err != nil || clientErr != nil {
+		if _, _, err, clientErr := p.shake(t, clientConfig(id, client)); err != nil || clientErr != nil {
 			t.Errorf("%v, %v", err, clientErr)
 		}
 	}
@@ -198,10 +200,35 @@ func TestReload(t *testing.T) {
 	replace("cannot be used")
 	replace("")
 	serves(old)
+	write(t, p.keys, slices.Concat(blocks(t, next.PEM(), "CERTIFICATE"), blocks(t, old.PEM(), "PRIVATE KEY")))
+	replace("cannot be used") // they do not fit together
+	serves(old)
 	write(t, p.keys, next.PEM())
+	write(t, p.trust, client.PEM()[:len(client.PEM())/2])
+	replace("cannot be used") // neither file is used if one is broken
+	serves(old)
+	write(t, p.trust, client.PEM())
 	replace("are in use")
 	replace("")
 	serves(next)
+}
+
+// blocks returns the blocks of a PEM file whose type ends in kind.
+func blocks(t *testing.T, file []byte, kind string) (out []byte) {
+	t.Helper()
+	for {
+		var b *pem.Block
+		if b, file = pem.Decode(file); b == nil {
+			break
+		}
+		if strings.HasSuffix(b.Type, kind) {
+			out = append(out, pem.EncodeToMemory(b)...)
+		}
+	}
+	if out == nil {
+		t.Fatalf("no block of type %s", kind)
+	}
+	return out
 }
 
 // The files are looked at again by themselves.
