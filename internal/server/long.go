@@ -305,8 +305,11 @@ func (c *conn) releaseLong(n int) {
 	c.mu.Broadcast()
 }
 
-// awaitAnswered waits until the session's writes, and the reads after them, are answered.
+// awaitAnswered waits until the session's writes, and the reads after them, are answered. That
+// is up to the replica: the client is not silent meanwhile.
 func (c *conn) awaitAnswered() {
+	c.pauseReading()
+	defer c.resumeReading()
 	c.mu.Lock()
 	for !c.mu.closed && !c.mu.pending.empty() {
 		c.mu.Wait()

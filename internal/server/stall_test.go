@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/test/faultfs"
@@ -95,6 +96,47 @@ func TestStalledDiskKeepsASessionThatReads(t *testing.T) {
 		if !stuck {
 			t.Fatal("the connection is read: the test shows nothing")
 		}
+		pass(rigTick / 2)
+		if !knows || !s.knows(c.resp.SessionID) {
+			t.Error("the session ended although the server did not read what its client sent")
+		}
+	})
+}
+
+// A read waits, unread, for the answers to its session's writes, and these for a disk that stalls. The client's pings lie in
+// the socket meanwhile: they count, and its session goes on.
+func TestStalledDiskKeepsASessionWhoseReadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{}, 1) // while something is in it, syncs of the log wait
+		s := newRig(t, func(setup *rigSetup) {
+			setup.fs = faultfs.New(vfs.NewMem(), 0, faultfs.None, func(op faultfs.Op) {
+				if op.Kind == "sync" && strings.Contains(op.Name, "log.") {
+					gate <- struct{}{}
+					<-gate
+				}
+			})
+		})
+		c, other := newWireClient(t, s.pipe()), newWireClient(t, s.pipe())
+		c.mustConnect(4 * rigTick)
+		other.mustConnect(20 * rigTick)
+		gate <- struct{}{}
+		if _, err := other.send(wire.OpCreate, createBody("/x", nil, zk.Persistent)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		go func() { // until the pipe is full
+			_, err := c.send(wire.OpCreate, createBody("/y", nil, zk.Persistent))
+			for err == nil {
+				_, err = c.send(wire.OpGetAllChildrenNumber, jute.AppendString(nil, "/"))
+			}
+		}()
+		synctest.Wait()
+		if s.connOf(c).full() {
+			t.Fatal("the reads are queued: the test shows nothing")
+		}
+		pass(8 * rigTick)
+		knows := s.knows(c.resp.SessionID)
+		<-gate
 		pass(rigTick / 2)
 		if !knows || !s.knows(c.resp.SessionID) {
 			t.Error("the session ended although the server did not read what its client sent")
