@@ -131,7 +131,7 @@ func (s *Server) dismiss(c *conn) {
 	if c.limited != nil {
 		s.limits.leave(c)
 	}
-	for n, again := dropPiece, false; n == dropPiece; again = !c.stepped {
+	for n, again := dropPiece, false; n == dropPiece; again = true {
 		s.replica.ViewAt(s.replica.Now(), again, func(replica.View) {
 			s.replica.Watches(func(t *watch.Tables) { n = t.Drop(c.id, dropPiece) })
 			if s.pieceDone != nil {

@@ -209,7 +209,7 @@ func (s *Server) Ended(tx *txn.Txn, changes []znode.Change) {
 // awaitAudit waits until the queue of the audit log has room. It ends the connection and
 // returns false if that takes too long. REQUIRES: the goroutine of serve, without c.mu.
 func (c *conn) awaitAudit() bool {
-	if c.s.audit == nil || c.stepped {
+	if c.s.audit == nil {
 		return true
 	}
 	var late <-chan time.Time

@@ -63,9 +63,6 @@ func (c *conn) admit(n int, r *run) bool {
 	switch {
 	case n <= smallRequest:
 		r.charge += n
-	case c.stepped: // it never waits
-		r.charge += n
-		c.s.heavy.add(n)
 	case c.flight.granted == n:
 		c.flight.granted = 0
 	case !c.flight.account.Grow(n):

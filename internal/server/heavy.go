@@ -56,13 +56,6 @@ func (h *heavy) tryEnter(n int) bool {
 	return true
 }
 
-// add lets a request of weight n enter, however much that makes.
-func (h *heavy) add(n int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.used += h.part(n)
-}
-
 // enter waits until a request of weight n may enter. False means that gone was closed before.
 func (h *heavy) enter(n int, gone <-chan struct{}) bool {
 	if h.part(n) == 0 {

@@ -109,7 +109,7 @@ func (c *conn) spendHandshake(bytes int, isNew bool) (open bool) {
 // awaitTokens waits until the connection may handle requests again. False means that the
 // connection has ended. REQUIRES: serve's goroutine, without c.mu.
 func (c *conn) awaitTokens() bool {
-	if c.limited == nil || c.stepped {
+	if c.limited == nil {
 		return true
 	}
 	began := c.s.replica.Now()
@@ -367,7 +367,7 @@ func (c *conn) refuseEphemerals(t replica.View, q *request, n int, r *run) (refu
 	switch {
 	case c.mayHave(ephemerals, have, n, t):
 		return false
-	case !c.mu.pending.empty() && !c.stepped:
+	case !c.mu.pending.empty():
 		r.mustWait = true
 	default:
 		c.replyErrLocked(q.Xid, t.LastZxid(), c.refuseRequest())

@@ -29,9 +29,7 @@ func (p *penalties) failed(from netip.Addr, now time.Duration) time.Duration {
 // penalize counts a failed login and makes awaitPenalty wait. REQUIRES: the goroutine of serve.
 func (c *conn) penalize() {
 	c.s.stats.LoginsFailed.Add(1)
-	if !c.stepped {
-		c.penalty = c.s.penalties.failed(c.remote.Addr(), c.s.replica.Now())
-	}
+	c.penalty = c.s.penalties.failed(c.remote.Addr(), c.s.replica.Now())
 }
 
 // awaitPenalty waits before the reply to a failed login is sent. REQUIRES: the goroutine of

@@ -24,10 +24,10 @@ func (c *conn) pause(t replica.View) bool { return c.mu.work < znode.PieceUnits 
 
 // rest releases the tree's lock and c.mu, calls work unless it is nil, and acquires the
 // locks again. work gets the reply that is being built, and returns it with its additions.
-// The applier and stepped connections keep their locks. rest reports false if the request
-// must not be answered any more. REQUIRES: c.mu and the tree's lock.
+// The applier keeps its locks. rest reports false if the request must not be answered any
+// more. REQUIRES: c.mu and the tree's lock.
 func (c *conn) rest(t replica.View, work func(reply []byte) []byte) bool {
-	if c.stepped || c.mu.forced {
+	if c.mu.forced {
 		if work != nil {
 			c.mu.out.Buf = work(c.mu.out.Buf)
 		}
@@ -59,8 +59,7 @@ func (c *conn) whole(t replica.View, path string) bool {
 }
 
 // awaitWhole waits, without the locks, as long as changing returns a channel that is not
-// closed. The applier and stepped connections never meet one: no transaction is being
-// applied while they read.
+// closed. The applier never meets one: no transaction is being applied while it reads.
 func (c *conn) awaitWhole(t replica.View, changing func() <-chan struct{}) bool {
 	for part := changing(); part != nil; part = changing() {
 		if !c.rest(t, func(reply []byte) []byte { <-part; return reply }) {

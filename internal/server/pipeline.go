@@ -90,6 +90,9 @@ func (c *conn) process(b []byte) (n int, err error) {
 		}
 		c.awaitPenalty()
 		c.flush(true)
+		if c.stepsAside(r) {
+			break
+		}
 		if r.stopped() {
 			if long := c.unblock(b[n:], r); long > 0 {
 				c.spend(1, long)
@@ -98,13 +101,11 @@ func (c *conn) process(b []byte) (n int, err error) {
 			c.flush(true)
 			continue
 		}
-		if r.done == 0 || c.stepped && c.full() {
+		if r.done == 0 {
 			break
 		}
 		c.awaitDrain()
-		if !c.stepped {
-			c.awaitFlight(0)
-		}
+		c.awaitFlight(0)
 		c.s.awaitRoom(c)
 	}
 	return n, r.err
@@ -152,7 +153,7 @@ func (r *run) handleWithTree(tree replica.View) {
 	}
 	c.mu.work = 0
 	r.handle(tree)
-	r.costly = c.mu.work >= znode.PieceUnits && !c.stepped
+	r.costly = c.mu.work >= znode.PieceUnits
 	c.endPiece()
 }
 
@@ -227,7 +228,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	case !c.mayAskLocked():
 		c.turnAway(&q)
 	case c.s.replica.DiskShort() && refusedWithoutRoom(q.Op):
-		if r.mustWait = !c.mu.pending.empty() && !c.stepped; r.mustWait {
+		if r.mustWait = !c.mu.pending.empty(); r.mustWait {
 			return true // replies leave in the order of the requests
 		}
 		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
@@ -261,7 +262,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 		c.mu.answered.add(q.Op)
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.mustWait = (expected > largeReply || isExpensive(q.Op) || !c.pendingFits(len(q.body)+expected)) && !c.stepped; r.mustWait {
+		if r.mustWait = expected > largeReply || isExpensive(q.Op) || !c.pendingFits(len(q.body)+expected); r.mustWait {
 			return true
 		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})

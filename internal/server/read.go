@@ -184,7 +184,7 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 	most := longReply
 	if c.mu.forced {
 		most = hardOutBytes
-	} else if c.stepped || c.mu.insist {
+	} else if c.mu.insist {
 		most = math.MaxInt
 	}
 	whole := c.appendChildren(t, id, most)

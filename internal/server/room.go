@@ -30,7 +30,7 @@ func (c *conn) room(n int) bool {
 	switch {
 	case want <= largeReply, want <= c.mu.reserved:
 		return true
-	case c.mu.forced, c.stepped: // they never wait
+	case c.mu.forced: // the applier never waits
 		c.account.Charge(want - c.mu.reserved)
 	case !c.account.Grow(want - c.mu.reserved):
 		c.mu.short = want

@@ -7,9 +7,16 @@ import (
 )
 
 // A SteppedConn is a client's connection without goroutine and socket: its owner, the
-// simulator, replaces both. Feed and Step do the work of conn.serve, without waiting.
-// The server must not limit the requests in the pipeline, because nothing would wait
-// for room.
+// simulator, replaces both. Feed and Step do the work of conn.serve, with the same code up to
+// three points: a turn that has to wait ends the call, and Step handles the rest of the input
+// again (stepsAside); so does a handshake (connect); and output is written by whichever
+// goroutine has it, because no flusher may run (flush).
+//
+// All other waits of a connection would block the owner for ever, so they must not occur.
+// REQUIRES of the server's options: no bound on the number of requests in the pipeline, no
+// audit log, no limits of identities, and no SASL. REQUIRES of the owner: no failed logins,
+// no requests and replies for which the budgets of the server have no room, and no list of
+// children with names of more than longReply bytes.
 type SteppedConn struct {
 	c      *conn
 	socket *steppedSocket
@@ -86,6 +93,22 @@ func (p *SteppedConn) Step() {
 	if p.socket.closed {
 		p.Hangup()
 	}
+}
+
+// stepsAside reports whether c is a stepped connection that has to wait before it handles more
+// input: for the answers to the session's writes, for room for a reply, or for large requests
+// of others.
+func (c *conn) stepsAside(r *run) bool {
+	if !c.stepped {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.short = 0 // the reply asks for its room again
+	if r.mustWait {
+		c.pauseReading() // until Step, as in awaitAnswered
+	}
+	return r.short || r.mustWait || r.blocked > 0 || c.mu.pending.full()
 }
 
 // pause notes whether the connection is not read because the session's writes wait, as awaitDrain does.
