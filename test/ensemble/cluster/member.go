@@ -28,7 +28,8 @@ type Member struct {
 	DataDir  string
 
 	programs  Programs
-	namespace string // of the network that its processes live in; "" is that of the test
+	env       []string // more of the environment, of Pinfold's processes
+	namespace string   // of the network that its processes live in; "" is that of the test
 	cfg       string
 	text      string // of cfg, but for what Configure has added
 	alone     bool   // it is no member of an ensemble
@@ -134,6 +135,9 @@ func (m *Member) Start() error {
 	cmd, err := m.programs.command(m.kind, m.cfg)
 	if err != nil {
 		return err
+	}
+	if m.kind == Pinfold {
+		cmd.Env = append(cmd.Env, m.env...)
 	}
 	if m.namespace != "" {
 		within(cmd, m.namespace)
@@ -294,6 +298,9 @@ func (m *Member) Configure(lines ...string) error {
 
 // SetFlags has the next start use other flags in place of Programs.JVMFlags.
 func (m *Member) SetFlags(flags string) { m.programs.JVMFlags = flags }
+
+// SetProgram has the next start run another binary of Pinfold, with more in its environment.
+func (m *Member) SetProgram(binary string, env ...string) { m.programs.Pinfold, m.env = binary, env }
 
 // askPatience is how long a member may take to answer a four-letter word. One
 // that is paused does not answer at all.
