@@ -112,7 +112,7 @@ func (l *listing) walk(step func(t replica.View) (done bool)) (same bool) {
 			return false
 		}
 		if cap(l.pieces) > 0 { // copying: the memory is made before the lock is taken
-			l.pieces = append(l.pieces, make([]byte, 0, min(longPiece, l.left())))
+			l.pieces = append(l.pieces, newBuffer(min(longPiece, l.left())))
 		}
 		same = false
 		var part <-chan struct{}

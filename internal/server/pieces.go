@@ -1,6 +1,8 @@
 package server
 
 import (
+	"io"
+
 	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -105,16 +107,21 @@ func (c *conn) dropReply() {
 }
 
 // rejoin appends a reply that was put aside to the output, which others may have appended
-// to, and returns where the reply begins.
+// to, and returns where in out.Buf the reply begins. A large reply is not copied: what is before it becomes a
+// buffer of its own.
 func (c *conn) rejoin() (at int) {
 	if !c.mu.apart {
 		return c.mu.begin
 	}
 	reply, out := c.mu.out.Buf, &c.mu.out
 	out.Buf, c.mu.aside, c.mu.apart = c.mu.aside, nil, false
-	if at = len(out.Buf); at == 0 {
+	switch at = len(out.Buf); {
+	case at == 0:
 		out.Buf = reply
-	} else {
+	case len(reply) > largeReply:
+		out.Stream(func(io.Writer) error { return nil })
+		out.Buf, at = reply, 0
+	default:
 		out.Buf = append(out.Buf, reply...)
 	}
 	return at

@@ -96,6 +96,15 @@ func TestReadsAreCutByWork(t *testing.T) {
 			r := wire.CreateRequest{Path: "/data", Data: make([]byte, 500_000), ACL: zk.OpenACLUnsafe()}
 			c.mustCall(wire.OpCreate, r.Append(nil, wire.OpCreate))
 		}, wire.OpMultiRead, multiReadOf("/data", 26), 1, func(r reply) bool { return len(r.body) > 26*500_000 }},
+		{"multiRead of long names", func(c *wireClient) { c.create("/tree/"+strings.Repeat("n", 500_000), "", zk.Persistent) },
+			wire.OpMultiRead, func() (b []byte) {
+				op := wire.MultiOp{Type: wire.OpGetChildren}
+				op.Path = "/tree"
+				for range 26 {
+					b = op.Append(b)
+				}
+				return wire.AppendMultiEnd(b)
+			}(), 1, func(r reply) bool { return len(r.body) > 26*500_000 }},
 		{"getAllChildrenNumber", func(c *wireClient) { createAll(c, many, zk.Persistent, znodeAt) },
 			wire.OpGetAllChildrenNumber, jute.AppendString(nil, "/tree"), 1, func(r reply) bool {
 				d := jute.NewDecoder(r.body)

@@ -279,7 +279,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 // largest body of these writes has written bytes. The estimate for a reply that may be
 // very long is hardOutBytes: such a read is not queued.
 func expectedReply(t replica.View, q *request, written int) int {
-	const head, mostCounted = 100, 512
+	const head = 100
 	switch q.Op {
 	case wire.OpGetData, wire.OpGetChildren, wire.OpGetChildren2:
 	case wire.OpMultiRead:

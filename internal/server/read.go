@@ -141,6 +141,9 @@ func (c *conn) appendData(t replica.View, id znode.ID) {
 	var s zk.Stat
 	t.Stat(id, &s)
 	c.mu.work += znode.BytesUnits(t.DataLen(id))
+	if c.lacks(4 + t.DataLen(id) + wire.StatLen) {
+		c.mu.work += znode.BytesUnits(len(c.mu.out.Buf)) // it is copied
+	}
 	c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, t.Data(id))
 	c.mu.out.Buf = wire.AppendStat(c.mu.out.Buf, &s)
 }
@@ -223,6 +226,9 @@ func (c *conn) appendChildren(t replica.View, id znode.ID, most int) (whole bool
 		}
 		if len(c.mu.out.Buf)+len(name) > next && c.mu.short == 0 {
 			c.room(len(name) + largeReply)
+			if c.lacks(4 + len(name)) {
+				c.mu.work += znode.BytesUnits(len(c.mu.out.Buf)) // it is copied
+			}
 			next = len(c.mu.out.Buf) + len(name) + largeReply/2
 		}
 		if c.mu.short == 0 {
@@ -230,7 +236,7 @@ func (c *conn) appendChildren(t replica.View, id znode.ID, most int) (whole bool
 		}
 		return true
 	})
-	if c.mu.work += end; end < count {
+	if c.mu.work += end + znode.BytesUnits(size); end < count {
 		c.mu.short = 0
 		return false
 	}
@@ -285,6 +291,12 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 			return zk.OK
 		}
 		id, code := c.find(t, q, ops[i].Path)
+		for code == zk.OK && c.outgrows(t, id, ops[i].Type) {
+			if !c.enlarge(t, ops[i:], id) {
+				return zk.OK
+			}
+			id, code = c.find(t, q, ops[i].Path) // the lock was released
+		}
 		if code != zk.OK {
 			c.mu.out.Buf = wire.AppendMultiError(c.mu.out.Buf, code)
 			continue

@@ -5,6 +5,9 @@ import (
 	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -40,6 +43,78 @@ func (c *conn) room(n int) bool {
 	return true
 }
 
+// resultBytes is how many bytes the result of an operation in a multiRead has besides data or
+// names, with the end of the list.
+const resultBytes = 2*9 + 4 + wire.StatLen
+
+// mostCounted is how many children are looked at to foresee the length of their names.
+const mostCounted = 512
+
+// lacks reports whether the buffer of the output has no place for n more bytes, so that to append them copies it.
+func (c *conn) lacks(n int) bool { return cap(c.mu.out.Buf)-len(c.mu.out.Buf) < n }
+
+// outgrows reports whether the buffer of a large reply has no place for the result of an operation on a znode, as far as
+// it can be foreseen.
+func (c *conn) outgrows(t replica.View, id znode.ID, op wire.OpCode) bool {
+	n := c.foresee(t, id, op)
+	return len(c.mu.out.Buf)+n > largeReply && c.lacks(n)
+}
+
+// foresee returns how many bytes the result of an operation in a multiRead will have: at most, unless there are more than
+// mostCounted children.
+func (c *conn) foresee(t replica.View, id znode.ID, op wire.OpCode) (n int) {
+	switch count := t.NumChildren(id); {
+	case op == wire.OpGetData:
+		n = t.DataLen(id)
+	case count > mostCounted:
+		n = 16 * count
+	default:
+		t.Children(id, func(name string) { n += 4 + len(name) })
+		c.mu.work += count / 4
+	}
+	return resultBytes + n
+}
+
+// enlarge gives the reply to a multiRead a buffer for the results of ops, as far as they can be foreseen:
+// without the locks, since what is in the buffer is copied, and new memory comes page by page. The first of ops
+// is on the znode id. False means that the request must not be answered now: there is
+// no room, or it has ended. Otherwise the lock was released: the caller must look up its znode again.
+// REQUIRES: c.mu and the tree's lock.
+func (c *conn) enlarge(t replica.View, ops []wire.MultiOp, id znode.ID) bool {
+	first, all := c.foresee(t, id, ops[0].Type), 0
+	for i := 0; i < len(ops) && all <= hardOutBytes; i++ { // beyond, the connection will be closed, unless something changes
+		if id := t.Lookup(ops[i].Path); id != 0 {
+			all += c.foresee(t, id, ops[i].Type)
+		} else {
+			all += resultBytes
+		}
+		if c.mu.work += 1 + len(ops[i].Path)/pathUnit; !c.pause(t) {
+			return false
+		}
+	}
+	all = max(all, first)
+	if now := len(c.mu.out.Buf) + len(c.mu.aside); !c.room(all) {
+		c.mu.short = max(now+first, min(now+all, c.s.budget.Most()))
+		return false
+	}
+	return c.rest(t, func(reply []byte) []byte {
+		return append(newBuffer(len(reply)+all), reply...)
+	})
+}
+
+// newBuffer returns an empty buffer for n bytes that is filled under the tree's lock. It writes to each page,
+// because the system gives new memory page by page at the first write: that can take forty times as long as to
+// fill it.
+func newBuffer(n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; i += minPage {
+		b[i] = 0
+	}
+	return b[:0]
+}
+
+const minPage = 4 << 10 // the size of the system's pages, or less
+
 // setIdentities replaces the identities of the connection if there is room for them. REQUIRES:
 // c.mu.
 func (c *conn) setIdentities(ids []zk.ID) bool {
@@ -72,7 +147,7 @@ func (c *conn) awaitRoomForReply() {
 	if !c.awaitRoomFor(need) {
 		return
 	}
-	buf := make([]byte, 0, need) // one that grows would take twice as much
+	buf := newBuffer(need) // one that grows would take twice as much
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.reserved = need
