@@ -7,8 +7,8 @@ import "github.com/pinfold-zk/pinfold/zk"
 // meanwhile may or may not be counted; Apache's count has the same property.
 //
 // A small subtree is walked. For a large one the Count goes over the node table, since the
-// ID of a znode does not change and a list of children does: it needs no memory, and is
-// complete after one pass.
+// ID of a znode does not change and a list of children does: it needs little memory, and is
+// complete after one pass, whatever the depth of the znodes.
 //
 // Next needs the tree's read lock; the lock may be released between the calls.
 type Count struct {
@@ -17,6 +17,7 @@ type Count struct {
 	czxid zk.Zxid
 	next  ID // the first znode that the pass has not seen; 0: there is no pass yet
 	n     int
+	known *ancestry // nil: there is no pass yet
 }
 
 // CountBelow begins to count the znodes below id.
@@ -37,7 +38,7 @@ func (c *Count) Next(limit int) (n, work int, done bool) {
 	if n, ok := c.tree.countSubtree(c.top, &left); ok {
 		return n, limit - left, true
 	}
-	c.next = rootID
+	c.next, c.known = rootID, new(ancestry)
 	return 0, limit, false
 }
 
@@ -77,15 +78,51 @@ func (c *Count) pass(limit int) (n, work int, done bool) {
 			continue
 		}
 		if z.parent != parent {
-			parent, inside = z.parent, false
-			for id := parent; id != 0 && !inside; id = t.nodes.at(id).parent {
-				inside = id == c.top
-				work++
-			}
+			var steps int
+			parent = z.parent
+			inside, steps = c.known.inside(t, c.top, parent)
+			work += steps
 		}
 		if inside {
 			c.n++
 		}
 	}
 	return c.n, work, true
+}
+
+// An ancestry knows of some znodes whether they are a certain one or below it. Without it, the count of a deep
+// subtree would go from every znode up to the top. Of the znodes that share a place it knows the last one, so it needs
+// little memory, and the way up from any znode is short on average.
+//
+// It remains right for the ancestors of a znode that exists all the time, since these exist all the time too. For others
+// it may be wrong: their IDs may have been used again.
+type ancestry [256]ancestor
+
+type ancestor struct {
+	id     ID
+	inside bool
+}
+
+// at returns the place for what is known of id. IDs at equal distances get different ones.
+func (known *ancestry) at(id ID) *ancestor { return &known[uint32(id)*2654435769>>24] }
+
+// inside reports whether id is top or below it, and returns how many znodes it has looked at.
+func (known *ancestry) inside(t *Tree, top, id ID) (inside bool, steps int) {
+	end := id
+	for ; end != 0 && end != top; end = t.nodes.at(end).parent {
+		steps++
+		if k := known.at(end); k.id == end {
+			inside = k.inside
+			break
+		}
+	}
+	inside = inside || end == top
+	each := 1 + steps/4 // what is known is to be spread over the way: the znodes of a long one would replace all others
+	for i := 0; id != end; i, id = i+1, t.nodes.at(id).parent {
+		if i%each == 0 {
+			k := known.at(id)
+			k.id, k.inside = id, inside
+		}
+	}
+	return inside, steps
 }

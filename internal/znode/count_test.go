@@ -47,3 +47,37 @@ func TestCountBelow(t *testing.T) {
 		t.Error("the count of a znode that was deleted goes on")
 	}
 }
+
+// TestCountBelowOfADeepTree: the work of a count does not grow with the depth of the znodes.
+func TestCountBelowOfADeepTree(t *testing.T) {
+	const depth, more = 3000, 10_000
+	tree, next := large(0)
+	paths := []string{"/deep"}
+	next(created("/deep", nil))
+	for range depth {
+		paths = append(paths, paths[len(paths)-1]+"/d")
+		next(created(paths[len(paths)-1], nil))
+	}
+	rng := rand.New(rand.NewPCG(7, 8))
+	for i := range more {
+		next(created(fmt.Sprintf("%s/%d", paths[rng.IntN(len(paths))], i), nil))
+	}
+	c := tree.CountBelow(tree.Lookup("/deep/d"))
+	all := 0
+	for {
+		got, work, done := c.Next(PieceUnits)
+		if all += work; work > PieceUnits+depth {
+			t.Errorf("%d units in a piece", work)
+		}
+		if !done {
+			continue
+		}
+		if want, _, _ := tree.CountBelow(tree.Lookup("/deep/d")).Next(1 << 30); got != want {
+			t.Errorf("%d znodes, want %d", got, want)
+		}
+		break
+	}
+	if most := 30 * (depth + more); all > most {
+		t.Errorf("%d units for %d znodes, want %d at most", all, depth+more, most)
+	}
+}
