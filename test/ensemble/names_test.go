@@ -17,8 +17,8 @@ import (
 
 // TestNames has members that know each other by names, each on a host of its own with its own
 // resolver, as in Kubernetes: names that nobody knows, that lead elsewhere later, or to several
-// addresses, and that some know and others do not. Of members that are Apache's it only prints what
-// they do. Root only.
+// addresses, and that some know and others do not. Sessions of 4 s at all members write and ping meanwhile: none may be
+// lost. Of members that are Apache's it only prints what they do. Root only.
 func TestNames(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,pinfold,pinfold") {
 		t.Run(members, func(t *testing.T) {
@@ -27,11 +27,11 @@ func TestNames(t *testing.T) {
 			n.strict = !slices.ContainsFunc(n.specs, func(s cluster.Spec) bool { return s.Kind != cluster.Pinfold })
 			n.settle()
 			n.configuration()
-			n.rolling()
-			n.leaderDoesNotKnow()
-			n.severalAddresses()
-			n.nobodyKnows()
-			n.othersDoNotKnow()
+			n.under("all addresses change", n.rolling)
+			n.under("the leader does not know a follower's name", n.leaderDoesNotKnow)
+			n.under("names have several addresses", n.severalAddresses)
+			n.under("nobody knows a name", n.nobodyKnows)
+			n.under("the others do not know the elected member's name", n.othersDoNotKnow)
 			n.portIsRefused()
 			n.configuration()
 			for _, complaint := range n.e.Complaints() {
@@ -109,11 +109,41 @@ func (n *names) settle() {
 	n.whole()
 }
 
+// under goes through a case under load, ends with all names known and all members serving, and demands that no session
+// was lost.
+func (n *names) under(what string, through func()) {
+	n.t.Helper()
+	c := newCrowd(n.t, n.e)
+	for _, m := range n.e.Members {
+		c.writer(m, 1)
+		c.pinger(m)
+	}
+	began := time.Now()
+	through()
+	n.settle()
+	lost, _, err := c.lost(n.within(patience))
+	n.must(err)
+	gap, _ := c.writesGap(began, time.Now())
+	n.t.Logf("RESULT %s, %s: %d of %d sessions lost, no acknowledged write for %v at most", cluster.FormatSpecs(n.specs), what, lost, len(c.all()), gap.Round(time.Millisecond))
+	if lost > 0 && n.strict {
+		n.t.Errorf("%s: %d sessions were lost", what, lost)
+	}
+	c.end()
+}
+
 // apachePatience is how long Apache's members are given in each case.
 const apachePatience = 45 * time.Second
 
-// serves demands that all members come to serve, or prints whether they do.
-func (n *names) serves(what string, members ...*cluster.Member) {
+// When a member that comes back with another address must serve, and how much later is accepted on a machine that
+// does other things too.
+const (
+	wantedReturn   = time.Second
+	acceptedReturn = 3 * time.Second
+)
+
+// serves demands that all members come to serve, or prints whether they do, and returns how long it took; 0 if it did
+// not come to be.
+func (n *names) serves(what string, members ...*cluster.Member) (took time.Duration) {
 	n.t.Helper()
 	limit := patience
 	if !n.strict {
@@ -128,10 +158,12 @@ func (n *names) serves(what string, members ...*cluster.Member) {
 				n.t.Fatalf("%s: %v", what, err)
 			}
 			n.t.Logf("RESULT %s, %s: member %d does not serve within %v", cluster.FormatSpecs(n.specs), what, m.ID, limit)
-			return
+			return 0
 		}
 	}
-	n.t.Logf("RESULT %s, %s: all serve after %v", cluster.FormatSpecs(n.specs), what, time.Since(began).Round(time.Millisecond))
+	took = time.Since(began).Round(time.Millisecond)
+	n.t.Logf("RESULT %s, %s: all serve after %v", cluster.FormatSpecs(n.specs), what, took)
+	return took
 }
 
 // restart stops all members and starts them again. The last member wins the election: it has
@@ -160,14 +192,9 @@ func (n *names) restart(between func()) {
 const untilMet = time.Second
 
 // rolling restarts every member, the leader last, with another address, which the resolvers learn
-// only when it runs. No session may be lost.
+// only when it runs. It must serve within a second.
 func (n *names) rolling() {
 	n.t.Helper()
-	c := newCrowd(n.t, n.e)
-	for _, m := range n.e.Members {
-		c.writer(m, 1)
-		c.pinger(m)
-	}
 	leader, _ := n.leader()
 	order := append(slices.DeleteFunc(slices.Clone(n.e.Members), func(m *cluster.Member) bool { return m == leader }), leader)
 	for _, m := range order {
@@ -175,16 +202,18 @@ func (n *names) rolling() {
 		n.must(n.e.Hosts.Move(m.ID))
 		n.must(m.Start())
 		n.must(n.e.Hosts.Publish(m.ID, ids(n.e), n.e.Hosts.Address(m.ID)))
-		n.serves(fmt.Sprintf("member %d has another address", m.ID), m)
+		what := fmt.Sprintf("member %d has another address", m.ID)
+		took := n.serves(what, m)
+		if !n.strict {
+			continue
+		}
+		if took > wantedReturn {
+			n.t.Logf("the goal is missed: %s: it serves after %v, wanted is %v", what, took, wantedReturn)
+		}
+		if took > wantedReturn+acceptedReturn {
+			n.t.Errorf("%s: it serves after %v, wanted is %v", what, took, wantedReturn)
+		}
 	}
-	lost, _, err := c.lost(n.within(patience))
-	n.must(err)
-	n.t.Logf("RESULT %s: %d of %d sessions lost when all addresses changed", cluster.FormatSpecs(n.specs), lost, len(c.all()))
-	if lost > 0 && n.strict {
-		n.t.Errorf("%d sessions were lost", lost)
-	}
-	c.end()
-	n.settle()
 }
 
 // leaderDoesNotKnow has a follower come back with another address, of which the leader's resolver
@@ -198,7 +227,6 @@ func (n *names) leaderDoesNotKnow() {
 	n.publish(follower.ID, []int{leader.ID})
 	n.must(follower.Start())
 	n.serves("a follower's name is unknown at the leader", follower)
-	n.settle()
 }
 
 // severalAddresses restarts all members, each with a name of two addresses; nobody is at the first.
@@ -210,7 +238,6 @@ func (n *names) severalAddresses() {
 		}
 	})
 	n.serves("each name has two addresses, one of nobody", n.e.Members...)
-	n.settle()
 }
 
 // nobodyKnows has no resolver know any name when the leader is lost, and comes back.
@@ -224,7 +251,6 @@ func (n *names) nobodyKnows() {
 	n.serves("no name is known when the leader is lost", slices.DeleteFunc(slices.Clone(n.e.Members), func(m *cluster.Member) bool { return m == leader })...)
 	n.must(leader.Start())
 	n.serves("no name is known when it comes back", leader)
-	n.settle()
 }
 
 // othersDoNotKnow starts an ensemble whose last member wins the election by its id, with a
@@ -234,11 +260,11 @@ func (n *names) othersDoNotKnow() {
 	last := len(n.e.Members)
 	n.restart(func() { n.publish(last, n.others(last)) })
 	n.serves("the elected member's name is unknown at the others", n.e.Members...)
-	n.settle()
 }
 
 // portIsRefused starts an ensemble whose last member wins the election by its id, and listens
-// for learners at another port than the others have been told.
+// for learners at another port than the others have been told. Nobody writes: if its history is the longest, it takes
+// longer (docs/ops/membership.md).
 func (n *names) portIsRefused() {
 	n.t.Helper()
 	last := n.e.Members[len(n.e.Members)-1]
