@@ -14,7 +14,8 @@ import (
 
 // authorize decides whether a request may use a command that needs a proof of identity:
 // its identities must have every permission on the root znode. It returns status 0 if so;
-// otherwise the status and the text of the answer.
+// otherwise the status and the text of the answer. Unless admin.authorizeAnyone, an entry of
+// world:anyone gives none.
 //
 // The header Authorization holds a scheme, and what the scheme needs: "digest
 // user:password", or "ip" alone.
@@ -36,12 +37,27 @@ func (s *Server) authorize(r *http.Request) (status int, text string) {
 	if acl == nil {
 		return http.StatusInternalServerError, "Error occurred during auth"
 	}
+	if !s.cfg.Admin.Anyone {
+		acl = named(acl)
+	}
 	for _, perm := range []zk.Perms{zk.PermRead, zk.PermWrite, zk.PermCreate, zk.PermDelete, zk.PermAdmin} {
 		if !s.auth.Allowed(acl, perm, ids) {
 			return http.StatusForbidden, "Not authorized"
 		}
 	}
 	return 0, ""
+}
+
+// named returns the entries of an ACL that do not name everybody. It is never empty: an empty
+// ACL would be open.
+func named(acl *access.List) *access.List {
+	some := []zk.ACL{{ID: zk.AnyoneUnsafe}} // without a permission
+	for _, entry := range acl.All() {
+		if entry.ID != zk.AnyoneUnsafe {
+			some = append(some, entry)
+		}
+	}
+	return access.New(some)
 }
 
 // identities returns the identities that the words of the header prove, none if they

@@ -364,6 +364,7 @@ type Admin struct {
 	Snapshot     bool          // the command snapshot is enabled
 	Restore      bool          // the command restore is enabled
 	RateInterval time.Duration // in which one snapshot is allowed
+	Anyone       bool          // what the root's ACL gives to world:anyone counts for the commands that need a proof of identity
 	Pprof        bool          // profiles of the process are shown
 
 	ForceHTTPS     bool // HTTPS only; overrides Unified

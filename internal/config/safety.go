@@ -152,7 +152,7 @@ func (r *risks) pages() {
 		open := !c.Admin.ForceHTTPS || !c.Admin.NeedClientAuth
 		r.add(open, false, "admin.serverAddress", "the administration server is open "+from+": anyone who reaches it sees sessions and settings",
 			"Set 127.0.0.1, or admin.forceHttps=true and admin.needClientAuth=true")
-		r.add(open && c.Admin.Restore, false, "admin.restore.enabled", "a client with all rights at the root znode, which everybody has by default, may replace all data over that port", "Set it to false unless you need it")
+		r.add(open && c.Admin.Restore && c.Admin.Anyone, false, "admin.restore.enabled", "a client with all rights at the root znode, which everybody has by default, may replace all data over that port", "Set it to false unless you need it, or admin.authorizeAnyone=false")
 	}
 	r.add(c.Admin.Enabled && c.Admin.Pprof, false, "admin.pprof.enabled", "profiles of the process are shown without a login", "Set it to true only while you need it")
 	others, from := reach(c.Metrics.Host)

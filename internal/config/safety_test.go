@@ -44,6 +44,7 @@ func TestRisks(t *testing.T) {
 		{"words", safe + "4lw.commands.whitelist=*\n", []string{"weak 4lw.commands.whitelist"}},
 		{"some words", safe + "4lw.commands.whitelist=srvr,mntr\n", nil},
 		{"administration", safe + "admin.enableServer=true\n", []string{"weak admin.serverAddress", "weak admin.restore.enabled"}},
+		{"administration for those whom the root's ACL names", safe + "admin.enableServer=true\nadmin.authorizeAnyone=false\n", []string{"weak admin.serverAddress"}},
 		{"administration on this machine", safe + "admin.enableServer=true\nadmin.serverAddress=127.0.0.1\nadmin.pprof.enabled=true\n", []string{"weak admin.pprof.enabled"}},
 		{"administration with certificates", safe + "admin.enableServer=true\nadmin.forceHttps=true\nadmin.needClientAuth=true\nssl.quorum.keyStore.location=/k.pem\n", nil},
 		{"metrics", safe + "metricsProvider.className=" + prometheusProvider + "\n", []string{"weak metricsProvider.httpHost"}},

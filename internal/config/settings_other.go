@@ -34,6 +34,10 @@ func adminSettings() []setting {
 		{name: "admin.rateLimiterIntervalInMS", scope: property, def: "300000",
 			setter: millis(0, func(c *Config) *time.Duration { return &c.Admin.RateInterval }),
 			note:   "ms in which one snapshot and one restore are allowed; 0 means no limit"},
+		{name: "admin.authorizeAnyone", scope: property, def: "true",
+			setter: boolean(func(c *Config) *bool { return &c.Admin.Anyone }),
+			note: "only in Pinfold. `false`: what the ACL of the root znode gives to `world:anyone` does not count for the " +
+				"[commands that need a proof of identity](admin.md#authorization)"},
 		{name: "admin.pprof.enabled", scope: property, def: "false",
 			setter: boolean(func(c *Config) *bool { return &c.Admin.Pprof }),
 			note:   "only in Pinfold. Shows profiles of the process below /debug/pprof/, without authorization"},

@@ -138,6 +138,35 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
+// With admin.authorizeAnyone=false a root that is open to everybody is open to nobody but the
+// superuser, in the five commands that need a proof of identity; a root that names a user is as ever.
+func TestAuthorizationOfAnyone(t *testing.T) {
+	t.Parallel()
+	s := with(t, map[string]string{
+		"admin.rateLimiterIntervalInMS": "0", "admin.authorizeAnyone": "false",
+		"DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=", // of the password test
+	})
+	for _, get := range []string{"/commands/snapshot", "POST /commands/restore", "POST /commands/shed_connections", "POST /commands/hand_over", "POST /commands/resolve"} {
+		for _, auth := range []string{"ip", "digest any:pw"} {
+			check(t, s.AdminAddr(), question{get: get, auth: auth}, http.StatusForbidden, "Not authorized")
+		}
+	}
+	snapshot := func(auth string, status int) {
+		t.Helper()
+		check(t, s.AdminAddr(), question{get: "/commands/snapshot?streaming=false", auth: auth}, status, `"snapshot"`)
+	}
+	snapshot("digest super:test", http.StatusOK)
+	c := connect(t, s)
+	_, err := c.SetACL(t.Context(), "/", []zk.ACL{
+		{Perms: zk.PermAll, ID: zk.AnyoneUnsafe},
+		{Perms: zk.PermAll, ID: zk.ID{Scheme: "digest", ID: digest("all:pw")}},
+	}, -1)
+	must(t, err)
+	snapshot("digest all:pw", http.StatusOK)
+	snapshot("digest any:pw", http.StatusForbidden)
+	snapshot("ip", http.StatusForbidden)
+}
+
 // Connections are closed, and their clients return with their sessions.
 func TestShed(t *testing.T) {
 	t.Parallel()
