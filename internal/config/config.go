@@ -276,11 +276,12 @@ type SASL struct {
 	AnyUser       string   // id that in an ACL means every logged-in user; "": none
 	AllowFailed   bool     // a client whose login fails stays connected, without an identity
 
-	KerberosFile  string // krb5.conf; "": where Kerberos looks for it
-	KerberosRealm string // the default realm, instead of the one in KerberosFile; "": that
-	NameRules     string // auth_to_local: how a principal becomes a user
-	RemoveHost    bool   // from the user: the host of its principal
-	RemoveRealm   bool   // from the user: the realm of its principal
+	KerberosFile  string   // krb5.conf; "": where Kerberos looks for it
+	KerberosRealm string   // the default realm, instead of the one in KerberosFile; "": that
+	KDCs          []string // names of the KDCs of KerberosRealm, instead of those in KerberosFile; nil: those
+	NameRules     string   // auth_to_local: how a principal becomes a user
+	RemoveHost    bool     // from the user: the host of its principal
+	RemoveRealm   bool     // from the user: the realm of its principal
 }
 
 // Reaper deletes containers and znodes whose time to live has passed.

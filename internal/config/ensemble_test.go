@@ -243,7 +243,7 @@ func TestQuorumValues(t *testing.T) {
 		"quorumListenOnAllIPs=true\nlocalSessionsEnabled=true\nlocalSessionsUpgradingEnabled=true\nleaderServes=no\nsyncEnabled=false\n" +
 		"cnxTimeout=300\nelectionPortBindRetry=0\nfastleader.minNotificationInterval=50\nfastleader.maxNotificationInterval=5000\n" +
 		"leader.maxConcurrentSnapSyncs=2\nleader.maxConcurrentDiffSyncs=3\nleaderConnectDelayDuringRetryMs=20\ntcpKeepAlive=true\n" +
-		"observer.reconnectDelayMs=30\nobserver.election.DelayMs=40\ncommitLogCount=900\nsnapshotSizeFactor=0.5\nforceSnapshotSync=true\n" +
+		"observer.reconnectDelayMs=30\nobserver.election.DelayMs=40\ncommitLogCount=900\nkerberos.canonicalizeHostNames=true\nsnapshotSizeFactor=0.5\nforceSnapshotSync=true\n" +
 		"learner.asyncSending=true\nlearner.closeSocketAsync=true\nleader.closeSocketAsync=true\nquorum.cnxn.threads.size=5"})
 	c, warnings, err := Load("zoo.cfg", []string{"-Dreadonlymode.enabled=true"}, "")
 	if got := report(warnings, err); got != "" {
@@ -253,7 +253,7 @@ func TestQuorumValues(t *testing.T) {
 		MyID: 4, HasMyID: true, Members: c.Quorum.Members, Observer: true,
 		InitLimit: 10, SyncLimit: 5, ConnectLimit: 10, ListenOnAllIPs: true,
 		LocalSessions: true, LocalUpgrading: true, StandaloneEnabled: true, ReadOnlyMode: true,
-		Login:          PeerLogin{ServerSection: "QuorumServer", LearnerSection: "QuorumLearner", ServicePrincipal: "zkquorum/localhost"},
+		Login:          PeerLogin{ServerSection: "QuorumServer", LearnerSection: "QuorumLearner", ServicePrincipal: "zkquorum/localhost", Canonicalize: true},
 		ConnectTimeout: 300 * time.Millisecond, LinkTimeout: 10 * time.Second, RetryDelay: 20 * time.Millisecond,
 		MinNotification: 50 * time.Millisecond, MaxNotification: 5 * time.Second,
 		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond, WindowBytes: 64 << 20,

@@ -120,6 +120,10 @@ func (l *loader) finishNames() {
 		a.Ensemble = true
 		l.warnAt("zookeeper.ensembleAuthName", "makes the scheme ensemble exist; servers of Apache's need authProvider.1="+ensembleProvider+" as well")
 	}
+	if a.SASL.KDCs != nil && a.SASL.KerberosRealm == "" {
+		const key = "java.security.krb5.kdc"
+		l.fail(l.places[key], key, strings.Join(a.SASL.KDCs, ":"), "needs -Djava.security.krb5.realm, as in Java")
+	}
 	if l.isSet("zookeeper.security.auth_to_local") && a.SASL.NameRules != "DEFAULT" && a.SASL.LoginFile == "" {
 		l.warnAt("zookeeper.security.auth_to_local", "has no effect: no client can log in by Kerberos, as -Djava.security.auth.login.config is not set")
 	}

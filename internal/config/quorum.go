@@ -81,6 +81,7 @@ type PeerLogin struct {
 	LearnerSection  string // of the login file: this server's name and password, or its principal
 
 	ServicePrincipal string // of other servers; _HOST is the host of each
+	Canonicalize     bool   // kerberos.canonicalizeHostNames: the canonical name of a server line's host counts
 }
 
 // Distributed reports whether the configuration is that of an ensemble. One participant

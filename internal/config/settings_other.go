@@ -178,6 +178,10 @@ func peerLoginSettings() []setting {
 		{name: "quorum.auth.kerberos.servicePrincipal", scope: inFile, def: "zkquorum/localhost",
 			setter: filled(func(c *Config) *string { return &c.Quorum.Login.ServicePrincipal }),
 			note:   "with Kerberos, the principal of the servers at which this one logs in; `_HOST` is the host of each server line, in lower case"},
+		{name: "kerberos.canonicalizeHostNames", scope: property, def: "false",
+			setter: boolean(func(c *Config) *bool { return &c.Quorum.Login.Canonicalize }),
+			note: "the host of a server line is, in `_HOST` and in the principals of servers that log in, its canonical name: the " +
+				"name that reverse DNS gives its address. It is looked up at each login; if DNS does not answer, the last answer counts"},
 		{name: "quorum.cnxn.threads.size", scope: inFile, def: "20", effect: accepted, setter: anyWhole(),
 			note: "a login of another server has a goroutine of its own; at most 64 connections to each port wait for it, and " +
 				"a further one takes the place of the oldest from the address that has most"},
@@ -199,14 +203,20 @@ func kerberosSettings() []setting {
 				"Regular expressions are RE2's; others are refused"},
 		{name: "java.security.krb5.conf", scope: bare,
 			setter: words(func(c *Config) *string { return &c.Auth.SASL.KerberosFile }),
-			note:   "krb5.conf, for the default realm and the clock skew. Without it, the file of the environment variable KRB5_CONFIG, or /etc/krb5.conf"},
+			note:   "krb5.conf, for the default realm, the clock skew and, where this server logs in at others, the KDCs. Without it, the file of the environment variable KRB5_CONFIG, or /etc/krb5.conf"},
 		{name: "java.security.krb5.realm", scope: bare,
 			setter: words(func(c *Config) *string { return &c.Auth.SASL.KerberosRealm }),
 			note:   "the default realm, instead of the one in krb5.conf"},
-	}, without("a server does not talk to the KDC", `
-			bare     accepted words   java.security.krb5.kdc javax.security.auth.useSubjectCredsOnly
-			bare     accepted boolean sun.security.krb5.debug=false
-			property accepted words   kinit kerberos.minReLoginTimeMs kerberos.canonicalizeHostNames`))
+		{name: "java.security.krb5.kdc", scope: bare, setter: setter{set: kdcs},
+			note: "names of the KDCs of that realm, without ports, separated by colons, instead of those in krb5.conf. Only a server that " +
+				"logs in at others asks a KDC"},
+		{name: "kerberos.minReLoginTimeMs", scope: property, def: "60000", effect: accepted, setter: anyWhole(),
+			note: "the KDC is asked only when a ticket is needed and four fifths of its lifetime are over"},
+		{name: "kinit", scope: property, def: "/usr/bin/kinit", effect: accepted, setter: anyWords(),
+			note: "no program is run. A server whose login file names a ticket cache does not renew it, and warns"},
+	}, without("of Java's login modules, which this server does not have", `
+			bare     accepted words   javax.security.auth.useSubjectCredsOnly
+			bare     accepted boolean sun.security.krb5.debug=false`))
 }
 
 // loginFile reads the name in the forms that Java accepts: as a file: URL, or with one
@@ -223,6 +233,15 @@ func loginFile(c *Config, text string) error {
 		return errors.New("is empty")
 	}
 	c.Auth.SASL.LoginFile = name
+	return nil
+}
+
+// kdcs reads the list of KDCs in the form of Java's.
+func kdcs(c *Config, text string) error {
+	c.Auth.SASL.KDCs = strings.Split(text, ":")
+	if slices.Contains(c.Auth.SASL.KDCs, "") {
+		return errors.New("must be names of hosts, separated by colons")
+	}
 	return nil
 }
 

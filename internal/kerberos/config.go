@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,22 @@ func ReadSettings(name string) (*Settings, error) {
 	}
 	d.DefaultTktEnctypeIDs, d.DefaultTGSEnctypeIDs, d.PermittedEnctypeIDs = numbers(d.DefaultTktEnctypes), numbers(d.DefaultTGSEnctypes), numbers(d.PermittedEnctypes)
 	return &r, nil
+}
+
+// Override replaces default_realm, unless realm is "", and its KDCs, unless kdcs is empty: these are
+// names of hosts, without ports.
+func (s *Settings) Override(realm string, kdcs []string) {
+	if realm != "" {
+		s.conf.LibDefaults.DefaultRealm = realm
+	}
+	if len(kdcs) == 0 {
+		return
+	}
+	r := config.Realm{Realm: s.Realm()}
+	for _, host := range kdcs {
+		r.KDC = append(r.KDC, net.JoinHostPort(host, "88"))
+	}
+	s.conf.Realms = append(slices.DeleteFunc(s.conf.Realms, func(known config.Realm) bool { return known.Realm == r.Realm }), r)
 }
 
 // Realm returns default_realm, or "".

@@ -3,8 +3,10 @@ package kerberos
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,40 @@ module /x/y:z
 	for _, bad := range []string{filepath.Join(dir, "absent"), loop, write(t, dir, "bad.conf", "[libdefaults]\n clockskew = soon\n")} {
 		if _, err := ReadSettings(bad); err == nil {
 			t.Errorf("%s is read", bad)
+		}
+	}
+}
+
+// Names of KDCs that are given replace those of krb5.conf for the realm that is given, as in Java.
+func TestOverride(t *testing.T) {
+	file := write(t, t.TempDir(), "krb5.conf", "[libdefaults]\n default_realm = A\n[realms]\n A = {\n  kdc = a.example\n }\n B = {\n  kdc = b.example\n }\n")
+	for _, c := range []struct {
+		realm string
+		kdcs  []string
+		want  [3]string // the default realm, the KDCs of A and of B
+	}{
+		{"", nil, [3]string{"A", "a.example:88", "b.example:88"}},
+		{"B", nil, [3]string{"B", "a.example:88", "b.example:88"}},
+		{"B", []string{"k1", "k2"}, [3]string{"B", "a.example:88", "k1:88 k2:88"}},
+		{"C", []string{"k1"}, [3]string{"C", "a.example:88", "b.example:88"}},
+	} {
+		s, err := ReadSettings(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Override(c.realm, c.kdcs)
+		kdcsOf := func(realm string) string {
+			_, list, err := s.conf.GetKDCs(realm, true)
+			if err != nil {
+				t.Error(err)
+			}
+			return strings.Join(slices.Sorted(maps.Values(list)), " ")
+		}
+		if got := [3]string{s.Realm(), kdcsOf("A"), kdcsOf("B")}; got != c.want {
+			t.Errorf("%q %q: %q, want %q", c.realm, c.kdcs, got, c.want)
+		}
+		if c.realm == "C" && kdcsOf("C") != "k1:88" {
+			t.Errorf("a realm that krb5.conf lacks has %s", kdcsOf("C"))
 		}
 	}
 }

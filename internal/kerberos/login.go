@@ -46,6 +46,9 @@ type Credentials struct {
 	Cache string
 	// Config is krb5.conf. Empty means as ReadSettings finds it.
 	Config string
+	// Realm and KDCs override what krb5.conf says (Settings.Override).
+	Realm string
+	KDCs  []string
 }
 
 // A Login gets tickets for the services that a client talks to. It asks the KDC at the
@@ -90,6 +93,7 @@ func NewLogin(c Credentials) (*Login, error) {
 	if err != nil {
 		return nil, err
 	}
+	settings.Override(c.Realm, c.KDCs)
 	l := &Login{cred: c, settings: settings, turn: make(chan struct{}, 1)}
 	l.mu.tickets = map[string]ticket{}
 	if c.Keytab != "" {

@@ -46,6 +46,7 @@ var goroutines = map[string]string{
 	"internal/transport tryName":      "dialler",
 	"internal/trial await":            "child watch",
 	"internal/kerberos ticketFor":     "ticket seeker",
+	"internal/peerauth check":         "name seeker",
 	"client Dial":                     "client's follower",
 	"internal/fourletter AnswersOf":   "member's question",
 	"internal/migrate hatch":          "canary",

@@ -1,11 +1,11 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -109,7 +109,8 @@ func kerberosLogins(cfg *config.Config, service *sasl.Service, replays string, l
 	if err != nil {
 		return nil, names, err
 	}
-	realm := cmp.Or(c.KerberosRealm, settings.Realm())
+	settings.Override(c.KerberosRealm, nil) // a server that accepts logins asks no KDC
+	realm := settings.Realm()
 	if names.Rules, err = kerberos.ParseRules(c.NameRules, realm); err != nil {
 		return nil, names, fmt.Errorf("zookeeper.security.auth_to_local: %w", err)
 	}
@@ -131,13 +132,17 @@ func peerLogins(cfg *config.Config, p *passwords, log *slog.Logger) (*peerauth.A
 		return nil, err
 	}
 	o := peerauth.Options{ServerRequired: c.ServerRequired, LearnerRequired: c.LearnerRequired}
+	var names *peerauth.Names
+	if c.Canonicalize {
+		names = &peerauth.Names{Resolve: net.DefaultResolver.LookupHost, Reverse: net.DefaultResolver.LookupAddr}
+	}
 	users, service, ok, err := login.Mechanisms(c.ServerSection)
 	switch {
 	case err != nil:
 	case !ok:
 		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", c.ServerSection)
 	case service != nil:
-		o.Server, err = peerService(cfg, service, log)
+		o.Server, err = peerService(cfg, service, names, log)
 	default:
 		p.servers.Store(sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, users))
 		o.Server = peerauth.DigestServer(p.beginServer)
@@ -151,7 +156,7 @@ func peerLogins(cfg *config.Config, p *passwords, log *slog.Logger) (*peerauth.A
 	case own == nil:
 		err = fmt.Errorf("no section %s: quorum.auth.enableSasl needs it", c.LearnerSection)
 	case own.Kerberos:
-		o.Learner, err = peerClient(cfg, own)
+		o.Learner, err = peerClient(cfg, own, names, log)
 	default:
 		p.own.Store(own)
 		o.Learner = peerauth.DigestLearner(p.account)
@@ -163,23 +168,27 @@ func peerLogins(cfg *config.Config, p *passwords, log *slog.Logger) (*peerauth.A
 }
 
 // peerService returns how other servers log in here by Kerberos.
-func peerService(cfg *config.Config, service *sasl.Service, log *slog.Logger) (func(func(string) bool) peerauth.Server, error) {
+func peerService(cfg *config.Config, service *sasl.Service, names *peerauth.Names, log *slog.Logger) (func(func() []string) peerauth.Server, error) {
 	a, _, err := kerberosLogins(cfg, service, "kerberos-peer-replays", log)
 	if err != nil {
 		return nil, err
 	}
-	return peerauth.KerberosServer(a), nil
+	return peerauth.KerberosServer(a, names), nil
 }
 
 // peerClient returns how this server logs in at others by Kerberos.
-func peerClient(cfg *config.Config, c *sasl.Client) (func(context.Context, string) (peerauth.Learner, error), error) {
+func peerClient(cfg *config.Config, c *sasl.Client, names *peerauth.Names, log *slog.Logger) (func(context.Context, string) (peerauth.Learner, error), error) {
 	l, err := kerberos.NewLogin(kerberos.Credentials{
-		Principal: c.Principal, Keytab: c.Keytab, Cache: c.Cache, Config: cfg.Auth.SASL.KerberosFile,
+		Principal: c.Principal, Keytab: c.Keytab, Cache: c.Cache,
+		Config: cfg.Auth.SASL.KerberosFile, Realm: cfg.Auth.SASL.KerberosRealm, KDCs: cfg.Auth.SASL.KDCs,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return peerauth.KerberosLearner(l, cfg.Quorum.Login.ServicePrincipal), nil
+	if c.Keytab == "" {
+		log.Warn("this server logs in at the others with a ticket cache, which it does not renew: run kinit before the tickets end, or use a key table", "principal", l.Principal())
+	}
+	return peerauth.KerberosLearner(l, cfg.Quorum.Login.ServicePrincipal, names), nil
 }
 
 // maxSecretBytes is the maximum length of a secret.

@@ -122,9 +122,11 @@ func TestPeerLogins(t *testing.T) {
 	const server = `QuorumServer { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob="secret"; };`
 	const learner = `QuorumLearner { org.apache.zookeeper.server.auth.DigestLoginModule required username="bob" password="secret"; };`
 	const kerberosModule = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
-	key := ` keyTab="` + tickets.Keytab(t) + `" principal="` + tickets.Service + `"; };`
+	key := ` keyTab="` + tickets.Keytab(t) + `" principal="` + tickets.Service + `@` + tickets.Realm + `"; };`
+	short := strings.ReplaceAll(key, "@"+tickets.Realm, "")
 	for _, tt := range []struct{ name, file, err string }{
 		{"both", server + learner, ""},
+		{"the realm of the property", server + `QuorumLearner { ` + kerberosModule + short, ""},
 		{"Kerberos", `QuorumServer { ` + kerberosModule + key + `QuorumLearner { ` + kerberosModule + key, ""},
 		{"Kerberos without a key", `QuorumServer { ` + kerberosModule + ` keyTab="/nowhere" principal="a/b"; };` + learner, "jaas.conf: kerberos: keytab: stat /nowhere"},
 		{"no key of this server", server + `QuorumLearner { ` + kerberosModule + ` keyTab="/nowhere" principal="a/b@C"; };`, "jaas.conf: kerberos: keytab: stat /nowhere"},
@@ -136,7 +138,7 @@ func TestPeerLogins(t *testing.T) {
 	} {
 		cfg := config.Default()
 		cfg.Quorum.StandaloneEnabled, cfg.Quorum.Members.Servers = false, []config.Member{{ID: 1}}
-		cfg.Auth.SASL.KerberosFile = tickets.Config(t)
+		cfg.Auth.SASL.KerberosFile, cfg.Auth.SASL.KerberosRealm = os.DevNull, tickets.Realm
 		cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "jaas.conf")
 		if err := os.WriteFile(cfg.Auth.SASL.LoginFile, []byte(tt.file), 0o600); err != nil {
 			t.Fatal(err)
@@ -158,6 +160,28 @@ func TestPeerLogins(t *testing.T) {
 				t.Errorf("a file for servers alone: %v, %s", err, log.String())
 			}
 		}
+	}
+}
+
+// A server that logs in with a ticket cache, which it does not renew, says so.
+func TestPeerLoginByCache(t *testing.T) {
+	cfg := config.Default()
+	cfg.Quorum.StandaloneEnabled, cfg.Quorum.Members.Servers = false, []config.Member{{ID: 1}}
+	cfg.Quorum.Login = config.PeerLogin{Enabled: true, LearnerRequired: true, ServerSection: "QuorumServer", LearnerSection: "QuorumLearner"}
+	cfg.Auth.SASL.KerberosFile = tickets.Config(t)
+	cfg.Auth.SASL.LoginFile = filepath.Join(t.TempDir(), "jaas.conf")
+	const module = " { com.sun.security.auth.module.Krb5LoginModule required "
+	text := `QuorumServer` + module + `useKeyTab=true storeKey=true keyTab="` + tickets.Keytab(t) + `" principal="` + tickets.Service + `"; };` +
+		`QuorumLearner` + module + `useTicketCache=true ticketCache="` + tickets.Cache(t, tickets.New(t, func(*tickets.Issue) {})) + `"; };`
+	if err := os.WriteFile(cfg.Auth.SASL.LoginFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	if _, err := peerLogins(cfg, new(passwords), slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "ticket cache") || !strings.Contains(log.String(), "principal=bob/admin@"+tickets.Realm) {
+		t.Errorf("log: %s", log.String())
 	}
 }
 

@@ -41,8 +41,8 @@ func (l *digestLearner) Answer(challenge []byte, last bool) ([]byte, error) {
 // DigestServer returns what Options.Server is for logins by DIGEST-MD5. begin begins one at a
 // server with the protocol and the name of servers of an ensemble. A user's name says nothing
 // of a host: it is not compared with the members.
-func DigestServer(begin func() *sasl.Exchange) func(func(string) bool) Server {
-	return func(func(string) bool) Server { return &digestServer{begin()} }
+func DigestServer(begin func() *sasl.Exchange) func(func() []string) Server {
+	return func(func() []string) Server { return &digestServer{begin()} }
 }
 
 type digestServer struct{ x *sasl.Exchange }

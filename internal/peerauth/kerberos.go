@@ -9,10 +9,18 @@ import (
 )
 
 // KerberosLearner returns what Options.Learner is for logins by Kerberos at servers with
-// the principal, in which _HOST means the host of the server.
-func KerberosLearner(l *kerberos.Login, principal string) func(context.Context, string) (Learner, error) {
+// the principal, in which _HOST means the canonical name of the server's host.
+func KerberosLearner(l *kerberos.Login, principal string, names *Names) func(context.Context, string) (Learner, error) {
 	return func(ctx context.Context, host string) (Learner, error) {
-		x, first, err := l.Begin(ctx, principalOf(principal, host), kerberos.InitiatorOptions{})
+		at := principal
+		if service, realm, ok := cutHost(principal); ok {
+			name, err := names.canonical(ctx, host)
+			if err != nil {
+				return nil, err
+			}
+			at = service + "/" + strings.ToLower(name) + realm
+		}
+		x, first, err := l.Begin(ctx, at, kerberos.InitiatorOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -20,17 +28,15 @@ func KerberosLearner(l *kerberos.Login, principal string) func(context.Context, 
 	}
 }
 
-// principalOf replaces _HOST in a principal by a host in lower case.
-func principalOf(principal, host string) string {
+// cutHost returns what is before and after the host in a principal whose host is _HOST; the latter is empty,
+// or @ and a realm.
+func cutHost(principal string) (service, realm string, ok bool) {
 	service, rest, _ := strings.Cut(principal, "/")
 	name, realm, hasRealm := strings.Cut(rest, "@")
-	if name != "_HOST" {
-		return principal
+	if hasRealm {
+		realm = "@" + realm
 	}
-	if service += "/" + strings.ToLower(host); hasRealm {
-		service += "@" + realm
-	}
-	return service
+	return service, realm, name == "_HOST"
 }
 
 type kerberosLearner struct {
@@ -54,15 +60,16 @@ func (l *kerberosLearner) Answer(challenge []byte, last bool) ([]byte, error) {
 }
 
 // KerberosServer returns what Options.Server is for logins by Kerberos. As in Apache, the
-// other server's principal must be NAME/HOST@REALM with the host of a member, and it may
+// other server's principal must be NAME/HOST@REALM with the canonical name of a member's host, and it may
 // not ask for another identity; NAME and REALM are not compared.
-func KerberosServer(a *kerberos.Acceptor) func(member func(host string) bool) Server {
-	return func(member func(string) bool) Server { return &kerberosServer{a.Begin(), member} }
+func KerberosServer(a *kerberos.Acceptor, names *Names) func(members func() []string) Server {
+	return func(members func() []string) Server { return &kerberosServer{a.Begin(), names, members} }
 }
 
 type kerberosServer struct {
-	x      *kerberos.Acceptance
-	member func(host string) bool
+	x       *kerberos.Acceptance
+	names   *Names
+	members func() []string
 }
 
 // Step is a step of the exchange.
@@ -82,8 +89,9 @@ func (s *kerberosServer) Step(token []byte) (answer []byte, name string, done bo
 		return nil, "", false, fmt.Errorf("%.200q asks to be %.200q", principal, identity)
 	case host == "":
 		return nil, "", false, fmt.Errorf("the principal %.200q names no host", principal)
-	case !s.member(host):
-		return nil, "", false, fmt.Errorf("the principal %.200q names a host that no server line has", principal)
+	}
+	if err := s.names.check(s.members(), host); err != nil {
+		return nil, "", false, fmt.Errorf("the principal %.200q %w", principal, err)
 	}
 	return answer, principal, true, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // byKerberos is the Options of a server whose ticket is that of client, and that asks to be
 // identity.
-func byKerberos(t *testing.T, client, identity string) Options {
+func byKerberos(t *testing.T, client, identity string, names *Names) Options {
 	t.Helper()
 	a, err := kerberos.NewAcceptor(kerberos.AcceptorOptions{Principal: tickets.Service, DefaultRealm: tickets.Realm, Keytab: tickets.Keytab(t)})
 	if err != nil {
@@ -23,7 +23,7 @@ func byKerberos(t *testing.T, client, identity string) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{LearnerRequired: true, ServerRequired: true, Server: KerberosServer(a), Learner: KerberosLearner(l, "zookeeper/_HOST")}
+	o := Options{LearnerRequired: true, ServerRequired: true, Server: KerberosServer(a, names), Learner: KerberosLearner(l, "zookeeper/_HOST", names)}
 	if identity != "" {
 		o.Learner = func(ctx context.Context, _ string) (Learner, error) {
 			x, first, err := l.Begin(ctx, tickets.Service, kerberos.InitiatorOptions{Identity: identity})
@@ -43,8 +43,8 @@ func TestKerberosHosts(t *testing.T) {
 		{"zk1.example.com", "", "names no host"},
 		{"zkquorum/zk2.example.com", "zkquorum/zk1.example.com@EXAMPLE.COM", "asks to be"},
 	} {
-		learner := byKerberos(t, c.client, c.identity)
-		o := connectHost(t, learner, learner, "HOST.example.com", func(host string) bool { return host == "zk1.example.com" })
+		learner := byKerberos(t, c.client, c.identity, nil)
+		o := connectHost(t, learner, learner, "HOST.example.com", "zk0", "ZK1.example.com")
 		if c.err == "" {
 			if o.proved != nil || o.admitted != nil || o.name != c.client+"@EXAMPLE.COM" || o.next != "what comes next" {
 				t.Errorf("%s: %+v", c.client, o)
@@ -59,8 +59,8 @@ func TestKerberosHosts(t *testing.T) {
 
 // A server and a learner with different mechanisms do not log in.
 func TestMechanismsDiffer(t *testing.T) {
-	digest, ticket := ensemble("secret", true, true), byKerberos(t, "zkquorum/zk1.example.com", "")
-	for _, o := range []outcome{connect(t, digest, ticket), connectHost(t, ticket, digest, "host.example.com", anyHost)} {
+	digest, ticket := ensemble("secret", true, true), byKerberos(t, "zkquorum/zk1.example.com", "", nil)
+	for _, o := range []outcome{connect(t, digest, ticket), connectHost(t, ticket, digest, "host.example.com")} {
 		if !errors.Is(o.proved, ErrRefused) || o.admitted == nil || o.name != "" {
 			t.Errorf("%+v", o)
 		}
@@ -69,7 +69,7 @@ func TestMechanismsDiffer(t *testing.T) {
 
 // Without a ticket there is no login, and the error does not blame the other server.
 func TestNoTicket(t *testing.T) {
-	o := byKerberos(t, "zkquorum/zk1.example.com", "")
+	o := byKerberos(t, "zkquorum/zk1.example.com", "", nil)
 	err := New(o).Prove(t.Context(), strings.NewReader(""), nil, "elsewhere.example.com")
 	if err == nil || errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "elsewhere.example.com") {
 		t.Errorf("%v", err)
@@ -78,7 +78,7 @@ func TestNoTicket(t *testing.T) {
 
 // A server's last word counts only when the exchange is complete.
 func TestLastWordOfKerberos(t *testing.T) {
-	o := byKerberos(t, "zkquorum/zk1.example.com", "")
+	o := byKerberos(t, "zkquorum/zk1.example.com", "", nil)
 	for _, token := range [][]byte{nil, {}, []byte("token")} {
 		l, err := o.Learner(t.Context(), "host.example.com")
 		if err != nil {
@@ -90,13 +90,18 @@ func TestLastWordOfKerberos(t *testing.T) {
 	}
 }
 
-func TestPrincipalOfHost(t *testing.T) {
-	for _, c := range [][3]string{
-		{"zkquorum/localhost", "ZK1", "zkquorum/localhost"}, {"zkquorum/_HOST", "ZK1.Example.com", "zkquorum/zk1.example.com"},
-		{"zkquorum/_HOST@R", "zk1", "zkquorum/zk1@R"}, {"zkquorum", "zk1", "zkquorum"}, {"a/_HOSTS", "zk1", "a/_HOSTS"},
+func TestCutHost(t *testing.T) {
+	type parts struct {
+		service, realm string
+		ok             bool
+	}
+	for principal, want := range map[string]parts{
+		"zkquorum/localhost": {"zkquorum", "", false}, "zkquorum/_HOST": {"zkquorum", "", true},
+		"zkquorum/_HOST@R": {"zkquorum", "@R", true}, "zkquorum": {"zkquorum", "", false}, "a/_HOSTS": {"a", "", false},
 	} {
-		if got := principalOf(c[0], c[1]); got != c[2] {
-			t.Errorf("%s at %s is %s, want %s", c[0], c[1], got, c[2])
+		service, realm, ok := cutHost(principal)
+		if got := (parts{service, realm, ok}); got != want {
+			t.Errorf("%s: %+v, want %+v", principal, got, want)
 		}
 	}
 }
@@ -109,7 +114,7 @@ func FuzzKerberosLogin(f *testing.F) {
 	}
 	f.Add([]byte("\x60\x82\x00\x10\x06\x09\x2A\x86\x48\x86\xF7\x12\x01\x02\x02\x01\x00"), []byte{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		s := KerberosServer(a)(anyHost)
+		s := KerberosServer(a, nil)(noHost)
 		for _, token := range [][]byte{first, second} {
 			if _, name, done, _ := s.Step(token); done || name != "" {
 				t.Errorf("%q is logged in by %x, %x", name, first, second)

@@ -65,9 +65,9 @@ type Options struct {
 	// Learner begins a login at the server of the host, as the configuration names it. It
 	// may ask other services until ctx ends.
 	Learner func(ctx context.Context, host string) (Learner, error)
-	// Server begins a login of another server. member reports whether a host is that of
-	// a server of the ensemble.
-	Server func(member func(host string) bool) Server
+	// Server begins a login of another server. members returns the hosts of the servers of
+	// the ensemble, as the configuration names them.
+	Server func(members func() []string) Server
 }
 
 // An Authority logs this server in, and others. It is immutable and safe for concurrent
@@ -129,11 +129,11 @@ type Input interface {
 	Peek(n int) ([]byte, error)
 }
 
-// Admit has another server, which has connected, log in. member reports whether a host is
-// that of a server of the ensemble. name is what the server is called; it is empty if the
+// Admit has another server, which has connected, log in. members is that of Options.Server.
+// name is what the server is called; it is empty if the
 // connection begins with anything else than a login, and none is required: nothing is
 // consumed then. After an error, the connection must be closed.
-func (a *Authority) Admit(r Input, w io.Writer, member func(host string) bool) (name string, err error) {
+func (a *Authority) Admit(r Input, w io.Writer, members func() []string) (name string, err error) {
 	head, err := r.Peek(8)
 	if err != nil || !IsLogin(head) {
 		if !a.o.ServerRequired {
@@ -145,7 +145,7 @@ func (a *Authority) Admit(r Input, w io.Writer, member func(host string) bool) (
 		return "", fmt.Errorf("%w: the connection begins without a login, which quorum.auth.serverRequireSasl demands: "+
 			"that server needs quorum.auth.learnerRequireSasl=true", ErrRefused)
 	}
-	if name, err = a.converse(r, w, member); err != nil {
+	if name, err = a.converse(r, w, members); err != nil {
 		_ = packet{refused, []byte{}}.write(w) // the reason is what counts
 		return "", err
 	}
@@ -153,8 +153,8 @@ func (a *Authority) Admit(r Input, w io.Writer, member func(host string) bool) (
 }
 
 // converse answers tokens until the login has succeeded.
-func (a *Authority) converse(r io.Reader, w io.Writer, member func(host string) bool) (string, error) {
-	s := a.o.Server(member)
+func (a *Authority) converse(r io.Reader, w io.Writer, members func() []string) (string, error) {
+	s := a.o.Server(members)
 	for range maxRounds + 1 {
 		p, err := readPacket(r)
 		if err != nil {

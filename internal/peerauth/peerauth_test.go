@@ -28,7 +28,7 @@ func users(password string) func() *sasl.Exchange {
 	return sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, sasl.Users{"bob": password}).Begin
 }
 
-func anyHost(string) bool { return true }
+func noHost() []string { return nil }
 
 // outcome is what both sides have of a connection.
 type outcome struct {
@@ -40,11 +40,11 @@ type outcome struct {
 // connect has a learner log in at a server, and then say more.
 func connect(t *testing.T, learner, server Options) outcome {
 	t.Helper()
-	return connectHost(t, learner, server, "zk1", anyHost)
+	return connectHost(t, learner, server, "zk1")
 }
 
 // connectHost is connect to a host, with the hosts that are members.
-func connectHost(t *testing.T, learner, server Options, host string, member func(string) bool) (o outcome) {
+func connectHost(t *testing.T, learner, server Options, host string, members ...string) (o outcome) {
 	t.Helper()
 	here, there := net.Pipe()
 	done := make(chan struct{})
@@ -56,7 +56,7 @@ func connectHost(t *testing.T, learner, server Options, host string, member func
 		}
 	}()
 	in := bufio.NewReader(there)
-	if o.name, o.admitted = New(server).Admit(in, there, member); o.admitted == nil {
+	if o.name, o.admitted = New(server).Admit(in, there, func() []string { return members }); o.admitted == nil {
 		next, err := io.ReadAll(in)
 		if err != nil {
 			t.Error(err)
@@ -155,7 +155,7 @@ func (endless) Step([]byte) ([]byte, string, bool, error) { return []byte("more"
 func TestI5TokensAreBounded(t *testing.T) {
 	o := ensemble("secret", true, false)
 	forever := o
-	forever.Server = func(func(string) bool) Server { return endless{} }
+	forever.Server = func(func() []string) Server { return endless{} }
 	empty := bytesOf(packet{inProgress, []byte{}})
 	for _, c := range []struct {
 		name  string
@@ -173,7 +173,7 @@ func TestI5TokensAreBounded(t *testing.T) {
 		{"a token that is no response", o, slices.Concat(empty, bytesOf(packet{inProgress, []byte("hello")})), "login refused"},
 	} {
 		var out bytes.Buffer
-		name, err := New(c.o).Admit(bufio.NewReader(bytes.NewReader(c.input)), &out, anyHost)
+		name, err := New(c.o).Admit(bufio.NewReader(bytes.NewReader(c.input)), &out, noHost)
 		if name != "" || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %q, %v; want %q", c.name, name, err, c.want)
 		}
@@ -187,14 +187,14 @@ func TestI5TokensAreBounded(t *testing.T) {
 func TestI4NothingElseIsConsumed(t *testing.T) {
 	for _, input := range []string{"", "short", "a frame of something else"} {
 		in := bufio.NewReader(strings.NewReader(input))
-		if name, err := New(ensemble("secret", true, false)).Admit(in, io.Discard, anyHost); name != "" || err != nil {
+		if name, err := New(ensemble("secret", true, false)).Admit(in, io.Discard, noHost); name != "" || err != nil {
 			t.Errorf("%q: %q, %v", input, name, err)
 		}
 		if rest, err := io.ReadAll(in); string(rest) != input || err != nil {
 			t.Errorf("%q: %q is left, %v", input, rest, err)
 		}
 		in = bufio.NewReader(strings.NewReader(input))
-		if _, err := New(ensemble("secret", true, true)).Admit(in, io.Discard, anyHost); !errors.Is(err, ErrRefused) {
+		if _, err := New(ensemble("secret", true, true)).Admit(in, io.Discard, noHost); !errors.Is(err, ErrRefused) {
 			t.Errorf("%q where a login is required: %v", input, err)
 		}
 	}
@@ -228,7 +228,7 @@ func FuzzLogin(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x0b\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		a := New(ensemble("secret", true, true))
-		if name, err := a.Admit(bufio.NewReader(bytes.NewReader(input)), io.Discard, anyHost); err == nil {
+		if name, err := a.Admit(bufio.NewReader(bytes.NewReader(input)), io.Discard, noHost); err == nil {
 			t.Errorf("%q is admitted by %x", name, input)
 		}
 		if err := a.Prove(t.Context(), bytes.NewReader(input), io.Discard, "zk1"); err == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -44,7 +43,7 @@ func (l *link) admit(deadline time.Time) error {
 	}
 	sock := l.sock.Load()
 	_ = sock.SetWriteDeadline(deadline) // fails only if closed; then reading fails too
-	name, err := a.Admit(&l.in, sock, l.t.memberHost)
+	name, err := a.Admit(&l.in, sock, l.t.memberHosts)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLogin, err)
 	}
@@ -93,7 +92,7 @@ func (t *Transport) admitPeerLogin(id int64, link *electionLink, deadline time.T
 		}
 		_ = link.nc.SetReadDeadline(deadline) // fails only if closed
 	}
-	name, err := a.Admit(link.in, link.nc, t.memberHost)
+	name, err := a.Admit(link.in, link.nc, t.memberHosts)
 	if err == nil {
 		t.loggedIn(name, "election port", link.remote, "peer", id)
 	}
@@ -114,14 +113,16 @@ func (t *Transport) loggedIn(name, port, remote string, more ...any) {
 	}
 }
 
-// memberHost reports whether the configuration names the host as that of a server.
-func (t *Transport) memberHost(host string) bool {
+// memberHosts returns the hosts of all servers of the configuration.
+func (t *Transport) memberHosts() (hosts []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, addresses := range t.mu.known {
-		if slices.ContainsFunc(addresses, func(a Address) bool { return strings.EqualFold(a.Host, host) }) {
-			return true
+		for _, a := range addresses {
+			if !slices.Contains(hosts, a.Host) {
+				hosts = append(hosts, a.Host)
+			}
 		}
 	}
-	return false
+	return hosts
 }

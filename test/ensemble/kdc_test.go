@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,43 @@ func TestLoginsByKerberos(t *testing.T) {
 			last := r.e.Members[len(r.e.Members)-1]
 			r.isRefused(last, "names a host that no server line has", func() {
 				last.SetFlags(k.flags("zkquorum/127.0.0.1", "learner/elsewhere"))
+			})
+			last.SetFlags(good)
+			r.finish()
+		})
+	}
+}
+
+// TestLoginsByCanonicalName has the members log in by Kerberos with kerberos.canonicalizeHostNames: their
+// principals have the name that 127.0.0.1, the host of all server lines, has in DNS or /etc/hosts. A member whose
+// principal has the address is refused.
+func TestLoginsByCanonicalName(t *testing.T) {
+	names, err := net.DefaultResolver.LookupAddr(t.Context(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimSuffix(names[0], ".")
+	const canonical = " -Dzookeeper.kerberos.canonicalizeHostNames=true"
+	for _, members := range mixtures(t, "pinfold,apache,apache-3.9", "pinfold,pinfold,pinfold") {
+		t.Run(members, func(t *testing.T) {
+			var k *realm
+			var good string
+			r := &rig{t: t}
+			r = newRig(t, members, rigOptions{lines: smallFiles(), before: func(e *cluster.Ensemble) {
+				k = r.startKDC(e)
+				good = k.flags("zkquorum/"+host, "learner/"+host) + canonical
+				for _, m := range e.Members {
+					m.SetFlags(good)
+					r.must(m.Configure(append([]string{saslLine, "quorum.auth.kerberos.servicePrincipal=zkquorum/_HOST"}, loginLines...)...))
+				}
+			}})
+			k.r = r
+			r.load()
+			r.leadersKilled()
+			r.nothingRefused()
+			last := r.e.Members[len(r.e.Members)-1]
+			r.isRefused(last, "names a host that no server line has (the canonical name of 127.0.0.1 is "+host+")", func() {
+				last.SetFlags(k.flags("zkquorum/"+host, "learner/127.0.0.1") + canonical)
 			})
 			last.SetFlags(good)
 			r.finish()
