@@ -65,10 +65,12 @@ type Options struct {
 	Auth    *auth.Authority
 	// Links returns the state of a link between members. It may be called at any time; nil
 	// on a standalone server.
-	Links   func(zab.LinkID) (transport.LinkStatus, bool)
-	Metrics http.Handler // the page /metrics
-	Logger  *slog.Logger
-	Now     func() time.Time // nil: the wall clock
+	Links func(zab.LinkID) (transport.LinkStatus, bool)
+	// ResetLink resets the counts of a link; as Links.
+	ResetLink func(zab.LinkID)
+	Metrics   http.Handler // the page /metrics
+	Logger    *slog.Logger
+	Now       func() time.Time // nil: the wall clock
 }
 
 // Limits of a connection.
@@ -95,6 +97,7 @@ type Server struct {
 	dir     *storage.Dir
 	auth    *auth.Authority
 	links   func(zab.LinkID) (transport.LinkStatus, bool)
+	reset   func(zab.LinkID)
 	metrics http.Handler
 	log     *slog.Logger
 	refused *refusal.Log
@@ -132,7 +135,7 @@ func Listen(o Options) (*Server, error) {
 
 func newServer(o Options) *Server {
 	s := &Server{
-		cfg: o.Config, server: o.Server, replica: o.Replica, dir: o.Dir, auth: o.Auth, links: o.Links, metrics: o.Metrics,
+		cfg: o.Config, server: o.Server, replica: o.Replica, dir: o.Dir, auth: o.Auth, links: o.Links, reset: o.ResetLink, metrics: o.Metrics,
 		log: o.Logger, now: o.Now, commands: byName(),
 		conns:     httpconn.Limit{Most: maxConnections},
 		listings:  make(chan struct{}, maxListings),

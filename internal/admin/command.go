@@ -37,7 +37,7 @@ func commands() []command {
 		one("The newest snapshot", (*Server).lastSnapshot, "last_snapshot", "lsnp"),
 		one("The leader of the ensemble", (*Server).leader, "leader", "lead"),
 		always("All metrics", (*Server).monitor, "monitor", "mntr"),
-		one("Resets the counts of the links to observers", (*Server).nothing, "observer_connection_stat_reset", "orst"),
+		one("Resets the counts of the links to observers", (*Server).resetObservers, "observer_connection_stat_reset", "orst"),
 		one("The observers that follow this leader", (*Server).observers, "observers", "obsr"),
 		{names: []string{"resolve"}, authorized: true, post: true, run: (*Server).resolve,
 			help: "The addresses of a host, as this server finds them"},

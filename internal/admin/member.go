@@ -71,10 +71,7 @@ func (s *Server) resolve(q *reply) {
 
 // observers shows the observers that this server serves, as the leader or as an observer master.
 func (s *Server) observers(q *reply) {
-	status := s.replica.Status()
-	if mode := s.server.Mode(); mode != replica.Leader && mode != replica.Follower {
-		status = &zab.Status{}
-	}
+	status := s.observerStatus()
 	q.int("synced_observers", status.SyncedObservers())
 	q.array("observers")
 	for _, l := range status.Learners {
@@ -98,6 +95,23 @@ func (s *Server) observers(q *reply) {
 		q.end()
 	}
 	q.end()
+}
+
+// resetObservers resets the counts of the links that observers shows.
+func (s *Server) resetObservers(*reply) {
+	for _, l := range s.observerStatus().Learners {
+		if l.Observer && l.Synced {
+			s.reset(l.Link)
+		}
+	}
+}
+
+// observerStatus returns the status of a server that may serve observers, an empty one for others.
+func (s *Server) observerStatus() *zab.Status {
+	if mode := s.server.Mode(); mode != replica.Leader && mode != replica.Follower {
+		return &zab.Status{}
+	}
+	return s.replica.Status()
 }
 
 // votingView shows the members that vote.

@@ -17,7 +17,7 @@ func (n *Node) openAdmin(authority *auth.Authority) (err error) {
 		return nil
 	}
 	n.admin, err = admin.Listen(admin.Options{
-		Config: n.o.Config, Server: n.server, Replica: n.replica, Dir: n.dir, Auth: authority, Links: n.linkStatus,
+		Config: n.o.Config, Server: n.server, Replica: n.replica, Dir: n.dir, Auth: authority, Links: n.linkStatus, ResetLink: n.resetLink,
 		Metrics: n.exporter, Logger: n.log,
 	})
 	if err != nil {
@@ -32,6 +32,13 @@ func (n *Node) linkStatus(id zab.LinkID) (transport.LinkStatus, bool) {
 		return links.LinkStatus(id)
 	}
 	return transport.LinkStatus{}, false
+}
+
+// resetLink resets the counts of a link to another server.
+func (n *Node) resetLink(id zab.LinkID) {
+	if links := n.links.Load(); links != nil {
+		links.ResetCounts(id)
+	}
 }
 
 // serveAdmin answers requests to the administration server, if it is enabled, until the

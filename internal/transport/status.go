@@ -39,6 +39,19 @@ func (t *Transport) LinkStatus(id zab.LinkID) (status LinkStatus, ok bool) {
 	}, l.mu.err == nil
 }
 
+// ResetCounts sets the counts of packets and requests in the status of a link to 0. A link that has
+// ended is ignored.
+func (t *Transport) ResetCounts(id zab.LinkID) {
+	l := t.link(id)
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := &l.mu.counts
+	c.received, c.sent, c.requests = 0, 0, 0
+}
+
 // countReceived counts packets for the status.
 func (l *link) countReceived(ps []zab.Packet) {
 	requests := int64(0)

@@ -6,12 +6,14 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +251,79 @@ func TestHandOver(t *testing.T) {
 				t.Logf("handed over; %d times it was refused", refused)
 				return
 			}
+		}
+		must(t, t.Context().Err())
+	}
+}
+
+// The packets and requests of an observer are counted, and from 0 again after a reset.
+func TestObserverCounts(t *testing.T) {
+	t.Parallel()
+	all := maps.Clone(settings)
+	maps.Copy(all, map[string]string{"reconfigEnabled": "true", "skipACL": "yes"})
+	servers, err := pinfold.NewEnsemble(3, pinfold.Config{Settings: all})
+	must(t, err)
+	start(t, servers...)
+	leads := leader(t, servers)
+	observer := servers[(slices.Index(servers, leads)+1)%3]
+	observe(t, connect(t, leads), slices.Index(servers, observer)+1, observer.Addr())
+	observerCounts(t, leads) // before that the observer's clients lose their connections
+	c := connect(t, observer)
+
+	const writes = 30
+	write := func() {
+		for range writes {
+			_, err := c.Set(t.Context(), "/", []byte("x"), -1)
+			must(t, err)
+		}
+	}
+	write()
+	received, sent, requests := observerCounts(t, leads)
+	if received < writes || sent < writes || requests < writes {
+		t.Fatalf("received %d packets, sent %d, %d requests: fewer than %d writes", received, sent, requests, writes)
+	}
+	check(t, leads.AdminAddr(), question{get: "/commands/observer_connection_stat_reset"}, http.StatusOK, `"error" : null`)
+	if r, s, q := observerCounts(t, leads); r >= received || s >= sent || q != 0 { // a PING may have come since
+		t.Errorf("after the reset: received %d packets, sent %d, %d requests; before %d, %d, %d", r, s, q, received, sent, requests)
+	}
+	write()
+	if _, _, q := observerCounts(t, leads); q != writes {
+		t.Errorf("%d writes are %d requests", writes, q)
+	}
+}
+
+// observe makes the member id, which clients reach at an address, an observer.
+func observe(t *testing.T, c *client.Client, id int, address string) {
+	t.Helper()
+	text, _, err := c.Config(t.Context())
+	must(t, err)
+	prefix := fmt.Sprintf("server.%d=", id)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, prefix) {
+			line = strings.Replace(strings.TrimSpace(line), ":participant", ":observer", 1) + ";" + address
+			_, _, err = c.Reconfig(t.Context(), client.Reconfig{Joining: line, From: -1})
+			must(t, err)
+			return
+		}
+	}
+	t.Fatalf("no %s in %s", prefix, text)
+}
+
+// observerCounts waits until the leader has one observer, and returns what has gone over its link.
+func observerCounts(t *testing.T, s *pinfold.Server) (received, sent, requests int) {
+	t.Helper()
+	for {
+		var got struct {
+			Observers []struct {
+				Received int `json:"packets_received"`
+				Sent     int `json:"packets_sent"`
+				Requests int `json:"requests"`
+			} `json:"observers"`
+		}
+		must(t, json.Unmarshal([]byte(ask(t, s.AdminAddr(), question{get: "/commands/observers"}).Body), &got))
+		if len(got.Observers) == 1 {
+			o := got.Observers[0]
+			return o.Received, o.Sent, o.Requests
 		}
 		must(t, t.Context().Err())
 	}
