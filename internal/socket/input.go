@@ -2,6 +2,8 @@ package socket
 
 import (
 	"errors"
+	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -13,15 +15,22 @@ var ErrBudget = errors.New("socket: no room for a larger frame in the budget of 
 // budgetPatience is how long an unfinished frame waits for room.
 const budgetPatience = 10 * time.Second
 
-// InputPool lends buffers of one size to Inputs. Use NewInputPool.
+// InputPool lends buffers of one size to Inputs, and lets those that need larger ones make them in turns. Use
+// NewInputPool.
+//
+// The system gives the memory of a large buffer page by page, which takes a millisecond or more. If thousands of unfinished
+// frames grow at the same time, all other goroutines would wait for as many of them in the queues of the scheduler. An Input
+// that waits for its turn is in none of these queues. Half of the processors make buffers, and one at least. No Input has a
+// turn while it waits for its peer.
 type InputPool struct {
-	size int
-	pool sync.Pool // of *[]byte, size long
+	size  int
+	pool  sync.Pool // of *[]byte, size long
+	turns chan struct{}
 }
 
 // NewInputPool returns a pool of buffers of size bytes.
 func NewInputPool(size int) *InputPool {
-	p := &InputPool{size: size}
+	p := &InputPool{size: size, turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	p.pool.New = func() any { b := make([]byte, size); return &b }
 	return p
 }
@@ -53,11 +62,16 @@ func (in *Input) Init(c *Conn, pool *InputPool, b *Budget) {
 
 // Fill waits until more bytes have arrived and appends what one read returns. A full
 // buffer is doubled: memory grows as bytes arrive, not by the length that a frame
-// announces, and only if the budget has room. The error is io.EOF if the peer has
-// closed its side, and ErrBudget if there was no room.
+// announces, and only if the budget has room, in turns with other Inputs. The error is io.EOF if the peer has
+// closed its side, ErrBudget if there was no room, and net.ErrClosed if the Input was closed while it waited for its turn.
 func (in *Input) Fill() error {
 	if !in.reserve() {
 		return ErrBudget
+	}
+	if in.filled == in.size() {
+		if !in.grow() {
+			return net.ErrClosed
+		}
 	}
 	n, err := in.conn.readInto(in)
 	in.filled += n
@@ -87,6 +101,32 @@ func (in *Input) reserve() bool {
 	in.charged += more
 	in.most = size
 	return true
+}
+
+// grow doubles the buffer, which is full, when the Input has its turn. False means that it was closed before.
+func (in *Input) grow() bool {
+	select {
+	case in.pool.turns <- struct{}{}:
+	case <-in.account.closed:
+		return false
+	}
+	grown := in.double()
+	for i := in.filled; i < len(grown); i += pageBytes {
+		grown[i] = 0 // the system gives the page now, and not when bytes are read
+	}
+	<-in.pool.turns
+	return true
+}
+
+const pageBytes = 4 << 10 // the size of the system's pages, or less
+
+// double replaces the buffer by one of twice the size.
+func (in *Input) double() []byte {
+	grown := make([]byte, 2*len(*in.buf))
+	copy(grown, *in.buf)
+	in.recycle()
+	in.buf = &grown
+	return grown
 }
 
 // size is the length of the buffer, or of the one to come.
@@ -149,10 +189,7 @@ func (in *Input) room() []byte {
 		in.buf = in.pool.pool.Get().(*[]byte)
 		copy(*in.buf, in.kept[:in.filled])
 	case in.filled == len(*in.buf):
-		grown := make([]byte, 2*len(*in.buf))
-		copy(grown, *in.buf)
-		in.recycle()
-		in.buf = &grown
+		in.double()
 	}
 	b := (*in.buf)[in.filled:]
 	if in.most > 0 {
