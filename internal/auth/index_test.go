@@ -114,4 +114,13 @@ func BenchmarkLongACL(b *testing.B) {
 			a.Allowed(list, zk.PermRead, ids)
 		}
 	})
+	many := make([]zk.ID, 1000)
+	for i := range many {
+		many[i] = digest(fmt.Sprintf("u%d:AAAAAAAAAAAAAAAAAAAAAAAAAAA=", i))
+	}
+	b.Run("check of 1000 identities", func(b *testing.B) {
+		for b.Loop() {
+			a.Allowed(list, zk.PermRead, many)
+		}
+	})
 }
