@@ -118,5 +118,7 @@ func removedLog(x *scene) {
 	x.leader.Kill()
 	if !x.startsWithout(names[len(names)-1]) {
 		x.fault("the server does not start: %s", x.leader.Tail())
+		return
 	}
+	x.note("nothing was lost")
 }
