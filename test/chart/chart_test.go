@@ -43,6 +43,7 @@ type rendered struct {
 	budget   *policyv1.PodDisruptionBudget
 	policy   *networkingv1.NetworkPolicy
 	monitor  map[string]any // of the Prometheus operator, whose types are not Kubernetes' own
+	notes    string         // what Helm prints
 }
 
 // render renders the chart with values, which are YAML and override the defaults.
@@ -66,6 +67,9 @@ func render(t *testing.T, values string) (*rendered, error) {
 	}
 	r := &rendered{services: map[string]*corev1.Service{}}
 	for name, text := range files {
+		if filepath.Base(name) == "NOTES.txt" {
+			r.notes = text
+		}
 		if filepath.Ext(name) != ".yaml" {
 			continue
 		}
@@ -251,7 +255,7 @@ config: {tickTime: 500, jute.maxbuffer: 4194304, snapCount: 1000000}
 properties: ["-Dzookeeper.extendedTypesEnabled=true"]
 persistence: {storageClassName: fast, size: 50Gi}
 antiAffinity: required
-networkPolicy: {enabled: true, clients: [{podSelector: {matchLabels: {zookeeper: client}}}]}
+networkPolicy: {clients: [{podSelector: {matchLabels: {zookeeper: client}}}], monitoring: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]}
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 serviceAccount: {create: false}
 `)
@@ -297,6 +301,41 @@ func TestSafePod(t *testing.T) {
 	}
 }
 
+// TestClosed checks that with the defaults only members reach the peers' ports and only the node
+// reaches the administration server, which restores for nobody and lets nobody in because the root is open.
+func TestClosed(t *testing.T) {
+	r, err := render(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if admin := r.zooCfg(t, 1).Admin; !admin.Enabled || admin.Restore || admin.Anyone {
+		t.Errorf("the administration server: %+v", admin)
+	}
+	if r.policy == nil || !reflect.DeepEqual(r.policy.Spec.PodSelector.MatchLabels, r.set.Spec.Selector.MatchLabels) {
+		t.Fatalf("the policy is %+v", r.policy)
+	}
+	from := map[string]int{} // by port: the number of peers that are let in, 0 for everybody
+	for _, rule := range r.policy.Spec.Ingress {
+		for _, p := range rule.Ports {
+			from[p.Port.StrVal] = len(rule.From)
+		}
+	}
+	if want := map[string]int{"quorum": 1, "election": 1, "client": 0}; !reflect.DeepEqual(from, want) {
+		t.Errorf("the policy opens %v, want %v", from, want)
+	}
+	members := r.policy.Spec.Ingress[0].From[0]
+	if members.NamespaceSelector != nil || !reflect.DeepEqual(members.PodSelector.MatchLabels, r.set.Spec.Selector.MatchLabels) {
+		t.Errorf("the peers' ports are for %+v", members)
+	}
+	open, err := render(t, "networkPolicy: {enabled: false}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if open.policy != nil || !strings.Contains(open.notes, "WARNING") || strings.Contains(r.notes, "WARNING") {
+		t.Errorf("without a policy: %+v, notes\n%s\nwith one\n%s", open.policy, open.notes, r.notes)
+	}
+}
+
 // TestRefusals checks values that would make an ensemble that cannot work.
 func TestRefusals(t *testing.T) {
 	for values, want := range map[string]string{
@@ -306,6 +345,7 @@ func TestRefusals(t *testing.T) {
 		"config: {server.4: other}":                             "server.4",
 		"properties: [\"-Xmx2g\"]":                              "properties",
 		"persistance: {size: 1Gi}":                              "persistance",
+		"serviceMonitor: {enabled: true}":                       "networkPolicy.monitoring",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one about %q", values, err, want)
