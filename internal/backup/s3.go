@@ -63,7 +63,7 @@ func OpenS3(name string, o S3Options) (*S3, error) {
 func (s *S3) List(ctx context.Context) (files []File, err error) {
 	for o := range s.client.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
 		if o.Err != nil {
-			return nil, fmt.Errorf("backup: list %s: %w", s.bucket, o.Err)
+			return nil, fmt.Errorf("bucket %s: %w", s.bucket, o.Err)
 		}
 		files = append(files, File{strings.TrimPrefix(o.Key, s.prefix), o.Size})
 	}
