@@ -19,6 +19,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -140,6 +141,53 @@ func (r *rendered) zooCfg(t *testing.T, id int64) *config.Config {
 		t.Errorf("the server warns: %+v", w)
 	}
 	return cfg
+}
+
+// TestBackupJob reads the CronJob of the page about backups strictly, and compares it with the chart: it
+// mounts the disk of a member that exists, read-only, on that member's node, as the user of the files.
+func TestBackupJob(t *testing.T) {
+	page, err := os.ReadFile("../../docs/ops/backup.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, found := strings.Cut(text, "```\n")
+	if !found {
+		t.Fatal("the page has no YAML")
+	}
+	scheme := runtime.NewScheme()
+	if err := batchv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	o, _, err := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer().Decode([]byte(text), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := o.(*batchv1.CronJob)
+	r, err := render(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := r.set.Name + "-0"
+	pod, template := job.Spec.JobTemplate.Spec.Template, r.set.Spec.Template.Spec
+	if job.Namespace != namespace || len(pod.Labels) > 0 {
+		t.Errorf("namespace %s, labels %v: the services and the policy of the members select its pods", job.Namespace, pod.Labels)
+	}
+	near := pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+	if near.TopologyKey != corev1.LabelHostname || near.LabelSelector.MatchLabels[appsv1.StatefulSetPodNameLabel] != member {
+		t.Errorf("it runs beside %+v", near)
+	}
+	claim := pod.Spec.Volumes[0].PersistentVolumeClaim
+	if want := r.set.Spec.VolumeClaimTemplates[0].Name + "-" + member; claim.ClaimName != want {
+		t.Errorf("the claim is %+v, want %s", claim, want)
+	}
+	c, server := pod.Spec.Containers[0], template.Containers[0]
+	if *pod.Spec.SecurityContext.RunAsUser != *template.SecurityContext.RunAsUser || !reflect.DeepEqual(c.SecurityContext, server.SecurityContext) {
+		t.Errorf("it runs as %+v, %+v", pod.Spec.SecurityContext, c.SecurityContext)
+	}
+	if c.Args[0] != "backup" || !slices.Contains(c.Args, c.VolumeMounts[0].MountPath) || !c.VolumeMounts[0].ReadOnly {
+		t.Errorf("arguments %q, mounts %+v", c.Args, c.VolumeMounts)
+	}
 }
 
 // TestLint is `helm lint --strict`.
