@@ -42,7 +42,8 @@ as CycloneDX JSON.`,
 	return c
 }
 
-// buildVersion returns the commit of the build, or the module's version.
+// buildVersion returns the commit of the build, or the module's version: a release that
+// `go install` has fetched has no commit.
 func buildVersion() string {
 	if revision, _ := server.Commit(); len(revision) >= 12 {
 		return revision[:12]
@@ -54,6 +55,7 @@ func buildVersion() string {
 	return versionOf(info)
 }
 
+// versionOf returns the version of the module of which a binary was built, or its commit.
 func versionOf(info *debug.BuildInfo) string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -25,8 +26,21 @@ var stamp string
 // Commit returns the commit of which the binary was built, and the time of that commit, as
 // far as they are known. They are not in a build outside of a repository.
 func Commit() (revision string, at time.Time) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return commitOf(stamp, info)
+}
+
+// pseudoVersion matches the end of the version of a module without a tag: time and commit.
+var pseudoVersion = regexp.MustCompile(`[-.]([0-9]{14})-([0-9a-f]{12})$`)
+
+// commitOf returns what a stamp of the linker says, or else what Go says: of a build in a repository,
+// or of a module that `go install` has fetched by its commit.
+func commitOf(stamp string, info *debug.BuildInfo) (revision string, at time.Time) {
 	revision, text, _ := strings.Cut(stamp, " ")
-	if info, ok := debug.ReadBuildInfo(); ok && revision == "" {
+	if revision == "" {
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
@@ -35,6 +49,10 @@ func Commit() (revision string, at time.Time) {
 				text = s.Value
 			}
 		}
+	}
+	if m := pseudoVersion.FindStringSubmatch(info.Main.Version); m != nil && revision == "" {
+		at, _ = time.Parse("20060102150405", m[1]) // zero if it cannot be parsed
+		return m[2], at
 	}
 	at, _ = time.Parse(time.RFC3339, text) // zero if it cannot be parsed
 	return revision, at
