@@ -45,6 +45,7 @@ Commands (COMMAND --help describes one):
 		}
 		o.Version = server.Version + " (pinfold " + buildVersion() + ")"
 		o.Args, o.In, o.Out, o.Err = args, os.Stdin, os.Stdout, os.Stderr
+		o.JVMFlags = os.Getenv("CLIENT_JVMFLAGS") + " " + os.Getenv("JVMFLAGS") // in zkCli.sh's order
 		return cli.Run(c.Context(), o)
 	}
 	c.ValidArgsFunction = func(c *cobra.Command, words []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -11,9 +11,10 @@ import (
 
 // loginOptions say how to log in by SASL.
 type loginOptions struct {
-	file     string // --login: in the form of Java's JAAS; "" for none
-	section  string // of the file; "" for Client
-	kerberos bool   // with the ticket cache, if there is no file
+	file            string // --login: in the form of Java's JAAS; "" for none
+	section         string // of the file; "" for Client
+	sectionOptional bool   // no login if the file lacks the section
+	kerberos        bool   // with the ticket cache, if there is no file
 	client.KerberosOptions
 }
 
@@ -63,6 +64,9 @@ func (o loginOptions) readFile() (client.Mechanism, error) {
 		return nil, usageError{"--login: " + o.file + ": " + err.Error()}
 	}
 	section := cmp.Or(o.section, "Client")
+	if login[section] == nil && o.sectionOptional {
+		return nil, nil
+	}
 	for _, m := range login[section] {
 		user, isUser := m.Options["username"]
 		password, hasPassword := m.Options["password"]
@@ -84,17 +88,18 @@ func (o loginOptions) readFile() (client.Mechanism, error) {
 		" with Krb5LoginModule, or with DigestLoginModule, username and password"}
 }
 
-// readProperties takes what a file of zkCli.sh's -client-configuration says of SASL, except
-// where the options say something themselves.
-func (o *loginOptions) readProperties(file string) error {
-	settings, err := readProperties(file)
-	if err != nil {
-		return err
+// use takes what the properties of zkCli.sh say of SASL, except where the options say something
+// themselves. A login file that the properties name need not have the section.
+func (o *loginOptions) use(properties map[string]property) {
+	value := func(name string) string { return properties[name].value }
+	o.section = value("zookeeper.sasl.clientconfig")
+	o.Service = cmp.Or(o.Service, value("zookeeper.sasl.client.username"))
+	o.Realm = cmp.Or(o.Realm, value("zookeeper.server.realm"))
+	o.Server = cmp.Or(o.Server, value("zookeeper.server.principal"))
+	o.Canonicalize = o.Canonicalize || isTrue(value("zookeeper.sasl.client.canonicalize.hostname"))
+	o.Config = cmp.Or(o.Config, value("java.security.krb5.conf"))
+	file := strings.TrimPrefix(strings.TrimPrefix(value("java.security.auth.login.config"), "="), "file:")
+	if off := strings.EqualFold(value("zookeeper.sasl.client"), "false"); o.file == "" && !off {
+		o.file, o.sectionOptional = file, file != ""
 	}
-	o.section = settings["zookeeper.sasl.clientconfig"]
-	o.Service = cmp.Or(o.Service, settings["zookeeper.sasl.client.username"])
-	o.Realm = cmp.Or(o.Realm, settings["zookeeper.server.realm"])
-	o.Server = cmp.Or(o.Server, settings["zookeeper.server.principal"])
-	o.Canonicalize = o.Canonicalize || settings["zookeeper.sasl.client.canonicalize.hostname"] == "true"
-	return nil
 }

@@ -1,8 +1,7 @@
 package cli
 
 import (
-	"crypto/tls"
-	"crypto/x509"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,72 +13,117 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/keystore"
 )
 
-// readProperties reads a file of zkCli.sh's -client-configuration.
-func readProperties(file string) (map[string]string, error) {
+// property is a Java property, and the place that has set it.
+type property struct{ value, where string }
+
+// javaProperties returns the properties that zkCli.sh would have: those of flags, which are -Dname=value
+// as in CLIENT_JVMFLAGS, and those of a file of -client-configuration, which override them. Its errors
+// are usage errors.
+func javaProperties(flags, file string) (map[string]property, error) {
+	all := map[string]property{}
+	for name, value := range config.FlagProperties(flags) {
+		all[name] = property{value, "CLIENT_JVMFLAGS"}
+	}
+	if file == "" {
+		return all, nil
+	}
+	where := "--client-configuration: " + file
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, usageError{"--client-configuration: " + err.Error()}
 	}
 	settings, err := config.Properties(text)
 	if err != nil {
-		return nil, usageError{fmt.Sprintf("--client-configuration: %s: %v", file, err)}
+		return nil, usageError{fmt.Sprintf("%s: %v", where, err)}
 	}
-	return settings, nil
+	for name, value := range settings {
+		all[name] = property{value, where}
+	}
+	return all, nil
 }
 
-// readProperties takes what a file of zkCli.sh's -client-configuration says of TLS
-// into the options, except where those say something themselves. What else such a
-// file has is for Java, and passed over. Its errors are usage errors: of a setting of
-// TLS that is not known here, as a connection without it may be less safe than one
+// use takes what the properties say of TLS into the options, except where those say something
+// themselves. Properties that are about other things, or about servers, are ignored. Its errors are usage errors: of a
+// setting of TLS that is not known here, as a connection without it may be less safe than one
 // with it.
-func (o *tlsOptions) readProperties(file string) error {
-	settings, err := readProperties(file)
-	if err != nil {
-		return err
-	}
-	if settings["zookeeper.client.secure"] != "true" {
+func (o *tlsOptions) use(properties map[string]property) error {
+	if !isTrue(properties["zookeeper.client.secure"].value) {
 		return nil
 	}
 	o.on = true
-	for name, value := range settings {
+	for name, p := range properties {
 		setting, isTLS := strings.CutPrefix(name, "zookeeper.ssl.")
-		if !isTLS || value == "" {
+		if !isTLS || p.value == "" || strings.HasPrefix(setting, "quorum.") {
 			continue
 		}
-		if err := o.takeProperty(setting, value); err != nil {
-			return usageError{fmt.Sprintf("--client-configuration: %s, %s: %v", file, name, err)}
+		if err := o.takeProperty(setting, p.value); err != nil {
+			return usageError{fmt.Sprintf("%s, %s: %v", p.where, name, err)}
 		}
 	}
 	for name, store := range map[string]*keystore.Store{"trustStore": &o.trust, "keyStore": &o.own} {
 		if err := checkStore(store); err != nil {
-			return usageError{fmt.Sprintf("--client-configuration: %s, zookeeper.ssl.%s: %v", file, name, err)}
+			name = "zookeeper.ssl." + name
+			return usageError{fmt.Sprintf("%s, %s: %v", cmp.Or(properties[name+".type"], properties[name+".location"]).where, name, err)}
 		}
+	}
+	if lowest, highest := o.java.Versions(); lowest > highest {
+		const name = "zookeeper.ssl.ciphersuites"
+		return usageError{fmt.Sprintf("%s, %s: has no cipher suite for the protocol versions that are enabled", properties[name].where, name)}
 	}
 	return nil
 }
 
+// isTrue reports whether a property is true, as Java reads it.
+func isTrue(value string) bool { return strings.EqualFold(value, "true") }
+
 func (o *tlsOptions) takeProperty(name, value string) error {
 	for prefix, store := range map[string]*keystore.Store{"trustStore.": &o.trust, "keyStore.": &o.own} {
-		switch rest, ok := strings.CutPrefix(name, prefix); {
-		case !ok:
-			continue
-		case rest == "location":
-			store.File = value
-		case rest == "type":
-			store.Type = value
-		case rest == "password":
-			store.Password = value
-		case rest == "passwordPath":
-			store.PasswordFile = value
-		default:
-			return errors.New("is not supported")
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			return takeStore(store, rest, value)
 		}
-		return nil
 	}
-	if name != "hostnameVerification" {
+	switch name {
+	case "hostnameVerification":
+		o.anyHost = value == "false"
+	case "protocol":
+		o.java.Protocol = value
+		return config.CheckProtocols(value)
+	case "enabledProtocols":
+		o.java.Protocols = strings.FieldsFunc(value, isComma)
+		return config.CheckProtocols(o.java.Protocols...)
+	case "ciphersuites":
+		o.java.Suites = strings.FieldsFunc(value, isComma)
+	case "crl":
+		o.java.CRL = isTrue(value)
+	case "ocsp":
+		o.java.OCSP = isTrue(value)
+	case "clientAuth", "clientHostnameVerification", "authProvider", "handshakeDetectionTimeoutMillis":
+		// These are about servers.
+	case "sslProvider", "allowReverseDnsLookup":
+		// There is one implementation, and the name that the client connects to counts alone.
+	default:
 		return errors.New("is not supported")
 	}
-	o.anyHost = value == "false"
+	return nil
+}
+
+// isComma separates the words of a list.
+func isComma(r rune) bool { return r == ',' || r == ' ' || r == '\t' }
+
+// takeStore takes a property of a store.
+func takeStore(s *keystore.Store, name, value string) error {
+	switch name {
+	case "location":
+		s.File = value
+	case "type":
+		s.Type = value
+	case "password":
+		s.Password = value
+	case "passwordPath":
+		s.PasswordFile = value
+	default:
+		return errors.New("is not supported")
+	}
 	return nil
 }
 
@@ -91,20 +135,4 @@ func checkStore(s *keystore.Store) error {
 	}
 	_, err := s.Format()
 	return err
-}
-
-// verifyChain is what remains of a server's certificate's check when the host's name
-// is not looked at.
-func verifyChain(roots *x509.CertPool) func(tls.ConnectionState) error {
-	return func(s tls.ConnectionState) error {
-		if len(s.PeerCertificates) == 0 {
-			return errors.New("the server has no certificate")
-		}
-		between := x509.NewCertPool()
-		for _, c := range s.PeerCertificates[1:] {
-			between.AddCert(c)
-		}
-		_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between})
-		return err
-	}
 }

@@ -28,7 +28,8 @@ type Options struct {
 	Commands string        // run these, separated by ";"
 	Stop     bool          // at the first command that fails
 
-	Version string // of this program
+	Version  string // of this program
+	JVMFlags string // those for zkCli.sh, as in CLIENT_JVMFLAGS; their -Dname=value count for TLS and SASL
 
 	Args []string // a command and its arguments; none: Commands, or those that In has
 
@@ -91,14 +92,14 @@ func newShell(o Options) (*shell, error) {
 			return nil, usageError{"--output: " + err.Error()}
 		}
 	}
-	if o.properties != "" {
-		if err := s.opts.tls.readProperties(o.properties); err != nil {
-			return nil, err
-		}
-		if err := s.opts.login.readProperties(o.properties); err != nil {
-			return nil, err
-		}
+	properties, err := javaProperties(o.JVMFlags, o.properties)
+	if err != nil {
+		return nil, err
 	}
+	if err := s.opts.tls.use(properties); err != nil {
+		return nil, err
+	}
+	s.opts.login.use(properties)
 	return s, nil
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/keystore"
+	"github.com/pinfold-zk/pinfold/internal/tlsport"
 )
 
 // tlsOptions say how connections are encrypted.
@@ -18,6 +20,10 @@ type tlsOptions struct {
 
 	// The stores of a file of properties: trust is used without ca, own without cert and key.
 	trust, own keystore.Store
+
+	// java has the protocol versions, the cipher suites and whether certificates may be revoked, of
+	// Java properties.
+	java config.TLS
 }
 
 // config is what the options mean; nil for no TLS. Naming a file turns TLS on.
@@ -44,9 +50,7 @@ func (o tlsOptions) config() (*tls.Config, error) {
 		}
 		c.RootCAs = list
 	}
-	if o.anyHost {
-		c.InsecureSkipVerify, c.VerifyConnection = true, verifyChain(c.RootCAs)
-	}
+	tlsport.ForClient(o.java, c, o.anyHost)
 	if o.cert != "" || o.key != "" {
 		own, err := tls.LoadX509KeyPair(o.cert, o.key)
 		if err != nil {

@@ -163,10 +163,15 @@ func TestClientConfiguration(t *testing.T) {
 	}
 	for _, text := range []string{
 		"zookeeper.ssl.keyStore.location=/x/store.bcfks", "zookeeper.ssl.trustStore.type=DKS", "zookeeper.ssl.trustStore.location=x.pfx",
-		"zookeeper.ssl.crl=true", "zookeeper.ssl.keyStore.alias=x",
+		"zookeeper.ssl.context.supplier.class=x", "zookeeper.ssl.keyStore.alias=x",
+		"zookeeper.ssl.protocol=TLSv1.1", "zookeeper.ssl.enabledProtocols=TLSv1.3,SSLv3", "zookeeper.ssl.ciphersuites=TLS_NONE",
 	} {
 		o := tlsOptions{}
-		err := o.readProperties(write("client.properties", "zookeeper.client.secure=true\n"+text))
+		properties, err := javaProperties("", write("client.properties", "zookeeper.client.secure=true\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = o.use(properties)
 		name, _, _ := strings.Cut(text, "=")
 		if store, _, ok := strings.Cut(name, "Store."); ok && !strings.HasSuffix(name, "alias") {
 			name = store + "Store"
@@ -205,7 +210,11 @@ func TestStoresOfProperties(t *testing.T) {
 			t.Fatal(err)
 		}
 		var o tlsOptions
-		if err := o.readProperties(file); err != nil {
+		properties, err := javaProperties("", file)
+		if err == nil {
+			err = o.use(properties)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		config, err := o.config()
@@ -280,7 +289,8 @@ func TestKerberosOptions(t *testing.T) {
 	}
 	o := loginOptions{KerberosOptions: client.KerberosOptions{Realm: "OTHER"}}
 	want := loginOptions{section: "Mine", KerberosOptions: client.KerberosOptions{Service: "zoo", Realm: "OTHER", Server: "zoo/all@R", Canonicalize: true}}
-	if err := o.readProperties(file); err != nil || o != want {
+	properties, err := javaProperties("", file)
+	if o.use(properties); err != nil || o != want {
 		t.Errorf("%+v, %v; want %+v", o, err, want)
 	}
 }

@@ -9,6 +9,16 @@ type definition struct {
 	where string // "command line" or "SERVER_JVMFLAGS"
 }
 
+// FlagProperties returns the -Dname=value of a text that is split as by a shell. Of one name the last
+// one counts.
+func FlagProperties(text string) map[string]string {
+	values := map[string]string{}
+	for _, d := range parseFlags(splitWords(text), "") {
+		values[d.name] = d.value
+	}
+	return values
+}
+
 // parseFlags returns the -Dname=value of a list of words. -Dname alone sets the empty
 // string, as in Java. Other words (-Xmx1g, -XX:..., -server, ...) are for a JVM; they
 // are ignored.

@@ -113,12 +113,17 @@ var protocols = []string{"TLSv1.3", "TLSv1.2"}
 
 func protocolList(text string) ([]string, error) {
 	list := commaList(text)
-	for _, name := range list {
+	return list, CheckProtocols(list...)
+}
+
+// CheckProtocols returns an error if one of the names of protocol versions does not exist here.
+func CheckProtocols(names ...string) error {
+	for _, name := range names {
 		if !slices.Contains(protocols, name) {
-			return nil, fmt.Errorf("%s is not one of %s", name, strings.Join(protocols, ", "))
+			return fmt.Errorf("%s is not one of %s", name, strings.Join(protocols, ", "))
 		}
 	}
-	return list, nil
+	return nil
 }
 
 func checkClientAuth(text string) error {

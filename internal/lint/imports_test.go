@@ -49,7 +49,7 @@ const importOrder = `
 
 	# The client that people use.
 	zk, jute, wire, sasl, kerberos, fourletter, config < client < recipe;
-	recipe, keystore < cli;
+	recipe, keystore, tlsport < cli;
 	NONE < plan; client, plan < member; member, zab/quorum < migrate;
 
 	# A client that measures; it knows of no server but by the wire.

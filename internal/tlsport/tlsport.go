@@ -3,6 +3,7 @@
 //
 //	tlsport.go   a port of clients; the files, and how they are read again
 //	peer.go      connections between servers, in both directions
+//	client.go    the client of the command line, with the same settings
 //	revocation.go  whether a certificate is revoked
 //	turns.go     how many handshakes compute at a time
 //	suites.go    which cipher suites of TLS 1.3 are allowed

@@ -105,7 +105,9 @@ func testStores(t *testing.T, addr, format string, server, user certs.Identity) 
 	}
 	own, trust := stores(t, format, user, server)
 	properties := filepath.Join(t.TempDir(), "client.properties")
-	text := "zookeeper.client.secure=true\nzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty\nzookeeper.ssl.hostnameVerification=false\n"
+	text := "zookeeper.client.secure=true\nzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty\nzookeeper.ssl.hostnameVerification=false\n" +
+		"zookeeper.ssl.enabledProtocols=TLSv1.3,TLSv1.2\n" +
+		"zookeeper.ssl.ciphersuites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\nzookeeper.ssl.clientAuth=need\n"
 	for store, file := range map[string]string{"keyStore": own, "trustStore": trust} {
 		text += fmt.Sprintf("zookeeper.ssl.%[1]s.location=%[2]s\nzookeeper.ssl.%[1]s.type=%[3]s\n", store, file, format)
 		if format != "PEM" {
