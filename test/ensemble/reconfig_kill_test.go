@@ -1,8 +1,14 @@
 package ensemble
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +21,8 @@ const interruptions = 16
 
 // TestReconfigKilled kills members with -9 while a change of the members is on its way: the leader, another
 // member, both, or all. When they are back the change is asked for once more, and must be made,
-// whether it was made before or not; writes go on, and none is lost. The last member is in
+// whether it was made before or not; writes go on, and none is lost. Of the kills some must come while the change is pending,
+// and some when it is over: the members that are killed have that on their disks. The last member is in
 // no other member's list at first.
 func TestReconfigKilled(t *testing.T) {
 	for _, members := range mixtures(t, "pinfold,pinfold,pinfold,pinfold") {
@@ -27,8 +34,13 @@ func TestReconfigKilled(t *testing.T) {
 			}})
 			r.load()
 			m := &membership{rig: r, roles: map[int]string{1: participant, 2: participant, 3: participant}}
-			for range *rounds * interruptions {
-				m.interrupt()
+			met := map[stage]int{}
+			for n := range *rounds * interruptions {
+				met[m.interrupt(stage(n%4))]++
+			}
+			t.Logf("RESULT of %d changes, %d were not begun when members were killed, %d were pending and %d were over", *rounds*interruptions, met[unseen], met[pending], met[committed])
+			if met[pending] == 0 || met[committed] == 0 {
+				t.Error("the kills came all before, or all after a change was committed")
 			}
 			for id := range m.e.Members {
 				if m.roles[id+1] == "" {
@@ -40,26 +52,87 @@ func TestReconfigKilled(t *testing.T) {
 	}
 }
 
-// longestLead bounds how long after it is asked for a change is interrupted. A change takes some
-// milliseconds.
-const longestLead = 20 * time.Millisecond
+// longestLead bounds how long after it is asked for a change is interrupted, if not at a stage. A change takes some
+// milliseconds; changePatience is for one that a busy machine delays.
+const (
+	longestLead    = 20 * time.Millisecond
+	changePatience = 2 * time.Second
+)
 
-// interrupt asks for a change, kills members soon after, starts them, and has the change made.
-func (m *membership) interrupt() {
+// A stage is how far a change had come at the members that were killed.
+type stage int
+
+const (
+	unseen    stage = iota // none of them had logged it
+	pending                // one had, and did not know it to be committed
+	committed              // one knew that
+)
+
+// interrupt asks for a change, kills members soon after, at a stage if that is pending or committed, starts them, and has the
+// change made. It returns the stage.
+func (m *membership) interrupt(aim stage) stage {
 	m.t.Helper()
 	joining, leaving := m.draw()
 	victims := m.victims()
 	m.step("kill -9 of %v within: joining %q, leaving %q", victims, joining, leaving)
 	s := m.posted(joining, leaving)
 	defer s.Drop()
-	<-time.After(time.Duration(m.rng.Int64N(int64(longestLead))))
+	if aim == pending || aim == committed {
+		m.awaitStage(aim, victims)
+	} else {
+		<-time.After(time.Duration(m.rng.Int64N(int64(longestLead))))
+	}
 	for _, v := range victims {
 		v.Kill()
 	}
+	met := m.stageOf(victims)
 	for _, v := range victims {
 		m.must(v.Start())
 	}
 	m.change(joining, leaving)
+	return met
+}
+
+// awaitStage waits until a change has come so far at one of the members, for changePatience at most: it may be refused.
+func (m *membership) awaitStage(aim stage, members []*cluster.Member) {
+	m.t.Helper()
+	for began := time.Now(); m.stageOf(members) < aim && time.Since(began) < changePatience; {
+		<-time.After(time.Millisecond / 4)
+	}
+}
+
+// stageOf returns how far the change after m.version has come at these members, by their disks.
+func (m *membership) stageOf(members []*cluster.Member) (met stage) {
+	m.t.Helper()
+	for _, one := range members {
+		met = max(met, m.stage(one))
+	}
+	return met
+}
+
+func (m *membership) stage(of *cluster.Member) stage {
+	m.t.Helper()
+	text, err := os.ReadFile(filepath.Join(of.DataDir, "version-2", "members"))
+	if errors.Is(err, os.ErrNotExist) {
+		return unseen
+	}
+	m.must(err)
+	var known struct{ Committed, Seen string }
+	m.must(json.Unmarshal(text, &known))
+	switch before := version(m.version); {
+	case version(known.Committed) > before:
+		return committed
+	case version(known.Seen) > before:
+		return pending
+	}
+	return unseen
+}
+
+// version returns the version at the end of a configuration, 0 if there is none.
+func version(text string) (v uint64) {
+	_, last, _ := strings.Cut(text, "version=")
+	v, _ = strconv.ParseUint(strings.TrimSpace(last), 16, 64)
+	return v
 }
 
 // posted asks the leader for a change, and does not wait for the answer.
