@@ -48,13 +48,16 @@ type hello struct {
 	nameless bool     // the peer is an observer without a known id: id is one that this server has chosen for it
 }
 
-// ownHello returns this server's first message.
+// ownHello returns this server's first message. A server that is in no list, and listens at all addresses, announces a
+// wildcard, which others skip.
 func ownHello(o *Options) ([]byte, error) {
 	var address string
 	if targets := electionTargets(o.Peers[o.ID]); len(targets) > 0 {
 		address = targets[0].String()
 	} else if len(o.ElectionListen) > 0 {
-		address = o.ElectionListen[0]
+		if address = o.ElectionListen[0]; strings.HasPrefix(address, ":") {
+			address = "0.0.0.0" + address
+		}
 	} else {
 		return nil, errors.New("transport: this server has no election address")
 	}

@@ -107,9 +107,28 @@ func TestHelloBytes(t *testing.T) {
 	if got, err := ownHello(&o); err != nil || !bytes.HasSuffix(got, []byte("10.0.0.9:3888")) {
 		t.Errorf("%q, %v", got, err)
 	}
+	o.ElectionListen = []string{":3888"}
+	if got, err = ownHello(&o); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := readHello(bytes.NewReader(got)); err != nil || h.id != 9 || h.bare || len(h.targets) > 0 {
+		t.Errorf("of a server that listens at every address others read %+v, %v", h, err)
+	}
 	o = Options{ID: 1, Peers: map[int64][]Address{1: {{strings.Repeat("x", maxHelloBytes), 2888, 3888}}}}
 	if _, err := ownHello(&o); err == nil {
 		t.Error("an endless address is announced")
+	}
+}
+
+// A server that is no member any more is still where it was, and must say so to those that do not know it.
+func TestARemovedServerAnnouncesItsAddress(t *testing.T) {
+	n, err := New(Options{ID: 3, Peers: memPeers(3), QuorumListen: []string{":2888"}, ElectionListen: []string{":3888"}, Handler: newRecorder()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetPeers(memPeers(2))
+	if h, err := readHello(bytes.NewReader(n.mu.hello)); err != nil || len(h.targets) != 1 || h.targets[0].String() != electionAddr(3) {
+		t.Errorf("it announces %+v, %v", h, err)
 	}
 }
 

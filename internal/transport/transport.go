@@ -374,10 +374,12 @@ func (t *Transport) SetPeers(peers map[int64][]Address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.known = peers
-	o := t.o
-	o.Peers = peers
-	if hello, err := ownHello(&o); err == nil {
-		t.mu.hello = hello // an error: what was announced before still leads here
+	if _, own := peers[t.o.ID]; own { // otherwise what was announced before still leads here
+		o := t.o
+		o.Peers = peers
+		if hello, err := ownHello(&o); err == nil {
+			t.mu.hello = hello
+		}
 	}
 	if t.mu.closed || len(t.mu.quorumPorts)+len(t.mu.electionPorts) == 0 {
 		return // Start adds them
