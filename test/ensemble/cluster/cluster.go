@@ -90,6 +90,9 @@ func New(o Options) (*Ensemble, error) {
 		}
 		if o.Admin {
 			m.Admin = loopback(a.admin)
+			if e.Hosts != nil {
+				m.Admin = fmt.Sprintf("%s:%d", e.Hosts.clientAddress(m.ID), a.admin)
+			}
 		}
 		e.Members = append(e.Members, m)
 		addrs = append(addrs, a)
@@ -119,15 +122,15 @@ type address struct {
 // config is the zoo.cfg of the member at index i. With links it sees the others
 // at the addresses of its proxies.
 func (e *Ensemble) config(i int, addrs []address, more []string) string {
-	listen := "clientPortAddress=127.0.0.1"
+	listen, adminHost := "clientPortAddress=127.0.0.1", "127.0.0.1"
 	if e.Hosts != nil {
-		listen = "quorumListenOnAllIPs=true"
+		listen, adminHost = "quorumListenOnAllIPs=true", "0.0.0.0"
 	}
 	lines := []string{
 		"tickTime=2000", "initLimit=10", "syncLimit=5", "dataDir=" + e.Members[i].DataDir,
 		listen, fmt.Sprintf("clientPort=%d", addrs[i].client), "maxClientCnxns=0",
 		"4lw.commands.whitelist=*", fmt.Sprintf("admin.enableServer=%v", e.Members[i].Admin != ""),
-		"admin.serverAddress=127.0.0.1", fmt.Sprintf("admin.serverPort=%d", addrs[i].admin),
+		"admin.serverAddress=" + adminHost, fmt.Sprintf("admin.serverPort=%d", addrs[i].admin),
 	}
 	lines = append(lines, more...)
 	if e.Members[i].Observer {

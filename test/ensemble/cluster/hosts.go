@@ -71,6 +71,9 @@ func within(cmd *exec.Cmd, namespace string) {
 	cmd.Path, cmd.Args, cmd.Err = in.Path, in.Args, in.Err
 }
 
+// RunAt has a command that is not started yet run on the host of a member, with its resolver.
+func (h *Hosts) RunAt(id int, cmd *exec.Cmd) { within(cmd, h.namespace(id)) }
+
 // newHosts makes the network and n hosts, whose resolvers know no name.
 func newHosts(dir string, n int) (*Hosts, error) {
 	h := &Hosts{dir: dir, prefix: fmt.Sprintf("pf%d", os.Getpid()), subnet: os.Getpid() % 250}
