@@ -31,6 +31,7 @@ type stall struct {
 	name     string
 	fault    fault
 	leader   bool // it is the leader's; otherwise a follower's
+	both     bool // it is that of all followers
 	lasts    time.Duration
 	writers  int  // one is at that member; more are spread over all members
 	depth    int  // writes that each has outstanding
@@ -49,6 +50,7 @@ var stalls = []stall{
 	// What these write fits into unsyncedBytes on a fast machine too, and is more transactions than a learner
 	// may have to apply (replica.maxBacklog).
 	{name: "follower-60s-6-writers", lasts: 60 * time.Second, writers: 6, depth: 1},
+	{name: "both-followers-40s", both: true, lasts: 40 * time.Second, writers: 10, depth: 1},
 	{name: "leader-10-iops-1-writer", fault: diskLimited, leader: true, lasts: 8 * time.Second, writers: 1, depth: 1},
 	{name: "leader-10-iops-10-writers", fault: diskLimited, leader: true, lasts: 8 * time.Second, writers: 10, depth: 1},
 	{name: "stopped-follower-8s-pipelined", fault: memberStopped, lasts: 8 * time.Second, writers: 3, depth: 100},
@@ -77,7 +79,7 @@ const (
 )
 
 // TestStalls makes the disk of one of three members finish nothing for a while, or few
-// writes, or stops a member or a client, while sessions of 4 s at all members that run
+// writes, or those of both followers, or stops a member or a client, while sessions of 4 s at all members that run
 // write, read and ping. It prints the longest time that a session had to wait, for each
 // kind of member, and fails if an ensemble of Pinfold stops serving, loses a session or
 // holds an election without need.
@@ -92,6 +94,10 @@ func TestStalls(t *testing.T) {
 						slowDisks(t, e, disks)
 					}
 				}})
+				if s.both {
+					r.stallBoth(s, disks)
+					return
+				}
 				r.stall(s, disks)
 			})
 		}
