@@ -365,19 +365,25 @@ func (m *membership) move() {
 	m.t.Helper()
 	for _, id := range []int{m.follower(), m.leader().ID, len(m.e.Members)} {
 		e := m.e.Member(id)
-		for _, address := range []*string{&e.Quorum, &e.Election} {
-			port, err := m.e.FreePort()
-			m.must(err)
-			host, _, _ := strings.Cut(*address, ":")
-			*address = fmt.Sprintf("%s:%d", host, port)
-		}
-		m.join(m.roles[id], id)
+		m.movePorts(e)
 		if e.Kind().IsApache() { // it listens there when it starts again
 			m.must(e.Stop())
 			m.must(e.Start())
 			m.await(id)
 		}
 	}
+}
+
+// movePorts gives a member other ports for its peers.
+func (m *membership) movePorts(e *cluster.Member) {
+	m.t.Helper()
+	for _, address := range []*string{&e.Quorum, &e.Election} {
+		port, err := m.e.FreePort()
+		m.must(err)
+		host, _, _ := strings.Cut(*address, ":")
+		*address = fmt.Sprintf("%s:%d", host, port)
+	}
+	m.join(m.roles[e.ID], e.ID)
 }
 
 // restart kills each member, then all of them: each has the last configuration.
