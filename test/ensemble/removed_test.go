@@ -51,6 +51,7 @@ func TestRemovedMemberGoesOn(t *testing.T) {
 			d.begin()
 			d.hasNotHeard()
 			d.willNotHear()
+			d.newQuorum()
 			d.oldQuorum()
 			d.end()
 		})
@@ -201,6 +202,20 @@ func (d *removed) willNotHear() {
 		_, err = d.gone.WaitServing(d.within(patience))
 		d.must(err)
 	})
+}
+
+// newQuorum leaves the leader and another voter, which are two of three: they go on.
+func (d *removed) newQuorum() {
+	d.t.Helper()
+	leader, _ := d.rig.leader()
+	other := d.e.Member(leader.ID%3 + 1)
+	d.step("SIGSTOP of %v, kill -9 of %v: two voters are left", d.gone, other)
+	d.must(d.gone.Pause())
+	other.Kill()
+	d.progress()
+	d.must(errors.Join(d.gone.Resume(), other.Start()))
+	d.whole()
+	d.lostNone("a member was killed, and the removed one stopped")
 }
 
 // oldQuorum leaves one voter and the removed member, which are two of three and no quorum.
