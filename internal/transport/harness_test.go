@@ -516,6 +516,7 @@ func start(t *testing.T, o Options, change ...func(*Options)) *node {
 	t.Helper()
 	nd := &node{recorder: newRecorder(), logged: &logBuffer{}}
 	o.Handler, o.Logger = nd.recorder, nd.logged.logger()
+	o.ArrivalBurst = 1 << 20 // many tests have all connections from one address, at the same time
 	for _, f := range change {
 		f(&o)
 	}

@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/ratelimit"
 )
 
 // Bounds of the resources that unknown peers can use.
@@ -77,13 +81,18 @@ func (t *Transport) bindOne(address string) (net.Listener, error) {
 	}
 }
 
-// accept hands connections to admit, which must not block. The channel that it returns is closed
+// accept hands connections to admit, which must not block, and closes those that come too fast (arrivals). The channel that it returns is closed
 // when the connection that has made way for nc has ended; nil if there is none. Before that no
 // other is accepted: otherwise a flood of connections would make goroutines faster than they
 // end, and all others of the process would wait until these have had a processor.
-func (t *Transport) accept(l net.Listener, admit func(nc net.Conn) (ended <-chan struct{})) {
+func (t *Transport) accept(l net.Listener, name string, admit func(nc net.Conn) (ended <-chan struct{})) {
 	for {
 		nc, err := l.Accept()
+		if err == nil && !t.mayArrive(addressOf(nc)) {
+			nc.Close() // an error changes nothing: nothing was sent
+			t.logRefused(name, remoteName(nc), errTooFast)
+			continue
+		}
 		if err == nil {
 			t.awaitWay(admit(nc))
 			continue
@@ -98,6 +107,45 @@ func (t *Transport) accept(l net.Listener, admit func(nc net.Conn) (ended <-chan
 			return
 		}
 	}
+}
+
+// errTooFast says why a connection is closed as soon as it is accepted.
+var errTooFast = fmt.Errorf("%w: more than %d connections a second have come from this address", ErrCrowded, ratelimit.ArrivalsPerSecond)
+
+// arrivals bounds how many connections of one address are accepted in a second. To accept one and to close it takes
+// little; a goroutine, a handshake that stops half-way and the end of another that makes way for it take many times that.
+// An address at which a member is, or was seen, has no bound: a flood from there must not keep the member out.
+type arrivals struct {
+	sync.Mutex
+	ratelimit.Arrivals
+	start time.Time
+}
+
+// mayArrive reports whether a connection of an address may be more than accepted and closed.
+func (t *Transport) mayArrive(address string) bool {
+	from, err := netip.ParseAddr(address)
+	if err != nil {
+		return true
+	}
+	t.arrivals.Lock()
+	ok := t.arrivals.Admit(from, time.Since(t.arrivals.start))
+	t.arrivals.Unlock()
+	return ok || t.isMembers(address)
+}
+
+// isMembers reports whether a member has the address by the configuration, or was seen there last.
+func (t *Transport) isMembers(address string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, addresses := range t.mu.known {
+		if slices.ContainsFunc(addresses, func(a Address) bool { return a.Host == address }) {
+			return true
+		}
+		if p := t.mu.peers[id]; p != nil && p.isAt(address) {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitWay waits until a connection that has made way has ended, if there is one.

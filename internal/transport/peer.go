@@ -79,6 +79,13 @@ func (p *peer) sawAt(nc net.Conn) {
 	p.mu.Unlock()
 }
 
+// isAt reports whether the peer was seen last at an address.
+func (p *peer) isAt(address string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.address == address
+}
+
 // lastAddress returns the address at which a server was seen last on the election port; ""
 // if it was not. A server whose name does not resolve here, or not any more, may be there. It
 // proves its identity there as at any other address, if it has to (TLS and SASL).

@@ -174,6 +174,10 @@ type Options struct {
 	// MaxPacketBytes bounds the data, and the identities, of a received packet; 2
 	// MiB (jute.maxbuffer and its extra size).
 	MaxPacketBytes int
+	// ArrivalBurst is how many connections an address that is no member's may open at once to both ports; later ones
+	// are admitted at the rate of ratelimit.ArrivalsPerSecond. 0 is 128.
+	ArrivalBurst int
+
 	// BufferBytes bounds the buffers of all connections to the quorum port and the
 	// election port: input that is not decoded, output that is not sent, and what a
 	// snapshot or a part of the log goes through. Each link may hold 256 KiB of input; for
@@ -213,6 +217,7 @@ type Transport struct {
 	refused    *refusal.Log
 	logins     failedLogins
 	handshakes *tlsport.Turns // of accepted connections
+	arrivals   arrivals
 	outputs    *socket.OutputPool
 	buffers    *socket.Budget                             // of Options.BufferBytes
 	backlog    struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
@@ -254,6 +259,7 @@ func New(o Options) (*Transport, error) {
 	t.mu.hello = hello
 	t.refused = refusal.New(t.log)
 	t.logins.start = time.Now()
+	t.arrivals.start, t.arrivals.Burst = t.logins.start, o.ArrivalBurst
 	t.outputs = socket.NewOutputPool(pooledBytes)
 	t.buffers = socket.NewBudget(o.BufferBytes)
 	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
@@ -277,6 +283,9 @@ func (o *Options) setDefaults() {
 	def(&o.RetryDelay, 100*time.Millisecond)
 	if o.MaxPacketBytes <= 0 {
 		o.MaxPacketBytes = 2 << 20
+	}
+	if o.ArrivalBurst <= 0 {
+		o.ArrivalBurst = 128
 	}
 	if o.BufferBytes <= 0 {
 		o.BufferBytes = 64 << 20
@@ -332,10 +341,10 @@ func (t *Transport) Start() error {
 // acceptLocked starts to accept connections at ports. REQUIRES: t.mu.
 func (t *Transport) acceptLocked(quorum, election []port) {
 	for _, l := range quorum {
-		t.wg.Go(func() { t.accept(l, t.admitLearner) })
+		t.wg.Go(func() { t.accept(l, "quorum port", t.admitLearner) })
 	}
 	for _, l := range election {
-		t.wg.Go(func() { t.accept(l, t.admitPeer) })
+		t.wg.Go(func() { t.accept(l, "election port", t.admitPeer) })
 	}
 }
 
