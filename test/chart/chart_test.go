@@ -23,8 +23,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
@@ -49,6 +51,12 @@ type rendered struct {
 
 // render renders the chart with values, which are YAML and override the defaults.
 func render(t *testing.T, values string) (*rendered, error) {
+	t.Helper()
+	return renderAs(t, release, values)
+}
+
+// renderAs does it for the release of that name.
+func renderAs(t *testing.T, release, values string) (*rendered, error) {
 	t.Helper()
 	c, err := loader.Load(dir)
 	if err != nil {
@@ -109,6 +117,7 @@ func (r *rendered) add(t *testing.T, name, doc string) {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, doc)
 	}
+	checkNames(t, name, o)
 	switch o := o.(type) {
 	case *appsv1.StatefulSet:
 		r.set = o
@@ -123,6 +132,55 @@ func (r *rendered) add(t *testing.T, name, doc string) {
 	case *corev1.ServiceAccount:
 	default:
 		t.Errorf("%s: the chart makes a %T, which this test does not know", name, o)
+	}
+}
+
+// checkNames checks an object's name, labels and names of ports by the rules of a Kubernetes server.
+func checkNames(t *testing.T, file string, o runtime.Object) {
+	t.Helper()
+	m, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := []map[string]string{m.GetLabels()}
+	names := map[string][]string{}
+	switch o := o.(type) {
+	case *appsv1.StatefulSet:
+		labels = append(labels, o.Spec.Template.Labels)
+		last := fmt.Sprintf("%s-%d", o.Name, *o.Spec.Replicas-1)
+		names[last] = validation.IsDNS1123Label(last)                                  // the pod's host name
+		revision := o.Name + "-0123456789" // the label controller-revision-hash
+		names[revision] = validation.IsValidLabelValue(revision)
+		for _, p := range o.Spec.Template.Spec.Containers[0].Ports {
+			names[p.Name] = validation.IsValidPortName(p.Name)
+		}
+	case *corev1.Service:
+		names[o.Name] = validation.IsDNS1035Label(o.Name)
+		for _, p := range o.Spec.Ports {
+			names[p.Name] = validation.IsValidPortName(p.Name)
+		}
+	default:
+		names[m.GetName()] = validation.IsDNS1123Subdomain(m.GetName())
+	}
+	for _, l := range labels {
+		for key, value := range l {
+			names[key], names[key+"="+value] = validation.IsQualifiedName(key), validation.IsValidLabelValue(value)
+		}
+	}
+	for what, wrong := range names {
+		if len(wrong) > 0 {
+			t.Errorf("%s: %s: %s", file, what, strings.Join(wrong, "; "))
+		}
+	}
+}
+
+// TestLongNames checks what the chart makes of the longest name that Helm permits a release, and of tags
+// that are no labels.
+func TestLongNames(t *testing.T) {
+	for _, tag := range []string{strings.Repeat("0123456.", 16), "_latest", "1.0@sha256:" + strings.Repeat("0123", 16)} {
+		if _, err := renderAs(t, strings.Repeat("long", 13)+"x", fmt.Sprintf("image: {tag: %q}\nreplicas: 7\n", tag)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
