@@ -32,6 +32,15 @@ var certificateSettings = []authSetting{
 	{"enforced certificates", []string{tlsLine, "enforce.auth.enabled=true", "enforce.auth.schemes=x509"}, []string{
 		"tls:bob exists", "exists", "auth:digest:u:p exists", "tls:stranger exists",
 	}},
+	{"addresses in certificates", []string{tlsLine, "ssl.clientHostnameVerification=true"}, []string{
+		"tls:bob exists", "tls:elsewhere exists", "exists",
+	}},
+	{"addresses in certificates without host names", []string{tlsLine, "ssl.clientHostnameVerification=true", "ssl.hostnameVerification=false"}, []string{
+		"tls:elsewhere exists",
+	}},
+	{"one port for both", []string{tlsLine, "client.portUnification=true"}, []string{
+		"exists", "unified:bob whoami create:auth:x read", "read", "unified:stranger exists", "unified:eve read",
+	}},
 	{"enforced digest beside certificates", []string{tlsLine, "enforce.auth.enabled=true", "enforce.auth.schemes=digest"}, []string{
 		"tls:bob exists", "tls:bob auth:digest:u:p exists whoami",
 	}},
@@ -76,10 +85,11 @@ func newCertificates(t *testing.T) *certificates {
 			Country: []string{"CH"}, Province: []string{"Bern"}, Locality: []string{"Thun"}, StreetAddress: []string{"Main Street 1"}, PostalCode: []string{"3600"},
 			Organization: []string{"Example"}, OrganizationalUnit: []string{"one", "two"}, CommonName: "bob", SerialNumber: "7",
 		})),
-		"special":  authority.Issue(t, "bob", subject(pkix.Name{CommonName: ` #bob, "the" <builder>;+=\ `})),
-		"utf8":     authority.Issue(t, "bob", subject(pkix.Name{CommonName: "bøb"})),
-		"several":  authority.Issue(t, "bob", subject(extra(asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 1}, "b1"))),
-		"nameless": authority.Issue(t, "bob", subject(pkix.Name{})),
+		"special":   authority.Issue(t, "bob", subject(pkix.Name{CommonName: ` #bob, "the" <builder>;+=\ `})),
+		"utf8":      authority.Issue(t, "bob", subject(pkix.Name{CommonName: "bøb"})),
+		"several":   authority.Issue(t, "bob", subject(extra(asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 1}, "b1"))),
+		"elsewhere": authority.Issue(t, "bob", func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, []net.IP{net.IPv4(10, 0, 0, 1)} }),
+		"nameless":  authority.Issue(t, "bob", subject(pkix.Name{})),
 	} {
 		// A server that names other authorities gets the certificate as well.
 		c.clients[name] = &tls.Config{GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &id.TLS, nil }}
@@ -120,13 +130,18 @@ func (a *authPorts) wait(r *rig) error {
 
 // dial connects to the port for the script's first word; rest are the others.
 func (a *authPorts) dial(script string) (nc net.Conn, rest string, err error) {
+	addr := a.secure
 	name, secure := strings.CutPrefix(script, "tls:")
 	if !secure {
-		nc, err = net.Dial("tcp", a.plain)
+		addr = a.plain
+		name, secure = strings.CutPrefix(script, "unified:")
+	}
+	if !secure {
+		nc, err = net.Dial("tcp", addr)
 		return nc, script, err
 	}
 	name, rest, _ = strings.Cut(name, " ")
-	if nc, err = net.Dial("tcp", a.secure); err == nil {
+	if nc, err = net.Dial("tcp", addr); err == nil {
 		nc = tls.Client(nc, a.clients[name])
 	}
 	return nc, rest, err

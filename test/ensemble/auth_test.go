@@ -40,6 +40,7 @@ var authSettings = []authSetting{
 	{"defaults", nil, []string{
 		"exists auth:digest:u:p whoami exists", "auth:foo:x exists", "auth:ip:1.2.3.4 whoami", "auth:sasl:bob", "auth:x509:CN=a", "auth:ensemble:a",
 		"auth:super:x", "auth:world:anyone", "auth:digest:nocolon whoami", "token exists", "login:bob:b create:sasl:bob", "login:bob:wrong exists", "login:nobody:b exists",
+		"null exists",
 	}},
 	{"enforced digest", []string{"enforce.auth.enabled=true", "enforce.auth.schemes=digest"}, []string{
 		"exists", "ping", "close", "create:world:anyone", "auth:ip:x exists", "auth:digest:u:p exists ping exists close", "auth:foo:x exists", "token exists", "whoami",
@@ -69,13 +70,29 @@ var authSettings = []authSetting{
 	{"another hash", []string{"DigestAuthenticationProvider.digestAlg=SHA-256", "DigestAuthenticationProvider.superDigest=super:WTA5ucCHTdJq645xIMibj8HviTPeB5mMuJ4/+v1dIEw="}, []string{
 		"auth:digest:u:p create:auth:x acl exists", "auth:digest:super:secret whoami",
 	}},
+	{"a superuser of digest", []string{"DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4="}, []string{
+		"auth:digest:u:p create:auth:x", "read", "auth:digest:super:wrong read whoami", "auth:digest:super:secret read whoami",
+	}},
+	{"any user of SASL", []string{"letAnySaslUserDoX=any", saslLine}, []string{
+		"login:bob:b create:sasl:any", "read", "auth:digest:any:x read", "login:ann:a read whoami",
+	}},
+	{"a password of super", []string{"SASLAuthenticationProvider.superPassword=secret", saslLine}, []string{
+		"login:bob:b create:sasl:bob", "read", "login:super:s read", "login:super:secret read whoami", "login:ann:a read",
+	}},
 	{"a superuser of SASL", []string{"superUser=bob", "superUser.1=eve", saslLine}, []string{
 		"auth:digest:u:p create:auth:x", "read", "login:bob:b read", "login:eve:e read", "login:ann:a read",
 	}},
 }
 
+// authExceptions are Pinfold's answers that differ from those of 3.9.3, by the name of the setting and the script.
+var authExceptions = map[string]string{
+	// 3.9.4 has the setting; 3.8.0 and 3.9.3 ignore it, and let in what it says must not be.
+	"addresses in certificates: tls:elsewhere exists": "no session",
+}
+
 // TestAuthentication has clients authenticate, or not, at Apache 3.8.0 and 3.9.3 and at
-// Pinfold with the same settings: every answer and every end of a connection is the same.
+// Pinfold with the same settings: every answer and every end of a connection is that of 3.9.3,
+// apart from authExceptions. What 3.8.0 answers is shown beside a difference.
 func TestAuthentication(t *testing.T) {
 	if *pinfold == "" {
 		t.Skip("-pinfold names the binary")
@@ -83,7 +100,7 @@ func TestAuthentication(t *testing.T) {
 	kinds := []cluster.Kind{cluster.Apache, cluster.Apache39, cluster.Pinfold}
 	specs := []cluster.Spec{{Kind: cluster.Apache}}
 	file := filepath.Join(t.TempDir(), "jaas.conf")
-	jaas := "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"b\" user_ann=\"a\" user_eve=\"e\"; };\n"
+	jaas := "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"b\" user_ann=\"a\" user_eve=\"e\" user_super=\"s\"; };\n"
 	if err := os.WriteFile(file, []byte(jaas), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +119,11 @@ func TestAuthentication(t *testing.T) {
 					return
 				}
 				t.Logf("%s: %s", script, said[2][i])
-				if said[0][i] != said[2][i] && said[1][i] != said[2][i] {
+				want, excepted := authExceptions[s.name+": "+script]
+				if !excepted {
+					want = said[1][i]
+				}
+				if said[2][i] != want || excepted && said[1][i] == want {
 					t.Errorf("%s\n  3.8.0:   %s\n  3.9.3:   %s\n  Pinfold: %s", script, said[0][i], said[1][i], said[2][i])
 				}
 			}
@@ -198,6 +219,8 @@ func (c *authClient) do(word string) (string, error) {
 		return c.login(f[1], f[2])
 	case "token":
 		return c.request(wire.OpSASL, jute.AppendBuffer(nil, []byte("nonsense")))
+	case "null":
+		return c.request(wire.OpSASL, jute.AppendInt(nil, -1))
 	case "create":
 		q := wire.CreateRequest{Path: "/n", ACL: []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: f[1], ID: f[2]}}}}
 		return c.request(wire.OpCreate, q.Append(nil, wire.OpCreate))
@@ -270,6 +293,7 @@ func (c *authClient) counts() (string, error) {
 			said = append(said, strings.Join(strings.Fields(line), " "))
 		}
 	}
+	slices.Sort(said) // 3.8.0 has an order of its own
 	return strings.Join(said, ", "), err
 }
 
