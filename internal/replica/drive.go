@@ -21,7 +21,7 @@ type Driver interface {
 	Bring()
 	// Spawn calls task beside the stages until it returns false.
 	Spawn(task func() (again bool))
-	// Rest pauses a task.
+	// Rest pauses a task, or a View that has released the lock.
 	Rest(d time.Duration)
 	// Wait returns when all workers have exited and all tasks have ended. Only Close calls
 	// it, which may block.

@@ -9,11 +9,20 @@ import (
 
 // hold is one hold of the tree's lock, to read or to apply.
 type hold struct {
-	since time.Duration
-	until time.Duration // set by View.End; 0: it is the time when the lock is released
-	work  int           // done under the write lock, in units of package znode
-	turn  bool          // it has Replica.turn
+	since  time.Duration
+	until  time.Duration // set by View.End; 0: it is the time when the lock is released
+	work   int           // done under the write lock, in units of package znode
+	turn   bool          // it has Replica.turn
+	paused int           // how often its View has called Pause
 }
+
+// A View that has paused more often than freePauses is long. It rests after each piece for as long as the piece has
+// taken, and keeps the turn meanwhile: so long requests together use half of a processor, however many there are. The
+// servers of an ensemble may share their processors with each other, and clients do not wait for those of one request.
+const (
+	freePauses = 16
+	mostRest   = 2 * time.Millisecond // what a piece takes at most, unless its goroutine has waited for a processor
+)
 
 // lockRead acquires the tree's read lock. The caller passes the result to unlockRead.
 func (r *Replica) lockRead() (since time.Duration) {
@@ -55,7 +64,7 @@ func (r *Replica) ViewAt(now time.Duration, inTurn bool, f func(View)) {
 	if inTurn {
 		r.awaitTurn(h)
 	}
-	if h.since, h.until = now, 0; inTurn || !r.mu.TryRLock() {
+	if h.since, h.until, h.paused = now, 0, 0; inTurn || !r.mu.TryRLock() {
 		h.since = r.lockRead()
 	}
 	defer func() {
@@ -78,11 +87,16 @@ func (v View) End() time.Duration {
 
 // Pause releases the lock, calls between, and acquires the lock again: queued transactions
 // are applied meanwhile. It reports whether v still is this server's tree, and is
-// right; if not, the caller must not read from it. After its first Pause a View continues as one that is inTurn.
+// right; if not, the caller must not read from it. After its first Pause a View continues as one that is inTurn; after
+// freePauses it rests in each.
 //
 // REQUIRES: the caller is within View's function, and holds no other lock.
 func (v View) Pause(between func()) bool {
-	v.r.unlockRead(v.h.since)
+	until := v.r.clock.Now()
+	v.r.unlockReadAt(v.h.since, until)
+	if v.h.paused++; v.h.paused > freePauses {
+		v.r.driver.Rest(min(until-v.h.since, mostRest))
+	}
 	v.r.endTurn(v.h)
 	between()
 	v.r.awaitTurn(v.h)
@@ -94,14 +108,14 @@ func (v View) Pause(between func()) bool {
 // REQUIRES: no lock is held.
 func (r *Replica) awaitTurn(h *hold) {
 	runtime.Gosched()
-	r.turn.Lock()
+	r.turn <- struct{}{}
 	h.turn = true
 }
 
 func (r *Replica) endTurn(h *hold) {
 	if h.turn {
 		h.turn = false
-		r.turn.Unlock()
+		<-r.turn
 	}
 }
 

@@ -292,3 +292,38 @@ func TestOutstandingFallsBeforeFlush(t *testing.T) {
 		}
 	})
 }
+
+// TestLongViewsRest: long Views use half of the time together, short ones all of it.
+func TestLongViewsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := mustBoot(t, vfs.NewMem(), func(*Options) {})
+		defer m.rep.Close()
+		const piece = time.Millisecond
+		view := func(pauses int) {
+			m.rep.View(func(v View) {
+				for range pauses {
+					time.Sleep(piece) // the work
+					v.Pause(func() {})
+				}
+			})
+		}
+		began := time.Now()
+		if view(freePauses); time.Since(began) != freePauses*piece {
+			t.Errorf("a short View takes %v, want %v", time.Since(began), freePauses*piece)
+		}
+		const long = 10 * freePauses
+		began = time.Now()
+		if view(long); time.Since(began) != (2*long-freePauses)*piece {
+			t.Errorf("a long View takes %v, want %v", time.Since(began), (2*long-freePauses)*piece)
+		}
+		began = time.Now()
+		var group sync.WaitGroup
+		for range 3 {
+			group.Go(func() { view(long) })
+		}
+		group.Wait()
+		if least := 3 * (2*long - freePauses - 2) * piece; time.Since(began) < least {
+			t.Errorf("three long Views take %v, want %v", time.Since(began), least)
+		}
+	})
+}

@@ -161,10 +161,10 @@ type Replica struct {
 	mu       sync.RWMutex
 	_        [64]byte // each reader writes to mu: what it only reads is not in that cache line
 	tree     *znode.Tree
-	partial  zk.Zxid    // of the closeSession that is being applied in pieces, 0: none
-	changing *changing  // the multi that is being applied in pieces, nil: none
-	holds    sync.Pool  // of *hold
-	turn     sync.Mutex // held by a View after its first piece of work; acquired before mu
+	partial  zk.Zxid       // of the closeSession that is being applied in pieces, 0: none
+	changing *changing     // the multi that is being applied in pieces, nil: none
+	holds    sync.Pool     // of *hold
+	turn     chan struct{} // has an element while a View has the turn, after its first piece of work; acquired before mu
 
 	watchMu sync.Mutex
 	watches watch.Tables
@@ -222,6 +222,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
 	r.holds.New = func() any { return new(hold) }
+	r.turn = make(chan struct{}, 1)
 	r.stats.init()
 	r.order = orderer{Replica: r, sessions: sessions{Replica: r, owners: map[zk.SessionID]owner{}}}
 	r.disk, r.tip = logger{Replica: r}, applier{Replica: r}
