@@ -21,7 +21,7 @@ func (s *Server) encrypt() error {
 	if err != nil {
 		return err
 	}
-	s.listener = &secureListener{Listener: s.listener, config: p.Config(), refused: s.refused, optional: !s.cfg.Admin.ForceHTTPS}
+	s.listener = &secureListener{Listener: s.listener, config: p.Config(), refused: s.refused, optional: !s.cfg.Admin.ForceHTTPS, insecure: s.server.CountInsecureAdmin}
 	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	return nil
 }
@@ -50,6 +50,7 @@ type secureListener struct {
 	config   *tls.Config
 	optional bool
 	refused  *refusal.Log
+	insecure func() // counts a connection without TLS
 }
 
 // Accept implements net.Listener.
@@ -86,6 +87,8 @@ func (c *secureConn) begin() (net.Conn, error) {
 			return nil, err
 		}
 		layer = secure
+	} else {
+		c.l.insecure()
 	}
 	c.layer.Store(&layer)
 	return layer, nil

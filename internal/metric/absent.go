@@ -9,14 +9,14 @@ const (
 	apacheThrottle  = "the request throttler, and details of the connection throttle"
 	apacheCache     = "the cache of replies"
 	apacheWatches   = "the deferred removal of watches"
-	apacheTLS       = "TLS"
 	apacheShutdown  = "a process that continues without its database: here the process ends"
 	apacheMachine   = "the Java virtual machine and Netty"
 	apacheForwarded = "the options of forwarding by learners"
 )
 
-// absentCounters also has the counters of TLS connections and of the scheme ensemble, which
-// are not absent: mntr shows them in this order.
+// absentCounters also has the counters of TLS connections and of the scheme ensemble, and
+// absentSummaries those of synchronizations under way, which are not absent: mntr shows them
+// in this order.
 func absentCounters() []Desc {
 	const n = UnitCount
 	return []Desc{
@@ -41,7 +41,7 @@ func absentCounters() []Desc {
 		counter("ensemble_auth_skip", n, ownServer, "Clients that named no ensemble, or a server without a name"),
 		counter("tls_handshake_exceeded", n, ownServer, "Connections refused because of too many TLS handshakes"),
 		counter("unsuccessful_handshake", n, ownServer, "Failed TLS handshakes"),
-		counter("insecure_admin_count", n, ownServer, "Connections without TLS to the administration port").absent(apacheTLS),
+		counter("insecure_admin_count", n, ownServer, "Connections without TLS to an administration port that accepts both (`admin.portUnification`)"),
 		counter("cnxn_closed_without_zk_server_running", n, ownServer, "Connections closed before the TLS handshake because there was no quorum"),
 		counter("unrecoverable_error_count", n, ownServer, "Threads that ended by an exception").absent(apacheShutdown),
 	}
@@ -50,8 +50,8 @@ func absentCounters() []Desc {
 func absentSummaries() []Desc {
 	const n, ms = UnitCount, UnitMilliseconds
 	return []Desc{
-		summary("inflight_snap_count", n, ownReplica, "Learners that are being synchronized by a snapshot").absent(apacheMembers),
-		summary("inflight_diff_count", n, ownReplica, "Learners that are being synchronized by transactions").absent(apacheMembers),
+		summary("inflight_snap_count", n, ownReplica, "Learners that this leader was synchronizing by a snapshot when one more was"),
+		summary("inflight_diff_count", n, ownReplica, "Learners that this leader was synchronizing by transactions when one more was"),
 		summary("learner_request_processor_queue_size", n, ownReplica, "Requests queued on a learner").absent(apacheMembers),
 		summary("prep_processor_queue_size", n, ownReplica, "Requests that wait to be prepared").absent(apacheQueues),
 		summary("prep_process_time", ms, ownReplica, "Preparing a request").absent(apacheQueues),

@@ -186,7 +186,7 @@ func TestHTTPS(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			reader := certs.New(t, "reader")
 			s := startSecured(t, map[string]string{
-				"admin.enableServer": "true", "admin.serverAddress": "127.0.0.1", "admin.serverPort": "0", c.key: "true", "admin.needClientAuth": c.need,
+				"admin.enableServer": "true", "admin.serverAddress": "127.0.0.1", "admin.serverPort": "0", c.key: "true", "admin.needClientAuth": c.need, "4lw.commands.whitelist": "mntr",
 				"ssl.quorum.keyStore.location": file, "ssl.quorum.trustStore.location": reader.Store(t),
 			})
 			for _, try := range []struct {
@@ -211,8 +211,21 @@ func TestHTTPS(t *testing.T) {
 					t.Errorf("%s: %s, %q", try.scheme, answer.Status, hsts)
 				}
 			}
+			if want := map[bool]string{true: "\t1\n", false: "\t0\n"}[c.http]; !strings.Contains(asked(t, s.Node), "insecure_admin_count"+want) {
+				t.Errorf("connections without TLS are not counted, or others are: mntr does not have %q", want)
+			}
 		})
 	}
+}
+
+// asked returns the answer of a node to mntr.
+func asked(t *testing.T, n *Node) string {
+	t.Helper()
+	answer, err := client.FourLetter(t.Context(), n.Addr().String(), "mntr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
 }
 
 // The administration server lists connections by their port: those of the port with TLS only

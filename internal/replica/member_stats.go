@@ -16,7 +16,11 @@ import (
 type MemberStats struct {
 	Elections    metric.Counter // begun
 	Diffs, Snaps metric.Counter // learners that were synchronized by transactions, by a snapshot
-	Healed       metric.Counter // times that this server has healed (heal.go)
+
+	// How many learners were being synchronized by transactions, or by a snapshot, each time that one more was.
+	DiffsRunning, SnapsRunning metric.Summary[int64]
+
+	Healed metric.Counter // times that this server has healed (heal.go)
 
 	LearnerProposals metric.Counter // received by a follower; an observer sees commits only
 	LearnerCommits   metric.Counter
@@ -67,8 +71,10 @@ func (o *orderer) countEvent(e *zab.Event) {
 	case zab.EventSyncing:
 		if strings.HasPrefix(e.Reason, zab.Snap.String()) {
 			o.stats.Snaps.Add(1)
+			o.stats.SnapsRunning.Add(int64(e.Running))
 		} else {
 			o.stats.Diffs.Add(1)
+			o.stats.DiffsRunning.Add(int64(e.Running))
 		}
 	}
 }
@@ -146,6 +152,8 @@ func (r *Replica) bindMemberMetrics(reg *metric.Registry) {
 		"looking_count":                   &s.Elections,
 		"diff_count":                      &s.Diffs,
 		"snap_count":                      &s.Snaps,
+		"inflight_diff_count":             &s.DiffsRunning,
+		"inflight_snap_count":             &s.SnapsRunning,
 		"learner_proposal_received_count": &s.LearnerProposals,
 		"learner_commit_received_count":   &s.LearnerCommits,
 		"revalidate_count":                &s.Revalidations,

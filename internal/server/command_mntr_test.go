@@ -50,7 +50,7 @@ func TestMntrLines(t *testing.T) {
 // depend on the process, on who won the election, or on the batches that the
 // goroutines happened to make.
 var undetermined = regexp.MustCompile(`^zk_(version|(open|max)_file_descriptor_count|observer_master_id|` +
-	`(avg|min|max|cnt|sum)_(sync_processor_batch_size|fsynctime|(leader_)?unavailable_time|election_time|(follower|observer)_sync_time)|` +
+	`(avg|min|max|cnt|sum)_(sync_processor_batch_size|fsynctime|(leader_)?unavailable_time|election_time|(follower|observer)_sync_time|inflight_diff_count)|` +
 	`\w+_latency|approximate_data_size|uptime|leader_uptime)$`)
 
 // learnerID is the number in the keys about one learner: which servers are

@@ -239,3 +239,7 @@ func (s *Server) DirSizes() (data, log int64) {
 	cfg := &s.cfg.Data
 	return sizeOf(DataDir(cfg.Dir)), sizeOf(DataDir(cfg.LogDir))
 }
+
+// CountInsecureAdmin counts a connection without TLS to the administration port, where that
+// accepts TLS as well.
+func (s *Server) CountInsecureAdmin() { s.stats.InsecureAdmin.Add(1) }

@@ -35,6 +35,7 @@ func (s *Server) bindMetrics() {
 		"outstanding_tls_handshake":       metric.Func(func() int64 { return int64(s.handshakes.running()) }),
 		"tls_handshake_exceeded":          &s.stats.TLSExceeded,
 		"unsuccessful_handshake":          &s.stats.TLSFailed,
+		"insecure_admin_count":            &s.stats.InsecureAdmin,
 		"sessionless_connections_expired": &s.stats.Sessionless,
 		"bytes_received_count":            &s.stats.BytesReceived,
 		"bytes_sent_count":                &s.stats.BytesSent,

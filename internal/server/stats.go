@@ -25,6 +25,7 @@ type Stats struct {
 	SessionsRefused          metric.Counter // of Rejected, because of sessionBytes
 	TLSFailed                metric.Counter // handshakes
 	TLSExceeded              metric.Counter // connections beyond the limit of handshakes
+	InsecureAdmin            metric.Counter // connections without TLS to an administration port for both
 	TLSDropped               metric.Counter // connections that EarlyDrop has closed
 	AuthFailed               metric.Counter
 	LoginsFailed             metric.Counter // by auth packet or SASL

@@ -99,6 +99,9 @@ type Event struct {
 	Epoch  uint32
 	Zxid   zk.Zxid
 	Reason string
+	// Running is, of EventSyncing, how many learners are being sent the same, transactions
+	// or a snapshot, this one among them.
+	Running int
 }
 
 // Ready is what is to be done, in this order: events are logged, the role is

@@ -156,7 +156,7 @@ func (c *Core) streamSnapshot(l *learner) {
 }
 
 func (c *Core) explain(l *learner, what string) {
-	c.ready.Events = append(c.ready.Events, Event{Kind: EventSyncing, Peer: l.id, Link: l.link, Zxid: l.last, Reason: what})
+	c.ready.Events = append(c.ready.Events, Event{Kind: EventSyncing, Peer: l.id, Link: l.link, Zxid: l.last, Reason: what, Running: c.syncing(l.sync)})
 }
 
 // finishSync sends committed transactions, those that are not yet, and

@@ -32,17 +32,21 @@ func (c *Config) limit(k syncKind) int {
 // but it counts (as with Apache's LearnerSyncThrottler).
 func (c *Core) admitSync(l *learner, k syncKind) bool {
 	if limit := c.cfg.limit(k); l.observer && limit > 0 {
-		running := 0
-		for _, other := range c.leader.learners {
-			if other.sync == k && !other.newAcked {
-				running++
-			}
-		}
-		if running >= limit {
+		if running := c.syncing(k); running >= limit {
 			c.refuse(l, fmt.Errorf("%d learners are being sent %v, and no more may at a time", running, k))
 			return false
 		}
 	}
 	l.sync = k
 	return true
+}
+
+// syncing is how many learners are being synchronized by the kind.
+func (c *Core) syncing(k syncKind) (n int) {
+	for _, l := range c.leader.learners {
+		if l.sync == k && !l.newAcked {
+			n++
+		}
+	}
+	return n
 }

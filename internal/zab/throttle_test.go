@@ -38,10 +38,13 @@ func TestConcurrentSyncsAreLimited(t *testing.T) {
 		o, _ := leads(t, cfg, s, 2, 3)
 		newLeader := zk.MakeZxid(o.core.epoch, 0)
 
-		begins := func(l LinkID) {
+		begins := func(l LinkID, running int) {
 			t.Helper()
 			if !strings.HasPrefix(o.says(l), tt.first) || !slices.Contains(o.links, l) {
 				t.Errorf("link %d is sent %q, want %s", l, o.says(l), tt.first)
+			}
+			if !slices.ContainsFunc(o.told, func(e Event) bool { return e.Kind == EventSyncing && e.Running == running }) {
+				t.Errorf("the events do not say that %d learners are being sent it: %+v", running, o.told)
 			}
 		}
 		refused := func(l LinkID) {
@@ -52,18 +55,18 @@ func TestConcurrentSyncsAreLimited(t *testing.T) {
 			}
 		}
 		first := o.observe(11, s.Last)
-		begins(first)
+		begins(first, 1)
 		participant := o.join(4, 6, -1, s.Last)
-		begins(participant)
+		begins(participant, 2)
 		refused(o.observe(12, s.Last))
 		o.ack(first, newLeader)
 		third := o.observe(12, s.Last)
-		begins(third)
+		begins(third, 2)
 		refused(o.observe(13, s.Last))
 		o.core.LinkDown(o.now, third, errLink)
 		o.drive()
-		begins(o.observe(13, s.Last))
-		begins(o.join(5, 6, -1, s.Last)) // a participant, beyond the limit
+		begins(o.observe(13, s.Last), 2)
+		begins(o.join(5, 6, -1, s.Last), 3) // a participant, beyond the limit
 		refused(o.observe(14, s.Last))
 	}
 }
