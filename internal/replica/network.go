@@ -97,7 +97,7 @@ type Lease = interface{ Release() }
 
 // Packets takes packets from a link, in order. It copies ps and keeps what they hold
 // until it releases mem, which may be nil; it need not release it. It blocks while too many wait, so that the sender is slowed. It may run stages
-// of the pipeline; for a disk it waits 2 ms at most.
+// of the pipeline, and does not wait for a disk.
 //
 // REQUIRES: the caller holds no lock.
 func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet, mem Lease) {

@@ -130,7 +130,7 @@ func (o *orderer) forwards() int {
 	return len(o.incoming)
 }
 
-// loneBytes is how much a job may write that a worker other than the Writer waits for.
+// loneBytes is how much a job may write that a worker other than the Writer may start.
 const loneBytes = 16 << 10
 
 // lone reports whether this turn has made a single small job, and what was proposed

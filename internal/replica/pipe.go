@@ -411,7 +411,7 @@ type Turn struct {
 
 	jobs     []job         // made by Order, for Log
 	lone     bool          // of Order: jobs is one small job, with little else under way
-	prompt   bool          // of Log: the disk can be waited for with a bound
+	prompt   bool          // of Log: the next write can be started without a wait for the disk
 	steps    []step        // made by Order and Log, for Apply
 	events   []event       // made by Log, for Order
 	deadline time.Duration // of Order: when it has something to do by the clock
