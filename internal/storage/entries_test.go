@@ -115,3 +115,40 @@ func TestReadOnly(t *testing.T) {
 		t.Error("a directory that does not exist was opened")
 	}
 }
+
+// A reader beside the server's log may have seen the zeros that the server keeps ready in the file, and find it
+// shorter then, because the server has ended it. What was written meanwhile is read the next time.
+func TestReadALogThatEndsMeanwhile(t *testing.T) {
+	fs := vfs.NewMem()
+	l := openTest(t, fs, testOptions()).NewLog(0)
+	appendTest(t, l, 40, 1, 2)
+	flush(t, l)
+	beside, err := OpenReadOnly(fs, testOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := beside.ReadLog(0)
+	for z := zk.Zxid(1); err == nil && z <= 2; z++ {
+		_, err = r.Next()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendTest(t, l, 40, 3)
+	if err := l.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("the file became shorter: %v", err)
+	}
+	again, err := beside.ReadLog(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Next(); err != nil || again.LastZxid() != 3 {
+		t.Errorf("read again: %v, %v", again.LastZxid(), err)
+	}
+	if err := errors.Join(r.Close(), again.Close()); err != nil {
+		t.Error(err)
+	}
+}

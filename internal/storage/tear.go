@@ -2,6 +2,7 @@ package storage
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/bits"
@@ -45,6 +46,8 @@ type breakage struct {
 func (b breakage) judge() (end logEnd, reason string, err error) {
 	tail, lastByte, ones, err := b.scan()
 	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return endDamaged, "the file became shorter while it was read: a server has ended it, and may have written to it before", nil
 	case err != nil:
 		return 0, "", err
 	case b.at == 0:
@@ -134,7 +137,8 @@ func (b breakage) window() int64 { return max(maxWriteBytes, int64(b.maxEntry)+f
 
 // scan reads the file from the breakage on. It returns the part that one write may
 // cover, the offset of the last byte that is not zero (-1 if there is none), and the
-// number of bits that are set (counted only far enough to tell one from many).
+// number of bits that are set (counted only far enough to tell one from many). The error is io.ErrUnexpectedEOF if the
+// file is shorter than it was.
 func (b breakage) scan() (tail []byte, lastByte int64, ones int, err error) {
 	lastByte = -1
 	tail = make([]byte, 0, min(b.window(), b.size-b.at))
