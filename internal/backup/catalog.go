@@ -122,7 +122,7 @@ func Describe(ctx context.Context, s Store, maxEntry int) ([]Description, error)
 }
 
 // lastOf returns the last transaction of a generation; payload is nil if there is only a
-// snapshot.
+// snapshot. With an error it is the last one that could be read.
 func lastOf(ctx context.Context, s Store, g *Generation, maxEntry int) (last zk.Zxid, payload []byte, err error) {
 	last = g.Snapshots[0].Zxid
 	if n := len(g.Logs); n > 0 {

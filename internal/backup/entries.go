@@ -14,7 +14,7 @@ import (
 )
 
 // eachEntry calls f with each transaction of a log file in a store. payload is valid until
-// f returns. An entry that is damaged is an error.
+// f returns. An entry that is damaged is a storage.ErrCorrupt.
 func eachEntry(ctx context.Context, s Store, name string, maxEntry int, f func(z zk.Zxid, payload []byte) error) error {
 	dir, err := os.MkdirTemp("", "pinfold-backup-")
 	if err != nil {
@@ -54,7 +54,7 @@ func eachEntryOf(file, name string, maxEntry int, f func(z zk.Zxid, payload []by
 	for {
 		e, err := r.Next()
 		if err == nil && !e.Valid {
-			err = fmt.Errorf("the transaction at byte %d has a wrong checksum", e.Offset)
+			err = fmt.Errorf("%w: the transaction at byte %d has a wrong checksum", storage.ErrCorrupt, e.Offset)
 		}
 		if err == nil {
 			err = f(e.Zxid, e.Payload)

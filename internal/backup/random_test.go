@@ -223,3 +223,24 @@ func TestABackupGoesOnWhereItWas(t *testing.T) {
 	}
 	s.check(store)
 }
+
+// The next leader must not have an epoch that the store knows of, though it only appears within a file, after the end
+// of what is restored: a member whose leader is lost goes on in its log file. An older generation that is damaged does
+// not matter.
+func TestARestoreKnowsOfEpochsWithinAFile(t *testing.T) {
+	s, store := newSource(t), Local(t.TempDir())
+	s.write(5, false, true)
+	run(t, Backup{Store: store, DataDir: s.dir})
+	s.must(os.Truncate(filepath.Join(string(store), "000001", versionDir, storage.LogName("", s.entries[0].zxid)), 3))
+	end := s.last()
+	s.write(3, false, true)
+	s.write(3, false, true)
+	run(t, Backup{Store: store, DataDir: s.dir, Full: true})
+	r, dir, err := restoreFrom(t, store, func(r *Restore) { r.Zxid = end })
+	s.must(err)
+	d, err := storage.OpenReadOnly(vfs.OS{}, storage.Options{DataDir: dir})
+	s.must(err)
+	if accepted, _, err := d.AcceptedEpoch(); err != nil || accepted != s.last().Epoch() {
+		t.Errorf("restored to %v: acceptedEpoch is %d, %v, want %d", r.Zxid, accepted, err, s.last().Epoch())
+	}
+}

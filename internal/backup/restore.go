@@ -116,7 +116,11 @@ func (r *Restore) from(ctx context.Context, g *Generation, all []Generation) err
 			return errors.Join(err, r.clean())
 		}
 		r.Result.Generation, r.Result.Snapshot, r.Result.Zxid, r.Result.Time = g.Number, s.Name, end, at
-		return r.publish(newestEpoch(all, end))
+		epoch, err := r.newestEpoch(ctx, all, end)
+		if err != nil {
+			return errors.Join(err, r.clean())
+		}
+		return r.publish(epoch)
 	}
 	return errors.Join(fmt.Errorf("backup: generation %d has no snapshot with which %v can be restored: %w", g.Number, end, errNotThere), r.clean())
 }
@@ -298,18 +302,24 @@ func (r *Restore) publish(epoch uint32) error {
 	return r.clean()
 }
 
-// newestEpoch is the newest epoch of anything in the store.
-func newestEpoch(all []Generation, end zk.Zxid) uint32 {
+// newestEpoch is the newest epoch of anything in the store. A file may have the transactions of several epochs, and the
+// last file of a generation has its newest. Of a generation that is damaged there, what can be read counts: a restore
+// from another one does not depend on it.
+func (r *Restore) newestEpoch(ctx context.Context, all []Generation, end zk.Zxid) (uint32, error) {
 	newest := end.Epoch()
 	for _, g := range all {
-		for _, first := range g.Logs {
-			newest = max(newest, first.Epoch())
-		}
 		for _, s := range g.Snapshots {
 			newest = max(newest, s.Zxid.Epoch())
 		}
+		last, _, err := lastOf(ctx, r.Store, &g, r.MaxEntry)
+		if err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrNoLog) {
+			return 0, err
+		}
+		for _, first := range append(g.Logs, last) {
+			newest = max(newest, first.Epoch())
+		}
 	}
-	return newest
+	return newest, nil
 }
 
 // clean removes what was built.
