@@ -155,16 +155,18 @@ func TestDamagedMajority(t *testing.T) {
 	}
 }
 
-// tool runs a command of the binary.
-func (r *rig) tool(args ...string) {
+// tool runs a command of the binary, which must succeed, and returns what it printed.
+func (r *rig) tool(args ...string) string {
 	r.t.Helper()
 	name := *pinfold
 	if _, err := os.Stat(name); err != nil && !filepath.IsAbs(name) {
 		name = filepath.Join(root, name)
 	}
-	if out, err := exec.CommandContext(r.within(patience), name, args...).CombinedOutput(); err != nil {
+	out, err := exec.CommandContext(r.within(patience), name, args...).CombinedOutput()
+	if err != nil {
 		r.t.Fatalf("pinfold %v: %v\n%s", args, err, out)
 	}
+	return string(out)
 }
 
 // files returns the files of a member that begin with a prefix, ordered by the zxids in their names.

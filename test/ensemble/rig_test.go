@@ -88,6 +88,7 @@ type rig struct {
 	seed   uint64
 	began  time.Time
 	paused time.Duration // the longest pause of a member
+	super  bool          // trees are read as the superuser, super:test
 }
 
 type rigOptions struct {
@@ -302,11 +303,15 @@ func (r *rig) old() bool {
 	return slices.ContainsFunc(r.specs, func(s cluster.Spec) bool { return s.Kind == cluster.Apache34 })
 }
 
+// apache reports whether a member was of Apache's at first.
+func (r *rig) apache() bool {
+	return slices.ContainsFunc(r.specs, func(s cluster.Spec) bool { return s.Kind.IsApache() })
+}
+
 // read reads the tree of one server.
 func (r *rig) read(m *cluster.Member) client.Tree {
 	r.t.Helper()
-	s := client.New(sessionTimeout, patience)
-	r.must(s.Connect(m.Client))
+	s := r.visit(m, r.super)
 	tree, err := s.ReadTree()
 	r.must(err)
 	_, err = s.Close()
