@@ -3,6 +3,7 @@ package monitoring
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -73,7 +74,7 @@ func watch(t *testing.T) *watched {
 // start starts Prometheus, with the alerts of deploy but none of their delays.
 func (w *watched) start(dir string, port int) {
 	w.t.Helper()
-	rules, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
+	text, err := os.ReadFile(rules)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -82,7 +83,7 @@ func (w *watched) start(dir string, port int) {
 		targets = append(targets, `"`+m.Metrics+`"`)
 	}
 	for name, text := range map[string]string{
-		"alerts.yml": regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAllString(string(rules), ""),
+		"alerts.yml": regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAllString(string(text), ""),
 		"prometheus.yml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [alerts.yml]\n" +
 			"scrape_configs:\n  - {job_name: zookeeper, static_configs: [{targets: [" + strings.Join(targets, ", ") + "]}]}\n",
 	} {
@@ -176,8 +177,8 @@ func (w *watched) load() {
 func alert(name string) string { return fmt.Sprintf(`ALERTS{alertname=%q, alertstate="firing"}`, name) }
 
 // The real Prometheus scrapes three members under load. Every panel of the dashboard
-// shows something. When the leader is killed, and then another member, the alerts that
-// say so fire; when they are back, these end.
+// shows something, and the members have every series that an alert asks for. When the leader is killed, and then another member, the alerts that
+// say so fire, and the one for a member that heals; when all are back, these end.
 func TestPrometheus(t *testing.T) {
 	if *pinfold == "" {
 		t.Skip("no -pinfold")
@@ -187,6 +188,7 @@ func TestPrometheus(t *testing.T) {
 	w.until("three targets are up", `up{job="zookeeper"} == 1`, 3)
 	w.until("load", "rate(updatelatency_count[30s]) > 0", 3)
 	w.panels()
+	w.selectors()
 	// A disk or a machine that is slow may raise others.
 	w.until("no alert", `ALERTS{alertname=~"ZooKeeper(Down|NotServing|FollowersMissing|WrongTree)"}`, 0)
 
@@ -209,12 +211,17 @@ func TestPrometheus(t *testing.T) {
 	second.Kill()
 	w.until("there is no quorum", alert("ZooKeeperNotServing"), 1)
 
-	for _, m := range []*cluster.Member{leader, second} {
-		if err := m.Start(); err != nil {
-			t.Fatal(err)
-		}
+	// The second one comes back with an empty disk, and heals when the first one is back.
+	history := filepath.Join(second.DataDir, "version-2")
+	err = errors.Join(os.RemoveAll(history), os.Mkdir(history, 0o750), os.WriteFile(filepath.Join(history, "healing"), []byte("epoch-lost\n"), 0o600), second.Start())
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"ZooKeeperDown", "ZooKeeperNotServing", "ZooKeeperFollowersMissing"} {
+	w.until("a member cannot heal", alert("ZooKeeperHealsLong"), 1)
+	if err := leader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ZooKeeperDown", "ZooKeeperNotServing", "ZooKeeperFollowersMissing", "ZooKeeperHealsLong"} {
 		w.until("all are back", alert(name), 0)
 	}
 }
@@ -245,5 +252,47 @@ func (w *watched) panels() {
 	}
 	if queries < 30 {
 		w.t.Errorf("the dashboard has %d queries, there are more", queries)
+	}
+}
+
+// selectors checks that every metric of the alerts has a series with the labels that the alert compares or prints. A znode
+// with a quota is needed for that.
+func (w *watched) selectors() {
+	w.t.Helper()
+	text, err := os.ReadFile(rules)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, *pinfold, "cli", "--server", w.Members[0].Client, "setquota", "-n", "1000", "-b", "1000000", "/load0").CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("setquota: %v: %s", err, out)
+	}
+	metric := regexp.MustCompile(`([a-z_]+)\{([^{}]*)\}`)
+	label := regexp.MustCompile(`(\w+)(=|=~)("[^"]*")`)
+	printed := regexp.MustCompile(`\$labels\.(\w+)`)
+	found := 0
+	for _, alert := range strings.Split(string(text), "- alert: ")[1:] {
+		name, body, _ := strings.Cut(alert, "\n")
+		expr, annotations, _ := strings.Cut(body, "labels: {severity")
+		for _, m := range metric.FindAllStringSubmatch(expr, -1) {
+			found++
+			var matchers []string
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				if l[2] == "=" {
+					matchers = append(matchers, l[0])
+				} else {
+					matchers = append(matchers, l[1]+`!=""`) // the alert is for another value than a healthy one
+				}
+			}
+			for _, l := range printed.FindAllStringSubmatch(annotations, -1) {
+				matchers = append(matchers, l[1]+`!=""`)
+			}
+			w.until("alert "+name, "count("+m[1]+"{"+strings.Join(matchers, ", ")+"})", 1)
+		}
+	}
+	if found < 35 {
+		w.t.Errorf("the alerts have %d selectors, there are more", found)
 	}
 }

@@ -19,33 +19,68 @@ func promtool(t *testing.T, input []byte, args ...string) (string, error) {
 	return string(out), err
 }
 
+// rules is the file of the alerts, and ruleCases what makes each of them fire or leaves it silent.
+const (
+	rules     = "../../deploy/prometheus/alerts.yml"
+	ruleCases = "alerts_test.yml"
+)
+
+// TestRules has promtool read the alerts, and run the cases of each in its own time.
 func TestRules(t *testing.T) {
 	if *pinfold == "" {
 		t.Skip("no -pinfold")
 	}
-	if out, err := promtool(t, nil, "check", "rules", "../../deploy/prometheus/alerts.yml"); err != nil {
-		t.Errorf("%v: %s", err, out)
+	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", ruleCases}} {
+		if out, err := promtool(t, nil, args...); err != nil {
+			t.Errorf("promtool %v: %v: %s", args, err, out)
+		}
+	}
+}
+
+// alertNames returns the names of the alerts.
+func alertNames(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
+		names = append(names, found[1])
+	}
+	if len(names) < 18 {
+		t.Errorf("only %d alerts", len(names))
+	}
+	return names
+}
+
+// Every alert has a case in which it fires, and one in which it does not.
+func TestAlertsHaveCases(t *testing.T) {
+	text, err := os.ReadFile(ruleCases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range alertNames(t) {
+		for what, pattern := range map[string]string{
+			"fires":    `alertname: ` + name + `\n +exp_alerts:\n +- exp_labels: {severity: `,
+			"does not": `alertname: ` + name + `, exp_alerts: \[\]`,
+		} {
+			if !regexp.MustCompile(pattern).Match(text) {
+				t.Errorf("%s has no case in which %s %s", ruleCases, name, what)
+			}
+		}
 	}
 }
 
 // Every alert has a section in the page for operators.
 func TestAlertsAreDocumented(t *testing.T) {
-	rules, err := os.ReadFile("../../deploy/prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	page, err := os.ReadFile("../../docs/ops/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1)
-	for _, name := range names {
-		if !strings.Contains(string(page), "| `"+name[1]+"` |") {
-			t.Errorf("docs/ops/monitoring.md has no row for %s", name[1])
+	for _, name := range alertNames(t) {
+		if !strings.Contains(string(page), "| `"+name+"` |") {
+			t.Errorf("docs/ops/monitoring.md has no row for %s", name)
 		}
-	}
-	if len(names) < 10 {
-		t.Errorf("only %d alerts", len(names))
 	}
 }
 
