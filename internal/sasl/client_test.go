@@ -67,3 +67,35 @@ func TestChallengesThatAreNone(t *testing.T) {
 		t.Error("a proof is taken before the challenge")
 	}
 }
+
+// FuzzChallenge: whatever a server asks, the answer has each directive once, with the client's values and those of
+// the challenge.
+func FuzzChallenge(f *testing.F) {
+	f.Add([]byte(`realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess`))
+	f.Add([]byte(`realm="a\",username=\"eve",nonce="\\",algorithm=md5-sess,qop="auth-int, auth"`))
+	f.Add([]byte("nonce=n , algorithm = md5-sess"))
+	f.Fuzz(func(t *testing.T, challenge []byte) {
+		const user = `b"o\b,`
+		token, err := NewClientExchange(ClientProtocol, ClientServerName, user, "secret").Respond(challenge, rand.Reader)
+		if err != nil {
+			return
+		}
+		given, err := parseChallenge(challenge)
+		if err != nil {
+			t.Fatalf("%q is answered: %v", challenge, err)
+		}
+		want := map[string]string{"username": user, "realm": given["realm"], "nonce": given["nonce"], "digest-uri": ClientProtocol + "/" + ClientServerName,
+			"charset": charset, "nc": "00000001", "maxbuf": "65536", "qop": qopAuth}
+		d, seen := directives{rest: string(token)}, map[string]bool{"cnonce": false, "response": false}
+		err = d.each(func(key, value string) error {
+			if once, free := seen[key]; once || !free && value != want[key] {
+				t.Errorf("%q is answered with %s=%q", challenge, key, value)
+			}
+			seen[key] = true
+			return nil
+		})
+		if err != nil || len(seen) != len(want)+2 || !seen["cnonce"] || !seen["response"] {
+			t.Errorf("%q is answered with %q: %v", challenge, token, err)
+		}
+	})
+}

@@ -26,7 +26,7 @@ import (
 // authority answers for what it has issued, as a web server would.
 type authority struct {
 	certs.Identity
-	t       *testing.T
+	t       testing.TB
 	now     time.Time
 	revoked map[string]bool // serial numbers
 	asked   int
@@ -39,7 +39,7 @@ type authority struct {
 	extensions []pkix.Extension // of the list
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	return &authority{Identity: certs.New(t, "authority", signs), t: t, now: time.Now(), revoked: map[string]bool{}}
 }
 
@@ -304,4 +304,35 @@ func TestFetch(t *testing.T) {
 	if _, err := fetchURL(t.Context(), "ldap://localhost/x", nil, 10); err == nil {
 		t.Error("LDAP is known")
 	}
+}
+
+// FuzzAnswers: no answer of a list's or a responder's server that the authority has not signed makes a revoked
+// certificate valid.
+func FuzzAnswers(f *testing.F) {
+	a, stranger := newAuthority(f), newAuthority(f)
+	cert := a.Issue(f, "client", both)
+	a.revoke(cert)
+	chain := [][]*x509.Certificate{{cert.TLS.Leaf, a.TLS.Leaf}}
+	question, err := ocsp.CreateRequest(cert.TLS.Leaf, a.TLS.Leaf, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, by := range []*authority{a, stranger} {
+		for _, request := range [][]byte{nil, question} {
+			answer, err := by.fetch(f.Context(), "", request, 0)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(answer)
+		}
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		for _, useOCSP := range []bool{false, true} {
+			r := a.checker(useOCSP)
+			r.fetch = func(context.Context, string, []byte, int64) ([]byte, error) { return answer, nil }
+			if err := r.check(chain); err == nil {
+				t.Errorf("OCSP %v: %x makes a revoked certificate valid", useOCSP, answer)
+			}
+		}
+	})
 }

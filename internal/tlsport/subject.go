@@ -29,8 +29,11 @@ type attributeSET []attribute // the suffix makes it an ASN.1 SET
 func SubjectName(der []byte) (string, error) {
 	var names []attributeSET
 	rest, err := asn1.Unmarshal(der, &names)
-	if err != nil || len(rest) > 0 {
-		return "", fmt.Errorf("tlsport: subject of a certificate: %d bytes too many, %w", len(rest), err)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes too many", len(rest))
+	}
+	if err != nil {
+		return "", fmt.Errorf("tlsport: subject of a certificate: %w", err)
 	}
 	slices.Reverse(names)
 	var b strings.Builder

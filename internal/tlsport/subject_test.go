@@ -3,6 +3,7 @@ package tlsport
 import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -48,4 +49,97 @@ func TestSubjectName(t *testing.T) {
 			t.Errorf("%q is %q", der, got)
 		}
 	}
+}
+
+// unescape reads the text of one value that SubjectName has written, up to an unescaped separator, and returns
+// the rest.
+func unescape(text string) (value, rest string) {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == ',' || text[i] == '+':
+			return b.String(), text[i:]
+		case text[i] != '\\':
+			b.WriteByte(text[i])
+		case strings.HasPrefix(text[i:], `\00`):
+			b.WriteByte(0)
+			i += 2
+		default:
+			i++
+			b.WriteByte(text[i])
+		}
+	}
+	return b.String(), ""
+}
+
+// FuzzSubjectName: a name has exactly the attributes of the certificate, in the reverse order: whatever a value contains, it
+// does not become another attribute.
+func FuzzSubjectName(f *testing.F) {
+	for _, names := range []pkix.RDNSequence{
+		{{attributeOf(asn1.ObjectIdentifier{2, 5, 4, 10}, "Example"), attributeOf(asn1.ObjectIdentifier{1, 2, 3}, 7)}, {attributeOf(asn1.ObjectIdentifier{2, 5, 4, 3}, ` a,CN=b\+"\#; `)}},
+		{{attributeOf(asn1.ObjectIdentifier{2, 5, 4, 11}, text("\x00\r\xc3"))}}, {{}},
+	} {
+		der, err := asn1.Marshal(names)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(der)
+	}
+	f.Add([]byte("\x30\x00x"))
+	f.Fuzz(func(t *testing.T, der []byte) {
+		name, err := SubjectName(der)
+		if err != nil {
+			if strings.Contains(err.Error(), "%!") {
+				t.Errorf("%x: %v", der, err)
+			}
+			return
+		}
+		var sets []attributeSET
+		if _, err := asn1.Unmarshal(der, &sets); err != nil {
+			t.Fatalf("%x is %q: %v", der, name, err)
+		}
+		rest := name
+		for i := len(sets) - 1; i >= 0; i-- {
+			for j := range sets[i] {
+				rest = checkAttribute(t, &sets[i][j], rest)
+				if j < len(sets[i])-1 {
+					rest = cut(t, rest, "+")
+				}
+			}
+			if i > 0 {
+				rest = cut(t, rest, ",")
+			}
+		}
+		if rest != "" {
+			t.Errorf("%x is %q, with %q too much", der, name, rest)
+		}
+	})
+}
+
+// checkAttribute checks that text begins with the attribute, and returns the rest.
+func checkAttribute(t *testing.T, a *attribute, text string) string {
+	t.Helper()
+	oid := a.Type.String()
+	value, isText := attributeText(&a.Value)
+	word, known := keywords[oid]
+	if known && isText {
+		got, rest := unescape(cut(t, text, word+"="))
+		if got != value {
+			t.Errorf("%s has the value %q, not %q", oid, got, value)
+		}
+		return rest
+	}
+	if !known {
+		word = oid
+	}
+	return cut(t, text, fmt.Sprintf("%s=#%x", word, a.Value.FullBytes))
+}
+
+func cut(t *testing.T, text, prefix string) string {
+	t.Helper()
+	rest, ok := strings.CutPrefix(text, prefix)
+	if !ok {
+		t.Fatalf("%q does not begin with %q", text, prefix)
+	}
+	return rest
 }
