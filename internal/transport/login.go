@@ -20,7 +20,7 @@ func (l *link) prove(ctx context.Context) error {
 	}
 	sock, host := l.sock.Load(), ""
 	if addresses := l.t.addresses(l.peer); len(addresses) > 0 {
-		host = addresses[0].Host
+		host = addresses[len(addresses)-1].Host // as in Apache
 	}
 	until := time.Now().Add(l.t.o.HandshakeTimeout)
 	ctx, cancel := context.WithDeadline(ctx, until)
@@ -65,7 +65,7 @@ func (t *Transport) provePeer(id int64, link *electionLink, targets []target) er
 	defer cancel()
 	defer context.AfterFunc(t.ctx, func() { link.nc.Close() })() // an error changes nothing: reading ends
 	_ = link.nc.SetDeadline(until)                               // fails only if closed; then reading fails too
-	if err := a.Prove(ctx, link.in, link.nc, targets[0].host); err != nil {
+	if err := a.Prove(ctx, link.in, link.nc, targets[len(targets)-1].host); err != nil {
 		t.noteLogin(id, link.remote, err)
 		return err
 	}

@@ -1,12 +1,14 @@
 package transport
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +81,39 @@ func linkedBoth(t *testing.T, one, two *node) {
 			t.Errorf("to %d: no notification; %q", n.id, n.to.logged.refusals())
 		}
 	}
+}
+
+// The host of a server at which this one logs in is the last one of its server line, as in Apache, on both
+// ports, whichever address it has connected to.
+func TestLoginHostIsTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		var mu sync.Mutex
+		hosts := map[string]int{}
+		m.start(t, 1, 2, logins("secret", true, true))
+		two := m.start(t, 2, 2, func(o *Options) {
+			o.Peers[1] = append(o.Peers[1], Address{"10.0.0.9", 2888, 3888})
+			o.Authority = peerauth.New(peerauth.Options{
+				LearnerRequired: true,
+				Learner: func(ctx context.Context, host string) (peerauth.Learner, error) {
+					mu.Lock()
+					defer mu.Unlock()
+					hosts[host]++
+					return peerauth.DigestLearner(bob("secret"))(ctx, host)
+				},
+				Server: peerauth.DigestServer(sasl.NewServer(sasl.PeerProtocol, sasl.PeerServerName, sasl.Users{"bob": "secret"}).Begin),
+			})
+		})
+		two.Dial(1, false)
+		two.Notify(1, []byte("vote"))
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(hosts) != 1 || hosts["10.0.0.9"] < 2 {
+			t.Errorf("logins by host: %v", hosts)
+		}
+	})
 }
 
 // A server with the wrong password gets nowhere: no link, no notification, and a line
