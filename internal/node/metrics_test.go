@@ -2,6 +2,7 @@ package node
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -29,6 +30,15 @@ func exporting(t *testing.T, more ...string) *config.Config {
 		t.Fatal(err)
 	}
 	return cfg
+}
+
+// MetricsAddr returns the address at which Prometheus gets the metrics, nil if there is
+// none.
+func (n *Node) MetricsAddr() net.Addr {
+	if n.metrics == nil {
+		return nil
+	}
+	return n.metrics.Addr()
 }
 
 // exported returns what Prometheus gets of a node.

@@ -183,15 +183,6 @@ func (n *Node) openMetrics() (err error) {
 	return err
 }
 
-// MetricsAddr returns the address at which Prometheus gets the metrics, nil if there is
-// none.
-func (n *Node) MetricsAddr() net.Addr {
-	if n.metrics == nil {
-		return nil
-	}
-	return n.metrics.Addr()
-}
-
 // serveMetrics serves Prometheus until the node is closed.
 func (n *Node) serveMetrics() {
 	if n.metrics == nil {

@@ -28,11 +28,6 @@ func ReadState(sr *storage.SnapshotReader, zxid zk.Zxid, maxRecord int) (*State,
 	return &State{l: l}, nil
 }
 
-// EmptyState is the state before the first transaction.
-func EmptyState() *State {
-	return &State{l: loadedSnapshot{tree: znode.New(znode.Options{ExtendedTypes: true}), agreed: true}}
-}
-
 // Tree returns the tree. It changes with Apply.
 func (s *State) Tree() *znode.Tree { return s.l.tree }
 

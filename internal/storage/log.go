@@ -503,14 +503,5 @@ func (l *Log) Err() error { return l.err }
 // not; before the first entry, the zxid that NewLog was given.
 func (l *Log) LastZxid() zk.Zxid { return l.last }
 
-// FileBytes returns the length of the current file up to its last written entry; 0 if
-// no file is open.
-func (l *Log) FileBytes() int64 {
-	if l.file == nil {
-		return 0
-	}
-	return l.pos
-}
-
 // BufferedBytes returns how much Flush would write.
 func (l *Log) BufferedBytes() int { return len(l.buf) - l.kept }

@@ -128,7 +128,7 @@ func filesAfter(logs []numbered, after zk.Zxid) []numbered {
 // neighbours, because Apache leaves such gaps and a file does not lose entries from its
 // middle; Gaps counts them. Between files, and after the zxid that the reader was
 // opened after, missing zxids are ErrGap: a file may be lost. Two kinds of entry are
-// skipped, and counted by Duplicates: an exact copy of an earlier entry, and an error
+// skipped, and counted: an exact copy of an earlier entry, and an error
 // under the zxid of the previous entry. Apache (the second: 3.9) may write them.
 //
 // The first transaction of a newer epoch does not show whether any is missing before
@@ -378,10 +378,6 @@ func (r *LogReader) File() string { return path.Base(r.name) }
 
 // Tail returns the end of the log once Next has returned io.EOF.
 func (r *LogReader) Tail() Tail { return r.tail }
-
-// Duplicates returns how many entries were skipped: copies of earlier entries, and
-// errors without a zxid of their own.
-func (r *LogReader) Duplicates() int { return r.dups }
 
 // Gaps returns the number of gaps that Next has skipped, and the first of them.
 func (r *LogReader) Gaps() (count int, first Gap) { return r.gaps, r.firstGap }

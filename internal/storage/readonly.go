@@ -60,9 +60,6 @@ func (d *Dir) Logs() ([]LogFile, error) {
 	return files, err
 }
 
-// SnapshotName returns the name of a snapshot's file with its directory.
-func (d *Dir) SnapshotName(s Snapshot) string { return path.Join(d.snapDir, s.Name) }
-
 // Epochs returns the content of the epoch files as it is. A missing file counts as the
 // epoch of last, the end of the history.
 func (d *Dir) Epochs(last zk.Zxid) (accepted, current uint32, err error) {

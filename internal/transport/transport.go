@@ -423,19 +423,6 @@ func (t *Transport) member(id int64) bool {
 	return known
 }
 
-// Addrs returns the addresses that Start listens on.
-func (t *Transport) Addrs() (quorum, election []net.Addr) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, l := range t.mu.quorumPorts {
-		quorum = append(quorum, l.Addr())
-	}
-	for _, l := range t.mu.electionPorts {
-		election = append(election, l.Addr())
-	}
-	return quorum, election
-}
-
 // Close ends all links: learner links with ErrClosed, election links without a call of
 // the Handler. When it returns, no goroutine of the transport is left, so no call of
 // the Handler is running or will come. Further calls do nothing.
