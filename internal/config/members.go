@@ -236,12 +236,12 @@ func (m *Members) checkGroups() error {
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		w, ok := weights[id]
 		if !ok {
-			return fmt.Errorf("group.%d has the server %d, which is not a participant and has no weight", groups[id], id)
+			return unreadable{fmt.Errorf("group.%d has the server %d, which is not a participant and has no weight", groups[id], id)}
 		}
 		total += w
 	}
 	if total == 0 {
-		return errors.New("all weights are 0; no set of servers would be a quorum")
+		return noQuorum{errors.New("all weights are 0; no set of servers would be a quorum")}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 // ErrUnreadable is wrapped by errors about the text of a reconfiguration that Apache
 // answers as a request that cannot be read, in place of bad arguments: a number that is
-// none, and members without a participant.
+// none, members without a participant, and a group with a server that is not known.
 var ErrUnreadable = errors.New("cannot be read")
 
 // unreadable is an error that is ErrUnreadable too, without saying so.
@@ -19,6 +19,16 @@ type unreadable struct{ error }
 
 // Is reports whether target is ErrUnreadable.
 func (unreadable) Is(target error) bool { return target == ErrUnreadable }
+
+// ErrNoQuorum is wrapped by errors about members of which no set is a quorum: Apache answers that no quorum of
+// them is connected.
+var ErrNoQuorum = errors.New("no quorum is possible")
+
+// noQuorum is an error that is ErrNoQuorum too, without saying so.
+type noQuorum struct{ error }
+
+// Is reports whether target is ErrNoQuorum.
+func (noQuorum) Is(target error) bool { return target == ErrNoQuorum }
 
 // Change is a reconfiguration as a client asks for it.
 type Change struct {

@@ -11,7 +11,7 @@ import (
 func TestReconfigured(t *testing.T) {
 	const three = "server.1=a:1:2:participant;0.0.0.0:3\nserver.2=b:1:2:participant;0.0.0.0:3\nserver.3=c:1:2:participant;0.0.0.0:3\n"
 	whole := func(text string) *string { return &text }
-	unreadable, bad := "unreadable", "bad" // MARSHALLINGERROR, BADARGUMENTS
+	unreadable, bad, noQuorum := "unreadable", "bad", "no quorum" // MARSHALLINGERROR, BADARGUMENTS, NEWCONFIGNOQUORUM
 	tests := []struct {
 		name   string
 		change Change
@@ -63,6 +63,11 @@ func TestReconfigured(t *testing.T) {
 		{name: "whole, twice one", change: Change{Members: whole(three + "server.3=d:1:2")}, want: bad},
 		{name: "whole, one address", change: Change{Members: whole(three + "server.4=c:1:5")}, want: bad},
 		{name: "whole, in no group", change: Change{Members: whole(three + "group.1=1:2")}, want: bad},
+		{name: "whole, weights without groups", change: Change{Members: whole(three + "weight.1=1,weight.2=1,weight.3=1")}, want: bad},
+		{name: "whole, in two groups", change: Change{Members: whole(three + "group.1=1:2:3,group.2=3")}, want: bad},
+		{name: "whole, a group with an unknown server", change: Change{Members: whole(three + "group.1=1:2:3:9")}, want: unreadable},
+		{name: "whole, all weights are 0", change: Change{Members: whole(three + "group.1=1:2:3,weight.1=0,weight.2=0,weight.3=0")}, want: noQuorum},
+		{name: "whole, a negative weight", change: Change{Members: whole(three + "group.1=1:2:3,weight.1=-1")}, want: unreadable},
 		{name: "whole, an escape that is none", change: Change{Members: whole("\\u1")}, want: unreadable},
 		{name: "whole, too long", change: Change{Members: whole(strings.Repeat("#", maxMembersBytes+1))}, want: bad},
 	}
@@ -80,6 +85,8 @@ func TestReconfigured(t *testing.T) {
 				got = strings.TrimSuffix(string(to.Text()), "version=100000007")
 			case errors.Is(err, ErrUnreadable):
 				got = unreadable
+			case errors.Is(err, ErrNoQuorum):
+				got = noQuorum
 			}
 			if got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)

@@ -255,8 +255,11 @@ func (c *rosterChange) apply(from *roster, version zk.Zxid) (*roster, zk.Code) {
 			to = newRoster(version, to.with(l), false)
 		}
 	}
-	if to.voters() < 2 || !to.votes.holds(func(int) bool { return true }) {
+	switch {
+	case to.voters() < 2:
 		return nil, zk.ErrBadArguments
+	case !to.votes.holds(func(int) bool { return true }): // no voter has weight
+		return nil, zk.ErrNewConfigNoQuorum
 	}
 	return newRoster(version, to.lines, !to.votes.plain), zk.OK
 }

@@ -76,8 +76,11 @@ func reconfigured(q *config.Quorum, from *zab.Membership, req *wire.ReconfigRequ
 			return to, zk.OK
 		}
 	}
-	if errors.Is(err, config.ErrUnreadable) {
+	switch {
+	case errors.Is(err, config.ErrUnreadable):
 		return nil, zk.ErrMarshalling
+	case errors.Is(err, config.ErrNoQuorum):
+		return nil, zk.ErrNewConfigNoQuorum
 	}
 	return nil, zk.ErrBadArguments
 }
