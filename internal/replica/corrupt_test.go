@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -239,5 +240,55 @@ func TestTheMarkOfHealingIsNotIgnored(t *testing.T) {
 		case !heals && (err == nil || !strings.Contains(err.Error(), "was healing from \"the disk was emptied\"")):
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The file initialize permits one empty database. A start ends the permission also if there is a
+// database already, and one that comes to nothing leaves it.
+func TestInitializeIsForOneStart(t *testing.T) {
+	const name = "/data/initialize"
+	closed := func(o *Options) { withMembers("0 1v 2v 3v")(o); o.Ensemble.Reader, o.DBAutoCreate = nil, false }
+	begin := func(fsys vfs.FS, change func(*Options)) (Report, error) {
+		m, rep, err := boot(fsys, change)
+		if err == nil {
+			err = m.halt()
+		}
+		return rep, err
+	}
+	permit := func(mem *vfs.Mem) {
+		t.Helper()
+		f, err := mem.Create(name)
+		if err = errors.Join(err, f.Close(), mem.SyncDir("/data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, first := range []string{"empty", "a database"} {
+		mem := disk(t, nil)
+		permit(mem)
+		for try := range 2 {
+			rep, err := begin(mem, closed)
+			if err != nil || rep.Healing != "" || rep.NewServer != (try == 0) {
+				t.Fatalf("%s, start %d: new %v, heals from %q, %v", first, try, rep.NewServer, rep.Healing, err)
+			}
+			if _, err := mem.Size(name); !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("%s, start %d: the permission is left: %v", first, try, err)
+			}
+			if first == "a database" && try == 0 {
+				permit(mem)
+			}
+		}
+		for emptied := range files(t, mem) {
+			if err := mem.Remove(dataFiles + "/" + emptied); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rep, err := begin(mem, closed); err != nil || !strings.Contains(rep.Healing, "db.autocreate is false") {
+			t.Errorf("%s, emptied: heals from %q, %v", first, rep.Healing, err)
+		}
+	}
+	mem := disk(t, nil)
+	alone := func(o *Options) { o.DBAutoCreate = false }
+	if _, err := begin(mem, alone); !errors.Is(err, ErrNoDatabase) || !strings.Contains(err.Error(), name) {
+		t.Errorf("a server alone, emptied: %v", err)
 	}
 }

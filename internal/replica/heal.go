@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
@@ -46,8 +47,18 @@ func (r *Replica) heals() bool {
 	return e.Members.System().Quorum(other)
 }
 
-// begin recovers the state from the disk, or begins to heal.
+// begin recovers the state from the disk, or begins to heal. The permission to begin with an empty
+// database ends here, whether it was needed or not: a directory that is emptied later is damaged.
 func (r *Replica) begin(nowMillis int64) (Report, error) {
+	report, err := r.beginAny(nowMillis)
+	if err == nil {
+		err = r.o.Dir.EndInitialize()
+	}
+	return report, err
+}
+
+// beginAny is begin but for that permission.
+func (r *Replica) beginAny(nowMillis int64) (Report, error) {
 	h, marked, err := r.o.Dir.Healing()
 	switch {
 	case err != nil:
@@ -183,8 +194,11 @@ func (l *logger) markDamage(failure error) {
 // tellHealing tells the operator what a server that heals waits for, and what helps if there
 // are not enough others.
 func (o *orderer) tellHealing(e *zab.Event) {
-	dir := path.Dir(path.Dir(o.o.Dir.HealingName()))
-	o.log.Warn("the member heals, and waits", "reason", e.Reason, "leader", e.Peer, "help", fmt.Sprintf(
+	dir, first := path.Dir(path.Dir(o.o.Dir.HealingName())), ""
+	if strings.Contains(o.stats.startup.Healing, ErrNoDatabase.Error()) {
+		first = fmt.Sprintf("if the ensemble is new, stop this member, `rm %s`, `touch %s`, and start it; otherwise ", o.o.Dir.HealingName(), o.o.Dir.InitializeName())
+	}
+	o.log.Warn("the member heals, and waits", "reason", e.Reason, "leader", e.Peer, "help", first+fmt.Sprintf(
 		"start the other members. If a majority is damaged there is nothing to heal from: see what is left with "+
 			"`pinfold data verify %s`; then restore all members from a backup with `pinfold restore`, or mend the member with the latest data with "+
 			"`pinfold data recover` or `pinfold data chop`, and then `rm %s`, which gives it its vote", dir, o.o.Dir.HealingName()))

@@ -37,7 +37,7 @@ type Report struct {
 
 // ErrNoDatabase is returned for an empty directory where db.autocreate is off
 // and no file "initialize" says that it may be so.
-var ErrNoDatabase = errors.New("no database: db.autocreate is false; create the file \"initialize\" in the data directory to start an empty one")
+var ErrNoDatabase = errors.New("there is no database, and db.autocreate is false")
 
 // ErrNoSnapshot is returned for a log without any snapshot.
 var ErrNoSnapshot = errors.New("there is a transaction log but no snapshot: files are missing; set snapshot.trust.empty=true to start from the log alone")
@@ -228,12 +228,12 @@ func (r *recovery) emptyDatabase() (loadedSnapshot, error) {
 		return loadedSnapshot{}, errors.Join(err, fmt.Errorf("replica: %w: there is neither a snapshot nor a log, but the server has accepted an epoch", errDamaged))
 	}
 	if !hasLog {
-		marked, err := r.o.Dir.TakeInitialize()
+		marked, err := r.o.Dir.MayInitialize()
 		if err != nil {
 			return loadedSnapshot{}, err
 		}
 		if !marked && !r.o.DBAutoCreate {
-			return loadedSnapshot{}, fmt.Errorf("replica: %w", ErrNoDatabase)
+			return loadedSnapshot{}, fmt.Errorf("replica: %w; to start with an empty one, create the file %s", ErrNoDatabase, r.o.Dir.InitializeName())
 		}
 		r.rep.NewServer = true
 	}

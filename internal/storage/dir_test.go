@@ -183,14 +183,17 @@ func TestSetEpochs(t *testing.T) {
 	}
 }
 
-func TestTakeInitialize(t *testing.T) {
+func TestInitialize(t *testing.T) {
 	mem := vfs.NewMem()
 	o := Options{DataDir: "/data", DataLogDir: "/log", AutoCreate: true}
 	putFile(t, mem, "/log/initialize", nil)
 	d := openTest(t, mem, o)
 	for _, want := range []bool{true, false} {
-		if got, err := d.TakeInitialize(); got != want || err != nil {
+		if got, err := d.MayInitialize(); got != want || err != nil {
 			t.Fatalf("initialize is there: %v, %v, want %v", got, err, want)
+		}
+		if err := d.EndInitialize(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

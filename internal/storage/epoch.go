@@ -190,17 +190,31 @@ func (d *Dir) replaceFile(name string, content []byte) error {
 	return d.fs.SyncDir(path.Dir(name))
 }
 
-// TakeInitialize durably removes the marker file "initialize" from the parent of the
-// log's version-2 directory, and reports whether it existed. The marker says that this
-// server may start with an empty database although db.autocreate is off.
-func (d *Dir) TakeInitialize() (bool, error) {
-	dir := path.Dir(d.logDir)
-	err := d.fs.Remove(path.Join(dir, initializeName))
+// InitializeName returns the name of the marker file "initialize", in the parent of the log's
+// version-2 directory. It says that this server may start with an empty database although
+// db.autocreate is off.
+func (d *Dir) InitializeName() string { return path.Join(path.Dir(d.logDir), initializeName) }
+
+// MayInitialize reports whether the marker file exists.
+func (d *Dir) MayInitialize() (bool, error) {
+	_, err := d.fs.Size(d.InitializeName())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("storage: remove the initialize marker: %w", err)
+		return false, fmt.Errorf("storage: look for the initialize marker: %w", err)
 	}
-	return true, d.syncDir(dir)
+	return true, nil
+}
+
+// EndInitialize durably removes the marker file, if it exists.
+func (d *Dir) EndInitialize() error {
+	err := d.fs.Remove(d.InitializeName())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("storage: remove the initialize marker: %w", err)
+	}
+	return d.syncDir(path.Dir(d.logDir))
 }

@@ -155,6 +155,69 @@ func TestDamagedMajority(t *testing.T) {
 	}
 }
 
+// TestEmptiedDisk removes everything from the data directory of a voter but myid, and leaves no mark, as a
+// disk does that was replaced. With db.autocreate=false the voter must not vote before it has healed: not with
+// one other member, which has no quorum without that vote, and not if it is alone. Later it has its vote again.
+func TestEmptiedDisk(t *testing.T) {
+	for _, members := range mixtures(t, "pinfold,pinfold,pinfold", "pinfold,pinfold,pinfold;reconfigEnabled=true") {
+		t.Run(members, func(t *testing.T) {
+			members, lines, _ := strings.Cut(members, ";")
+			r := newRig(t, members, rigOptions{lines: append(strings.Fields(lines), "db.autocreate=false"), before: func(e *cluster.Ensemble) {
+				for _, m := range e.Members {
+					if err := os.WriteFile(filepath.Join(m.DataDir, "initialize"), nil, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}})
+			r.load()
+			for _, m := range r.e.Members {
+				if _, err := os.Stat(filepath.Join(m.DataDir, "initialize")); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("member %v has kept the file initialize: %v", m, err)
+				}
+				r.healsFrom(m, "its disk was emptied", empty)
+			}
+
+			r.must(r.l.Stop(r.within(patience)))
+			want := r.equal()
+			emptied, other, last := r.e.Members[0], r.e.Members[1], r.e.Members[2]
+			for _, m := range r.e.Members {
+				m.Kill()
+			}
+			r.must(empty(emptied))
+			waits := r.printed(emptied, "event=healing_waits")
+			r.must(errors.Join(emptied.Start(), other.Start()))
+			r.step("member %v was emptied, and member %v is down", emptied, last)
+			r.prints(emptied, "event=healing_waits", waits)
+			for _, m := range []*cluster.Member{emptied, other} {
+				if s, err := m.Status(); err == nil {
+					t.Errorf("member %v serves as %s: the emptied one has voted", m, s.Mode)
+				}
+			}
+			healed := r.printed(emptied, "event=healed")
+			r.must(last.Start())
+			r.prints(emptied, "event=healed", healed)
+			r.whole()
+			got := r.equal()
+			for path, n := range want { // ephemerals end with their sessions
+				if n.Stat.EphemeralOwner == 0 && path != configPath && got[path].Stat.Mzxid != n.Stat.Mzxid {
+					t.Errorf("%s was written by %v, and is by %v", path, n.Stat.Mzxid, got[path].Stat.Mzxid)
+				}
+			}
+		})
+	}
+}
+
+// empty removes everything from the data directory of a member but its number.
+func empty(m *cluster.Member) error {
+	entries, err := os.ReadDir(m.DataDir)
+	for _, e := range entries {
+		if e.Name() != "myid" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(m.DataDir, e.Name())))
+		}
+	}
+	return err
+}
+
 // tool runs a command of the binary, which must succeed, and returns what it printed.
 func (r *rig) tool(args ...string) string {
 	r.t.Helper()
