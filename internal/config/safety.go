@@ -32,6 +32,7 @@ func (c *Config) Risks() []Risk {
 	r := &risks{c: c}
 	r.clients()
 	r.peers()
+	r.disks()
 	r.pages()
 	r.identities()
 	r.secrets()
@@ -141,6 +142,14 @@ func (r *risks) peers() {
 			"it is not set: a certificate of any public authority makes a server", "Name the authority of your servers")
 		r.add(!r.c.QuorumTLS.CRL && !r.c.QuorumTLS.OCSP, false, "ssl.quorum.crl", "a certificate that was stolen is valid until it expires", "Set ssl.quorum.crl or ssl.quorum.ocsp")
 	}
+}
+
+// disks are about members that lose their data.
+func (r *risks) disks() {
+	r.add(r.c.Quorum.Distributed() && r.c.Data.DBAutoCreate, false, "db.autocreate",
+		"a voter whose disk was emptied or replaced votes with nothing: if another voter is lost then, acknowledged writes may be lost too",
+		"Set db.autocreate=false once the ensemble has data: such a voter then takes the data from the others before it votes. "+
+			"A member of a new ensemble needs a file initialize in its data directory first")
 }
 
 // pages are about the ports for operators.

@@ -12,7 +12,7 @@ func TestRisks(t *testing.T) {
 	const safe = "dataDir=/d\nsecureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\nssl.crl=true\n" +
 		"audit.enable=true\nsessionSecretFile=/s\nDigestAuthenticationProvider.digestAlg=SHA-256\n"
 	const sasl = "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
-	const ensemble = "initLimit=5\nsyncLimit=5\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
+	const ensemble = "initLimit=5\nsyncLimit=5\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\ndb.autocreate=false\n"
 	const quorum = ensemble + "sslQuorum=true\nssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/t.pem\nssl.quorum.verifyPeers=true\nssl.quorum.ocsp=true\n"
 	for _, c := range []struct {
 		name, file string
@@ -34,6 +34,7 @@ func TestRisks(t *testing.T) {
 		{"weak suites of servers", safe + quorum + "ssl.quorum.protocol=TLSv1.2\nssl.quorum.ciphersuites=TLS_RSA_WITH_AES_128_CBC_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\n",
 			[]string{"weak ssl.quorum.ciphersuites"}},
 		{"ensemble", safe + quorum, nil},
+		{"emptied disks", safe + strings.Replace(quorum, "db.autocreate=false\n", "", 1), []string{"weak db.autocreate"}},
 		{"plain ensemble", safe + ensemble, []string{"open sslQuorum"}},
 		{"plain ensemble with SASL", safe + ensemble + "quorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\nquorum.auth.serverRequireSasl=true\n",
 			[]string{"weak sslQuorum"}},

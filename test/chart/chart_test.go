@@ -394,6 +394,19 @@ serviceAccount: {create: false}
 	}
 }
 
+// TestNewEnsemble checks what an empty volume means.
+func TestNewEnsemble(t *testing.T) {
+	for values, want := range map[string]string{"": "db.autocreate=true\n", "newEnsemble: false": "db.autocreate=false\n", "{replicas: 1, newEnsemble: false}": "db.autocreate=false"} {
+		r, err := render(t, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg := r.config.Data["zoo.cfg"]; !strings.Contains(cfg, want) {
+			t.Errorf("%q: zoo.cfg has no line %q:\n%s", values, want, cfg)
+		}
+	}
+}
+
 // TestSafePod checks that the defaults pass the "restricted" standard of pod security.
 func TestSafePod(t *testing.T) {
 	r, err := render(t, "")
@@ -448,6 +461,7 @@ func TestRefusals(t *testing.T) {
 		"replicas: 2": "replicas",
 		"replicas: 3\npodDisruptionBudget: {maxUnavailable: 2}": "at most 1 may be away",
 		"config: {dataDir: /elsewhere}":                         "dataDir",
+		"config: {db.autocreate: false}":                        "db.autocreate",
 		"config: {server.4: other}":                             "server.4",
 		"properties: [\"-Xmx2g\"]":                              "properties",
 		"persistance: {size: 1Gi}":                              "persistance",

@@ -40,6 +40,7 @@ admin.serverPort=8080
 {{ $key }}={{ if kindIs "float64" $value }}{{ int64 $value }}{{ else }}{{ $value }}{{ end }}
 {{- end }}
 {{- end }}
+db.autocreate={{ .Values.newEnsemble }}
 {{- if gt (int .Values.replicas) 1 }}
 quorumListenOnAllIPs=true
 {{- $name := include "pinfold.fullname" . }}
