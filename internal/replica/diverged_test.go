@@ -395,6 +395,17 @@ func TestAWrongTreeIsNotHandedOn(t *testing.T) {
 		if err := m.rep.streamTree(io.Discard); !errors.Is(err, ErrDiverged) {
 			t.Error("the tree is sent:", err)
 		}
+		right, begun := m.rep.tree, false
+		err = m.rep.streamTree(writer(func([]byte) { // a right one takes its place while it is sent
+			if !begun {
+				begun, m.rep.tree = true, znode.New(m.rep.o.Tree)
+				m.rep.diverged.Store(false)
+			}
+		}))
+		if m.rep.tree = right; !begun || !errors.Is(err, ErrDiverged) {
+			t.Error("the tree that is replaced is sent:", err)
+		}
+		m.rep.diverged.Store(true)
 		m.rep.snap.start(task)
 		synctest.Wait()
 		if after, err := m.dir.Snapshots(); err != nil || len(after) != len(before) {
@@ -402,6 +413,13 @@ func TestAWrongTreeIsNotHandedOn(t *testing.T) {
 		}
 		m.rep.diverged.Store(false)
 	})
+}
+
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) {
+	w(p)
+	return len(p), nil
 }
 
 // A member without digests has nothing to compare: it follows a leader that has them.

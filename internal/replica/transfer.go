@@ -64,10 +64,12 @@ func (r *Replica) streamLog(w io.Writer, after, upto zk.Zxid) error {
 // streamEnd follows a snapshot on a link: a string, as Apache writes it.
 const streamEnd = "\x00\x00\x00\x0aBenWasHere"
 
-// streamTree writes the tree to a link while transactions are applied to it.
+// streamTree writes the tree to a link while transactions are applied to it. A tree that is known to be wrong, or that
+// another one replaces meanwhile, is not sent to its end.
 func (r *Replica) streamTree(w io.Writer) error {
 	since := r.lockRead()
-	walk, b := r.tree.Walk(), []byte(nil)
+	tree := r.tree
+	walk, b := tree.Walk(), []byte(nil)
 	r.unlockRead(since)
 	for done := false; !done; b = b[:0] {
 		since := r.lockRead()
@@ -79,12 +81,20 @@ func (r *Replica) streamTree(w io.Writer) error {
 		switch {
 		case r.Stopping():
 			return errStopping
-		case r.diverged.Load():
+		case !r.trusts(tree):
 			return fmt.Errorf("replica: no learner gets this tree: %w", ErrDiverged)
 		}
 	}
 	_, err := io.WriteString(w, streamEnd)
 	return err
+}
+
+// trusts reports whether tree is still this server's, and not known to be wrong. One that was wrong and has been replaced
+// is neither.
+func (r *Replica) trusts(tree *znode.Tree) bool {
+	since := r.lockRead()
+	defer r.unlockRead(since)
+	return r.tree == tree && !r.diverged.Load()
 }
 
 // Snapshot reads the body of the leader's snapshot, which is at zxid z, and not
