@@ -89,3 +89,21 @@ func TestALeaderIsNotSetAsideForEver(t *testing.T) {
 		t.Logf("seed %d: %d leads %v after it can be reached", seed, x.leader().id, (x.now - began).Round(time.Millisecond))
 	}
 }
+
+// Two voters, both of which the only possible leader needs, may have set it aside at different times. They must not wait for it in
+// turns, each while the other one has set it aside: so an attempt lasts longer than the time after it, if that has not helped before.
+func TestVotersDoNotWaitInTurns(t *testing.T) {
+	c := newSolo(t, testConfig(3), State{}).core
+	for _, aside := range []time.Duration{0, asideFor, asideFor / 2, asideFor / 4, asideFor / 8, leastAside, leastAside} {
+		c.role, c.phase, c.leader.stage, c.unfitUntil = Leading, discovery, gatherInfo, c.now
+		c.since = c.now - vainAfter
+		c.setAside()
+		want(t, "the time aside", c.unfitUntil-c.now, aside)
+	}
+	want(t, "an attempt is longer", leastAside < vainAfter, true)
+	c.role, c.phase = Following, broadcast
+	c.setAside()
+	c.role, c.phase, c.vain = Leading, discovery, vainTillAside
+	c.setAside()
+	want(t, "the time aside after a success", c.unfitUntil-c.now, asideFor)
+}

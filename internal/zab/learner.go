@@ -128,10 +128,14 @@ func (c *Core) countMisses() {
 // within milliseconds of each other: if one looks again, the leader that does not lead yet does
 // too, and with it the others (abandoned); a leader of Apache's, which does not, looks when
 // initLimit is over.
+//
+// If that has not helped, each time after it is half as long, down to leastAside, which is less than an attempt lasts: two voters,
+// both of which a leader needs, must not wait for it in turns for ever.
 const (
 	vainTillAside = 2
 	vainAfter     = firstPatience / 2
 	asideFor      = 4 * time.Second
+	leastAside    = asideFor / 16
 )
 
 // setAside has this server vote for others for a while if its leader was again not reached, or has
@@ -145,13 +149,13 @@ func (c *Core) setAside() {
 	case c.role == Leading && c.leader.stage == gatherInfo:
 		inVain = c.now-c.since >= vainAfter && c.leader.refusedEpoch == 0 // then it has to lead, see approachEpoch
 	case c.role != Following:
-		c.vain = 0
+		c.vain, c.asides = 0, 0
 	case c.phase == connecting:
 		inVain = l.gone || l.dialled && c.now-l.dialAt >= vainAfter
 	case c.phase == discovery:
 		inVain = c.now-c.since >= vainAfter
 	default:
-		if c.vain = 0; c.phase == syncing && !l.chosen {
+		if c.vain, c.asides = 0, 0; c.phase == syncing && !l.chosen {
 			c.unfitUntil = 0 // this server's history is too long for another one to lead it
 		}
 	}
@@ -161,10 +165,12 @@ func (c *Core) setAside() {
 	if c.vain++; c.vain < vainTillAside {
 		return
 	}
+	until := c.now + max(asideFor>>min(c.asides, 8), leastAside)
+	c.asides++
 	if c.role == Leading {
-		c.unfitUntil = c.now + asideFor
+		c.unfitUntil = until
 	} else {
-		c.election.SetAside(l.leader, c.now+asideFor)
+		c.election.SetAside(l.leader, until)
 	}
 }
 
