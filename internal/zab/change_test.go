@@ -556,6 +556,33 @@ func TestASnapshotShowsTheLatestMembership(t *testing.T) {
 	}
 }
 
+// A server that heals or observes is told of a pending change ahead of its history. If its next leader goes on without that change,
+// it is forgotten before it could count: it would become the membership with the next commit.
+func TestAChangeThatDoesNotComeIsForgotten(t *testing.T) {
+	last := zk.MakeZxid(4, 3)
+	change := textReader{}.OfText(write(last+1, membersOf(4, 0).Members()))
+	next := zk.MakeZxid(5, 1)
+	entryOf := func(text []byte) []byte { return append(make([]byte, 8), text...) }
+	for _, c := range []struct {
+		name  string
+		entry Packet
+		seen  zk.Zxid
+	}{
+		{"the next epoch goes on without it", proposalOf(next), 0},
+		{"with another one", Packet{Type: Proposal, Zxid: next, Data: entryOf(write(next, membersOf(5, 0).Members()))}, next},
+		{"it comes", Packet{Type: Proposal, Zxid: last + 1, Data: entryOf(change.Text())}, last + 1},
+	} {
+		cfg := changing(3)
+		o, l := follows2(t, cfg, history(4, 3))
+		o.core.setMembers(Memberships{Committed: cfg.Members, Seen: change})
+		o.step(l, diffOf(last), c.entry)
+		m := o.core.Memberships()
+		want(t, c.name+": seen", m.Seen.Version(), c.seen)
+		want(t, c.name+": committed", m.Committed.Version(), 0)
+		want(t, c.name+": unsure", m.Unsure, false)
+	}
+}
+
 // What a snapshot shows is not known to be committed: its leader may have had no quorum. Nor is what was committed before it, until UPTODATE
 // or a server that has seen the same change tells that.
 func TestWhatASnapshotShowsMayNotBeCommitted(t *testing.T) {
@@ -578,20 +605,30 @@ func TestWhatASnapshotShowsMayNotBeCommitted(t *testing.T) {
 	want(t, "UPTODATE: unsure", o.core.Memberships().Unsure, false)
 	want(t, "UPTODATE: committed", o.core.Memberships().Committed.Version(), z)
 
+	none := []byte{}
 	for _, c := range []struct {
 		name      string
 		seen      zk.Zxid
+		seenText  []byte
+		leader    int64
+		ends      zk.Zxid // the history of the leader that is voted for
 		unsure    bool
 		committed zk.Zxid
 	}{
-		{"a server that has not seen it", 0, true, zk.MakeZxid(4, 2)},
-		{"one that has", z, false, zk.MakeZxid(4, 2)},
+		{"a server that has not seen it", 0, none, 3, z - 2, true, zk.MakeZxid(4, 2)},
+		{"one that has", z, nil, 3, z - 2, false, zk.MakeZxid(4, 2)},
+		{"one whose history ends just before it", 0, none, 3, z - 1, false, zk.MakeZxid(4, 2)},
+		{"the same, of Apache's, which does not say whether it has a change", 0, nil, 3, z - 1, true, zk.MakeZxid(4, 2)},
+		{"the same, with a change that may not be committed", z - 1, write(z-1, membersOf(4, 0).Members()), 3, z - 1, true, zk.MakeZxid(4, 2)},
+		{"one that votes for a server whose history ends just before it", 0, none, 2, z - 1, true, zk.MakeZxid(4, 2)},
 	} {
 		o, l = shown()
 		o.core.LinkDown(o.now, l, errLink)
 		o.drive()
 		o.persist()
-		o.core.Notification(o.now, election.Notification{From: 3, State: election.Looking, Leader: 3, ElectionEpoch: 1, Config: four, Seen: c.seen})
+		o.core.Notification(o.now, election.Notification{
+			From: 3, State: election.Looking, Leader: c.leader, Zxid: c.ends, ElectionEpoch: 1, Config: four, Seen: c.seen, SeenText: c.seenText,
+		})
 		o.drive()
 		o.persist()
 		want(t, c.name+": unsure", o.core.Memberships().Unsure, c.unsure)

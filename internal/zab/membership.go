@@ -299,8 +299,11 @@ func (c *Core) electorate() election.Electorate {
 		System: c.system, Observer: c.observes(), Abstains: c.members.Unsure || c.yields && c.newcomer(),
 		TrustsLeader: c.trustsLeader(), ConfigText: c.members.Committed.text, Seen: seen, Changes: c.dynamic(),
 	}
-	if c.members.Committed != c.members.Seen && !c.members.Blind {
-		e.SeenText = c.members.Seen.text
+	switch m := &c.members; {
+	case m.Committed != m.Seen && !m.Blind:
+		e.SeenText = m.Seen.text
+	case m.Committed == m.Seen && !m.Unsure && !m.Own && c.dynamic():
+		e.SeenText = []byte{}
 	}
 	if c.heard != nil {
 		e.System, e.Heard = quorum.Beside(c.system, c.heard.system), c.heard.version
@@ -310,10 +313,14 @@ func (c *Core) electorate() election.Electorate {
 }
 
 // seeEntry looks whether a transaction that is about to be appended changes the
-// membership. The change is on the disk before the transaction.
+// membership. The change is on the disk before the transaction. A change that NEWLEADER told ahead of the history, which is what
+// a server that heals or observes is told, is forgotten if the history goes on without it: its leader was lost, and nobody committed it.
 func (c *Core) seeEntry(e Entry) {
 	if !c.dynamic() {
 		return
+	}
+	if m := c.members; m.Seen != m.Committed && m.Seen.version > c.last && e.Zxid > m.Seen.version {
+		c.cutMembers(c.last)
 	}
 	if to := c.cfg.Reader.OfEntry(e); to != nil {
 		c.see(to)
@@ -449,7 +456,7 @@ func (c *Core) takeMembers(text []byte) error {
 
 // adoptMembers takes the committed membership that another server tells in an
 // election: a server that was away while the membership changed would wait for ever for
-// members that are gone. If the other server has seen the same change as this one, the
+// members that are gone. If the other server has seen the same change as this one, or its history ends just before that, the
 // committed membership that it tells is the one before, so this server is unsure no
 // longer.
 func (c *Core) adoptMembers(n *election.Notification) {
@@ -458,7 +465,7 @@ func (c *Core) adoptMembers(n *election.Notification) {
 	}
 	to := c.cfg.Reader.OfText(n.Config)
 	m := c.members
-	resolves := m.Unsure && !m.Blind && n.Seen == m.Seen.version
+	resolves := m.Unsure && !m.Blind && (n.Seen == m.Seen.version || endsBefore(n, m.Seen.version))
 	if to == nil || to.version <= m.Committed.version && !resolves && !c.joins(n, to) || to.version < m.Committed.version {
 		return
 	}
@@ -469,6 +476,14 @@ func (c *Core) adoptMembers(n *election.Notification) {
 	c.setMembers(m)
 	c.event(Event{Kind: EventMembers, Zxid: to.version})
 	c.lookAgain()
+}
+
+// endsBefore reports whether another server stands for election with a history that ends with the transaction before z, in z's epoch,
+// and says that it has no change later than the configuration that it tells, as no server of Apache's does. That history is a part
+// of each one that has z, since an epoch has one leader.
+func endsBefore(n *election.Notification, z zk.Zxid) bool {
+	return n.State == election.Looking && n.Leader == n.From && n.SeenText != nil && len(n.SeenText) == 0 &&
+		n.Zxid+1 == z && n.Zxid.Epoch() == z.Epoch() && n.Zxid.Counter() > 0
 }
 
 // joins reports whether another server leads the ensemble that this server is to join, by the membership to,

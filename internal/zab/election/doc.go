@@ -106,5 +106,6 @@
 //     no server where another one votes for it. Apache's servers ignore that.
 //   - This package ignores the configurations in notifications; its owner reads them.
 //   - A server that has seen a change of the voters which is not committed appends the
-//     version and the text of the change to its notifications (Notification.Seen, SeenText).
+//     version and the text of the change to its notifications (Notification.Seen, SeenText); one that knows
+//     that its history has none appends an empty text.
 package election

@@ -70,7 +70,8 @@ type Notification struct {
 	// read it.
 	Seen zk.Zxid
 	// SeenText is the text of the latest configuration in From's history, if that is not Config: a
-	// change that may not be committed yet. Apache's servers neither send nor read it.
+	// change that may not be committed yet. Empty and not nil: From's history has no later one than Config. Apache's servers
+	// neither send nor read it.
 	SeenText []byte
 }
 
