@@ -314,7 +314,7 @@ func (c *Core) electorate() election.Electorate {
 
 // seeEntry looks whether a transaction that is about to be appended changes the
 // membership. The change is on the disk before the transaction. A change that NEWLEADER told ahead of the history, which is what
-// a server that heals or observes is told, is forgotten if the history goes on without it: its leader was lost, and nobody committed it.
+// a server that heals or observes is told, is forgotten if the history goes on without it: its leader was lost, and it was not committed.
 func (c *Core) seeEntry(e Entry) {
 	if !c.dynamic() {
 		return
@@ -478,7 +478,7 @@ func (c *Core) adoptMembers(n *election.Notification) {
 	c.lookAgain()
 }
 
-// endsBefore reports whether another server stands for election with a history that ends with the transaction before z, in z's epoch,
+// endsBefore reports whether another server is a candidate with a history that ends with the transaction before z, in z's epoch,
 // and says that it has no change later than the configuration that it tells, as no server of Apache's does. That history is a part
 // of each one that has z, since an epoch has one leader.
 func endsBefore(n *election.Notification, z zk.Zxid) bool {
