@@ -258,7 +258,7 @@ func (a *applier) fire(tx *txn.Txn) {
 		a.fired = a.watches.Trigger(ch.Type, ch.Path, a.fired[:0])
 		a.watchMu.Unlock()
 		if a.hold.work += len(a.fired); len(a.fired) > 0 {
-			a.stats.told(ch.Type, len(a.fired))
+			a.stats.countNotified(ch.Type, len(a.fired))
 			a.o.Clients.Fired(tx.Zxid, ch, a.fired)
 		}
 	}

@@ -454,7 +454,7 @@ func (o *orderer) applyCommitted() {
 		o.committed(s.end - s.start)
 		b.released = s.end
 		if s.end == len(b.txns) {
-			o.forwarded.release(b.reqs[b.own:])
+			o.forwarded.countOut(b.reqs[b.own:])
 			o.proposed[0] = nil
 			o.proposed = o.proposed[1:]
 		}

@@ -22,17 +22,17 @@ const smallForward = 4 << 10
 // admit counts a request of n bytes that came over a link. It reports false if there is no
 // room for it within the limit; 0 is no limit.
 func (f *forwarded) admit(l zab.LinkID, n, limit int64) bool {
-	return n <= smallForward || f.take(l, n, limit)
+	return n <= smallForward || f.charge(l, n, limit)
 }
 
-// release counts requests out: they are committed, or dropped.
-func (f *forwarded) release(reqs []Request) {
+// countOut takes requests out of the count: they are committed, or dropped.
+func (f *forwarded) countOut(reqs []Request) {
 	if f.bytes.Load() == 0 {
 		return
 	}
 	for i := range reqs {
 		if n := int64(len(reqs[i].Body)); n > smallForward {
-			f.give(linkOf(reqs[i].Owner), n)
+			f.credit(linkOf(reqs[i].Owner), n)
 		}
 	}
 }
@@ -45,9 +45,9 @@ type shares struct {
 	byLink map[zab.LinkID]int64
 }
 
-// take counts n bytes for a link. It reports false if there is no room for them within the
+// charge counts n bytes for a link. It reports false if there is no room for them within the
 // limit; 0 is no limit.
-func (s *shares) take(l zab.LinkID, n, limit int64) bool {
+func (s *shares) charge(l zab.LinkID, n, limit int64) bool {
 	held := s.byLink[l] + n
 	if limit > 0 && held > limit-s.bytes.Load()-n {
 		return false
@@ -60,9 +60,9 @@ func (s *shares) take(l zab.LinkID, n, limit int64) bool {
 	return true
 }
 
-// give counts n bytes of a link out, or those that are left: forget may have been called
-// since they were taken.
-func (s *shares) give(l zab.LinkID, n int64) {
+// credit counts n bytes of a link out, or those that are left: forget may have been called
+// since they were charged.
+func (s *shares) credit(l zab.LinkID, n int64) {
 	if n = min(n, s.byLink[l]); n == 0 {
 		return
 	}
@@ -87,7 +87,7 @@ func (o *orderer) dropForwarded(l zab.LinkID) {
 	o.incoming = slices.DeleteFunc(o.incoming, func(req Request) bool {
 		lost := linkOf(req.Owner) == l
 		if lost {
-			o.forwarded.release([]Request{req})
+			o.forwarded.countOut([]Request{req})
 		}
 		return lost
 	})

@@ -67,7 +67,7 @@ func TestForwardedBytes(t *testing.T) {
 	if len(refused.txns) == 0 {
 		t.Error("no request was refused")
 	}
-	o.forwarded.release(b.reqs[b.own:])
+	o.forwarded.countOut(b.reqs[b.own:])
 	if f := &o.forwarded; f.bytes.Load() != 0 || len(f.byLink) != 0 {
 		t.Errorf("%d bytes stay counted, %v", f.bytes.Load(), f.byLink)
 	}

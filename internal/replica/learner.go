@@ -124,7 +124,7 @@ func (o *orderer) match(tx *txn.Txn) Request {
 	if tx.Session == 0 {
 		return Request{}
 	}
-	o.releaseRelayed(tx)
+	o.countOutRelayed(tx)
 	q := o.waiting[tx.Session]
 	if q == nil {
 		return o.expired(tx)

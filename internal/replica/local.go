@@ -59,7 +59,7 @@ func (o *orderer) beginLocals(b *batch) {
 			if o.askUpgrade(req) {
 				rest = append(rest, *req)
 			} else {
-				o.release(1)
+				o.countOut(1)
 			}
 			continue
 		}
@@ -68,7 +68,7 @@ func (o *orderer) beginLocals(b *batch) {
 		o.local.SetOwner(id, req.Owner)
 		o.owners[id] = owner{req.Origin, timeout}
 		req.Origin.ResumedLocal(id, timeout)
-		o.release(1)
+		o.countOut(1)
 	}
 	clear(b.reqs[len(rest):])
 	b.reqs, b.own = rest, len(rest)

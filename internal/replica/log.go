@@ -23,7 +23,7 @@ type logger struct {
 
 	unflushed int                  // transactions that are appended and not durable
 	began     time.Duration        // when their flush began
-	told      *metric.Distribution // of the flushes up to the last one that was logged as slow; nil: none
+	reported  *metric.Distribution // of the flushes up to the last one that was logged as slow; nil: none
 	events    int64                // watchers that were notified before the last write
 }
 
@@ -160,10 +160,10 @@ func (l *logger) noteSlow(took time.Duration) {
 	l.stats.SlowFsyncs.Add(1)
 	all := l.stats.Fsync.Distribution()
 	since := all
-	if l.told != nil && l.told.Count <= all.Count {
-		since = all.Since(l.told)
+	if l.reported != nil && l.reported.Count <= all.Count {
+		since = all.Since(l.reported)
 	}
-	l.told = all
+	l.reported = all
 	at := func(q float64) time.Duration { return time.Duration(since.Quantile(q)) }
 	l.log.Warn("fsync of the transaction log was slow: is the disk overloaded?", "took", took,
 		"fsyncs", since.Count, "p50", at(0.5), "p90", at(0.9), "p99", at(0.99), "slow_in_all", l.stats.SlowFsyncs.Load())

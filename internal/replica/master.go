@@ -19,10 +19,10 @@ import (
 // their clients ask of the leader, and the leader's answers. Their transactions come as everything
 // that is committed does: the core informs the observers.
 type relaying struct {
-	asks    []ask                                    // of this server's clients and of observers, in order
-	relayed map[zk.SessionID]*fifo.Queue[relayedReq] // large requests that the leader has not proposed, by session
-	touched map[zk.SessionID]int32                   // sessions whose clients observers have heard, with timeouts; the leader is to be told
-	told    zk.SessionID                             // the last of these that the leader was told of
+	asks        []ask                                    // of this server's clients and of observers, in order
+	relayed     map[zk.SessionID]*fifo.Queue[relayedReq] // large requests that the leader has not proposed, by session
+	touched     map[zk.SessionID]int32                   // sessions whose clients observers have heard, with timeouts; the leader is to be told
+	lastTouched zk.SessionID                             // the last of these that the leader was told of
 }
 
 // ask is a session about which the leader was asked.
@@ -101,9 +101,9 @@ func (o *orderer) noteRelayed(req Request) {
 	q.Push(relayedReq{req.Xid, req})
 }
 
-// releaseRelayed counts out the requests of a session up to the one of a transaction. Those before it
+// countOutRelayed counts out the requests of a session up to the one of a transaction. Those before it
 // are lost, or the observer's link is.
-func (o *orderer) releaseRelayed(tx *txn.Txn) {
+func (o *orderer) countOutRelayed(tx *txn.Txn) {
 	q := o.relayed[tx.Session]
 	if q == nil {
 		return
@@ -111,11 +111,11 @@ func (o *orderer) releaseRelayed(tx *txn.Txn) {
 	list := q.All()
 	n := slices.IndexFunc(list, func(r relayedReq) bool { return r.xid == tx.Cxid }) + 1
 	for i := range n {
-		o.forwarded.release([]Request{list[i].req})
+		o.forwarded.countOut([]Request{list[i].req})
 	}
 	if q.Drop(n); q.Len() == 0 || tx.Header.Type == wire.OpCloseSession {
 		for _, r := range q.All() {
-			o.forwarded.release([]Request{r.req})
+			o.forwarded.countOut([]Request{r.req})
 		}
 		delete(o.relayed, tx.Session)
 	}
@@ -165,13 +165,13 @@ func (o *orderer) hear(data []byte) error {
 // if there are more than fit.
 func (o *orderer) relayTouched(data []byte) []byte {
 	ids := slices.Sorted(maps.Keys(o.touched))
-	next, _ := slices.BinarySearch(ids, o.told+1)
+	next, _ := slices.BinarySearch(ids, o.lastTouched+1)
 	ids = slices.Concat(ids[next:], ids[:next])
 	for _, id := range ids[:min(len(ids), tellAtOnce)] {
 		data = binary.BigEndian.AppendUint64(data, uint64(id))
 		data = binary.BigEndian.AppendUint32(data, uint32(o.touched[id]))
 		delete(o.touched, id)
-		o.told = id
+		o.lastTouched = id
 	}
 	return data
 }

@@ -131,11 +131,11 @@ func TestMasterIsBounded(t *testing.T) {
 	if net.closed[toObserver] == nil || len(net.take()) != 5 {
 		t.Errorf("an observer has %d bytes under way of %d", o.forwarded.bytes.Load(), o.o.ForwardedBytes)
 	}
-	o.releaseRelayed(&txn.Txn{Header: txn.Header{Type: wire.OpSetData, Session: 7, Cxid: 3}})
+	o.countOutRelayed(&txn.Txn{Header: txn.Header{Type: wire.OpSetData, Session: 7, Cxid: 3}})
 	if got, want := o.forwarded.bytes.Load(), int64(len(body)); got != want {
 		t.Errorf("after four of five transactions %d bytes are counted, must be %d", got, want)
 	}
-	o.releaseRelayed(&txn.Txn{Header: txn.Header{Type: wire.OpCloseSession, Session: 7, Cxid: 99}})
+	o.countOutRelayed(&txn.Txn{Header: txn.Header{Type: wire.OpCloseSession, Session: 7, Cxid: 99}})
 	if o.forwarded.bytes.Load() != 0 || len(o.relayed) > 0 {
 		t.Errorf("after the session's end %d bytes are counted", o.forwarded.bytes.Load())
 	}

@@ -181,7 +181,7 @@ func (o *orderer) dropRequests(reqs []Request) {
 			by.Dropped(&reqs[i])
 		}
 	}
-	o.release(len(reqs))
+	o.countOut(len(reqs))
 }
 
 // prepare makes the transactions of a batch: each request gets the next zxid.

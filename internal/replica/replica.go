@@ -335,8 +335,8 @@ func (r *Replica) Watches(f func(*watch.Tables)) {
 // and Bring must wait while it is above the limit of the server.
 func (r *Replica) Outstanding() int { return int(r.inProcess.Load()) }
 
-// release takes n requests that are not applied out of Outstanding.
-func (r *Replica) release(n int) {
+// countOut takes n requests that are not applied out of Outstanding.
+func (r *Replica) countOut(n int) {
 	r.inProcess.Add(int64(-n))
 	r.o.Clients.Released()
 }

@@ -220,7 +220,7 @@ func (qs *questions) ask(q question) {
 		all[i] = q
 	case i >= 0:
 		all[i] = q
-	case q.link == 0 || qs.shares.take(q.link, questionBytes, maxQuestionBytes):
+	case q.link == 0 || qs.shares.charge(q.link, questionBytes, maxQuestionBytes):
 		if qs.about == nil {
 			qs.about = map[zk.SessionID][]question{}
 		}
@@ -232,7 +232,7 @@ func (qs *questions) ask(q question) {
 func (qs *questions) take(id zk.SessionID) []question {
 	all := qs.about[id]
 	for _, q := range all {
-		qs.shares.give(q.link, questionBytes) // of link 0 nothing is counted
+		qs.shares.credit(q.link, questionBytes) // of link 0 nothing is counted
 	}
 	delete(qs.about, id)
 	return all
@@ -248,7 +248,7 @@ func (qs *questions) forget(l zab.LinkID) {
 			delete(qs.about, id)
 		}
 	}
-	qs.shares.give(l, maxQuestionBytes)
+	qs.shares.credit(l, maxQuestionBytes)
 }
 
 // ending reports whether the end of a session is submitted and not committed yet. On a

@@ -195,7 +195,7 @@ func (p *snapshots) step(t *snapshotTask) (pause time.Duration, more bool) {
 	var err error
 	if t.job == nil {
 		p.rollLog.Store(true)
-		t.job, err = p.begin(p.tree)
+		t.job, err = p.newJob(p.tree)
 		more = true
 	} else {
 		pause, more, err = t.job.step(t)
@@ -281,7 +281,8 @@ type snapshotJob struct {
 	digest uint64  // of the tree then
 }
 
-func (p *snapshots) begin(tree *znode.Tree) (*snapshotJob, error) {
+// newJob begins a snapshot of a tree: it creates the file.
+func (p *snapshots) newJob(tree *znode.Tree) (*snapshotJob, error) {
 	j := &snapshotJob{r: p.Replica, tree: tree, began: p.clock.Now()}
 	j.pace = pace{r: p.Replica, zxid: p.LastApplied(), since: j.began}
 	since := p.lockRead()
@@ -362,7 +363,7 @@ func (j *snapshotJob) finish(commit func(*storage.SnapshotWriter) error) error {
 
 // writeTree writes a snapshot of a tree that does not change, without pauses.
 func (p *snapshots) writeTree(tree *znode.Tree, commit func(*storage.SnapshotWriter) error) error {
-	j, err := p.begin(tree)
+	j, err := p.newJob(tree)
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,8 @@ type Stats struct {
 // Stats returns the counters.
 func (r *Replica) Stats() *Stats { return &r.stats }
 
-// told counts the watchers that were notified of an event of type ev.
-func (s *Stats) told(ev zk.EventType, watchers int) {
+// countNotified counts the watchers that were notified of an event of type ev.
+func (s *Stats) countNotified(ev zk.EventType, watchers int) {
 	s.events.Add(int64(watchers))
 	switch ev {
 	case zk.EventNodeCreated:

@@ -63,15 +63,15 @@ func (c *Core) Status() Status {
 		if l.holds {
 			s.Learners = append(s.Learners, LearnerStatus{
 				ID: l.id, Link: l.link, Observer: l.observer, Votes: c.votes(l), Synced: l.state == upToDate,
-				Acked: l.acked(), Heard: l.contact,
+				Acked: l.lastAcked(), Heard: l.contact,
 			})
 		}
 	}
 	return s
 }
 
-// acked is the last proposal that a follower has acknowledged, 0 for an observer.
-func (l *learner) acked() zk.Zxid {
+// lastAcked is the last proposal that a follower has acknowledged, 0 for an observer.
+func (l *learner) lastAcked() zk.Zxid {
 	if l.acks == nil {
 		return 0
 	}

@@ -140,9 +140,9 @@ type Election struct {
 	earlyVotes          []earlyVote
 	aside               []time.Duration // until then the voter is no candidate for this server, see SetAside
 
-	down  quorum.Set // voters whose links are down
-	asked quorum.Set // servers that were sent a vote that may have changed since
-	told  quorum.Set // strangers that were answered since the last broadcast, while looking
+	down     quorum.Set // voters whose links are down
+	asked    quorum.Set // servers that were sent a vote that may have changed since
+	answered quorum.Set // strangers that were answered since the last broadcast, while looking
 
 	interval   time.Duration // between the last broadcast and the next
 	resendAt   time.Duration // when the vote is sent again
@@ -294,7 +294,7 @@ func (e *Election) propose(v Vote) {
 // broadcast sends the vote to all voters and starts the pause before the next.
 func (e *Election) broadcast() {
 	e.resendAt = e.now + e.interval
-	e.told.Clear()
+	e.answered.Clear()
 	for i, id := range e.cfg.System.Voters() {
 		if i != e.me {
 			e.send(id)
@@ -500,7 +500,7 @@ func (e *Election) Unreachable(id int64) {
 // time. If this server is looking it tells a voter what it votes for: what the link
 // sends by itself may be old. No voter is unreachable until Unreachable says so.
 func (e *Election) Reachable(id int64) {
-	e.told.Remove(id) // what was sent over the link before it may be lost
+	e.answered.Remove(id) // what was sent over the link before it may be lost
 	i, ok := e.cfg.System.Index(id)
 	if !ok || i == e.me {
 		return

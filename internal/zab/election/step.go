@@ -31,11 +31,11 @@ func (e *Election) stepStranger(n Notification) {
 		return
 	}
 	if e.phase == looking {
-		if e.told.Has(n.From) {
+		if e.answered.Has(n.From) {
 			return
 		}
-		if e.told.Len() < maxAsked {
-			e.told.Add(n.From)
+		if e.answered.Len() < maxAsked {
+			e.answered.Add(n.From)
 		}
 	}
 	e.answer(n.From)
