@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// user is who runs in the image: the user of the Helm chart.
+// user is the numeric user that the image runs as, the one of the Helm chart.
 const user = 65532
 
 // options are the flags.

@@ -62,7 +62,7 @@ func load(root string) (*site, error) {
 	return s, errors.Join(wrong...)
 }
 
-// resolve makes the links of a page those of the site, and returns what leads nowhere.
+// resolve makes the links of a page those of the site, and returns those that have no target.
 func (s *site) resolve(p *page) (wrong []error) {
 	_ = ast.Walk(p.root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // it returns no error, so Walk does not
 		var to *[]byte

@@ -18,14 +18,14 @@
 //	backup.go       the commands snapshot and restore
 //	shed.go         the command shed_connections
 //	handover.go     the command hand_over
-//	authorize.go    who may use some of them
+//	authorize.go    the rights that some of them need
 //	json.go         the layout of the answers
 //	health.go       probes
 //	openapi.go      the description
 //	profile.go      profiles
 //
 // The package owns no state of the server that it shows. It reads copies, in bounded
-// pieces; no lock is held while an answer is written, so a slow reader delays nobody. What
+// pieces; no lock is held while an answer is written, so a slow reader delays no other. What
 // a stranger can make it hold is bounded: connections (maxConnections), headers
 // (maxHeaderBytes), bodies, one piece of output for each connection, and two answers that
 // need a copy of much (Server.listings). A connection that accepts no piece within

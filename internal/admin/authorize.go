@@ -48,7 +48,7 @@ func (s *Server) authorize(r *http.Request) (status int, text string) {
 	return 0, ""
 }
 
-// named returns the entries of an ACL that do not name everybody. It is never empty: an empty
+// named returns the entries of an ACL that are not for world:anyone. It is never empty: an empty
 // ACL would be open.
 func named(acl *access.List) *access.List {
 	some := []zk.ACL{{ID: zk.AnyoneUnsafe}} // without a permission

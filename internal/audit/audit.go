@@ -12,7 +12,7 @@
 // exceeds its limit by the lines of the requests that are in flight, which have a limit of
 // their own.
 //
-// The ends of sessions are not held back: nobody could wait for them. Their lines may use
+// The ends of sessions are not held back: no client's connection could wait for them. Their lines may use
 // the queue up to twice its limit. Further ones are counted, and a line says how many are
 // missing as soon as the output accepts lines again.
 package audit

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// DefaultRate is how many bytes a second a backup copies if nobody says otherwise: what a server notices of it is below a
-// twentieth of its writes (docs/bench.md).
+// DefaultRate is how many bytes a second a backup copies unless the caller sets another rate: it costs a server less than
+// a twentieth of its writes (docs/bench.md).
 const DefaultRate = 16 << 20
 
 // pieceBytes is how much is copied between two rests.

@@ -94,7 +94,7 @@ func readACLNumber(r *reader, version uint8) uint64 {
 // readZnode reads all of a znode but its path.
 func readZnode(r *reader, version uint8, acls map[uint64][]zk.ACL) *Znode {
 	z := &Znode{Data: r.varBytes()}
-	// 0 is the list that permits everything to everybody, and so is the greatest number, which comes from ZooKeeper.
+	// 0 is the list that permits everything to every client, and so is the greatest number, which comes from ZooKeeper.
 	if id := readACLNumber(r, version); id != 0 && id != math.MaxUint64 {
 		list, ok := acls[id]
 		if !ok {

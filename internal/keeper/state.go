@@ -25,7 +25,7 @@ const systemPath = "/keeper"
 // A Znode is one of Keeper's.
 type Znode struct {
 	Data                        []byte
-	ACL                         []zk.ACL // none: everybody may do everything
+	ACL                         []zk.ACL // none: every client may do everything
 	Czxid, Mzxid, Pzxid         zk.Zxid
 	Ctime, Mtime                int64 // milliseconds since 1970
 	Version, Cversion, Aversion int32 // Cversion also counts the changes of the children's data

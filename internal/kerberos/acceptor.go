@@ -15,7 +15,7 @@ import (
 // does not say otherwise.
 const DefaultSkew = 5 * time.Minute
 
-// AcceptorOptions says who a server is.
+// AcceptorOptions are the identity of a server and the file with its keys.
 type AcceptorOptions struct {
 	// Principal is SERVICE/HOST@REALM. "*" accepts tickets for every principal of the
 	// key table.

@@ -34,7 +34,7 @@ func numbers(names []string) (list []int32) {
 	return list
 }
 
-// Credentials say who a client is, and where the proof is.
+// Credentials are the identity of a client, and where the proof of it is.
 type Credentials struct {
 	// Principal is NAME@REALM or NAME/HOST@REALM. Without a realm it is of the default
 	// realm. Empty with a ticket cache means the cache's.

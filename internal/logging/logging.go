@@ -84,7 +84,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // How many lines one event may have: Burst at once, then one per Period. Lines of level
-// debug are not limited: an operator who turns them on wants all of them.
+// debug are not limited: an operator turns them on to see all of them.
 const (
 	Burst  = 100
 	Period = 100 * time.Millisecond

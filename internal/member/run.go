@@ -110,7 +110,7 @@ func await(m client.Member) func(context.Context, *run) error {
 		var goal zk.Zxid
 		return r.poll(ctx, func(ctx context.Context) error {
 			if goal == 0 {
-				if err := r.e.Write(ctx); err != nil { // an epoch without a transaction is a zxid that nobody reaches
+				if err := r.e.Write(ctx); err != nil { // an epoch without a transaction is a zxid that no member reaches
 					return err
 				}
 				v, err := look(ctx, r.e, nil)

@@ -7,7 +7,7 @@ import (
 )
 
 // A Printer shows what a command does, as text or as one JSON value a line. An error to
-// write is ignored: a change goes on when nobody reads about it any more.
+// write is ignored: a change goes on when its output is no longer read.
 type Printer struct {
 	Out  io.Writer
 	JSON bool

@@ -15,8 +15,8 @@ import (
 type Check func(leaf *x509.Certificate) error
 
 // Accept returns a configuration for a connection that another server has made, with the
-// certificates that are current. Nothing is resumed: each handshake proves who the other
-// side is.
+// certificates that are current. Nothing is resumed: each handshake proves the identity
+// of the other side.
 func (p *Port) Accept(check Check) *tls.Config {
 	p.reread()
 	c := p.current.Load().Clone()
