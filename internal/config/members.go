@@ -50,14 +50,9 @@ const (
 	maxWeight  = math.MaxInt32 // the sum of maxMembers weights is far below the maximum of an int64
 )
 
-// QuorumAddr returns the address for learners of the member as a leader, in the form of
+// ElectionAddr returns the member's address for election connections, in the form of
 // net.Dial: the first if it has several. A name in it is not resolved; the caller must
 // resolve it at each attempt to connect.
-func (m *Member) QuorumAddr() string {
-	return net.JoinHostPort(m.Addresses[0].Host, strconv.Itoa(m.Addresses[0].QuorumPort))
-}
-
-// ElectionAddr is QuorumAddr for election connections.
 func (m *Member) ElectionAddr() string {
 	return net.JoinHostPort(m.Addresses[0].Host, strconv.Itoa(m.Addresses[0].ElectionPort))
 }

@@ -117,7 +117,7 @@ func TestMembers(t *testing.T) {
 	if diff := cmp.Diff([]int64{2}, m.Observers()); diff != "" {
 		t.Errorf("Observers() (-want +got):\n%s", diff)
 	}
-	if s := m.Find(10); s == nil || s.QuorumAddr() != "d:3" || s.ElectionAddr() != "d:4" {
+	if s := m.Find(10); s == nil || s.ID != 10 || s.ElectionAddr() != "d:4" {
 		t.Errorf("Find(10) = %+v", s)
 	}
 	if s := m.Find(4); s != nil {
@@ -139,8 +139,8 @@ func TestMajority(t *testing.T) {
 	if m.Hierarchical() || weights != nil || groups != nil {
 		t.Errorf("hierarchical %v, weights %v, groups %v", m.Hierarchical(), weights, groups)
 	}
-	if got := m.Find(2).QuorumAddr(); got != "[::1]:1" {
-		t.Errorf("QuorumAddr() = %q", got)
+	if got := m.Find(2).ElectionAddr(); got != "[::1]:2" {
+		t.Errorf("ElectionAddr() = %q", got)
 	}
 }
 

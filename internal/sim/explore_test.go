@@ -28,8 +28,8 @@ var (
 // search). Without a deviation a hand goes on until it waits, and then the next one that can
 // in a fixed order. A deviation is that another hand is chosen: in place of one that can go
 // on, which is a preemption, or of the next in that order. A schedule has at most so many;
-// none is tried first, then one, and so on (delay-bounded scheduling). Whether a wait for the
-// disk with a bound is too long is a choice that costs nothing.
+// none is tried first, then one, and so on (delay-bounded scheduling). That the next hand
+// goes on while one waits for the disk is no deviation.
 type explorer struct {
 	bound int // of deviations
 

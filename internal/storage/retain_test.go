@@ -73,6 +73,14 @@ func TestPurge(t *testing.T) {
 	}
 }
 
+// datedFS is a file system whose files were written at the times that a test sets.
+type datedFS struct {
+	vfs.FS
+	written map[string]time.Time
+}
+
+func (f *datedFS) ModTime(name string) (time.Time, error) { return f.written[name], nil }
+
 // By age and by size Purge removes the oldest, but keeps three snapshots and their logs.
 func TestPurgeByAgeAndSize(t *testing.T) {
 	now := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
@@ -90,10 +98,11 @@ func TestPurgeByAgeAndSize(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			d := openTest(t, mem, testOptions())
+			dated := &datedFS{FS: mem, written: map[string]time.Time{}}
+			d := openTest(t, dated, testOptions())
 			for z := zk.Zxid(1); z <= 6; z++ { // one each day, the last today
 				writeSnapshot(t, d, z, []byte("body"))
-				mem.SetModTime("/data/version-2/snapshot."+z.Hex(), now.AddDate(0, 0, int(z)-6))
+				dated.written["/data/version-2/snapshot."+z.Hex()] = now.AddDate(0, 0, int(z)-6)
 				putFile(t, mem, testLogDir+"log."+z.Hex(), logBytes(testEntries(40, z)...))
 			}
 			if _, err := d.Purge(tt.keep); err != nil {

@@ -87,7 +87,8 @@ func stubServer(args []string) error {
 func stubAnswer(q *config.Quorum) string {
 	leader, alive := int64(-1), 0
 	for _, id := range q.Members.Voters() {
-		if conn, err := net.Dial("tcp", q.Members.Find(id).QuorumAddr()); err == nil {
+		a := q.Members.Find(id).Addresses[0]
+		if conn, err := net.Dial("tcp", net.JoinHostPort(a.Host, strconv.Itoa(a.QuorumPort))); err == nil {
 			conn.Close()
 			leader, alive = id, alive+1
 		}

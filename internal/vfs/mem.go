@@ -18,8 +18,7 @@ type Mem struct {
 	mu    sync.Mutex
 	dirs  map[string]*memDir // by clean path; directories are durable at once
 	locks map[string]bool
-	times map[string]time.Time // see SetModTime
-	seq   int64                // of the latest change, counts over all files and directories
+	seq   int64 // of the latest change, counts over all files and directories
 }
 
 // memDir is one directory: its names now, its names on the disk, and the
@@ -203,22 +202,10 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
-// ModTime implements FS. It knows what SetModTime was told.
+// ModTime implements FS. No time is known.
 func (m *Mem) ModTime(name string) (time.Time, error) {
 	_, err := m.Size(name)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.times[path.Clean(name)], err
-}
-
-// SetModTime tells when a file was written last, for tests.
-func (m *Mem) SetModTime(name string, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.times == nil {
-		m.times = map[string]time.Time{}
-	}
-	m.times[path.Clean(name)] = at
+	return time.Time{}, err
 }
 
 // Size implements FS.
