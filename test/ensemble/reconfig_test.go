@@ -30,10 +30,13 @@ func reconfig(joining, leaving string, members *string, from int64) client.Reque
 }
 
 // authenticate adds the identity of the administrator to a session.
-func authenticate() client.Request {
+func authenticate() client.Request { return authenticateAs("super:test") }
+
+// authenticateAs adds a digest identity, as user:password, to a session.
+func authenticateAs(identity string) client.Request {
 	b := jute.AppendInt(nil, 0)
 	b = jute.AppendString(b, "digest")
-	return client.Request{Op: wire.OpAuth, Body: jute.AppendBuffer(b, []byte("super:test"))}
+	return client.Request{Op: wire.OpAuth, Body: jute.AppendBuffer(b, []byte(identity))}
 }
 
 // visit connects a session to a member; with super it is the administrator's.
