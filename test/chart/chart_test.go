@@ -148,8 +148,8 @@ func checkNames(t *testing.T, file string, o runtime.Object) {
 	case *appsv1.StatefulSet:
 		labels = append(labels, o.Spec.Template.Labels)
 		last := fmt.Sprintf("%s-%d", o.Name, *o.Spec.Replicas-1)
-		names[last] = validation.IsDNS1123Label(last)                                  // the pod's host name
-		revision := o.Name + "-0123456789" // the label controller-revision-hash
+		names[last] = validation.IsDNS1123Label(last) // the pod's host name
+		revision := o.Name + "-0123456789"            // the label controller-revision-hash
 		names[revision] = validation.IsValidLabelValue(revision)
 		for _, p := range o.Spec.Template.Spec.Containers[0].Ports {
 			names[p.Name] = validation.IsValidPortName(p.Name)
