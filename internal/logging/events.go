@@ -90,7 +90,7 @@ var events = map[string]string{
 	"local session expired": "local_session_expired",
 	"the log was cut to what the leader has, and the state read again": "log_cut",
 	"the log cannot be cut to what the leader has":                     "log_cut_failed",
-	"the file of the transaction log was removed while it was in use: it has been written anew, nothing is lost; find out which program removes files there": "log_file_removed",
+	"the file of the transaction log was removed while it was in use: it has been written again, nothing is lost; find out which program removes files there": "log_file_removed",
 	"the log level has changed": "log_level_changed",
 	"replaying the log":         "log_replaying",
 	"the log ends in a write that a crash interrupted; it is cut off, nothing in it is known to have been synced": "log_torn",

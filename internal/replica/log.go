@@ -142,7 +142,7 @@ func (l *logger) flush(wait bool) (unfinished bool, err error) {
 func (l *logger) flushed() {
 	l.logged.Store(int64(l.wal.LastZxid()))
 	if name := l.wal.Restored(); name != "" {
-		l.log.Error("the file of the transaction log was removed while it was in use: it has been written anew, nothing is lost; "+
+		l.log.Error("the file of the transaction log was removed while it was in use: it has been written again, nothing is lost; "+
 			"find out which program removes files there", "file", name)
 	}
 	took := l.clock.Now() - l.began
