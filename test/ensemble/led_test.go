@@ -5,9 +5,12 @@ import "slices"
 // A ledChange is whose member led when a member joined, or when one left.
 type ledChange struct{ apache, leaving bool }
 
-// noteLeader notes who led a change.
+// noteLeader notes who led a change. One that was made before change asked for it has no entry.
 func (m *membership) noteLeader(leaving bool) {
 	m.t.Helper()
+	if m.asked == nil {
+		return
+	}
 	m.t.Logf("the change was led by %v", m.asked)
 	if m.led == nil {
 		m.led = map[ledChange]int{}

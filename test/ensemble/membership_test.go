@@ -184,6 +184,7 @@ func (m *membership) leave(id int) {
 func (m *membership) change(joining, leaving string) {
 	m.t.Helper()
 	m.step("joining %q, leaving %q", joining, leaving)
+	m.asked = nil
 	before, last := m.version, error(nil)
 	err := m.e.Until(m.within(patience), func() bool {
 		text, err := m.try(joining, leaving)
