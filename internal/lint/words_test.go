@@ -14,7 +14,7 @@ func plain(f *goFile) bool { return !f.test() && !strings.HasPrefix(f.path, "tes
 
 // plainDocument reports whether the same holds for a document. It is to hold for all.
 func plainDocument(name string) bool {
-	return name != "docs/bugs.md" && !strings.HasPrefix(name, "docs/adr/")
+	return name != "docs/bugs.md"
 }
 
 // nameOrLink is what is not read in a line of a document: a name or an output, a mutant or a path, and the
