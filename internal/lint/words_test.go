@@ -12,11 +12,6 @@ import (
 // standard verb. Those of all packages are, but the packages that exist for tests.
 func plain(f *goFile) bool { return !f.test() && !strings.HasPrefix(f.path, "test/") }
 
-// plainDocument reports whether the same holds for a document. It is to hold for all.
-func plainDocument(name string) bool {
-	return name != "docs/bugs.md"
-}
-
 // nameOrLink is what is not read in a line of a document: a name or an output, a mutant or a path, and the
 // target of a link.
 var nameOrLink = regexp.MustCompile("`[^`]*`|" + `\b[a-z]+/[\w-]+|` + linkPattern.String())
@@ -71,9 +66,6 @@ func TestCommentsArePlain(t *testing.T) {
 
 func TestDocumentsArePlain(t *testing.T) {
 	for _, name := range documents(load(t)) {
-		if !plainDocument(name) {
-			continue
-		}
 		for _, finding := range notPlainText(name, readText(t, name)) {
 			t.Error(finding)
 		}
