@@ -104,7 +104,7 @@ func (c *crowd) pinger(home *cluster.Member) {
 // visitor begins a session at its home.
 func (c *crowd) visitor(home *cluster.Member) *visitor {
 	c.t.Helper()
-	v := &visitor{home: home, path: fmt.Sprintf("/visitor-%d", len(c.all()))}
+	v := &visitor{home: home}
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	servers, members := "", client.Hosts(cluster.InTurn(c.addrs, home.ID-1))
@@ -115,6 +115,7 @@ func (c *crowd) visitor(home *cluster.Member) *visitor {
 	if v.c, err = client.Dial(ctx, servers, client.SessionTimeout(shortTimeout), members); err != nil {
 		c.t.Fatal(err)
 	}
+	v.path = fmt.Sprintf("/visitor-%v", v.c.SessionID()) // an earlier crowd's session may not have ended yet
 	states, _ := v.c.States()
 	c.wg.Go(func() {
 		for s := range states {
