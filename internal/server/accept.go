@@ -126,10 +126,18 @@ const dropPiece = znode.PieceUnits / 8
 // dismiss removes c, whose socket is closed, and its watches from the tables. It does
 // both within one View, but for watches beyond a piece: no transaction may be applied
 // in between, as its events would reach the next connection with the same id. Events of a
-// watch that is left after a piece reach c, which drops them.
+// watch that is left after a piece reach c, which drops them. A connection that never had a session has no watches, and
+// waits for no lock of the tree: thousands of them may end at once.
 func (s *Server) dismiss(c *conn) {
 	if c.limited != nil {
 		s.limits.leave(c)
+	}
+	c.mu.Lock()
+	session := c.mu.session
+	c.mu.Unlock()
+	if session == 0 {
+		s.forget(c)
+		return
 	}
 	for n, again := dropPiece, false; n == dropPiece; again = true {
 		s.replica.ViewAt(s.replica.Now(), again, func(replica.View) {

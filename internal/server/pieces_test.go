@@ -304,3 +304,25 @@ func TestWatchesEndInPieces(t *testing.T) {
 		next.create(fmt.Sprintf("/%d", many-1), "", zk.Persistent)
 	})
 }
+
+// A connection that never had a session ends without a hold of the tree's lock: ten thousand may end at once, and each holder
+// would wait for a processor.
+func TestAConnectionWithoutASessionEndsWithoutTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		var seen workSeen
+		seen.watch(s)
+		nc := s.pipe()
+		synctest.Wait()
+		if n := s.conns(); n != 1 {
+			t.Fatalf("%d connections", n)
+		}
+		if err := nc.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n, pieces := s.conns(), seen.pieces.Load(); n != 0 || pieces != 0 {
+			t.Errorf("%d connections are left, the lock was held %d times", n, pieces)
+		}
+	})
+}
