@@ -64,48 +64,19 @@ func TestStalledDiskKeepsSessions(t *testing.T) {
 // So many requests wait behind a write, and that for a disk that stalls, that the server does not read from the connection any
 // more. The client's pings lie in the socket meanwhile: they count, and its session goes on.
 func TestStalledDiskKeepsASessionThatReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{}, 1) // while something is in it, syncs of the log wait
-		s := newRig(t, func(setup *rigSetup) {
-			setup.fs = faultfs.New(vfs.NewMem(), 0, faultfs.None, func(op faultfs.Op) {
-				if op.Kind == "sync" && strings.Contains(op.Name, "log.") {
-					gate <- struct{}{}
-					<-gate
-				}
-			})
-		})
-		c, other := newWireClient(t, s.pipe()), newWireClient(t, s.pipe())
-		c.mustConnect(4 * rigTick)
-		other.mustConnect(20 * rigTick)
-		gate <- struct{}{}
-		if _, err := other.send(wire.OpCreate, createBody("/x", nil, zk.Persistent)); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		go func() { // until the pipe is full
-			_, err := c.send(wire.OpCreate, createBody("/y", nil, zk.Persistent))
-			for err == nil {
-				_, err = c.send(wire.OpExists, readBody("/y", false))
-			}
-		}()
-		synctest.Wait()
-		stuck := s.connOf(c).full()
-		pass(8 * rigTick)
-		knows := s.knows(c.resp.SessionID)
-		<-gate
-		if !stuck {
-			t.Fatal("the connection is read: the test shows nothing")
-		}
-		pass(rigTick / 2)
-		if !knows || !s.knows(c.resp.SessionID) {
-			t.Error("the session ended although the server did not read what its client sent")
-		}
-	})
+	keepsASession(t, wire.OpExists, readBody("/y", false), true)
 }
 
 // A read waits, unread, for the answers to its session's writes, and these for a disk that stalls. The client's pings lie in
 // the socket meanwhile: they count, and its session goes on.
 func TestStalledDiskKeepsASessionWhoseReadWaits(t *testing.T) {
+	keepsASession(t, wire.OpGetAllChildrenNumber, jute.AppendString(nil, "/"), false)
+}
+
+// keepsASession demands that a session outlives a stall of the disk, if its client sends a write and then this read until the
+// connection takes no more. queued says whether the reads fill the queue behind the write.
+func keepsASession(t *testing.T, op wire.OpCode, body []byte, queued bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{}, 1) // while something is in it, syncs of the log wait
 		s := newRig(t, func(setup *rigSetup) {
@@ -127,16 +98,17 @@ func TestStalledDiskKeepsASessionWhoseReadWaits(t *testing.T) {
 		go func() { // until the pipe is full
 			_, err := c.send(wire.OpCreate, createBody("/y", nil, zk.Persistent))
 			for err == nil {
-				_, err = c.send(wire.OpGetAllChildrenNumber, jute.AppendString(nil, "/"))
+				_, err = c.send(op, body)
 			}
 		}()
 		synctest.Wait()
-		if s.connOf(c).full() {
-			t.Fatal("the reads are queued: the test shows nothing")
-		}
+		full := s.connOf(c).full()
 		pass(8 * rigTick)
 		knows := s.knows(c.resp.SessionID)
 		<-gate
+		if full != queued {
+			t.Fatalf("the reads are queued: %v; the test shows nothing", full)
+		}
 		pass(rigTick / 2)
 		if !knows || !s.knows(c.resp.SessionID) {
 			t.Error("the session ended although the server did not read what its client sent")

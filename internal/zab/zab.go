@@ -28,6 +28,7 @@
 //	heal.go       a server whose disk has lost what it held
 //	oracle.go     one of two voters that goes on alone
 //	membership.go the servers of the ensemble, and changes of it
+//	hear.go       what votes of others tell of changes
 //	window.go     recent transactions, kept for learners
 //
 // Links are first in, first out; the end of a link is an input. Notifications of the
