@@ -1,6 +1,7 @@
 package ensemble
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -158,10 +159,19 @@ func (d *disaster) quiet(kinds *kindWriters) moment {
 	return m
 }
 
-// owners returns the session of each ephemeral.
+// owners returns the session of each ephemeral. Other sessions may end meanwhile.
 func (d *disaster) owners(m *cluster.Member) (ids []int64) {
 	d.t.Helper()
-	for _, n := range d.read(m) {
+	var tree client.Tree
+	d.must(d.e.Until(d.within(patience), func() bool {
+		var err error
+		if tree, err = d.tryRead(m); errors.Is(err, zk.ErrNoNode) {
+			return false
+		}
+		d.must(err)
+		return true
+	}))
+	for _, n := range tree {
 		if n.Stat.EphemeralOwner != 0 {
 			ids = append(ids, n.Stat.EphemeralOwner)
 		}

@@ -311,12 +311,20 @@ func (r *rig) apache() bool {
 // read reads the tree of one server.
 func (r *rig) read(m *cluster.Member) client.Tree {
 	r.t.Helper()
-	s := r.visit(m, r.super)
-	tree, err := s.ReadTree()
-	r.must(err)
-	_, err = s.Close()
+	tree, err := r.tryRead(m)
 	r.must(err)
 	return tree
+}
+
+// tryRead returns zk.ErrNoNode if a znode was deleted between its parent's list and its own read.
+func (r *rig) tryRead(m *cluster.Member) (client.Tree, error) {
+	r.t.Helper()
+	s := r.visit(m, r.super)
+	tree, err := s.ReadTree()
+	if _, closed := s.Close(); err == nil {
+		err = closed
+	}
+	return tree, err
 }
 
 // onDisk waits until the last transaction that the tree shows is in a file of every member: a
