@@ -198,11 +198,18 @@ func (r *epochReset) resetOne() {
 		}
 	}
 	r.run(chosen, "choose", int64(latest)>>32)
+	var first *cluster.Member
 	for _, m := range r.e.Members {
 		if m != chosen {
 			r.run(m, "empty", 0)
+			first = m
 		}
 	}
 	r.must(chosen.Start())
+	r.must(first.Start()) // of three, these two are a majority, and the emptied one is none without the chosen one
+	r.must(r.e.Until(r.within(patience), func() bool {
+		s, err := chosen.Status()
+		return err == nil && s.Mode == "leader"
+	}))
 	r.must(r.e.Start(r.within(patience)))
 }
