@@ -255,6 +255,28 @@ func TestTruncateToSnapshot(t *testing.T) {
 	}
 }
 
+// A log that begins after a leader's snapshot is cut off to that snapshot, whose file is lost then: the history does not end
+// silently with what was before.
+func TestSnapshotLostAfterTruncate(t *testing.T) {
+	e1 := zk.MakeZxid(1, 0)
+	h := history{snapshots: []zk.Zxid{0, e1 + 5}, log: []zk.Zxid{e1 + 6, e1 + 7}}
+	mem := h.put(t)
+	d := openTest(t, mem, testOptions())
+	if err := d.Truncate(e1 + 5); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := recoverTest(d); err != nil || r.base != e1+5 || len(r.log) > 0 {
+		t.Fatalf("snapshot %v and %d entries, %v", r.base, len(r.log), err)
+	}
+	if err := errors.Join(d.Close(), mem.Remove(fmt.Sprintf("/data/version-2/snapshot.%x", uint64(e1+5)))); err != nil {
+		t.Fatal(err)
+	}
+	d = openTest(t, mem, testOptions())
+	if r, err := recoverTest(d); !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("the history ends with %v: %v", r.end(), err)
+	}
+}
+
 // Without a snapshot to begin from, a truncated log is of no use.
 func TestTruncateNeedsSnapshot(t *testing.T) {
 	d := putLogs(t, map[string][]byte{"log.1": logBytes(testEntries(50, zxids(1, 5)...)...)})

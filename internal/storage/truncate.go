@@ -42,7 +42,7 @@ func (d *Dir) Truncate(zxid zk.Zxid) error {
 	if p.before != zxid && base.Zxid != zxid {
 		return fmt.Errorf("storage: truncate to %v: %w", zxid, ErrNoZxid)
 	}
-	if err := d.drop(snaps, logs, zxid, p); err != nil {
+	if err := d.drop(snaps, logs, zxid, zxid, p); err != nil {
 		return fmt.Errorf("storage: truncate to %v: %w", zxid, err)
 	}
 	return nil
@@ -61,7 +61,7 @@ func (d *Dir) Retire(upto zk.Zxid) error {
 	defer d.removal.Unlock()
 	snaps, logs, p, err := d.survey(upto)
 	if err == nil {
-		err = d.drop(snaps, logs, upto, p)
+		err = d.drop(snaps, logs, upto, p.before, p)
 	}
 	if err != nil {
 		return fmt.Errorf("storage: retire what is after %v: %w", upto, err)
@@ -88,7 +88,7 @@ func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
 	if err != nil {
 		return err
 	}
-	first, second := func() error { return d.drop(snaps, logs, zxid, p) }, publish
+	first, second := func() error { return d.drop(snaps, logs, zxid, p.before, p) }, publish
 	if some && newest.Zxid > zxid && !base {
 		first, second = second, first
 	}
@@ -110,8 +110,10 @@ func (d *Dir) install(zxid zk.Zxid, publish func() error) error {
 // needs that log. For two kinds of snapshot it first removes the log after them: a
 // snapshot whose zxid the log does not hold (it came from a leader), because without
 // the snapshot there would be a gap; and the last valid snapshot.
-func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid zk.Zxid, p place) error {
-	if err := d.lowerMark(p.before); err != nil {
+//
+// stays is where the history ends that stays, as far as it is known to be durable: the mark goes on promising it.
+func (d *Dir) drop(snaps []Snapshot, logs []numbered, zxid, stays zk.Zxid, p place) error {
+	if err := d.lowerMark(stays); err != nil {
 		return err
 	}
 	for i, s := range snaps {
