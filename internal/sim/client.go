@@ -53,8 +53,9 @@ type clientConn struct {
 	m      *member
 	life   int
 	sc     *server.SteppedConn
-	joined bool // the session is there
-	reads  bool // the server has no quorum, and only reads
+	joined bool   // the session is there
+	reads  bool   // the server has no quorum, and only reads
+	config []byte // member.configured of the process that it is connected to
 	began  time.Duration
 	asked  time.Duration // when m has read the first bytes; 0: not yet
 	heard  time.Duration
@@ -107,7 +108,7 @@ func (c *client) connect() {
 	if !ok {
 		s.fail("Service", "member %d refuses a connection", m.id)
 	}
-	c.conn = &clientConn{c: c, m: m, life: m.life, sc: sc, began: s.now, heard: s.now}
+	c.conn = &clientConn{c: c, m: m, life: m.life, config: m.configured, sc: sc, began: s.now, heard: s.now}
 	m.conns = append(m.conns, c.conn)
 	req := wire.ConnectRequest{
 		LastZxidSeen: c.last, TimeoutMillis: int32(c.timeout.Milliseconds()), SessionID: c.session,

@@ -377,7 +377,7 @@ func (h *history) judgeReconfig(tx *txn.Txn, q *ask) {
 func (c *client) readConfig(q *ask, z zk.Zxid, v version, d *jute.Decoder) {
 	s, shown := c.s, d.Buffer()
 	if z < v.mzxid || len(s.history.model.rosters) == 1 || v.mzxid == 0 {
-		v.data = string(c.conn.m.configured)
+		v.data = string(c.conn.config)
 		if first := s.history.model.rosters[0]; !c.conn.reads && string(shown) != v.data && strings.HasSuffix(v.data, fmt.Sprintf("version=%x", uint64(first.version))) {
 			v.data = first.text()
 		}
