@@ -93,7 +93,7 @@ func memberState() []Desc {
 		gauge("observer_master_id", UnitCount, ownReplica, "Server id of the leader").on(OnObserver).mntrOnly(),
 		gauge("quorum_size", UnitCount, ownServer, "Voters of the ensemble").on(OnMember),
 		gauge("learners", UnitCount, ownReplica, "Learners that are connected").on(OnLeader),
-		gauge("synced_followers", UnitCount, ownReplica, "Followers that are up to date: alert if there are too few").on(OnLeader),
+		gauge("synced_followers", UnitCount, ownReplica, "Followers that are up to date, those without a vote too").on(OnLeader),
 		gauge("synced_observers", UnitCount, ownReplica, "Observers that this server serves, and that are up to date").on(OnVoter),
 		gauge("synced_non_voting_followers", UnitCount, ownReplica, "Followers without a vote that are up to date: they are joining, or were removed").
 			on(OnLeader),
