@@ -9,9 +9,18 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
 
-// recordBytes is how many plain bytes a layer gets at a time: one record of TLS. It
-// bounds what a layer encodes ahead of the descriptor.
-const recordBytes = 16 << 10
+const (
+	// recordBytes is how many plain bytes a record of TLS has, at most.
+	recordBytes = 16 << 10
+	// groupBytes is how many plain bytes a layer gets at a time. Their records are written
+	// by one system call. It bounds what a layer encodes ahead of the descriptor.
+	groupBytes = 4 * recordBytes
+	// groupRoom is room for the records of groupBytes, also if each is a quarter full.
+	groupRoom = groupBytes + 1<<10
+)
+
+// groups are buffers for the records of a group.
+var groups = sync.Pool{New: func() any { b := make([]byte, 0, groupRoom); return &b }}
 
 // errWouldBlock is the error of a non-blocking read when nothing has arrived. It is a
 // temporary net.Error: crypto/tls keeps its state and continues later.
@@ -75,9 +84,12 @@ type records struct {
 	blocking atomic.Bool // during a handshake reads and writes block
 	fd       uintptr     // the descriptor for Read; owned by the reader
 
+	ahead atomic.Int64 // bytes of the backlog
+
 	mu      sync.Mutex
 	direct  descriptorWriter
-	backlog []byte // records that the descriptor has not accepted yet; nil if there are none
+	group   *[]byte // the memory of the backlog, if it is of groups
+	backlog []byte  // records that the descriptor has not got yet; nil if there are none
 }
 
 func newRecords(nc net.Conn, raw syscall.RawConn) *records {
@@ -95,24 +107,41 @@ func (r *records) Read(p []byte) (int, error) {
 	return readDescriptor(r.fd, p)
 }
 
-// Write writes what the descriptor accepts and keeps the rest for flush (io.Writer).
-// The writer calls it through the layer, and so does the reader when the layer answers
-// a record itself.
+// Write writes what the descriptor accepts and keeps the rest for flush (io.Writer). In a
+// group it keeps everything. The writer calls it through the layer, and so does the reader
+// when the layer answers a record itself.
 func (r *records) Write(p []byte) (n int, err error) {
 	if r.blocking.Load() {
 		return r.Conn.Write(p)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.backlog) == 0 {
+	if r.backlog == nil {
 		if n, err = r.direct.write(p, false); err != nil {
 			return n, err
 		}
 	}
 	if n < len(p) {
-		r.backlog = append(r.backlog, p[n:]...)
+		r.keep(p[n:])
 	}
 	return len(p), nil
+}
+
+// beginGroup has Write keep the records that follow, until flush. REQUIRES: there is no
+// backlog; the caller is the writer.
+func (r *records) beginGroup() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.backlog == nil { // the reader may have left some since
+		r.group = groups.Get().(*[]byte)
+		r.backlog = (*r.group)[:0]
+	}
+}
+
+// keep appends to the backlog. REQUIRES: r.mu.
+func (r *records) keep(p []byte) {
+	r.backlog = append(r.backlog, p...)
+	r.ahead.Store(int64(len(r.backlog)))
 }
 
 // flush writes the backlog: all of it if wait is true. empty reports whether nothing is
@@ -120,13 +149,17 @@ func (r *records) Write(p []byte) (n int, err error) {
 func (r *records) flush(wait bool) (empty bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.backlog) == 0 {
-		return true, nil
+	if len(r.backlog) > 0 {
+		var n int
+		n, err = r.direct.write(r.backlog, wait)
+		r.backlog = r.backlog[n:]
+		r.ahead.Store(int64(len(r.backlog)))
 	}
-	n, err := r.direct.write(r.backlog, wait)
-	r.backlog = r.backlog[n:]
 	if len(r.backlog) == 0 {
-		r.backlog = nil
+		if r.group != nil {
+			groups.Put(r.group)
+		}
+		r.group, r.backlog = nil, nil
 	}
 	return r.backlog == nil, err
 }

@@ -110,14 +110,14 @@ func (o *Output) Charge(a *Account) { o.account = a }
 
 // settle adjusts the charge to the pending output; pending reports whether a writer has
 // to wait for the peer. The buffer of a writer that waits counts completely until all of
-// it is sent, because it is in memory as long.
+// it is sent, because it is in memory as long, and so do the records that the layer has made of it.
 func (o *Output) settle(pending bool) {
 	if o.account == nil {
 		return
 	}
 	n := o.Unsent()
 	if pending {
-		n += o.lent - o.inFlight
+		n += o.lent - o.inFlight + o.conn.ahead()
 	}
 	if int64(n) <= o.account.free && !pending {
 		n = 0

@@ -255,9 +255,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 	written := 0
 	for written < len(p) {
-		n, err := c.layer.Write(p[written:min(len(p), written+recordBytes)])
+		n, err := c.encode(p[written:])
 		written += n
-		c.traffic.Add(uint64(n))
 		if err != nil {
 			return written, err
 		}
@@ -266,6 +265,26 @@ func (c *Conn) Write(p []byte) (int, error) {
 		}
 	}
 	return written, c.settle()
+}
+
+// encode has the layer encode the first bytes of b, and returns how many. If they are more
+// than one record, nothing is written before flush. REQUIRES: c.records is not nil and has no
+// backlog.
+func (c *Conn) encode(b []byte) (int, error) {
+	if len(b) > recordBytes {
+		c.records.beginGroup()
+	}
+	n, err := c.layer.Write(b[:min(len(b), groupBytes)])
+	c.traffic.Add(uint64(n))
+	return n, err
+}
+
+// ahead returns how many bytes of records wait for the descriptor.
+func (c *Conn) ahead() int {
+	if c.records == nil {
+		return 0
+	}
+	return int(c.records.ahead.Load())
 }
 
 // settle writes what the layer has encoded and the descriptor has not accepted; it
@@ -292,9 +311,8 @@ func (c *Conn) push(b []byte) (n int, more bool, err error) {
 		if err != nil || !empty || n == len(b) {
 			return n, !empty || n < len(b), err
 		}
-		k, err := c.layer.Write(b[n:min(len(b), n+recordBytes)])
+		k, err := c.encode(b[n:])
 		n += k
-		c.traffic.Add(uint64(k))
 		if err != nil {
 			return n, true, err
 		}

@@ -90,7 +90,10 @@ func (p *Port) decode(f files) (*tls.Config, error) {
 		return nil, fmt.Errorf("key store: %w", err)
 	}
 	lowest, highest := p.cfg.Versions()
-	c := &tls.Config{Certificates: keys, MinVersion: lowest, MaxVersion: highest, CipherSuites: p.cfg.SuiteIDs()}
+	c := &tls.Config{
+		Certificates: keys, MinVersion: lowest, MaxVersion: highest, CipherSuites: p.cfg.SuiteIDs(),
+		DynamicRecordSizingDisabled: true, // a frame is of use when it is whole
+	}
 	switch p.cfg.ClientAuth {
 	case "need":
 		c.ClientAuth = tls.RequireAndVerifyClientCert
