@@ -74,15 +74,23 @@ type servers struct {
 // and the directory is kept if it has failed.
 func startServers(t *testing.T, members string, lines ...string) *servers {
 	t.Helper()
+	return startWithFlags(t, members, "", lines...)
+}
+
+// startWithFlags is startServers with flags of the JVM, of which Pinfold reads the properties.
+func startWithFlags(t *testing.T, members, flags string, lines ...string) *servers {
+	t.Helper()
 	t.Setenv("SERVER_JVMFLAGS", properties)
 	specs, err := cluster.ParseSpecs(members)
 	must(t, err)
 	dir, err := os.MkdirTemp("", "clients-")
 	must(t, err)
+	progs := programs(t, specs)
+	progs.JVMFlags += flags
 	s := &servers{}
 	s.gather.restart = s.restart
 	s.e, err = cluster.New(cluster.Options{
-		Dir: dir, Specs: specs, Programs: programs(t, specs), Lines: append(strings.Fields(settings), lines...),
+		Dir: dir, Specs: specs, Programs: progs, Lines: append(strings.Fields(settings), lines...),
 	})
 	must(t, err)
 	s.members = s.e.Members
