@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/test/certs"
+	"github.com/pinfold-zk/pinfold/test/ensemble/cluster"
 )
 
 // certificateSettings are further configurations of TestAuthentication.
@@ -115,6 +117,21 @@ func rawName(t *testing.T, name pkix.RDNSequence) []byte {
 type authPorts struct {
 	plain, secure string
 	clients       map[string]*tls.Config
+	node          string // the znode that scripts create and read
+}
+
+// newAuthPorts returns those of a member, which gets one with TLS if secure is true.
+func newAuthPorts(e *cluster.Ensemble, m *cluster.Member, clients map[string]*tls.Config, secure bool) (*authPorts, error) {
+	a := &authPorts{plain: m.Client, clients: clients}
+	if !secure {
+		return a, nil
+	}
+	port, err := e.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	a.secure = fmt.Sprintf("127.0.0.1:%d", port)
+	return a, m.Configure(fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1")
 }
 
 // wait waits for the port with TLS, which Apache's servers open last.

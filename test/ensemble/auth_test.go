@@ -93,7 +93,15 @@ var authExceptions = map[string]string{
 // TestAuthentication has clients authenticate, or not, at Apache 3.8.0 and 3.9.3 and at
 // Pinfold with the same settings: every answer and every end of a connection is that of 3.9.3,
 // apart from authExceptions. What 3.8.0 answers is shown beside a difference.
-func TestAuthentication(t *testing.T) {
+func TestAuthentication(t *testing.T) { testAuthentication(t, []string{"alone"}) }
+
+// TestAuthenticationOfThree is TestAuthentication at the leader, the follower and the observer of an ensemble.
+func TestAuthenticationOfThree(t *testing.T) {
+	testAuthentication(t, []string{"leader", "follower", "observer"})
+}
+
+// testAuthentication does this at servers in some places: one that is alone, or all of an ensemble of three.
+func testAuthentication(t *testing.T, places []string) {
 	if *pinfold == "" {
 		t.Skip("-pinfold names the binary")
 	}
@@ -111,47 +119,47 @@ func TestAuthentication(t *testing.T) {
 			said := make([][]string, len(kinds))
 			var wg sync.WaitGroup
 			for i, kind := range kinds {
-				wg.Go(func() { said[i] = answersOf(t, progs, kind, c, s.lines, s.scripts) })
+				wg.Go(func() { said[i] = s.answersOf(t, progs, kind, c, places) })
 			}
 			wg.Wait()
-			for i, script := range s.scripts {
-				if t.Failed() {
-					return
-				}
-				t.Logf("%s: %s", script, said[2][i])
+			if t.Failed() {
+				return
+			}
+			for i := range said[0] {
+				place, script := places[i/len(s.scripts)], s.scripts[i%len(s.scripts)]
+				t.Logf("%s, %s: %s", place, script, said[2][i])
 				want, excepted := authExceptions[s.name+": "+script]
 				if !excepted {
 					want = said[1][i]
 				}
 				if said[2][i] != want || excepted && said[1][i] == want {
-					t.Errorf("%s\n  3.8.0:   %s\n  3.9.3:   %s\n  Pinfold: %s", script, said[0][i], said[1][i], said[2][i])
+					t.Errorf("%s, %s\n  3.8.0:   %s\n  3.9.3:   %s\n  Pinfold: %s", place, script, said[0][i], said[1][i], said[2][i])
 				}
 			}
 		})
 	}
 }
 
-// answersOf starts a server with the settings, and returns what it has answered to each
-// script.
-func answersOf(t *testing.T, progs cluster.Programs, kind cluster.Kind, c *certificates, lines, scripts []string) (said []string) {
-	secure := slices.Contains(lines, tlsLine)
+// answersOf starts servers of a kind with the settings, and returns what those in some places have answered to the
+// scripts, place by place. It returns less if something fails.
+func (s authSetting) answersOf(t *testing.T, progs cluster.Programs, kind cluster.Kind, c *certificates, places []string) (said []string) {
+	lines, secure := s.lines, slices.Contains(s.lines, tlsLine)
 	if secure {
 		lines = append(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l == tlsLine }), c.lines...)
 	}
-	e, err := cluster.New(cluster.Options{Dir: t.TempDir(), Specs: []cluster.Spec{{Kind: kind}}, Programs: progs, Lines: lines})
+	specs := []cluster.Spec{{Kind: kind}}
+	if len(places) > 1 {
+		specs = append(specs, cluster.Spec{Kind: kind}, cluster.Spec{Kind: kind, Observer: true})
+	}
+	e, err := cluster.New(cluster.Options{Dir: t.TempDir(), Specs: specs, Programs: progs, Lines: lines})
 	if err != nil {
 		t.Error(err)
 		return nil
 	}
 	defer e.Close()
-	r, at := &rig{t: t, e: e}, authPorts{plain: e.Members[0].Client, clients: c.clients}
-	if secure {
-		port, err := e.FreePort()
-		if err == nil {
-			at.secure = fmt.Sprintf("127.0.0.1:%d", port)
-			err = e.Members[0].Configure(fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1")
-		}
-		if err != nil {
+	r, ports := &rig{t: t, e: e}, map[*cluster.Member]*authPorts{}
+	for _, m := range e.Members {
+		if ports[m], err = newAuthPorts(e, m, c.clients, secure); err != nil {
 			t.Error(err)
 			return nil
 		}
@@ -160,14 +168,42 @@ func answersOf(t *testing.T, progs cluster.Programs, kind cluster.Kind, c *certi
 		t.Error(err)
 		return nil
 	}
-	if err := at.wait(r); err != nil {
-		t.Error(err)
-		return nil
-	}
-	for _, script := range scripts {
-		said = append(said, at.talk(t, script))
+	for i, place := range places {
+		m, err := memberAt(r, place)
+		if err == nil {
+			err = ports[m].wait(r)
+		}
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		ports[m].node = fmt.Sprint("/n", i)
+		for _, script := range s.scripts {
+			said = append(said, ports[m].talk(t, script))
+		}
 	}
 	return said
+}
+
+// memberAt returns the member of an ensemble in a place.
+func memberAt(r *rig, place string) (*cluster.Member, error) {
+	if place == "alone" {
+		return r.e.Members[0], nil
+	}
+	leader, err := r.e.WaitLeader(r.within(patience), func(*cluster.Member) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(r.e.Members, func(m *cluster.Member) bool {
+		switch place {
+		case "leader":
+			return m == leader
+		case "follower":
+			return m != leader && !m.Observer
+		}
+		return m.Observer
+	})
+	return r.e.Members[i], nil
 }
 
 // talk connects, does what the words of a script say, and returns the answers, up to the
@@ -182,7 +218,7 @@ func (a *authPorts) talk(t *testing.T, script string) string {
 	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Error(err)
 	}
-	c := &authClient{Conn: frames.New(nc), addr: a.plain}
+	c := &authClient{Conn: frames.New(nc), addr: a.plain, node: a.node}
 	if _, err := c.Connect(wire.ConnectRequest{TimeoutMillis: 30000, HasReadOnly: true}); err != nil {
 		return "no session"
 	}
@@ -203,6 +239,7 @@ func (a *authPorts) talk(t *testing.T, script string) string {
 type authClient struct {
 	*frames.Conn
 	addr string
+	node string // the znode that scripts create and read
 	xid  int32
 }
 
@@ -222,12 +259,12 @@ func (c *authClient) do(word string) (string, error) {
 	case "null":
 		return c.request(wire.OpSASL, jute.AppendInt(nil, -1))
 	case "create":
-		q := wire.CreateRequest{Path: "/n", ACL: []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: f[1], ID: f[2]}}}}
+		q := wire.CreateRequest{Path: c.node, ACL: []zk.ACL{{Perms: zk.PermAll, ID: zk.ID{Scheme: f[1], ID: f[2]}}}}
 		return c.request(wire.OpCreate, q.Append(nil, wire.OpCreate))
 	case "read":
-		return c.request(wire.OpGetData, frames.Path("/n", false))
+		return c.request(wire.OpGetData, frames.Path(c.node, false))
 	case "acl":
-		return c.show(wire.OpGetACL, jute.AppendString(nil, "/n"))
+		return c.show(wire.OpGetACL, jute.AppendString(nil, c.node))
 	case "whoami":
 		return c.show(wire.OpWhoAmI, nil)
 	case "close":
