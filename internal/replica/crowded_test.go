@@ -10,6 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/zab"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // pipeOnly is a replica of which only the pipe is used.
@@ -26,6 +27,31 @@ func TestP6PacketsWithoutDataCount(t *testing.T) {
 	r.putPackets(1, commits, nil)
 	if !r.crowded() {
 		t.Errorf("%d packets that wait count as %d bytes", len(commits), r.pipe.packetBytes)
+	}
+}
+
+// P6: a packet with a transaction counts with what Order makes of it, which is much more than a small
+// transaction's bytes: one turn of Order decodes all that wait.
+func TestP6TransactionsCountDecoded(t *testing.T) {
+	tx := txn.Txn{Header: txn.Header{Zxid: 1, Type: wire.OpError}}
+	tx.Op.Type, tx.Op.Err = wire.OpError, zk.ErrNoNode
+	data := tx.Append(nil)
+	for _, kind := range []zab.PacketType{zab.Proposal, zab.Inform} {
+		r := pipeOnly()
+		ps := slices.Repeat([]zab.Packet{{Type: kind, Zxid: 1, Data: data}}, maxPacketBytes/450)
+		r.putPackets(1, ps, nil)
+		if !r.crowded() {
+			t.Errorf("%d transactions of %d bytes that wait count as %d bytes", len(ps), len(data), r.pipe.packetBytes)
+		}
+		o := &orderer{Replica: r}
+		o.expect(r.pipe.packets)
+		list := o.accepted[:0]
+		for range ps {
+			list = append(list, txn.Txn{})
+		}
+		if cap(list) != cap(o.accepted) {
+			t.Errorf("the list of %d transactions grows while they are accepted", len(ps))
+		}
 	}
 }
 

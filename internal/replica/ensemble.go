@@ -95,6 +95,7 @@ func (r *Replica) Join(n Network) {
 // stepCore passes the events to the Zab core, and carries out its output.
 func (o *orderer) stepCore(m *mail) {
 	now := o.Now()
+	o.expect(m.packets)
 	for i := range m.events {
 		o.tell(now, &m.events[i], m.packets)
 	}

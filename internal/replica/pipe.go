@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -102,13 +103,33 @@ const (
 	maxBacklog     = 1 << 17
 )
 
-// packetBytes is the memory of a packet that waits.
+// packetBytes is the memory of a packet that waits. One with a transaction counts with what
+// Order makes of it: a turn of Order decodes all packets that wait, and a small transaction
+// becomes ten times as long.
 func packetBytes(p *zab.Packet) int {
 	n := int(unsafe.Sizeof(*p)) + len(p.Data)
+	if hasTransaction(p) {
+		n = int(unsafe.Sizeof(*p)) + int(weigh(p.Data))
+	}
 	for _, id := range p.Auth {
 		n += int(unsafe.Sizeof(id)) + len(id.Scheme) + len(id.ID)
 	}
 	return n
+}
+
+// hasTransaction reports whether the data of a packet is a transaction.
+func hasTransaction(p *zab.Packet) bool { return p.Type == zab.Proposal || p.Type == zab.Inform }
+
+// expect makes room for the transactions in packets that Order is about to accept. A list that
+// grows with each of them would leave several times its memory to the collector.
+func (o *orderer) expect(ps []zab.Packet) {
+	n := 0
+	for i := range ps {
+		if hasTransaction(&ps[i]) {
+			n++
+		}
+	}
+	o.accepted = slices.Grow(o.accepted, n)
 }
 
 // crowded reports whether packets of links have to wait. REQUIRES: the lock.
@@ -341,7 +362,10 @@ func (r *Replica) putCall(f call) {
 // putPackets queues packets of a link. It blocks while too many wait, or too much is to be
 // applied, unless the replica fails meanwhile.
 func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet, mem Lease) {
-	p := &r.pipe
+	p, bytes := &r.pipe, 0
+	for i := range ps {
+		bytes += packetBytes(&ps[i])
+	}
 	p.Lock()
 	defer p.Unlock()
 	for r.crowded() && !r.hasFailed() {
@@ -349,9 +373,7 @@ func (r *Replica) putPackets(l zab.LinkID, ps []zab.Packet, mem Lease) {
 	}
 	first := len(p.packets)
 	p.packets = append(p.packets, ps...)
-	for i := range ps {
-		p.packetBytes += packetBytes(&ps[i])
-	}
+	p.packetBytes += bytes
 	p.events = append(p.events, event{kind: packetsCame, link: l, first: first, last: len(p.packets), mem: mem})
 	p.machine.Arrived(len(ps))
 }
