@@ -63,6 +63,16 @@ func multiReadOf(path string, n int) (b []byte) {
 	return wire.AppendMultiEnd(b)
 }
 
+// multiListOf is a multiRead of n times the children of path.
+func multiListOf(path string, n int) (b []byte) {
+	op := wire.MultiOp{Type: wire.OpGetChildren}
+	op.Path = path
+	for range n {
+		b = op.Append(b)
+	}
+	return wire.AppendMultiEnd(b)
+}
+
 // longACL has n entries of scheme ip, and one for everybody who reads.
 func longACL(n int) []zk.ACL {
 	acl := make([]zk.ACL, n)
@@ -97,14 +107,16 @@ func TestReadsAreCutByWork(t *testing.T) {
 			c.mustCall(wire.OpCreate, r.Append(nil, wire.OpCreate))
 		}, wire.OpMultiRead, multiReadOf("/data", 26), 1, func(r reply) bool { return len(r.body) > 26*500_000 }},
 		{"multiRead of long names", func(c *wireClient) { c.create("/tree/"+strings.Repeat("n", 500_000), "", zk.Persistent) },
-			wire.OpMultiRead, func() (b []byte) {
-				op := wire.MultiOp{Type: wire.OpGetChildren}
-				op.Path = "/tree"
-				for range 26 {
-					b = op.Append(b)
+			wire.OpMultiRead, multiListOf("/tree", 26), 1, func(r reply) bool { return len(r.body) > 26*500_000 }},
+		{"multiRead of a long list", func(c *wireClient) { createAll(c, many, zk.Persistent, znodeAt) }, wire.OpMultiRead, multiListOf("/tree", 2), 1,
+			func(r reply) bool {
+				d, lists := jute.NewDecoder(r.body), 0
+				for h := (wire.MultiHeader{}); ; lists++ {
+					if h.Decode(&d); h.Done || len(d.Strings()) != many {
+						return h.Done && lists == 2 && d.Err() == nil
+					}
 				}
-				return wire.AppendMultiEnd(b)
-			}(), 1, func(r reply) bool { return len(r.body) > 26*500_000 }},
+			}},
 		{"getAllChildrenNumber", func(c *wireClient) { createAll(c, many, zk.Persistent, znodeAt) },
 			wire.OpGetAllChildrenNumber, jute.AppendString(nil, "/tree"), 1, func(r reply) bool {
 				d := jute.NewDecoder(r.body)

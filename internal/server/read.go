@@ -121,6 +121,12 @@ func (c *conn) getData(t replica.View, q *request, d *jute.Decoder) zk.Code {
 		return zk.ErrMarshalling
 	}
 	id, code := c.find(t, q, r.Path)
+	for code == zk.OK && t.DataLen(id) > largeReply/2 && c.outgrows(t, id, q.Op) {
+		if !c.enlargeBy(t, c.foresee(t, id, q.Op)) {
+			return zk.OK // without a watch: the request is repeated, or has ended
+		}
+		id, code = c.find(t, q, r.Path) // the lock was released
+	}
 	if code != zk.OK {
 		return code
 	}
@@ -297,15 +303,18 @@ func (c *conn) multiRead(t replica.View, q *request, d *jute.Decoder) zk.Code {
 			}
 			id, code = c.find(t, q, ops[i].Path) // the lock was released
 		}
+		switch {
+		case code == zk.OK && ops[i].Type == wire.OpGetData:
+			c.mu.out.Buf = wire.MultiHeader{Type: ops[i].Type}.Append(c.mu.out.Buf)
+			c.appendData(t, id)
+		case code == zk.OK:
+			if fits, code = c.appendNames(t, q, ops[i].Path, id); c.mu.closed {
+				return zk.OK
+			}
+		}
 		if code != zk.OK {
 			c.mu.out.Buf = wire.AppendMultiError(c.mu.out.Buf, code)
 			continue
-		}
-		c.mu.out.Buf = wire.MultiHeader{Type: ops[i].Type}.Append(c.mu.out.Buf)
-		if ops[i].Type == wire.OpGetData {
-			c.appendData(t, id)
-		} else {
-			fits = c.appendChildren(t, id, hardOutBytes)
 		}
 		if !fits || len(c.mu.out.Buf)-c.mu.begin > hardOutBytes {
 			c.s.refused.Warn("connection closed: the reply to a multiRead is too large", "client", c.remote, "operations", len(ops))

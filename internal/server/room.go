@@ -60,7 +60,7 @@ func (c *conn) outgrows(t replica.View, id znode.ID, op wire.OpCode) bool {
 	return len(c.mu.out.Buf)+n > largeReply && c.lacks(n)
 }
 
-// foresee returns how many bytes the result of an operation in a multiRead will have: at most, unless there are more than
+// foresee returns how many bytes the result of a getData, or of an operation in a multiRead, will have: at most, unless there are more than
 // mostCounted children.
 func (c *conn) foresee(t replica.View, id znode.ID, op wire.OpCode) (n int) {
 	switch count := t.NumChildren(id); {
@@ -93,12 +93,21 @@ func (c *conn) enlarge(t replica.View, ops []wire.MultiOp, id znode.ID) bool {
 		}
 	}
 	all = max(all, first)
-	if now := len(c.mu.out.Buf) + len(c.mu.aside); !c.room(all) {
-		c.mu.short = max(now+first, min(now+all, c.s.budget.Most()))
-		return false
+	now := len(c.mu.out.Buf) + len(c.mu.aside)
+	if c.enlargeBy(t, all) {
+		return true
 	}
-	return c.rest(t, func(reply []byte) []byte {
-		return append(newBuffer(len(reply)+all), reply...)
+	if c.mu.short > 0 {
+		c.mu.short = max(now+first, min(now+all, c.s.budget.Most()))
+	}
+	return false
+}
+
+// enlargeBy gives the reply that is being built a buffer with place for n more bytes, without the locks. What it
+// returns means the same as that of enlarge. REQUIRES: c.mu and the tree's lock.
+func (c *conn) enlargeBy(t replica.View, n int) bool {
+	return c.room(n+largeReply/2) && c.rest(t, func(reply []byte) []byte {
+		return append(newBuffer(len(reply)+n), reply...)
 	})
 }
 
