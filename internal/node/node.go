@@ -229,13 +229,13 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping")
-		n.handOver()
+		err = n.handOver()
 	case <-n.replica.Failed():
 		n.log.Error("the server has failed and stops: acknowledged writes are on the disk, others may be lost; restart it once the cause is gone", "err", n.replica.Failure())
 	case err = <-served:
 		return errors.Join(err, n.Close())
 	}
-	err = n.Close()
+	err = errors.Join(err, n.Close())
 	return errors.Join(<-served, err)
 }
 
@@ -246,19 +246,25 @@ const handOverWithin = 2 * time.Second
 // errNoAnswer is why a leader stops without handing over when its replica says nothing.
 var errNoAnswer = errors.New("server: the hand-over has not ended in time")
 
-// handOver has another member lead, if this one does and the others can.
-func (n *Node) handOver() {
+// handOver has another member lead, if this one does and the others can. Then it closes the links
+// to the others at once: an election waits for the votes of all servers that can be reached, and this
+// one may not vote any more. The error is that of closing them.
+func (n *Node) handOver() error {
 	left := make(chan error, 1)
 	n.replica.HandOver(func(err error) { left <- err })
 	select {
 	case err := <-left:
-		if err != nil && !errors.Is(err, replica.ErrNotLeader) {
+		if links := n.links.Load(); err == nil && links != nil {
+			return links.Close()
+		}
+		if !errors.Is(err, replica.ErrNotLeader) {
 			n.log.Warn("this leader stops without handing over", "err", err)
 		}
 	case <-n.replica.Failed():
 	case <-time.After(handOverWithin):
 		n.log.Warn("this leader stops without handing over", "err", errNoAnswer)
 	}
+	return nil
 }
 
 // Join opens the ports for the other servers of the ensemble, and takes part in
