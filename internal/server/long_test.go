@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -94,6 +95,34 @@ func listBytes(list []string) (n int) {
 		n += 4 + len(name)
 	}
 	return n
+}
+
+// The work at a list ends when a child has come or gone, also if as many are there as before.
+func TestLongListIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		c, other := s.open(), s.open()
+		c.withNames("/long", longPiece, longPiece)
+		for what, change := range map[string]func(){
+			"":           func() {},
+			"a data set": func() { other.mustCall(wire.OpSetData, setBody("/long", nil)) },
+			"a creation": func() { other.create("/long/z", "", zk.Persistent) },
+			"a creation and a deletion": func() {
+				other.create("/long/a", "", zk.Persistent)
+				other.mustCall(wire.OpDelete, deleteBody("/long/a"))
+			},
+		} {
+			l := listing{c: s.connOf(c), path: wire.PathWatch{Path: "/long"}}
+			if !l.walk(l.count) {
+				t.Fatal("the names are not counted")
+			}
+			change()
+			goesOn := l.walk(func(replica.View) (done bool) { return true })
+			if want := what == "" || what == "a data set"; goesOn != want {
+				t.Errorf("after %q the work goes on: %v, want %v", what, goesOn, want)
+			}
+		}
+	})
 }
 
 // A list that changes while it is built is one that was: it has all children of one time.

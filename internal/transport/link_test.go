@@ -504,6 +504,35 @@ func TestCrowdedQuorumPort(t *testing.T) {
 	})
 }
 
+// When the quorum port is full, the oldest link of the address with the most of them makes room:
+// that of another address, which was there before all of them and is slow, stays.
+func TestCrowdOfOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		n := m.start(t, 1, 3)
+		slow, err := m.dialFrom(t.Context(), "10.8.8.8", quorumAddr(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slow.Close()
+		synctest.Wait()
+		for range 2 * maxSilent {
+			m.connect(t, quorumAddr(1))
+			synctest.Wait()
+		}
+		links := slices.Sorted(slices.Values(n.came())) // in the order of admission
+		if err := n.whyEnded(links[0]); err != nil {
+			t.Errorf("the slow one ended with %v", err)
+		}
+		if err := n.whyEnded(links[1]); !errors.Is(err, ErrCrowded) {
+			t.Errorf("the oldest one of the others ended with %v", err)
+		}
+		if open := n.openLinks(); open != maxSilent {
+			t.Errorf("%d links are open, the limit is %d", open, maxSilent)
+		}
+	})
+}
+
 // Servers of the configuration get in whatever strangers do; strangers that say that they
 // are such a server take no more than its places.
 func TestPlacesOfMembers(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
@@ -359,4 +360,29 @@ func TestHandshakesEnd(t *testing.T) {
 			return
 		}
 	}
+}
+
+// A connection that says nothing, and a handshake that stops half-way, end when the time for a
+// handshake is over, and not before.
+func TestHandshakesEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 3 * time.Second
+		m, authority := newMemNet(), certs.New(t, "authority")
+		m.start(t, 1, 2, func(o *Options) {
+			o.Encryption = &Encryption{Port: tlsPort(t, authority, authority.Issue(t, "server"), "need"), Timeout: timeout}
+		})
+		for _, address := range []string{quorumAddr(1), electionAddr(1)} {
+			for _, said := range []string{"", "\x16\x03\x01\x02\x00\x01"} {
+				nc := m.connect(t, address)
+				began := time.Now()
+				if _, err := io.WriteString(nc, said); err != nil {
+					t.Error(err)
+				}
+				_, _ = io.Copy(io.Discard, nc) // returns when the server has closed the connection
+				if took := time.Since(began); took != timeout {
+					t.Errorf("%s, %q: the connection ends after %v, want %v", address, said, took, timeout)
+				}
+			}
+		}
+	})
 }

@@ -19,7 +19,8 @@
 // "with" adds the edits of AREA/NAME.edit, which several mutants share. Each
 // "found by" must find the bug: "sim N INVARIANT..." runs up to N seeds of the
 // simulator and expects one of the invariants to be violated (any, if none is
-// named); "test PACKAGE NAME ARGS..." runs one test, which must fail.
+// named); "test PACKAGE NAME ARGS..." runs one test, or with NAME/CASE one of its
+// cases, which must fail.
 //
 // When the source has changed such that an edit no longer applies, go test fails:
 // write the bug anew for the new source, or remove the mutant with the mechanism
