@@ -131,10 +131,11 @@ func migrateHosts() *cobra.Command {
 line LINE. No host needs both programs. One after the other, the leader last, the new server is
 started by --start, becomes an observer, has all data, and takes the place of the old one in one
 transaction, as pinfold member replace does it; then the old one is stopped by --stop. It may be
-interrupted, and run again. The way back is the same, with the old hosts as the new ones.
+interrupted, and run again. The way back is the same, with the old hosts as the new ones: prepare
+them as new servers are.
 
-The new servers need an empty data directory, a myid, reconfigEnabled=true, and the server lines
-of the members and their own, as an observer, in zoo.cfg.`,
+The new servers need a data directory that is empty or of this ensemble, a myid,
+reconfigEnabled=true, and the server lines of the members and their own, as an observer, in zoo.cfg.`,
 		Example: `  pinfold migrate hosts --server zk1:2181 --auth-file super \
       --start 'ssh {host} sudo systemctl start pinfold' --stop 'ssh {host} sudo systemctl stop zookeeper' \
       1 '4=zk4:2888:3888;2181' 2 '5=zk5:2888:3888;2181' 3 '6=zk6:2888:3888;2181'`,
@@ -287,8 +288,9 @@ func migrateVerify(f *migrateFlags) *cobra.Command {
 		Short: "Compare all members znode by znode, while clients write",
 		Long: `Verify reads every znode at every member, with its data, ACL, Stat and children, and
 compares them: a znode that changes meanwhile is read until the members have shown it at a
-common zxid. With --admin-port it also compares the digests that the administration servers
-have of their trees. The session needs the right to read: the superuser has it.
+common zxid. It compares the sessions of the members that answer the four-letter word dump.
+With --admin-port it also compares the digests that the administration servers have of their
+trees. The session needs the right to read: the superuser has it.
 
 Exit status: 0 the members are equal, 1 they differ, or the command failed.`,
 		Example: "  pinfold migrate verify --auth-file super --report report.json zoo.cfg",

@@ -83,23 +83,38 @@ func (l *Live) withPorts(m client.Members) client.Members {
 
 // Status asks by the four-letter word srvr.
 func (l *Live) Status(ctx context.Context, addr string) (fourletter.Status, error) {
-	var d net.Dialer
-	nc, err := d.DialContext(ctx, "tcp", addr)
+	nc, err := l.connect(ctx, addr)
 	if err != nil {
 		return fourletter.Status{}, err
-	}
-	if l.TLS != nil {
-		config := l.TLS.Clone()
-		if config.ServerName == "" {
-			config.ServerName, _, _ = net.SplitHostPort(addr)
-		}
-		nc = tls.Client(nc, config)
 	}
 	text, err := fourletter.AskOn(ctx, nc, "srvr")
 	if err != nil {
 		return fourletter.Status{}, err
 	}
 	return fourletter.Parse(text)
+}
+
+// Sessions asks for the sessions by the four-letter word dump.
+func (l *Live) Sessions(ctx context.Context, addr string) (map[zk.SessionID]int32, error) {
+	nc, err := l.connect(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return fourletter.SessionsOn(ctx, nc)
+}
+
+// connect opens a connection for a four-letter word.
+func (l *Live) connect(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	nc, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil || l.TLS == nil {
+		return nc, err
+	}
+	config := l.TLS.Clone()
+	if config.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	return tls.Client(nc, config), nil
 }
 
 // MembersAt reads the configuration by a session at that server.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/internal/member"
 	"github.com/pinfold-zk/pinfold/internal/plan"
 )
@@ -113,6 +114,12 @@ func (h *hosts) replace(ctx context.Context, old client.Member, p Pair, say func
 	err := plan.Poll(ctx, h.o.Wait, say, func(ctx context.Context) error {
 		if s := ask(ctx, h.e, place); s.Err != nil || s.Mode != "observer" && s.Mode != "follower" {
 			return fmt.Errorf("server %d %v", p.New.ID, s)
+		}
+		// The checks of the change ask for it once: a JVM that has just begun may be too slow for them.
+		ctx, cancel := context.WithTimeout(ctx, fourletter.AnswerWithin)
+		defer cancel()
+		if _, err := h.m.MembersAt(ctx, place.Client); err != nil {
+			return fmt.Errorf("server %d does not show its configuration: %w", p.New.ID, err)
 		}
 		return nil
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/internal/member"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // Live is a real ensemble.
@@ -39,6 +40,11 @@ func (l *Live) Status(ctx context.Context, m Member) (s fourletter.Status, err e
 		}
 	}
 	return s, err
+}
+
+// Sessions asks by the four-letter word dump.
+func (l *Live) Sessions(ctx context.Context, m Member) (map[zk.SessionID]int32, error) {
+	return l.Servers.Sessions(ctx, m.Client)
 }
 
 // Stop runs the stop command.

@@ -7,16 +7,17 @@
 // No member is stopped unless all members are in sync and the others are a quorum. A state
 // file says how far a run has come, so that an interrupted one can be run again.
 //
-//	config.go  the members, from zoo.cfg
-//	view.go    what the members do at the moment
-//	plan.go    the checks, and the order of the members
-//	run.go     takes a member
-//	state.go   the state file
-//	hosts.go   puts servers on new hosts in the place of members
-//	canary.go  what clients feel
-//	verify.go  compares the members znode by znode
-//	read.go    reads one member for that
-//	live.go    a real ensemble
+//	config.go    the members, from zoo.cfg
+//	view.go      what the members do at the moment
+//	plan.go      the checks, and the order of the members
+//	run.go       takes a member
+//	state.go     the state file
+//	hosts.go     puts servers on new hosts in the place of members
+//	canary.go    what clients feel
+//	verify.go    compares the members znode by znode
+//	read.go      reads one member for that
+//	sessions.go  compares the sessions of the members
+//	live.go      a real ensemble
 package migrate
 
 import (
@@ -27,6 +28,7 @@ import (
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/internal/plan"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // The programs that members are to run.
@@ -41,6 +43,9 @@ const (
 type Ensemble interface {
 	// Status asks a member what it does.
 	Status(ctx context.Context, m Member) (fourletter.Status, error)
+	// Sessions asks a member for the sessions that it has, with their timeouts in milliseconds;
+	// 0 for those whose timeouts it does not show.
+	Sessions(ctx context.Context, m Member) (map[zk.SessionID]int32, error)
 	// Stop and Start run the user's commands for the server of a member.
 	Stop(ctx context.Context, m Member) error
 	Start(ctx context.Context, m Member) error

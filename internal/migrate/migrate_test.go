@@ -17,6 +17,7 @@ import (
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/fourletter"
 	"github.com/pinfold-zk/pinfold/internal/plan"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // fake is an ensemble whose members stop and start at once.
@@ -50,6 +51,10 @@ func (f *fake) Status(_ context.Context, m Member) (fourletter.Status, error) {
 		return fourletter.Status{}, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	}
 	return fourletter.Status{Version: f.versions[m.ID], Mode: f.modes[m.ID], Zxid: 0x100000005}, nil
+}
+
+func (f *fake) Sessions(context.Context, Member) (map[zk.SessionID]int32, error) {
+	return nil, fourletter.ErrNoSessions
 }
 
 func (f *fake) Stop(_ context.Context, m Member) error {

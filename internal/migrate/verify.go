@@ -32,6 +32,7 @@ type Report struct {
 	More       int          `json:"more_differences"` // that are not in Differ
 	Config     string       `json:"configuration"`    // /zookeeper/config of the first member that has it
 	Digests    Digests      `json:"digests"`
+	Sessions   Sessions     `json:"sessions"`
 }
 
 // A ReportedMember is what a member was when the verification began.
@@ -61,6 +62,7 @@ const (
 
 // A verification compares the members.
 type verification struct {
+	e       Ensemble
 	readers []*reader
 	report  *Report
 	say     func(string)
@@ -71,10 +73,11 @@ type verification struct {
 // clients may write. A znode that two members show differently is read again, until both have
 // shown the same state of it, or one has shown the same before and after the other showed
 // another one: the members differ at a common zxid then. Znodes that are created meanwhile
-// may be left out. adminPort returns the port of a member's administration server, 0 for none:
+// may be left out. Then the lists of the members' sessions are compared, as far as members answer
+// dump. adminPort returns the port of a member's administration server, 0 for none:
 // their digests of the trees are compared, too.
 func Verify(ctx context.Context, e Ensemble, c *Config, adminPort func(id int64) int, say func(string)) (r *Report, err error) {
-	v := &verification{report: &Report{Began: time.Now().UTC(), Undecided: []string{}, Differ: []Difference{}}, say: say, told: time.Now()}
+	v := &verification{e: e, report: &Report{Began: time.Now().UTC(), Undecided: []string{}, Differ: []Difference{}}, say: say, told: time.Now()}
 	defer func() {
 		for _, r := range v.readers {
 			err = errors.Join(err, r.c.Close())
@@ -96,6 +99,9 @@ func Verify(ctx context.Context, e Ensemble, c *Config, adminPort func(id int64)
 		return nil, err
 	}
 	if err := v.config(ctx); err != nil {
+		return nil, err
+	}
+	if err := v.sessions(ctx); err != nil {
 		return nil, err
 	}
 	v.report.Digests = compareDigests(ctx, c, adminPort)
@@ -271,6 +277,8 @@ func (r *Report) err() error {
 	switch {
 	case len(r.Differ) > 0:
 		return fmt.Errorf("%w: %v", ErrDiffer, r.Differ[0])
+	case len(r.Sessions.Differ) > 0:
+		return fmt.Errorf("%w: the session %s", ErrDiffer, r.Sessions.Differ[0])
 	case len(r.Digests.Differ) > 0:
 		return fmt.Errorf("%w: the digest at %s", ErrDiffer, r.Digests.Differ[0])
 	}
@@ -284,9 +292,9 @@ func (d Difference) String() string {
 
 // Summary is the result in a line.
 func (r *Report) Summary() string {
-	return fmt.Sprintf("%d znodes of %d members compared in %v: %d differ; %d changed meanwhile, %d of them too often to compare; %d cannot be read; %d digests of the tree compared, %d differ",
+	return fmt.Sprintf("%d znodes of %d members compared in %v: %d differ; %d changed meanwhile, %d of them too often to compare; %d cannot be read; %d digests of the tree compared, %d differ; %s",
 		r.Znodes, len(r.Members), r.Ended.Sub(r.Began).Round(time.Millisecond), len(r.Differ)+r.More, r.Changed, len(r.Undecided), r.Unreadable,
-		r.Digests.Common, len(r.Digests.Differ))
+		r.Digests.Common, len(r.Digests.Differ), r.Sessions.summary())
 }
 
 // Print prints the report.
@@ -303,6 +311,7 @@ func (r *Report) Print(out io.Writer) {
 	for _, text := range r.Digests.Passed {
 		fmt.Fprintf(out, "NO LONGER DIFFERS the digest at %s (recorded while one of them took the tree of a leader)\n", text)
 	}
+	r.Sessions.print(out)
 	for _, p := range r.Undecided {
 		fmt.Fprintf(out, "NOT COMPARED %s changes too often\n", p)
 	}
