@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -193,7 +194,7 @@ func (c *Core) takeAckEpoch(l *learner, p *Packet) error {
 
 // admit goes on with a learner that has its id. While a quorum is gathered, a
 // history that is later than ours ends this server's leadership: it may hold what
-// is committed.
+// is committed. If that voter is spared, it is as if its history had not come yet.
 func (c *Core) admit(l *learner) {
 	l.state = accepted
 	switch {
@@ -201,11 +202,61 @@ func (c *Core) admit(l *learner) {
 		c.synchronizeLearner(l)
 	case c.leader.stage != gatherEpochs || !c.votes(l) || l.currentEpoch == -1 || l.last == -1:
 	case c.moreRecent(l):
-		c.leave(fmt.Errorf("server %d has a longer history: epoch %d, zxid %v; this one's is %d, %v",
-			l.id, l.currentEpoch, l.last, c.currentEpoch, c.last))
+		reason := fmt.Errorf("server %d has a longer history: epoch %d, zxid %v; this one's is %d, %v",
+			l.id, l.currentEpoch, l.last, c.currentEpoch, c.last)
+		if !c.spare(l, reason) {
+			c.leave(reason)
+		}
 	default:
 		c.leader.accepted.Add(l.id)
 	}
+}
+
+// spared is a voter with a longer history without which a leader gathers its quorum.
+type spared struct {
+	id     int64
+	since  time.Duration
+	reason error // for which the leader leaves if no quorum comes; nil: no voter is spared
+}
+
+// missed is a leader that a server could not follow, and until when it may still be so.
+type missed struct {
+	id    int64
+	until time.Duration
+}
+
+// mayDoWithout reports whether this server, which leads, could not follow a voter lately, whether it has set it aside or
+// not yet, and may gather a quorum without it.
+func (c *Core) mayDoWithout(id int64) bool {
+	missed := id == c.missed.id && c.now < c.missed.until
+	return (missed || c.election.Aside(id, c.now)) && c.election.QuorumWithout(id, c.now)
+}
+
+// spare decides to wait for a quorum without a voter that comes with a longer history. It returns
+// false if this server has not found that voter out of reach, or there may be no quorum without it. A voter that this
+// server could not follow, and that looks again when this server leaves, would otherwise end each of this
+// server's roles, whenever it comes before the others.
+//
+// What is committed is in the history of one of each quorum, so it does not matter which quorum a leader
+// gathers; the histories of all of that quorum are compared. Nothing depends on when a voter comes, so
+// to wait for the others is the same as a voter whose ACKEPOCH comes after theirs.
+func (c *Core) spare(l *learner, reason error) bool {
+	if !c.mayDoWithout(l.id) {
+		return false
+	}
+	c.leader.spared = spared{l.id, c.now, reason}
+	return true
+}
+
+// sparesNoMore returns why this leader leaves its role: no quorum has come without the voter that it spares, which may
+// be needed now. The wait lasts as long as the time for which that voter is taken for out of reach, and a tick at least: the others may
+// need longer for their disks.
+func (c *Core) sparesNoMore() error {
+	s := &c.leader.spared
+	if s.reason == nil || c.leader.stage != gatherEpochs || c.now-s.since < c.cfg.Tick || c.mayDoWithout(s.id) {
+		return nil
+	}
+	return s.reason
 }
 
 // votes reports whether a learner that holds its id is a voter.

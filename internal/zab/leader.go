@@ -25,6 +25,7 @@ type leaderState struct {
 	refusedEpoch uint32     // the latest for which a voter was refused before the epoch began, see approachEpoch
 	epochSeq     uint64     // of the write of its own epoch file: from then on it is one of the stage's quorum
 	accepted     quorum.Set // followers that have accepted the epoch, and whose history counts
+	spared       spared     // a voter without which a quorum is waited for
 
 	zxid        zk.Zxid           // last proposed
 	outstanding fifo.Queue[Entry] // not committed, of one epoch without a gap

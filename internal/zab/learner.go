@@ -148,6 +148,8 @@ func (c *Core) setAside() {
 	switch {
 	case c.role == Leading && c.leader.stage == gatherInfo:
 		inVain = c.now-c.since >= vainAfter && c.leader.refusedEpoch == 0 // then it has to lead, see approachEpoch
+	case c.role == Leading && c.leader.stage == gatherEpochs:
+		// it has reached nobody, others have reached it
 	case c.role != Following:
 		c.vain, c.asides = 0, 0
 	case c.phase == connecting:
@@ -161,6 +163,9 @@ func (c *Core) setAside() {
 	}
 	if !inVain {
 		return
+	}
+	if c.role == Following {
+		c.missed = missed{l.leader, c.now + asideFor}
 	}
 	if c.vain++; c.vain < vainTillAside {
 		return

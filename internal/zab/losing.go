@@ -1,6 +1,7 @@
 package zab
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -56,11 +57,11 @@ func (c *Core) leaderTick() {
 		return
 	}
 	if s.stage != leading {
-		if c.now-c.since > c.ticks(c.cfg.InitLimit) {
-			reason := s.hopeless
-			if reason == nil {
-				reason = errors.New("no quorum has come within initLimit")
-			}
+		reason := c.sparesNoMore()
+		if reason == nil && c.now-c.since > c.ticks(c.cfg.InitLimit) {
+			reason = cmp.Or(s.hopeless, errors.New("no quorum has come within initLimit"))
+		}
+		if reason != nil {
 			c.leave(reason)
 		}
 		return

@@ -84,7 +84,8 @@
 // next election epoch, until the time is over. Nothing is said to other servers, and a minority
 // that cannot reach a leader disturbs no one: it joins the leader later. An owner that has led
 // without followers declares its own server unfit for as long (SetUnfit): servers of Apache's, which set no
-// candidate aside, then elect another one. It takes that back if its history is longer than the new leader's.
+// candidate aside, then elect another one. It takes that back if its history is longer than the new leader's. An
+// owner that leads need not make way for a candidate that it has set aside: it may gather a quorum without it (QuorumWithout).
 //
 // # Where it differs from Apache
 //

@@ -247,9 +247,20 @@ func (e *Election) SetAside(id int64, until time.Duration) {
 }
 
 // isAside reports whether a voter is no candidate for this server at present.
-func (e *Election) isAside(id int64) bool {
+func (e *Election) isAside(id int64) bool { return e.Aside(id, e.now) }
+
+// Aside reports whether a voter is set aside at the time now.
+func (e *Election) Aside(id int64, now time.Duration) bool {
 	i, ok := e.cfg.System.Index(id)
-	return ok && e.now < e.aside[i]
+	return ok && now < e.aside[i]
+}
+
+// QuorumWithout reports whether the voters other than id that are neither set aside at the time now nor
+// unreachable are a quorum, this server among them.
+func (e *Election) QuorumWithout(id int64, now time.Duration) bool {
+	return e.cfg.System.Quorum(func(other int64) bool {
+		return other != id && !e.Aside(other, now) && !e.down.Has(other)
+	})
 }
 
 // unfitEpoch is the current epoch that an unfit server names: before every real one.

@@ -655,6 +655,28 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
+// A quorum without a voter is of this server and of others that can be reached and are not set aside.
+func TestQuorumWithout(t *testing.T) {
+	e := New(Config{ID: 1, Electorate: Electorate{System: three}})
+	is := func(what string, now time.Duration, there bool) {
+		t.Helper()
+		if got := e.QuorumWithout(3, now); got != there {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	is("all are there", 0, true)
+	e.Unreachable(2)
+	is("another one is unreachable", 0, false)
+	e.Reachable(2)
+	is("it is reachable", 0, true)
+	e.SetAside(2, time.Second)
+	is("it is set aside", time.Second-1, false)
+	is("it is no more", time.Second, true)
+	if !e.Aside(2, time.Second-1) || e.Aside(2, time.Second) || e.Aside(3, 0) || e.Aside(9, 0) {
+		t.Error("others are set aside")
+	}
+}
+
 // Three servers, of which two have set the best one aside, elect another, which it joins; and
 // the election is no endless exchange. Later the best one is elected.
 func TestTwoOfThreeSetTheBestAside(t *testing.T) {
