@@ -174,16 +174,20 @@ func (n *names) restart(between func()) {
 		m.Kill()
 	}
 	between()
-	first, last := n.e.Members[0], n.e.Members[len(n.e.Members)-1]
-	for _, m := range []*cluster.Member{last, first} {
+	n.startAll(n.e.Members[len(n.e.Members)-1])
+}
+
+// startAll starts all members. One that would win the election does, as it has met another one before the rest comes.
+func (n *names) startAll(wins *cluster.Member) {
+	n.t.Helper()
+	rest := slices.DeleteFunc(slices.Clone(n.e.Members), func(m *cluster.Member) bool { return m == wins })
+	for _, m := range []*cluster.Member{wins, rest[0]} {
 		n.must(m.Start())
 		n.must(m.WaitListening(n.within(patience)))
 	}
 	<-time.After(untilMet)
-	for _, m := range n.e.Members {
-		if m != first && m != last {
-			n.must(m.Start())
-		}
+	for _, m := range rest[1:] {
+		n.must(m.Start())
 	}
 }
 
@@ -263,8 +267,7 @@ func (n *names) othersDoNotKnow() {
 }
 
 // portIsRefused starts an ensemble whose last member wins the election by its id, and listens
-// for learners at another port than the others have been told. Nobody writes: if its history is the longest, it takes
-// longer (docs/ops/membership.md).
+// for learners at another port than the others have been told.
 func (n *names) portIsRefused() {
 	n.t.Helper()
 	last := n.e.Members[len(n.e.Members)-1]

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -193,6 +194,11 @@ func CanLose() bool {
 // Lose has the host of one member get no packet of another's, until Heal. Clients do not notice.
 func (h *Hosts) Lose(from, to int) error {
 	return h.iptables(to, "--append", "INPUT", "--source", h.Address(from), "--jump", "DROP")
+}
+
+// Refuse has the host of a member refuse connections to a port, and reset those that there are, until Heal.
+func (h *Hosts) Refuse(id, port int) error {
+	return h.iptables(id, "--append", "INPUT", "--protocol", "tcp", "--dport", strconv.Itoa(port), "--jump", "REJECT", "--reject-with", "tcp-reset")
 }
 
 // Heal has all packets arrive again.
