@@ -149,7 +149,7 @@ func (c *Core) setAside() {
 	case c.role == Leading && c.leader.stage == gatherInfo:
 		inVain = c.now-c.since >= vainAfter && c.leader.refusedEpoch == 0 // then it has to lead, see approachEpoch
 	case c.role == Leading && c.leader.stage == gatherEpochs:
-		// it has reached nobody, others have reached it
+		// it has reached no server, others have reached it
 	case c.role != Following:
 		c.vain, c.asides = 0, 0
 	case c.phase == connecting:

@@ -239,7 +239,7 @@ type Core struct {
 	attempts   uint64        // to connect to a master
 	vain       int           // roles in a row in which it waited for its leader or its followers without success, see setAside
 	asides     int           // how often it has set its leader aside since vain was 0
-	missed     missed        // the leader for which it has waited in vain last
+	missed     missed        // the leader that it has waited for last without success
 	unfitUntil time.Duration // until then this server leaves it to others to lead, see setAside
 
 	permitted      bool          // by the oracle to go on alone, see ConsultOracle
