@@ -39,7 +39,7 @@ Exit status: 0 success, 1 damage or a difference was found, or the command faile
   pinfold data chop log.100000001 0x100000017
   pinfold data recover log.100000001`,
 	}
-	c.AddCommand(dataVerify(), dataLog(), dataSnapshot(), dataSummary(), dataCompare(), dataChop(), dataRecover())
+	c.AddCommand(dataVerify(), dataLog(), dataSnapshot(), dataSummary(), dataCompare(), dataChop(), dataRecover(), dataPurge())
 	return c
 }
 

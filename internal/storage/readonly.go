@@ -12,7 +12,7 @@ import (
 )
 
 // OpenReadOnly opens a directory to be inspected or copied: it takes no lock, and creates
-// and removes nothing. Only the methods that read may be called. A server may be using the
+// and removes nothing. Only the methods that read may be called, and Purge. A server may be using the
 // directory; then the end of the log may look like an interrupted write, and files may be
 // removed.
 func OpenReadOnly(fsys vfs.FS, o Options) (*Dir, error) {
