@@ -371,7 +371,7 @@ func TestDescription(t *testing.T) {
 	must(t, json.Unmarshal([]byte(check(t, s.AdminAddr(), question{get: "/openapi.json"}, http.StatusOK, "openapi").Body), &page))
 	index := check(t, s.AdminAddr(), question{get: "/zk/admin/"}, http.StatusOK, "<a href=\"/zk/admin/configuration\">configuration</a>\n<br/>\n").Body
 	links := strings.Count(index, "<a ")
-	if links != 31 || len(page.Paths) != links+3 || page.Paths["/zk/admin/shed_connections"]["post"].Summary == "" {
+	if links != 31 || len(page.Paths) != links+6 || page.Paths["/zk/admin/shed_connections"]["post"].Summary == "" {
 		t.Errorf("%d links, %d paths", links, len(page.Paths))
 	}
 	check(t, s.AdminAddr(), question{get: "/commands/ruok"}, http.StatusNotFound, "")
