@@ -78,7 +78,8 @@ type connState struct {
 	short     int     // room that a reply needs and did not get; 0: none
 	work      int     // done under the present hold of the tree's lock, in units
 	begin     int     // where in out.Buf the reply that is being built begins
-	reserved  int     // bytes of out.Buf, or of expected output, that room has charged to account
+	reserved  int     // bytes of out.Buf, of shared, or of expected output, that room has charged to account
+	shared    int     // bytes of events that out shares with other connections, since it was last sending
 	longBytes int     // bytes of long replies that are not sent
 	events    int     // bytes of events in out.Buf
 	ids       []zk.ID // replaced, never modified
@@ -290,7 +291,7 @@ func (c *conn) shutLocked() {
 func (c *conn) endOutputLocked(reason string) {
 	c.mu.closed = true
 	c.mu.out.Stop()
-	c.mu.events = 0
+	c.mu.events, c.mu.shared = 0, 0
 	c.releaseRoom()
 	c.account.Charge(-c.mu.identified)
 	c.releaseLong(c.mu.longBytes)
@@ -335,7 +336,7 @@ func (c *conn) flush(wait bool) {
 // Sending counts n bytes of output (socket.Owner).
 func (c *conn) Sending(n int) {
 	c.countFlushLocked(n)
-	c.mu.events = 0
+	c.mu.events, c.mu.shared = 0, 0
 	c.releaseRoom() // the output is now charged itself
 }
 
@@ -367,7 +368,7 @@ func (c *conn) awaitDrain() {
 			c.pauseReading()
 			c.mu.Wait()
 			c.resumeReading()
-		case c.mu.pending.full() || len(c.mu.out.Buf)+c.mu.longBytes > softOutBytes && c.mu.out.Writing():
+		case c.mu.pending.full() || len(c.mu.out.Buf)+c.mu.out.Shared()+c.mu.longBytes > softOutBytes && c.mu.out.Writing():
 			c.mu.Wait()
 		default:
 			return

@@ -21,43 +21,71 @@ func appendEvent(b []byte, z zk.Zxid, kind zk.EventType, path string) []byte {
 	return b
 }
 
+// sharedEvent is the length from which connections share the bytes of an event: hundreds of copies would be made under the
+// tree's lock.
+const sharedEvent = 16 << 10
+
 // Fired queues an event on the connections that watch (replica.Clients). A client that
 // may not read the znode gets no event; its one-shot watch is removed all the same.
 func (s *Server) Fired(z zk.Zxid, ch *znode.Change, ws []watch.ID) {
-	s.event = appendEvent(s.event[:0], z, ch.Type, ch.Path)
+	event := appendEvent(s.event[:0], z, ch.Type, ch.Path)
+	if s.event = event; len(event) >= sharedEvent {
+		s.event = nil // it belongs to the connections
+	}
 	for _, w := range ws {
 		s.mu.Lock()
 		c := s.mu.conns[w]
 		s.mu.Unlock()
 		if c != nil {
-			c.deliver(s.event, ch.ACL)
+			c.deliver(event, ch.ACL)
 		}
 	}
 }
 
 // deliver queues an event. It closes the connection if the client has left too many
 // events unread, or if the server's budget of buffers has no room for this one: the client
-// reconnects and asks for the changes.
+// reconnects and asks for the changes. From sharedEvent bytes on the caller must not change event any more.
 func (c *conn) deliver(event []byte, acl *access.List) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deliverLocked(event, acl)
+	if len(event) < sharedEvent {
+		c.deliverLocked(event, acl)
+		return
+	}
+	if c.admits(event, acl) {
+		c.mu.out.Share(event)
+		c.mu.shared += len(event)
+		c.countEvent(event)
+	}
 }
 
-// deliverLocked is deliver with the lock held. REQUIRES: c.mu.
+// deliverLocked queues a copy of an event, as deliver does. REQUIRES: c.mu.
 func (c *conn) deliverLocked(event []byte, acl *access.List) {
+	if c.admits(event, acl) {
+		c.mu.out.Need()
+		c.mu.out.Buf = append(c.mu.out.Buf, event...)
+		c.mu.events += len(event)
+		c.countEvent(event)
+	}
+}
+
+// admits reports whether the client may have an event, and there is room for it; if there is none, it closes the connection.
+func (c *conn) admits(event []byte, acl *access.List) bool {
 	if c.mu.closed || !c.s.auth.Allowed(acl, zk.PermRead, c.mu.ids) {
-		return
+		return false
 	}
-	if c.mu.events+len(event) > hardOutBytes || !c.room(len(event)) {
+	unread := c.mu.events + c.mu.out.Shared()
+	if unread+len(event) > hardOutBytes || !c.room(len(event)) {
 		c.s.stats.SlowClients.Add(1)
-		c.s.refused.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", c.mu.events)
+		c.s.refused.Warn("connection closed: the client does not read its events", "client", c.remote, "unread", unread)
 		c.killLocked("slow client")
-		return
+		return false
 	}
-	c.mu.out.Need()
-	c.mu.out.Buf = append(c.mu.out.Buf, event...)
-	c.mu.events += len(event)
+	return true
+}
+
+// countEvent counts an event that was queued, and has it sent.
+func (c *conn) countEvent(event []byte) {
 	c.s.stats.WatchBytes.Add(int64(len(event)))
 	c.countSentLocked()
 	c.s.markDirty(c)

@@ -54,7 +54,7 @@ func (c *conn) status() ConnStatus {
 	defer c.mu.Unlock()
 	stats := &c.mu.stats
 	status := ConnStatus{
-		Remote: c.remote, Secure: c.secure, HasOutput: len(c.mu.out.Buf) > 0, // output that is being written does not count: it may have arrived
+		Remote: c.remote, Secure: c.secure, HasOutput: len(c.mu.out.Buf)+c.mu.out.Shared() > 0, // output that is being written does not count: it may have arrived
 		Queued: c.mu.pending.Len(), Received: stats.received, Sent: stats.sent,
 		Session: c.mu.session, LastOp: lastOp(stats.lastOp), Established: c.established, TimeoutMillis: c.mu.timeout,
 		LastCxid: stats.lastCxid, LastZxid: stats.lastZxid, LastReply: stats.lastAt,

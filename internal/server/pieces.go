@@ -1,8 +1,6 @@
 package server
 
 import (
-	"io"
-
 	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -119,7 +117,7 @@ func (c *conn) rejoin() (at int) {
 	case at == 0:
 		out.Buf = reply
 	case len(reply) > largeReply:
-		out.Stream(func(io.Writer) error { return nil })
+		out.Split()
 		out.Buf, at = reply, 0
 	default:
 		out.Buf = append(out.Buf, reply...)

@@ -29,7 +29,7 @@ const (
 // room reports whether there is room for n more bytes of output, and reserves it
 // until the output is flushed. If there is none, mu.short is set. REQUIRES: c.mu.
 func (c *conn) room(n int) bool {
-	want := len(c.mu.out.Buf) + len(c.mu.aside) + n
+	want := len(c.mu.out.Buf) + len(c.mu.aside) + c.mu.shared + n
 	switch {
 	case want <= largeReply, want <= c.mu.reserved:
 		return true

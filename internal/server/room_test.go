@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -249,6 +250,38 @@ func TestP6UnreadEventsStayWithinTheBudget(t *testing.T) {
 		synctest.Wait()
 		if used := s.srv.budget.Used(); used != 0 {
 			t.Errorf("%d bytes stay charged", used)
+		}
+	})
+}
+
+// A long event is copied for none of the connections that get it: a hundred copies would be made under the tree's lock.
+func TestConnectionsShareALongEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 100
+		s := newRig(t)
+		writer := s.open()
+		path := "/" + strings.Repeat("long", 100<<10)
+		writer.create(path, "", zk.Persistent)
+		var watchers []*wireClient
+		for range clients {
+			c := s.open()
+			c.mustCall(wire.OpAddWatch, addWatchBody(path, zk.AddWatchPersistent))
+			watchers = append(watchers, c)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		writer.mustCall(wire.OpSetData, setBody(path, nil))
+		writer.mustCall(wire.OpSetData, setBody(path, nil))
+		synctest.Wait()
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > clients*uint64(len(path)) {
+			t.Errorf("two events of %d bytes for %d connections allocate %d bytes", len(path), clients, n)
+		}
+		for _, c := range watchers {
+			want := strings.Repeat(fmt.Sprintf("%v %s ", zk.EventNodeDataChanged, path), 2)
+			if got := strings.Join(c.takeEvents(), " ") + " "; got != want {
+				t.Fatalf("events of %d bytes", len(got))
+			}
 		}
 	})
 }

@@ -82,19 +82,22 @@ type Output struct {
 	charged  int      // bytes that are charged to the account
 	streams  []stream // to send before Buf
 	before   int      // bytes in the streams' before
+	shared   int      // of these, bytes that other outputs have too
 	inFlight int      // bytes that the writer holds and the connection has not accepted yet
 	lent     int      // bytes of the buffer that the writer holds, until all of it is accepted
 	writing  bool     // there is a writer
+	sharing  bool     // the writer writes shared bytes, which do not go to the pool
 	stopped  bool
 
 	group *sync.WaitGroup // counts the flusher
 	idle  sync.Cond       // signalled when writing becomes false after Stop
 }
 
-// stream is a place in the output at which a function writes.
+// stream is a place in the output at which a function writes, or a buffer of its own.
 type stream struct {
-	before []byte // sent first
-	write  func(w io.Writer) error
+	before []byte                  // sent first
+	shared bool                    // before is never changed, and other outputs may have it
+	write  func(w io.Writer) error // nil: only before is sent
 }
 
 // Init prepares the zero Output. lock is the owner's; group counts the flusher's
@@ -153,16 +156,35 @@ func (o *Output) Attached() bool { return o.conn != nil }
 // as long as the peer does not read. Its error, or an error of its writer, ends the
 // output by Owner.Sent. It runs once, or never if the output stops before its turn.
 func (o *Output) Stream(write func(w io.Writer) error) {
-	o.streams = append(o.streams, stream{o.Buf, write})
+	o.streams = append(o.streams, stream{before: o.Buf, write: write})
 	o.before += len(o.Buf)
 	o.Buf = nil
 }
+
+// Split has the bytes that follow begin in a new Buf, so that what is in Buf is not copied when they are many.
+func (o *Output) Split() {
+	if len(o.Buf) > 0 {
+		o.Stream(nil)
+	}
+}
+
+// Share queues b after the bytes in Buf, without a copy. Other outputs may have b too: the caller must not change it any more.
+// It counts as if it was this output's alone. REQUIRES: b is not empty.
+func (o *Output) Share(b []byte) {
+	o.Split()
+	o.streams = append(o.streams, stream{before: b, shared: true})
+	o.before += len(b)
+	o.shared += len(b)
+}
+
+// Shared returns how many bytes of Share wait until the writer begins with them.
+func (o *Output) Shared() int { return o.shared }
 
 // Stop drops the pending output. Nothing more is sent, but a write in progress
 // continues until the connection is closed.
 func (o *Output) Stop() {
 	o.stopped = true
-	o.Buf, o.streams, o.before, o.inFlight, o.lent = nil, nil, 0, 0, 0
+	o.Buf, o.streams, o.before, o.shared, o.inFlight, o.lent = nil, nil, 0, 0, 0, 0
 	o.settle(false)
 }
 
@@ -213,9 +235,11 @@ func (o *Output) Flush(wait bool) {
 	}
 }
 
-// recycle returns a buffer that the writer has sent to the pool.
+// recycle returns a buffer that the writer has sent to the pool, unless it is shared.
 func (o *Output) recycle(buf []byte) {
-	o.pool.put(buf)
+	if !o.sharing {
+		o.pool.put(buf)
+	}
 	if o.lent = 0; o.charged > 0 {
 		o.settle(false)
 	}
@@ -302,27 +326,11 @@ func (o *Output) fail(err error) {
 func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
+	o.sharing = false
 	switch {
 	case o.stopped:
 	case len(o.streams) > 0:
-		s := &o.streams[0]
-		if buf = s.before; len(buf) > 0 {
-			s.before = nil
-			o.before -= len(buf)
-			o.inFlight += len(buf)
-			o.lent = cap(buf)
-			o.settle(true)
-			o.owner.Sending(len(buf))
-			return buf, nil
-		}
-		write = s.write
-		*s = stream{}
-		if o.streams = o.streams[1:]; len(o.streams) == 0 {
-			o.streams = nil
-		}
-		o.lent = streamBytes
-		o.settle(true)
-		return nil, write
+		return o.nextStream()
 	case len(o.Buf) > 0:
 		return o.detach(), nil
 	}
@@ -333,6 +341,39 @@ func (o *Output) next() (buf []byte, write func(w io.Writer) error) {
 		o.owner.Drained()
 	}
 	return nil, nil
+}
+
+// nextStream returns what is before the first stream, or, when that is sent, its function.
+func (o *Output) nextStream() (buf []byte, write func(w io.Writer) error) {
+	s := &o.streams[0]
+	buf, write = s.before, s.write
+	if len(buf) > 0 {
+		s.before = nil
+		o.before -= len(buf)
+		o.inFlight += len(buf)
+		o.lent = cap(buf)
+		if o.sharing = s.shared; s.shared {
+			o.shared -= len(buf)
+		}
+		if write == nil {
+			o.dropStream()
+		}
+		o.settle(true)
+		o.owner.Sending(len(buf))
+		return buf, nil
+	}
+	o.dropStream()
+	o.lent = streamBytes
+	o.settle(true)
+	return nil, write
+}
+
+// dropStream removes the first stream.
+func (o *Output) dropStream() {
+	o.streams[0] = stream{}
+	if o.streams = o.streams[1:]; len(o.streams) == 0 {
+		o.streams = nil
+	}
 }
 
 // writePieces writes buf[sent:] and blocks until the connection has accepted it.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -185,6 +186,7 @@ func TestS1Order(t *testing.T) {
 		go func() { b, _ := io.ReadAll(peer); got <- b }()
 		var turn sync.Mutex
 		var want []byte
+		var shared, copies [][]byte
 		rnd := rand.New(rand.NewPCG(1, 2))
 		next := 0
 		step := func() bool { // each appends under turn, so that the order is known
@@ -196,12 +198,18 @@ func TestS1Order(t *testing.T) {
 			next++
 			b := randomBytes(uint64(next), rnd.IntN(3000))
 			want = append(want, b...)
-			if next%50 != 0 {
+			if next%25 != 0 {
 				e.write(b, next%3 == 0)
 				return true
 			}
 			e.mu.Lock()
 			defer e.mu.Unlock()
+			if next%50 != 0 {
+				e.mu.out.Share(b)
+				shared, copies = append(shared, b), append(copies, bytes.Clone(b))
+				e.mu.out.Flush(next%3 == 0)
+				return true
+			}
 			e.mu.out.Stream(func(w io.Writer) error { _, err := w.Write(b); return err })
 			e.mu.out.Flush(false)
 			return true
@@ -223,6 +231,9 @@ func TestS1Order(t *testing.T) {
 		}
 		if n := e.conn.Traffic(); n != uint64(len(want)) {
 			t.Errorf("traffic %d, want %d", n, len(want))
+		}
+		if !reflect.DeepEqual(shared, copies) {
+			t.Error("bytes that are shared were overwritten")
 		}
 	})
 }
