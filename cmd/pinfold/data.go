@@ -25,7 +25,8 @@ func dataCommand() *cobra.Command {
 		Use:   "data",
 		Short: "Inspect, verify and repair the files of a data directory",
 		Long: `Data works on the files of a data directory, of Pinfold or of Apache ZooKeeper, while no
-server uses them, or on copies. It changes no file that it reads. log, snapshot,
+server uses them, or on copies. It changes no file that it reads, but for purge, which is for
+directories in use too. log, snapshot,
 summary and compare have the options and the output of Apache's zkTxnLogToolkit.sh,
 zkSnapShotToolkit.sh, zkSnapshotRecursiveSummaryToolkit.sh and zkSnapshotComparer.sh;
 times are in UTC, and children come in the order of their names.
@@ -75,11 +76,12 @@ the log may look damaged: verify a copy then.`,
 // filterFlags are the flags of a filter, as text.
 type filterFlags struct{ path, session, from, to, since, before string }
 
-func (f *filterFlags) register(c *cobra.Command) {
+// register adds the flags; the texts say what each selects.
+func (f *filterFlags) register(c *cobra.Command, path, session, bounds string) {
 	p := c.Flags()
-	p.StringVar(&f.path, "path", "", "only transactions that touch this znode or one below it")
-	p.StringVar(&f.session, "session", "", "only transactions of this session, 0x...")
-	p.StringVar(&f.from, "from", "", "from this zxid on, decimal or 0x...")
+	p.StringVar(&f.path, "path", "", path)
+	p.StringVar(&f.session, "session", "", session)
+	p.StringVar(&f.from, "from", "", "from this zxid on, decimal or 0x..."+bounds)
 	p.StringVar(&f.to, "to", "", "up to this zxid")
 	p.StringVar(&f.since, "since", "", "from this time on, as 2026-11-22T02:00:00Z")
 	p.StringVar(&f.before, "before", "", "before this time")
@@ -151,7 +153,7 @@ has.`,
 	p.BoolVarP(&f.verbose, "verbose", "v", false, "with -r: print all transactions, not only damaged ones")
 	p.BoolVarP(&f.chop, "chop", "c", false, "write FILE.choppedN with the transactions up to -z")
 	p.StringVarP(&f.zxid, "zxid", "z", "", "with -c: the last zxid to keep")
-	f.filter.register(c)
+	f.filter.register(c, "only transactions that touch this znode or one below it", "only transactions of this session, 0x...", "")
 	maxEntryFlag(c, &f.maxEntry)
 	return c
 }
@@ -274,7 +276,8 @@ func chopLog(c *cobra.Command, name, to, zxid string, maxEntry int) error {
 
 func dataSnapshot() *cobra.Command {
 	var data, apacheJSON bool
-	var output, path string
+	var output string
+	var flags filterFlags
 	var maxEntry int
 	c := &cobra.Command{
 		Use:   "snapshot [-d|-json] FILE",
@@ -282,18 +285,20 @@ func dataSnapshot() *cobra.Command {
 		Long: `Snapshot prints a snapshot file, compressed or not, after checking it to its end. Its
 output is that of Apache's zkSnapShotToolkit.sh: with -d it has the data, with -json the
 sizes as the program ncdu reads them. With -o json it prints a line for each znode, with
-everything that the snapshot has of it.`,
+everything that the snapshot has of it. --path to --before select znodes in both forms: by the
+session that owns them, and by zxid and time of the last change of their data.`,
 		Example: `  pinfold data snapshot snapshot.100000002
   pinfold data snapshot -d snapshot.100000002
   pinfold data snapshot -json snapshot.100000002 > sizes.json
-  pinfold data snapshot -o json --path /app snapshot.100000002.gz`,
+  pinfold data snapshot -o json --path /app snapshot.100000002.gz
+  pinfold data snapshot --session 0x1000022aa080000 snapshot.100000002`,
 		DisableFlagParsing: true, // -json does not have the form of other flags
 	}
 	p := c.Flags()
 	p.BoolVarP(&data, "data", "d", false, "print the data, in base64")
 	p.BoolVar(&apacheJSON, "json", false, "print the sizes for ncdu; also as -json")
 	p.StringVarP(&output, "output", "o", "apache", "apache or json: a line for each znode")
-	p.StringVar(&path, "path", "/", "with -o json: only this znode and those below it")
+	flags.register(c, "only this znode and those below it", "only ephemerals of this session, 0x...", ": the mzxid")
 	maxEntryFlag(c, &maxEntry)
 	c.RunE = func(c *cobra.Command, words []string) error {
 		name, help, err := snapshotArguments(c, words)
@@ -306,17 +311,23 @@ everything that the snapshot has of it.`,
 			return errors.New("cannot specify both data dump (-d) and json mode (-json) in same call")
 		case output != "apache" && output != "json":
 			return fmt.Errorf("-o %s: want apache or json", output)
+		case apacheJSON && flags != (filterFlags{}):
+			return errors.New("-json has the sizes of all znodes: use -o json to select some")
+		}
+		filter, err := flags.filter()
+		if err != nil {
+			return err
 		}
 		s, err := history.ReadSnapshot(name, maxEntry)
 		switch {
 		case err != nil:
 			return err
 		case output == "json":
-			return s.PrintJSON(c.OutOrStdout(), path)
+			return s.PrintJSON(c.OutOrStdout(), filter)
 		case apacheJSON:
 			return s.PrintApacheJSON(c.OutOrStdout(), time.Now())
 		}
-		return s.PrintApache(c.OutOrStdout(), data)
+		return s.PrintApache(c.OutOrStdout(), data, filter)
 	}
 	return c
 }

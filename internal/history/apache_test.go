@@ -87,7 +87,7 @@ func onSnapshot(file string, f func(s *Snapshot, out *bytes.Buffer) error) func(
 }
 
 func formatted(file string, data bool) func(out *bytes.Buffer, _ string) error {
-	return onSnapshot(file, func(s *Snapshot, out *bytes.Buffer) error { return s.PrintApache(out, data) })
+	return onSnapshot(file, func(s *Snapshot, out *bytes.Buffer) error { return s.PrintApache(out, data, Filter{}) })
 }
 
 func summarised(file, path string, depth int) func(out *bytes.Buffer, _ string) error {

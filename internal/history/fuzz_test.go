@@ -58,7 +58,7 @@ func FuzzSnapshotPrinter(f *testing.F) {
 		}
 		var lines, apache bytes.Buffer
 		for what, err := range map[string]error{
-			"text": s.PrintApache(io.Discard, true), "JSON": s.PrintJSON(&lines, "/"),
+			"text": s.PrintApache(io.Discard, true, Filter{}), "JSON": s.PrintJSON(&lines, Filter{}),
 			"Apache's JSON": s.PrintApacheJSON(&apache, time.UnixMilli(0)), "summary": s.PrintSummary(io.Discard, "/", 3),
 		} {
 			if err != nil {

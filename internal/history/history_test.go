@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -84,7 +85,7 @@ func TestSnapshotJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := s.PrintJSON(&out, "/two/mine"); err != nil {
+	if err := s.PrintJSON(&out, Filter{Path: "/two/mine"}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `{"path":"/two/mine","data":"e","acl":["world:anyone:cdrwa"],"czxid":"0x20","mzxid":"0x20","pzxid":"0x20",` +
@@ -92,11 +93,66 @@ func TestSnapshotJSON(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("%s\nwant\n%s", out.String(), want)
 	}
-	if err := s.PrintJSON(&out, "/nothing"); err == nil {
+	if err := s.PrintJSON(&out, Filter{Path: "/nothing"}); err == nil {
 		t.Error("a znode that does not exist was printed")
 	}
 	if err := s.PrintSummary(&out, "/nothing", 0); err == nil {
 		t.Error("a znode that does not exist was summarised")
+	}
+}
+
+// TestSnapshotFilters selects znodes of a snapshot in both forms: each filter alone, and what it
+// must print. The znodes are counted by the lines that only they have.
+func TestSnapshotFilters(t *testing.T) {
+	s, err := ReadSnapshot(written+"snapshot.32", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(seconds string) time.Time {
+		at, err := time.Parse(time.RFC3339, "2026-11-20T23:02:"+seconds+"Z")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	for _, tt := range []struct {
+		name   string
+		filter Filter
+		want   string // the paths
+
+		sessions int
+	}{
+		{"session", Filter{Session: 0x10002f1e7b80000}, "/one/mine /three/mine /two/mine", 1},
+		{"another session", Filter{Session: 1}, "", 0},
+		{"zxids", Filter{From: 0x1e, To: 0x20}, "/two/mine /two/s-0000000000", 2},
+		{"from, below a path", Filter{Path: "/three", From: 0x32}, "/three/mine /three/other-0000000005", 2},
+		{"since", Filter{Path: "/two", Since: at("11.102")}, "/two/container /two/container/kept /two/ttl", 2},
+		{"before", Filter{Path: "/two", Before: at("11.085")}, "/two/acls", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var lines, text bytes.Buffer
+			if err := errors.Join(s.PrintJSON(&lines, tt.filter), s.PrintApache(&text, false, tt.filter)); err != nil {
+				t.Fatal(err)
+			}
+			var inJSON []string
+			for _, line := range regexp.MustCompile(`(?m)^\{"path":"([^"]*)"`).FindAllStringSubmatch(lines.String(), -1) {
+				inJSON = append(inJSON, line[1])
+			}
+			var inText []string
+			for _, line := range regexp.MustCompile(`(?m)^(/.*)\n  cZxid`).FindAllStringSubmatch(text.String(), -1) {
+				inText = append(inText, line[1])
+			}
+			if got := strings.Join(inJSON, " "); got != tt.want || !slices.Equal(inJSON, inText) {
+				t.Errorf("JSON has %q, the text %q; want %q", inJSON, inText, tt.want)
+			}
+			sessions := regexp.MustCompile(`(?m)^0x[0-9a-f]+, \d+, \d+$`).FindAllString(text.String(), -1)
+			if len(sessions) != tt.sessions {
+				t.Errorf("the sessions %q, want %d", sessions, tt.sessions)
+			}
+		})
+	}
+	if err := s.PrintApache(&bytes.Buffer{}, false, Filter{Path: "/nothing"}); err == nil {
+		t.Error("a znode that does not exist was printed")
 	}
 }
 

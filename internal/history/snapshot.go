@@ -69,12 +69,14 @@ func Each(state *replica.State, path string, f func(z *Znode) error) error {
 // systemPath is the root of the server's own znodes.
 const systemPath = "/zookeeper"
 
+func noZnode(path string) error { return fmt.Errorf("the snapshot has no znode %s", path) }
+
 // walk calls f with each znode at path and below, parents before their children, and those
 // in the order of their names. Apache's tools print children in the order of a hash table.
 func walk(t *znode.Tree, path string, f func(path string, id znode.ID) error) error {
 	id := t.Lookup(path)
 	if id == 0 {
-		return fmt.Errorf("the snapshot has no znode %s", path)
+		return noZnode(path)
 	}
 	if err := f(path, id); err != nil {
 		return err
@@ -99,15 +101,23 @@ func childrenOf(t *znode.Tree, id znode.ID) []string {
 // javaDate is how Java prints a date, in UTC.
 const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 
-// PrintApache prints the snapshot as Apache's SnapshotFormatter: with -d if data is set.
-func (s *Snapshot) PrintApache(out io.Writer, data bool) error {
+// PrintApache prints the snapshot as Apache's SnapshotFormatter: with -d if data is set. The
+// filter applies to znodes and sessions; the count and the last zxid are those of the snapshot.
+func (s *Snapshot) PrintApache(out io.Writer, data bool, f Filter) error {
 	w := bufio.NewWriter(out)
 	t := s.Tree()
 	fmt.Fprintf(w, "ZNode Details (count=%d):\n", t.Count()) // bufio keeps the error for Flush
 	last := s.Zxid
+	top := cmp.Or(f.Path, "/")
+	if t.Lookup(top) == 0 {
+		return noZnode(top)
+	}
 	err := walk(t, "/", func(path string, id znode.ID) error {
 		m := t.Mode(id)
 		last = max(last, m.Mzxid, m.Pzxid)
+		if !below(path, top) || !f.acceptsZnode(&m) {
+			return nil
+		}
 		fmt.Fprintf(w, "----\n%s\n%s", path, apacheStat(&m))
 		if data {
 			_, err := fmt.Fprintf(w, "  data = %s\n", base64.StdEncoding.EncodeToString(t.Data(id)))
@@ -118,6 +128,9 @@ func (s *Snapshot) PrintApache(out io.Writer, data bool) error {
 	})
 	fmt.Fprint(w, "----\nSession Details (sid, timeout, ephemeralCount):\n")
 	for _, id := range s.sessions() {
+		if f.Session != 0 && id.session != f.Session {
+			continue
+		}
 		fmt.Fprintf(w, "%s, %d, %d\n", javaHex(int64(id.session)), id.timeout, t.EphemeralsOf(id.session))
 	}
 	fmt.Fprintf(w, "----\nLast zxid: 0x%s\n", last.Hex())
@@ -163,12 +176,15 @@ type jsonZnode struct {
 	Owner    string   `json:"ephemeralOwner"`
 }
 
-// PrintJSON prints a line for the znode at path, and one for each below.
-func (s *Snapshot) PrintJSON(out io.Writer, path string) error {
+// PrintJSON prints a line for each znode that passes the filter.
+func (s *Snapshot) PrintJSON(out io.Writer, f Filter) error {
 	w := bufio.NewWriter(out)
 	t, enc := s.Tree(), json.NewEncoder(w)
-	err := walk(t, path, func(path string, id znode.ID) error {
+	err := walk(t, cmp.Or(f.Path, "/"), func(path string, id znode.ID) error {
 		m := t.Mode(id)
+		if !f.acceptsZnode(&m) {
+			return nil
+		}
 		return enc.Encode(jsonZnode{
 			Path: path, jsonData: dataOf(t.Data(id)), ACL: aclOf(t.ACL(id).All()),
 			Czxid: m.Czxid.String(), Mzxid: m.Mzxid.String(), Pzxid: m.Pzxid.String(), Ctime: timeText(m.Ctime), Mtime: timeText(m.Mtime),
@@ -214,7 +230,7 @@ func (s *Snapshot) sizes(w *bufio.Writer, path, name string, number *int) {
 func (s *Snapshot) PrintSummary(out io.Writer, path string, maxDepth int) error {
 	t := s.Tree()
 	if t.Lookup(path) == 0 {
-		return fmt.Errorf("the snapshot has no znode %s", path)
+		return noZnode(path)
 	}
 	w := bufio.NewWriter(out)
 	sums := sumsOf(t, path)
