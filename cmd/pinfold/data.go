@@ -384,13 +384,15 @@ for no bound. The output is that of Apache's zkSnapshotRecursiveSummaryToolkit.s
 func dataCompare() *cobra.Command {
 	var apache history.ApacheComparison
 	var left, right string
+	var interactive bool
 	c := &cobra.Command{
 		Use:   "compare LEFT RIGHT",
 		Short: "Print in what two snapshots differ",
 		Long: `Compare prints a line for each znode in which two snapshot files differ: "-" and "+" for one
 that only LEFT or only RIGHT has, "~" and the fields that differ for one that both have. The
 exit status is 1 if there is any. With -l, -r, -b and -n it compares the sizes of subtrees,
-as Apache's zkSnapshotComparer.sh; -i is not supported. pinfold cli diff compares servers.`,
+as Apache's zkSnapshotComparer.sh; with -i it asks which depth or which subtree to compare.
+pinfold cli diff compares servers.`,
 		Example: `  pinfold data compare snapshot.100000002 snapshot.100000040
   pinfold data compare -l snapshot.100000002 -r snapshot.100000040 -b 100 -n 10`,
 		Args: cobra.MaximumNArgs(2),
@@ -401,12 +403,16 @@ as Apache's zkSnapshotComparer.sh; -i is not supported. pinfold cli diff compare
 	p.Int64VarP(&apache.Bytes, "bytes", "b", 0, "print subtrees that differ by more bytes of data")
 	p.Int64VarP(&apache.Znodes, "nodes", "n", 0, "or by more znodes")
 	p.BoolVarP(&apache.Debug, "debug", "d", false, "print what is compared and left out")
+	p.BoolVarP(&interactive, "interactive", "i", false, "with -l, -r, -b and -n: ask which depth or which subtree to compare")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		apache.Out = c.OutOrStdout()
+		if interactive {
+			apache.In = c.InOrStdin()
+		}
 		switch {
 		case left != "" && right != "" && len(args) == 0 && p.Changed("bytes") && p.Changed("nodes"):
 			return apache.Run(left, right)
-		case left != "" || right != "" || len(args) != 2:
+		case left != "" || right != "" || interactive || len(args) != 2:
 			return errors.New("want two snapshot files, or all of -l, -r, -b and -n")
 		}
 		l, err := history.ReadSnapshot(args[0], 0)

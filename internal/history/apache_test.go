@@ -62,7 +62,13 @@ var tools = []struct {
 	{"summary-subtree", "SnapshotRecursiveSummary", []string{written + "snapshot.32", "/two", "0"}, summarised(written+"snapshot.32", "/two", 0), sortSummary},
 	{"compare", "SnapshotComparer", []string{"-l", written + "snapshot.20", "-r", written + "snapshot.32", "-b", "2", "-n", "1"}, compared(2, 1, false), withoutSeconds},
 	{"compare-debug", "SnapshotComparer", []string{"-d", "-l", written + "snapshot.20", "-r", written + "snapshot.32", "-b", "8", "-n", "3"}, compared(8, 3, true), withoutSeconds},
+	{"compare-interactive", "SnapshotComparer", []string{"-i", "-l", written + "snapshot.20", "-r", written + "snapshot.32", "-b", "2", "-n", "1"}, func(out *bytes.Buffer, _ string) error {
+		return (&ApacheComparison{Out: out, Bytes: 2, Znodes: 1, In: strings.NewReader(questions)}).Run(written+"snapshot.20", written+"snapshot.32")
+	}, withoutSeconds},
 }
+
+// questions are what TestAsApachesTools asks of the comparison with -i. They end with all layers.
+const questions = "\n2\n/two\nfoo\n9\n-1\n/nope\n/one/ttl\n/three\n1\n\n\n\n\n"
 
 func asIs(_ *testing.T, text string) string { return text }
 
@@ -272,6 +278,9 @@ func expected(t *testing.T, name, class string, args []string, file string) stri
 	cmd := exec.Command("../../scripts/apache-server", args...)
 	cmd.Env = append(os.Environ(), "CLASS=org.apache.zookeeper.server."+class, "RELEASE=3.9", "JVMFLAGS=-Dfile.encoding=UTF-8 -Duser.timezone=UTC -Duser.language=en -Duser.country=US")
 	cmd.Stdin = strings.NewReader("x\nno\nYes\n")
+	if slices.Contains(args, "-i") {
+		cmd.Stdin = strings.NewReader(questions)
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

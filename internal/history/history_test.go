@@ -181,6 +181,18 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestComparisonAsks asks what Apache's tool does not know: the root, and an input that ends.
+func TestComparisonAsks(t *testing.T) {
+	var out bytes.Buffer
+	c := ApacheComparison{Out: &out, In: strings.NewReader("/\n")}
+	if err := c.Run(written+"snapshot.20", written+"snapshot.32"); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "Analysis for node /\nFiltered node /one of ") || strings.Contains(out.String(), "All layers compared") {
+		t.Errorf("%s", &out)
+	}
+}
+
 // No tool overwrites a file, or leaves one that is not what was asked for.
 func TestFilesAreWrittenWhole(t *testing.T) {
 	only := func(name string, want ...string) {
