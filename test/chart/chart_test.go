@@ -98,13 +98,16 @@ func (r *rendered) add(t *testing.T, name, doc string) {
 	if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, doc)
 	}
+	if kind.Kind == "" { // only comments
+		return
+	}
+	if err := checkSchema(doc); err != nil {
+		t.Errorf("%s: %v\n%s", name, err, doc)
+	}
 	if kind.Kind == "ServiceMonitor" {
 		if err := yaml.UnmarshalStrict([]byte(doc), &r.monitor); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		return
-	}
-	if kind.Kind == "" { // only comments
 		return
 	}
 	scheme := runtime.NewScheme()
@@ -212,6 +215,9 @@ func TestBackupJob(t *testing.T) {
 	text, _, found := strings.Cut(text, "```\n")
 	if !found {
 		t.Fatal("the page has no YAML")
+	}
+	if err := checkSchema(text); err != nil {
+		t.Error(err)
 	}
 	scheme := runtime.NewScheme()
 	if err := batchv1.AddToScheme(scheme); err != nil {
