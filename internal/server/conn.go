@@ -188,8 +188,8 @@ func (c *conn) nextFrame(b []byte) (frame []byte, n int, ok bool, err error) {
 	size := int(int32(binary.BigEndian.Uint32(b)))
 	if size < 0 || size > c.s.cfg.Client.MaxFrameBytes {
 		what := ""
-		if c.open && len(b) >= 12 {
-			what = fmt.Sprintf(" (%v)", wire.OpCode(binary.BigEndian.Uint32(b[8:])))
+		if c.open {
+			what = tooLong(b)
 		}
 		return nil, 0, false, fmt.Errorf("%w: frame of %d bytes%s, jute.maxbuffer is %d", errProtocol, size, what, c.s.cfg.Client.MaxFrameBytes)
 	}
