@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -10,7 +11,11 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/cli"
 )
 
-func main() {
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
+
+// run carries out a command line, and returns the status that the program ends with. An error that
+// its command has not printed goes to errs, as a line of JSON if the command's output is JSON.
+func run(args []string, errs io.Writer) int {
 	root := &cobra.Command{
 		Use:   "pinfold",
 		Short: "ZooKeeper in one binary: server and tools",
@@ -31,10 +36,20 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(serverCommand(), ensembleCommand(), cliCommand(), memberCommand(), migrateCommand(), benchCommand(), dataCommand(), backupCommand(), restoreCommand(), broadcastCommand(), configCommand(), manualCommand(), versionCommand())
-	if err := root.Execute(); err != nil {
-		if !cli.Told(err) {
-			fmt.Fprintln(os.Stderr, "pinfold:", err)
-		}
-		os.Exit(cli.ExitStatus(err))
+	root.SetArgs(args)
+	c, err := root.ExecuteC()
+	switch {
+	case err == nil || cli.Told(err):
+	case inJSON(c):
+		fmt.Fprintln(errs, cli.ErrorInJSON(err))
+	default:
+		fmt.Fprintln(errs, "pinfold:", err)
 	}
+	return cli.ExitStatus(err)
+}
+
+// inJSON reports whether a command was asked for JSON by --output.
+func inJSON(c *cobra.Command) bool {
+	f := c.Flags().Lookup("output")
+	return f != nil && f.Value.String() == "json"
 }

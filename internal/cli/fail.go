@@ -149,8 +149,9 @@ type jsonError struct {
 	Status int    `json:"status"` // that the program ends with
 }
 
-// errorInJSON is explain as a line of JSON.
-func errorInJSON(err error) string {
+// ErrorInJSON returns what an error means, and what can be done, as a line of JSON without its
+// end: what --output json has on the error stream.
+func ErrorInJSON(err error) string {
 	text, advice, _ := strings.Cut(explain(err), "\n")
 	e := jsonError{Error: text, Advice: strings.TrimSuffix(strings.TrimPrefix(advice, "("), ")"), Status: ExitStatus(err)}
 	var code zk.Code

@@ -229,7 +229,7 @@ func TestErrorInJSON(t *testing.T) {
 		{&client.Error{Op: "delete", Path: "/a", Err: zk.ErrNotEmpty}, `{"error":"Node not empty: /a","advice":"deleteall deletes a node and all below it","code":-111,"path":"/a","status":1}`},
 		{usageError{"get: no path"}, `{"error":"get: no path","status":2}`},
 	} {
-		if got := errorInJSON(c.err); got != c.want {
+		if got := ErrorInJSON(c.err); got != c.want {
 			t.Errorf("%v: %s, want %s", c.err, got, c.want)
 		}
 	}

@@ -212,7 +212,7 @@ func (s *shell) tell(err error) error {
 		return err
 	}
 	if s.format == jsonl {
-		fmt.Fprintln(s.errs, errorInJSON(err))
+		fmt.Fprintln(s.errs, ErrorInJSON(err))
 	} else {
 		fmt.Fprintln(s.errs, explain(err))
 	}
