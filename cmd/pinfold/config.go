@@ -67,7 +67,11 @@ func explainKey(out io.Writer, key string) error {
 		if e.Default != "" {
 			fmt.Fprintf(out, "  default   %s\n", e.Default)
 		}
-		fmt.Fprintf(out, "  effect    %s\n", effects[e.Effect])
+		effect := effects[e.Effect]
+		if e.Effect == "honoured" && strings.HasPrefix(e.Note, "only in Pinfold") {
+			effect = "honoured; Apache ZooKeeper does not know it"
+		}
+		fmt.Fprintf(out, "  effect    %s\n", effect)
 		if e.Note != "" {
 			fmt.Fprintf(out, "  %s\n", strings.ReplaceAll(e.Note, "`", ""))
 		}
