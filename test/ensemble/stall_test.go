@@ -66,7 +66,7 @@ const (
 	beforeStall   = 4 * time.Second
 	afterStall    = 4 * time.Second
 	wantedGap     = 100 * time.Millisecond
-	acceptedGap   = time.Second
+	acceptedGap   = 300 * time.Millisecond // besides what the machine takes without a stall
 
 	// When a leader hands over, after the beginning of the stall, at the earliest and at the
 	// latest, and the gap of reads that is accepted of ensembles of Pinfold alone: less than
@@ -285,8 +285,8 @@ func (v verdict) judge(t *testing.T, s stall) {
 	if worst > wantedGap {
 		t.Logf("the goal is missed: a session had no answer for %v, wanted is %v; before the stall it was %v", worst, wantedGap, max(v.before, v.readsBefore))
 	}
-	if worst > acceptedGap {
-		t.Errorf("a session had no answer for %v, more than %v", worst, acceptedGap)
+	if most := acceptedGap + max(v.before, v.readsBefore) + v.machine; worst > most {
+		t.Errorf("a session had no answer for %v, more than %v", worst, most)
 	}
 	if v.lost > 0 {
 		t.Errorf("%d of %d sessions were lost, though their clients pinged", v.lost, v.sessions)
