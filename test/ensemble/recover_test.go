@@ -57,7 +57,7 @@ func TestRecover(t *testing.T) {
 type recovery struct {
 	*rig
 	left    *cluster.Member   // the one that is to stay
-	others  []*cluster.Member // the other two
+	others  []*cluster.Member // the others
 	written client.Tree       // before
 }
 
@@ -165,7 +165,11 @@ func (r *recovery) goOn() {
 	if d := r.written.Differences(r.read(r.left), "before", "after", skip); d != "" {
 		r.t.Errorf("what the server had is not there:\n%s", d)
 	}
-	r.loadAt([]string{r.left.Client, r.others[0].Client, r.others[1].Client}, nil)
+	addrs := []string{r.left.Client}
+	for _, o := range r.others {
+		addrs = append(addrs, o.Client)
+	}
+	r.loadAt(addrs, nil)
 	m := &membership{rig: r.rig, roles: map[int]string{r.left.ID: participant}}
 	c := &commands{rig: r.rig, program: programs(r.t, r.specs, "").Pinfold, secret: filepath.Join(r.t.TempDir(), "super")}
 	r.must(os.WriteFile(c.secret, []byte("digest:super:test\n"), 0o600))
