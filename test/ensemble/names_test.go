@@ -247,6 +247,7 @@ func (n *names) severalAddresses() {
 // nobodyKnows has no resolver know any name when the leader is lost, and comes back.
 func (n *names) nobodyKnows() {
 	n.t.Helper()
+	n.linked()
 	for _, id := range ids(n.e) {
 		n.publish(id, n.others(id))
 	}
@@ -255,6 +256,32 @@ func (n *names) nobodyKnows() {
 	n.serves("no name is known when the leader is lost", slices.DeleteFunc(slices.Clone(n.e.Members), func(m *cluster.Member) bool { return m == leader })...)
 	n.must(leader.Start())
 	n.serves("no name is known when it comes back", leader)
+}
+
+// linked waits until each member of Pinfold's has been connected to each other one for elections: it has seen its address then, and
+// finds it without a name.
+func (n *names) linked() {
+	n.t.Helper()
+	if !n.strict {
+		return
+	}
+	ctx := n.within(patience)
+	for _, m := range n.e.Members {
+		for _, id := range n.others(m.ID) {
+			for !n.hasLinked(m, id) {
+				n.must(ctx.Err())
+				<-time.After(20 * time.Millisecond)
+			}
+		}
+	}
+}
+
+// hasLinked reports whether the present process of a member has said that it was connected to another server for elections.
+func (n *names) hasLinked(m *cluster.Member, id int) bool {
+	n.t.Helper()
+	said, err := m.Output()
+	n.must(err)
+	return strings.Contains(said[max(0, strings.LastIndex(said, "(ZooKeeper ")):], fmt.Sprintf("event=election_link_connected peer=%d ", id))
 }
 
 // othersDoNotKnow starts an ensemble whose last member wins the election by its id, with a
