@@ -254,10 +254,10 @@ func (n *Node) handOver() error {
 	n.replica.HandOver(func(err error) { left <- err })
 	select {
 	case err := <-left:
-		if links := n.links.Load(); err == nil && links != nil {
+		switch links := n.links.Load(); {
+		case err == nil && links != nil:
 			return links.Close()
-		}
-		if !errors.Is(err, replica.ErrNotLeader) {
+		case err != nil && !errors.Is(err, replica.ErrNotLeader):
 			n.log.Warn("this leader stops without handing over", "err", err)
 		}
 	case <-n.replica.Failed():

@@ -258,30 +258,23 @@ func (n *names) nobodyKnows() {
 	n.serves("no name is known when it comes back", leader)
 }
 
-// linked waits until each member of Pinfold's has been connected to each other one for elections: it has seen its address then, and
-// finds it without a name.
+// linked waits until the present process of each member has been connected to each other one for elections: it has seen its
+// address then, and finds it without a name. Members of Apache's do not say so, and are not waited for.
 func (n *names) linked() {
 	n.t.Helper()
 	if !n.strict {
 		return
 	}
-	ctx := n.within(patience)
 	for _, m := range n.e.Members {
 		for _, id := range n.others(m.ID) {
-			for !n.hasLinked(m, id) {
-				n.must(ctx.Err())
-				<-time.After(20 * time.Millisecond)
-			}
+			n.must(n.e.Until(n.within(patience), func() bool {
+				said, err := m.Output()
+				n.must(err)
+				began := max(0, strings.LastIndex(said, "(ZooKeeper ")) // in the first line of a process
+				return strings.Contains(said[began:], fmt.Sprintf("event=election_link_connected peer=%d ", id))
+			}))
 		}
 	}
-}
-
-// hasLinked reports whether the present process of a member has said that it was connected to another server for elections.
-func (n *names) hasLinked(m *cluster.Member, id int) bool {
-	n.t.Helper()
-	said, err := m.Output()
-	n.must(err)
-	return strings.Contains(said[max(0, strings.LastIndex(said, "(ZooKeeper ")):], fmt.Sprintf("event=election_link_connected peer=%d ", id))
 }
 
 // othersDoNotKnow starts an ensemble whose last member wins the election by its id, with a
