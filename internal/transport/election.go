@@ -252,8 +252,15 @@ func (c *electionLink) read(p *peer, stranger bool) {
 		// A peer that has connected has a notification to send.
 		_ = c.nc.SetReadDeadline(time.Now().Add(t.o.ElectionTimeout)) // fails only if closed; then the read fails too
 	}
+	reserve := c.reserve
+	if stranger {
+		reserve = func(size int) error {
+			t.strangers.wait(t.ctx, size, c.frame.Closed())
+			return c.reserve(size)
+		}
+	}
 	for first := true; ; first = false {
-		frame, err := readFrame(c.in, c.reserve)
+		frame, err := readFrame(c.in, reserve)
 		if err != nil {
 			c.err = err
 			c.frame.Charge(-c.frame.Held())
@@ -271,9 +278,9 @@ func (c *electionLink) read(p *peer, stranger bool) {
 	}
 }
 
-// reserve waits until there is room for a long notification.
+// reserve waits until there is room for a long notification, in a buffer that doubles as its bytes arrive.
 func (c *electionLink) reserve(size int) error {
-	if !c.frame.AwaitGrow(size, bufferPatience) {
+	if !c.frame.AwaitGrow(2*size, bufferPatience) {
 		return fmt.Errorf("%w: the buffers of all links have no room for a notification of %d bytes", ErrCrowded, size)
 	}
 	return nil
@@ -281,8 +288,8 @@ func (c *electionLink) reserve(size int) error {
 
 var errFrame = errors.New("transport: not a notification")
 
-// readFrame reads one notification. A long one is allocated as its bytes arrive, in a buffer
-// that doubles, for which it calls reserve first.
+// readFrame reads one notification. Before it reads a long one, which is allocated as its bytes arrive, it calls
+// reserve with its length.
 func readFrame(r io.Reader, reserve func(size int) error) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -300,7 +307,7 @@ func readFrame(r io.Reader, reserve func(size int) error) ([]byte, error) {
 		_, err := io.ReadFull(r, b)
 		return b, err
 	}
-	if err := reserve(2 * int(size)); err != nil {
+	if err := reserve(int(size)); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer

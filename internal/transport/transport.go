@@ -218,6 +218,7 @@ type Transport struct {
 	logins     failedLogins
 	handshakes *tlsport.Turns // of accepted connections
 	arrivals   arrivals
+	strangers  pace // of the long notifications of servers that are not in known
 	outputs    *socket.OutputPool
 	buffers    *socket.Budget                             // of Options.BufferBytes
 	backlog    struct{ followers, others *socket.Budget } // of the packets that links have queued, without their data
@@ -251,7 +252,7 @@ func New(o Options) (*Transport, error) {
 		return nil, errors.New("transport: no handler")
 	}
 	o.setDefaults()
-	t := &Transport{o: o, h: o.Handler, log: o.Logger, handshakes: tlsport.NewTurns()}
+	t := &Transport{o: o, h: o.Handler, log: o.Logger, handshakes: tlsport.NewTurns(), strangers: newPace()}
 	hello, err := ownHello(&o)
 	if err != nil {
 		return nil, err
