@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold"
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/test/fuzzy"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -408,5 +409,48 @@ func TestDamageAtTheEnd(t *testing.T) {
 	again := Backup{Store: store, DataDir: dir}
 	if err := again.Run(within(t)); err == nil || !strings.Contains(err.Error(), "cannot be read after 0x3a") {
 		t.Errorf("again: %v", err)
+	}
+}
+
+// A restore uses a snapshot of Apache's that has the transaction after the one that its digest block names, but not to
+// end with the one that the block names: then it uses an older snapshot.
+func TestRestoreWithFuzzySnapshots(t *testing.T) {
+	older := 0
+	for z := zk.Zxid(2); z < 0x3a; z += 3 {
+		dir := written(t)
+		fuzzed, err := fuzzy.Write(dir, z-1, z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := filepath.Glob(filepath.Join(dir, versionDir, "snapshot.*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range all { // the rest of the directory has the form of a generation
+			if base := filepath.Base(name); base != fuzzed.Name && base != "snapshot.0" {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		store := Local(t.TempDir())
+		if err := os.CopyFS(filepath.Join(string(store), "000001"), os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		for end := z; end <= z+2; end++ {
+			got, _, err := restoreFrom(t, store, func(r *Restore) { r.Zxid = end })
+			if err != nil || got.Zxid != end {
+				t.Errorf("a snapshot up to %v, restored to %v: %+v, %v", z, end, got, err)
+			}
+			switch {
+			case end == z && got.Snapshot == "snapshot.0":
+				older++
+			case got.Snapshot != fuzzed.Name:
+				t.Errorf("a snapshot up to %v, restored to %v: with %s", z, end, got.Snapshot)
+			}
+		}
+	}
+	if older < 5 {
+		t.Errorf("an older snapshot was used %d times", older)
 	}
 }

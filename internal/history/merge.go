@@ -138,6 +138,10 @@ func Newest(d *storage.Dir, maxEntry int) (*replica.State, error) {
 	for {
 		payload, err := log.Next()
 		if err == io.EOF {
+			if state.Undecided() {
+				err = fmt.Errorf("at zxid %v, where the log ends, the tree does not have the digest that the snapshot names; pinfold data verify says more", log.LastZxid())
+				return nil, errors.Join(err, log.Close())
+			}
 			return state, log.Close()
 		}
 		tx, bad := txn.Decode(payload)

@@ -266,6 +266,13 @@ func (v *Verification) replay(from storage.Snapshot) (zk.Zxid, error) {
 		}
 	}
 	v.Compared += state.Compared()
+	if state.Undecided() {
+		v.Ahead = max(v.Ahead, r.LastZxid()+1)
+		err := v.problem(from.Name, "with the log up to %v, where it ends, the tree does not have the digest that the snapshot names: it may have a part of the next transaction", r.LastZxid())
+		if err != nil {
+			return 0, err
+		}
+	}
 	return r.LastZxid(), v.tail(r, mismatches)
 }
 

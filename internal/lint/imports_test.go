@@ -67,6 +67,7 @@ const importOrder = `
 	# The files of a data directory without a server.
 	zk, jute, wire < keeper < test/keeperfiles;
 	replica, keeper < history < backup;
+	replica < test/fuzzy;
 	node/options, plan < alone;
 
 	# What is run.

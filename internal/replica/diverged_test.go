@@ -263,6 +263,93 @@ func TestASnapshotOfAWrongTreeIsNotUsed(t *testing.T) {
 	})
 }
 
+// snapshotMidway is a disk with two snapshots. The newer one was written as an Apache server may
+// write it: its digest block names the zxid before the last transaction whose effects the snapshot has.
+// After that one, the log has as many transactions as later says.
+func snapshotMidway(t *testing.T, deletes bool, later int) *vfs.Mem {
+	t.Helper()
+	disk := vfs.NewMem()
+	m, _ := mustBoot(t, disk, func(o *Options) { o.SnapCount = 100_000 })
+	m.rep.Submit(m.sessions(1))
+	synctest.Wait()
+	s := m.note.newSession()
+	m.write(s, "/a")
+	if err := m.rep.snap.writeTree(m.rep.tree, (*storage.SnapshotWriter).Commit); err != nil {
+		t.Fatal(err)
+	}
+	m.write(s, "/b")
+	j, err := m.rep.snap.newJob(m.rep.tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(s, "/c")
+	last, digest := m.rep.tree.LastZxid(), m.rep.tree.Digest()
+	if deletes {
+		op, body := remove("/a")
+		m.submit(s, op, body)
+		synctest.Wait()
+	} else {
+		m.write(s, "/d")
+	}
+	body, done := j.walk.Next(nil, 1<<30)
+	if _, err := j.w.Write(body); err != nil || !done {
+		t.Fatal(err, done)
+	}
+	j.last, j.digest = last, digest
+	if err := j.finish((*storage.SnapshotWriter).Commit); err != nil {
+		t.Fatal(err)
+	}
+	for i := range later {
+		m.write(s, fmt.Sprintf("/later-%d", i))
+	}
+	if err := m.halt(); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// A snapshot that has effects of the transaction after the one that its digest block names is used: the digest
+// of that next transaction shows that the tree is right. If the log ends before it, an older snapshot is used.
+func TestASnapshotHasTheTransactionAfterItsDigest(t *testing.T) {
+	for _, deletes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			for later := range 3 {
+				m, report := mustBoot(t, snapshotMidway(t, deletes, later), nil)
+				if len(report.Refused) != 0 || report.Mismatch != 0 || report.Diverged || (m.rep.tree.Lookup("/a") == 0) != deletes {
+					t.Errorf("deletes %v, %d transactions after: %+v", deletes, later, report)
+				}
+				if err := m.halt(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			disk := snapshotMidway(t, deletes, 0)
+			cutMidway(t, disk)
+			m, report := mustBoot(t, disk, nil)
+			defer m.halt()
+			if len(report.Refused) != 1 || report.Diverged || m.rep.tree.Lookup("/a") == 0 || m.rep.tree.Lookup("/c") == 0 || m.rep.tree.Lookup("/d") != 0 {
+				t.Errorf("without the transaction: %+v", report)
+			}
+		})
+	}
+}
+
+// cutMidway removes the transactions after the one that the digest block of the newest snapshot names.
+func cutMidway(t *testing.T, disk *vfs.Mem) {
+	t.Helper()
+	dir, err := storage.Open(disk, storage.Options{DataDir: "/data"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	all, err := dir.Snapshots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Truncate(all[0].Zxid + 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // keepNewest removes all snapshots but the newest.
 func keepNewest(t *testing.T, disk *vfs.Mem) {
 	t.Helper()

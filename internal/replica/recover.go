@@ -321,6 +321,10 @@ func (r *recovery) compareDigest(tx *txn.Txn, l *loadedSnapshot) {
 // later transactions; then the digest of its tree is unknown until digestZxid. A snapshot
 // without digestZxid may be ahead of every transaction before the first one whose digest
 // agrees.
+//
+// Apache reads digestZxid at the end of a snapshot, without waiting for the transaction that
+// it is applying: the snapshot may have a part of the transaction after digestZxid, or all of
+// it. So another digest at digestZxid is not wrong yet; the next transaction's digest decides.
 func (l *loadedSnapshot) compareDigest(tx *txn.Txn) (want uint64, wrong bool) {
 	want, known := tx.Digest, tx.HasDigest
 	if l.hasDigest && tx.Zxid <= l.digestZxid {
@@ -329,9 +333,11 @@ func (l *loadedSnapshot) compareDigest(tx *txn.Txn) (want uint64, wrong bool) {
 	switch {
 	case !known:
 	case want == l.tree.Digest():
-		l.agreed, l.diverged = true, false
+		l.agreed, l.diverged, l.undecided = true, false, false
+	case l.hasDigest && tx.Zxid == l.digestZxid:
+		l.diverged, l.undecided = true, true
 	case l.hasDigest || l.agreed:
-		l.diverged = true
+		l.diverged, l.undecided = true, false
 		return want, true
 	}
 	return 0, false
