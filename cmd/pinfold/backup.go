@@ -194,6 +194,11 @@ func printRestored(c *cobra.Command, r *backup.Restored) error {
 	if !r.Time.IsZero() {
 		when = " of " + r.Time.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
+	for _, name := range r.Damaged {
+		if _, err := fmt.Fprintf(c.OutOrStdout(), "%s of the store is not used: it is damaged, or leads to a tree that the log contradicts\n", name); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "restored the state of %v%s from generation %d: %s and the log after it; verified, %d digests compared\n",
 		r.Zxid, when, r.Generation, r.Snapshot, r.Compared)
 	return err

@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pinfold-zk/pinfold"
 	"github.com/pinfold-zk/pinfold/client"
+	"github.com/pinfold-zk/pinfold/internal/history"
 	"github.com/pinfold-zk/pinfold/test/fuzzy"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -422,21 +424,7 @@ func TestRestoreWithFuzzySnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := filepath.Glob(filepath.Join(dir, versionDir, "snapshot.*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range all { // the rest of the directory has the form of a generation
-			if base := filepath.Base(name); base != fuzzed.Name && base != "snapshot.0" {
-				if err := os.Remove(name); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		store := Local(t.TempDir())
-		if err := os.CopyFS(filepath.Join(string(store), "000001"), os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		store := storeOf(t, dir, fuzzed.Name, "snapshot.0")
 		for end := z; end <= z+2; end++ {
 			got, _, err := restoreFrom(t, store, func(r *Restore) { r.Zxid = end })
 			if err != nil || got.Zxid != end {
@@ -452,5 +440,77 @@ func TestRestoreWithFuzzySnapshots(t *testing.T) {
 	}
 	if older < 5 {
 		t.Errorf("an older snapshot was used %d times", older)
+	}
+}
+
+// storeOf is a store whose generation has the log of a data directory, and these of its snapshots.
+func storeOf(t *testing.T, dir string, snapshots ...string) Local {
+	t.Helper()
+	store := Local(t.TempDir())
+	generation := filepath.Join(string(store), "000001")
+	if err := os.CopyFS(generation, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := filepath.Glob(filepath.Join(generation, versionDir, "snapshot.*"))
+	if err != nil || len(all) < len(snapshots) {
+		t.Fatal(all, err)
+	}
+	for _, name := range all {
+		if slices.Contains(snapshots, filepath.Base(name)) {
+			continue
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// If the newest snapshot is damaged, or is that of a tree that the log does not lead to, a restore uses the one before,
+// and says so. It fails if the log is damaged, or if there is no other snapshot.
+func TestRestoreUsesAnOlderSnapshot(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		damage func(snapshot []byte, older []byte) []byte
+	}{
+		{"a flipped bit", func(b, _ []byte) []byte { b[len(b)/2] ^= 4; return b }},
+		{"an end that is missing", func(b, _ []byte) []byte { return b[:len(b)/2] }},
+		{"a wrong tree", func(_, older []byte) []byte { return older }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := written(t)
+			read := func(name string) []byte {
+				b, err := os.ReadFile(filepath.Join(dir, versionDir, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			}
+			bad := tt.damage(read("snapshot.20"), read("snapshot.12"))
+			if err := os.WriteFile(filepath.Join(dir, versionDir, "snapshot.20"), bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			store := storeOf(t, dir, "snapshot.12", "snapshot.20")
+			got, to, err := restoreFrom(t, store, func(*Restore) {})
+			if err != nil || got.Zxid != 0x3b || got.Snapshot != "snapshot.12" || !slices.Equal(got.Damaged, []string{"snapshot.20"}) {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			s, c := start(t, to)
+			if _, _, err := c.Exists(within(t), "/three"); err != nil {
+				t.Error(err)
+			}
+			stop(t, s, c)
+			if got, to, err := restoreFrom(t, storeOf(t, dir, "snapshot.20"), func(*Restore) {}); !errors.Is(err, history.ErrDamaged) || !empty(t, to) {
+				t.Errorf("with this snapshot alone: %+v, %v", got, err)
+			}
+			log := read("log.34")
+			log[len(log)/2] ^= 4
+			if err := os.WriteFile(filepath.Join(dir, versionDir, "log.34"), log, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, to, err := restoreFrom(t, storeOf(t, dir, "snapshot.12", "snapshot.20"), func(*Restore) {}); err == nil || !empty(t, to) {
+				t.Errorf("with a damaged log: %+v, %v", got, err)
+			}
+		})
 	}
 }

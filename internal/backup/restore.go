@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type Restored struct {
 	Zxid       zk.Zxid
 	Time       time.Time // of that transaction; zero if the snapshot has the state
 	Compared   int       // digests
+	// Damaged are newer snapshots that would have been used, but are damaged in the store, or lead to a tree that
+	// has other digests than the log names.
+	Damaged []string
 }
 
 // workDir is where a restore builds, in the data directory, before anything gets its name.
@@ -98,21 +102,27 @@ func mustBeEmpty(dir string) error {
 }
 
 // from restores from a generation: with its newest snapshot before the end, or if that was
-// written while later transactions were applied, with an older one.
+// written while later transactions were applied, or is damaged, with an older one. If there is
+// none, the error is that of the newest damaged one.
 func (r *Restore) from(ctx context.Context, g *Generation, all []Generation) error {
 	end, at, err := r.endIn(ctx, g)
 	if err != nil {
 		return err
 	}
+	var damage error
 	for _, s := range slices.Backward(g.Snapshots) {
 		if s.Zxid > end {
 			continue
 		}
 		err := r.with(ctx, g, s, end)
-		if errors.Is(err, errFuzzy) {
+		switch {
+		case errors.Is(err, errFuzzy):
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, history.ErrDamaged):
+			r.Result.Damaged = append(r.Result.Damaged, s.Name)
+			damage = cmp.Or(damage, err)
+			continue
+		case err != nil:
 			return errors.Join(err, r.clean())
 		}
 		r.Result.Generation, r.Result.Snapshot, r.Result.Zxid, r.Result.Time = g.Number, s.Name, end, at
@@ -121,6 +131,9 @@ func (r *Restore) from(ctx context.Context, g *Generation, all []Generation) err
 			return errors.Join(err, r.clean())
 		}
 		return r.publish(epoch)
+	}
+	if damage != nil {
+		return errors.Join(damage, r.clean())
 	}
 	return errors.Join(fmt.Errorf("backup: generation %d has no snapshot with which %v can be restored: %w", g.Number, end, errNotThere), r.clean())
 }
