@@ -28,7 +28,8 @@ func TestDisaster(t *testing.T) {
 		t.Run(members, func(t *testing.T) {
 			r := newRig(t, members, rigOptions{lines: append(superuser(), "snapCount=1000", "preAllocSize=1024", "extendedTypesEnabled=true", "maxSessionTimeout=60000")})
 			r.super = true
-			d := &disaster{rig: r, store: t.TempDir(), secret: filepath.Join(t.TempDir(), "super")}
+			// The store is kept with the members' directories if the test fails: a restore that fails can be repeated.
+			d := &disaster{rig: r, store: filepath.Join(filepath.Dir(r.e.Members[0].Dir), "store"), secret: filepath.Join(t.TempDir(), "super")}
 			r.must(os.WriteFile(d.secret, []byte("digest:super:test\n"), 0o600))
 			d.connect()
 			middle := d.firstPart()
@@ -227,6 +228,9 @@ func (d *disaster) restore(want moment, flags ...string) {
 		out := d.tool(append([]string{"restore", d.store, m.DataDir}, flags...)...)
 		if !strings.Contains(out, "restored the state of "+want.zxid.String()+" ") {
 			d.t.Errorf("member %v: not the state of %v:\n%s", m, want.zxid, out)
+		}
+		if strings.Contains(out, "is not used") {
+			d.t.Errorf("member %v: a snapshot of the store is wrong:\n%s", m, out)
 		}
 		if out := d.tool("data", "verify", m.DataDir); !strings.Contains(out, "all is well") || !strings.Contains(out, want.zxid.String()+", ") {
 			d.t.Errorf("member %v: %s", m, out)
