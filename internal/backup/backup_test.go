@@ -17,6 +17,9 @@ import (
 	"github.com/pinfold-zk/pinfold"
 	"github.com/pinfold-zk/pinfold/client"
 	"github.com/pinfold-zk/pinfold/internal/history"
+	"github.com/pinfold-zk/pinfold/internal/storage"
+	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/test/fuzzy"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -441,6 +444,68 @@ func TestRestoreWithFuzzySnapshots(t *testing.T) {
 	if older < 5 {
 		t.Errorf("an older snapshot was used %d times", older)
 	}
+}
+
+// How far a leader's snapshot is ahead is not written in it. A restore to an end before that uses an older snapshot:
+// whatever it uses, the tree has the digest that the log names.
+func TestRestoreWithALeadersSnapshot(t *testing.T) {
+	older, newer := 0, 0
+	for from := zk.Zxid(1); from < 0x38; from++ {
+		dir := written(t)
+		ahead, err := fuzzy.WriteLeaders(dir, from, from+2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := storeOf(t, dir, ahead.Name, "snapshot.0")
+		for end := from + 1; end <= from+2; end++ {
+			got, to, err := restoreFrom(t, store, func(r *Restore) { r.Zxid = end })
+			if err != nil || got.Zxid != end {
+				t.Errorf("a snapshot from %v to %v, restored to %v: %+v, %v", from, from+2, end, got, err)
+				continue
+			}
+			if got.Snapshot == "snapshot.0" {
+				older++
+			} else {
+				newer++
+			}
+			if digest, want, ok := digests(t, to, dir, end); ok && digest != want {
+				t.Errorf("a snapshot from %v to %v, restored to %v: the digest is %#x, not %#x", from, from+2, end, digest, want)
+			}
+		}
+	}
+	if older < 10 || newer < 10 {
+		t.Errorf("the older snapshot was used %d times, the newer one %d times", older, newer)
+	}
+}
+
+// digests returns that of a directory's tree, and the one that the log of another one names for a transaction, if any.
+func digests(t *testing.T, restored, dir string, z zk.Zxid) (got, want uint64, ok bool) {
+	t.Helper()
+	d, err := storage.OpenReadOnly(vfs.OS{}, storage.Options{DataDir: restored})
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := history.Newest(d, storage.DefaultMaxEntryBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err = storage.OpenReadOnly(vfs.OS{}, storage.Options{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := d.ReadLog(z - 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := log.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, bad := txn.Decode(payload)
+	if err := errors.Join(bad, log.Close()); err != nil || tx.Zxid != z {
+		t.Fatal(err, tx.Zxid)
+	}
+	return state.Tree().Digest(), tx.Digest, tx.HasDigest
 }
 
 // storeOf is a store whose generation has the log of a data directory, and these of its snapshots.

@@ -139,7 +139,7 @@ func Newest(d *storage.Dir, maxEntry int) (*replica.State, error) {
 		payload, err := log.Next()
 		if err == io.EOF {
 			if state.Undecided() {
-				err = fmt.Errorf("at zxid %v, where the log ends, the tree does not have the digest that the snapshot names; pinfold data verify says more", log.LastZxid())
+				err = fmt.Errorf("at zxid %v, where the log ends, the tree does not have the digest that is named there; pinfold data verify says more", log.LastZxid())
 				return nil, errors.Join(err, log.Close())
 			}
 			return state, log.Close()

@@ -267,13 +267,21 @@ func (v *Verification) replay(from storage.Snapshot) (zk.Zxid, error) {
 	}
 	v.Compared += state.Compared()
 	if state.Undecided() {
-		v.Ahead = max(v.Ahead, r.LastZxid()+1)
-		err := v.problem(from.Name, "with the log up to %v, where it ends, the tree does not have the digest that the snapshot names: it may have a part of the next transaction", r.LastZxid())
-		if err != nil {
+		if err := v.undecided(from, state, r.LastZxid()); err != nil {
 			return 0, err
 		}
 	}
 	return r.LastZxid(), v.tail(r, mismatches)
+}
+
+// undecided reports that the log ends, with last, before the snapshot is known to be ahead of nothing. A member of an
+// ensemble that was sent a snapshot by its leader gets the rest from the leader.
+func (v *Verification) undecided(from storage.Snapshot, state *replica.State, last zk.Zxid) error {
+	v.Ahead = max(v.Ahead, last+1)
+	if _, _, named := state.Digest(); named {
+		return v.problem(from.Name, "with the log up to %v, where it ends, the tree does not have the digest that the snapshot names: it may have a part of the next transaction", last)
+	}
+	return v.print("%-24s note     it has effects of transactions after %v, where the log ends: a leader has sent it, and sends the rest", from.Name, last)
 }
 
 // tail reports an interrupted write and gaps that a server passes.

@@ -38,8 +38,8 @@ func (s *State) Digest() (zxid zk.Zxid, digest uint64, ok bool) {
 }
 
 // AheadUpTo returns the last transaction of which the snapshot may have effects: it is
-// written while transactions are applied. If the tree is Undecided, it may have effects of
-// one more.
+// written while transactions are applied. While the tree is Undecided, it may have effects of
+// later ones.
 func (s *State) AheadUpTo() zk.Zxid { return max(s.l.zxid, s.l.newest, s.l.digestZxid) }
 
 // Apply applies the next transaction of the log. agrees is false if the tree then has
@@ -53,8 +53,9 @@ func (s *State) Apply(tx *txn.Txn) (agrees bool) {
 	return !wrong
 }
 
-// Undecided reports whether the tree has another digest than the snapshot names at its digest's
-// zxid, and no later digest was applied: the tree has a part of the next transaction, or is wrong.
+// Undecided reports whether the tree had another digest than the log or the snapshot names when it
+// was compared last, and may have effects of transactions that were not applied yet: no digest after
+// its end has been compared. So it is the state of no zxid, or wrong.
 func (s *State) Undecided() bool { return s.l.undecided }
 
 // Compared returns how many digests were compared.

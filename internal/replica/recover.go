@@ -339,6 +339,8 @@ func (l *loadedSnapshot) compareDigest(tx *txn.Txn) (want uint64, wrong bool) {
 	case l.hasDigest || l.agreed:
 		l.diverged, l.undecided = true, false
 		return want, true
+	default:
+		l.undecided = true
 	}
 	return 0, false
 }

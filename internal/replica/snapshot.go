@@ -422,7 +422,7 @@ type loadedSnapshot struct {
 	digest     uint64
 	agreed     bool // the tree's digest was a logged one, or nothing is in it
 	diverged   bool // when it was compared last, it was not
-	undecided  bool // it was compared at digestZxid and was not; the next digest tells whether it is wrong
+	undecided  bool // it was not, and may have effects of later transactions: a later digest decides
 	unlisted   int
 	newest     zk.Zxid       // in the snapshot
 	said       zk.Zxid       // the zxid that its last block names, 0 if there is none

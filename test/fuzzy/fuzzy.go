@@ -21,7 +21,19 @@ import (
 // it was at from, and the other znodes have the transaction after z too: Apache's server reads the
 // zxid of the block while its other thread may have applied the next transaction, and has not noted
 // that yet.
-func Write(dataDir string, from, z zk.Zxid) (s storage.Snapshot, err error) {
+func Write(dataDir string, from, z zk.Zxid) (storage.Snapshot, error) {
+	return write(dataDir, from, z+1, z)
+}
+
+// WriteLeaders writes a snapshot as a learner writes one that its leader has sent: the digest block names
+// nothing. The snapshot has the name of from. The root in it is as it was at from, and the other znodes
+// as they were at z.
+func WriteLeaders(dataDir string, from, z zk.Zxid) (storage.Snapshot, error) {
+	return write(dataDir, from, z, 0)
+}
+
+// write writes a snapshot with effects up to z, whose digest block names a zxid before it, or nothing.
+func write(dataDir string, from, z, named zk.Zxid) (s storage.Snapshot, err error) {
 	d, err := storage.Open(vfs.OS{}, storage.Options{DataDir: dataDir})
 	if err != nil {
 		return s, err
@@ -57,11 +69,15 @@ func Write(dataDir string, from, z zk.Zxid) (s storage.Snapshot, err error) {
 	for walk.Nodes() == 0 {
 		body, _ = walk.Next(body, len(body)+1)
 	}
-	if err := applyTo(state, log, z); err != nil {
-		return s, err
+	var digest uint64
+	if named > 0 {
+		if err := applyTo(state, log, named); err != nil {
+			return s, err
+		}
+		digest = tree.Digest()
 	}
-	block := jute.AppendLong(jute.AppendInt(jute.AppendLong(nil, int64(z)), txn.DigestVersion), int64(tree.Digest()))
-	if err := applyTo(state, log, z+1); err != nil {
+	block := jute.AppendLong(jute.AppendInt(jute.AppendLong(nil, int64(named)), txn.DigestVersion), int64(digest))
+	if err := applyTo(state, log, z); err != nil {
 		return s, err
 	}
 	body, _ = walk.Next(body, math.MaxInt)
