@@ -68,9 +68,13 @@ func unreadDataBehindWrites(x *scene) {
 }
 
 // partialFrames sends most of a frame on many connections, and no more.
-func partialFrames(x *scene) {
+func partialFrames(connections int) func(*scene) {
+	return func(x *scene) { sendPartialFrames(x, x.n(connections)) }
+}
+
+func sendPartialFrames(x *scene, connections int) {
 	part := append([]byte{0, 0x0F, 0x42, 0x40}, make([]byte, 600_000)...) // of a million
-	list := x.sessions(x.n(2000))
+	list := x.sessions(connections)
 	x.each(len(list), func(i int) {
 		c := list[i].Conn()
 		if c.SetDeadline(time.Now().Add(2*time.Second)) == nil {
@@ -210,8 +214,12 @@ func unreadEvents(x *scene) {
 }
 
 // manyIdentities has many connections prove as many identities as they may.
-func manyIdentities(x *scene) {
-	list := x.sessions(x.n(500))
+func manyIdentities(connections int) func(*scene) {
+	return func(x *scene) { proveManyIdentities(x, x.n(connections)) }
+}
+
+func proveManyIdentities(x *scene, connections int) {
+	list := x.sessions(connections)
 	x.each(len(list), func(i int) {
 		x.drain(list[i].Conn())
 		for j := range 125 {

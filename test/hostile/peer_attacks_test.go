@@ -209,7 +209,7 @@ func strangersCrowd(x *scene) {
 // busy.
 func longNotifications(x *scene) {
 	var busy sync.WaitGroup
-	busy.Go(func() { largeMultis(x) })
+	busy.Go(func() { sendLargeMultis(x, 3) })
 	var senders sync.WaitGroup
 	for i := range 20 {
 		m := x.e.Members[i%len(x.e.Members)]

@@ -300,10 +300,14 @@ func laggingFollower(x *scene) {
 	<-ended
 }
 
-// largeMultis sends multis with as many operations as a frame holds.
-func largeMultis(x *scene) {
+// largeMultis has sessions send multis with as many operations as a frame holds.
+func largeMultis(sessions int) func(*scene) {
+	return func(x *scene) { sendLargeMultis(x, sessions) }
+}
+
+func sendLargeMultis(x *scene, sessions int) {
 	const operations = 40_000
-	list := x.sessions(3)
+	list := x.sessions(sessions)
 	x.each(len(list), func(i int) {
 		x.drain(list[i].Conn())
 		var ops []wire.MultiOp
@@ -311,7 +315,7 @@ func largeMultis(x *scene) {
 			ops = append(ops, client.CheckOp("/", -1))
 		}
 		all := client.Multi(ops...)
-		for range x.n(30) {
+		for range x.n(90) / sessions {
 			if !x.lasts() || !x.post(list[i], all) {
 				return
 			}
