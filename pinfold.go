@@ -32,6 +32,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/config"
 	"github.com/pinfold-zk/pinfold/internal/node"
+	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 )
 
@@ -203,7 +204,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	if s.config.Client.OnlySecure {
 		return nil, nil
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Client.Addr())
+	l, err := server.Listen(ctx, s.config.Client.Addr())
 	if err != nil {
 		return nil, err
 	}

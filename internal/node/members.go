@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/server"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -252,7 +253,7 @@ func (n *Node) moveClientPort(own *config.Member) {
 	if !ok || address == l.address {
 		return
 	}
-	to, err := net.Listen("tcp", address)
+	to, err := server.Listen(context.Background(), address)
 	if err != nil {
 		n.log.Error("clients cannot connect at the new address of this server, but at the old one", "address", address, "err", err)
 		return

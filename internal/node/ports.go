@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -30,7 +31,7 @@ func (n *Node) openStores() (err error) {
 func (n *Node) openPorts() (err error) {
 	c := &n.o.Config.Client
 	if n.listener == nil && !c.OnlySecure {
-		if n.listener, err = net.Listen("tcp", c.Addr()); err != nil {
+		if n.listener, err = server.Listen(context.Background(), c.Addr()); err != nil {
 			return fmt.Errorf("server: client port: %w", err)
 		}
 		if q := &n.o.Config.Quorum; q.ReconfigEnabled && q.Distributed() {
@@ -38,7 +39,7 @@ func (n *Node) openPorts() (err error) {
 		}
 	}
 	if c.Secure {
-		if n.secure, err = net.Listen("tcp", c.SecureAddr()); err != nil {
+		if n.secure, err = server.Listen(context.Background(), c.SecureAddr()); err != nil {
 			return fmt.Errorf("server: client port with TLS: %w", err)
 		}
 	}

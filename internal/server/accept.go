@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/replica"
@@ -11,7 +14,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/znode"
 )
 
-// Serve accepts connections until Stop; then the listener is closed, and it returns nil.
+// Serve accepts connections of a port that Listen has opened until Stop; then the listener is closed, and it returns nil.
 // The listener's owner may close it at any time after Stop was called. With e, the
 // connections have TLS. Serve may be called for several listeners.
 func (s *Server) Serve(l net.Listener, e *Encryption) error {
@@ -46,12 +49,21 @@ func (s *Server) Serve(l net.Listener, e *Encryption) error {
 // the memory that it has for all connections, so that no client gets an answer.
 const kernelOutBytes = 256 << 10
 
+// Listen opens a port for Serve. Its connections inherit the bound of kernelOutBytes, and send no keep-alive probes: a
+// session without pings expires, and its connection ends.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	options := net.ListenConfig{KeepAlive: -1, Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		failed := raw.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, kernelOutBytes)
+		})
+		return cmp.Or(failed, err)
+	}}
+	return options.Listen(ctx, "tcp", address)
+}
+
 // accept admits a connection or, if there are too many, closes it.
 func (s *Server) accept(nc net.Conn, e *Encryption) {
 	addr := remoteAddr(nc)
-	if t, ok := nc.(*net.TCPConn); ok {
-		_ = t.SetWriteBuffer(kernelOutBytes) // fails only if closed
-	}
 	if s.cfg.Client.TCPKeepAlive {
 		if t, ok := nc.(*net.TCPConn); ok {
 			_ = t.SetKeepAlive(true) // optional

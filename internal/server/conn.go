@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -66,6 +67,7 @@ type connState struct {
 	sync.Mutex
 	closing   bool    // close when out is sent; see closeLocked
 	closed    bool    // no more output: the socket is closed or shut down for writing
+	ended     bool    // the client sends no more: it has ended its session, or its side of the connection
 	forced    bool    // replies are built even without room
 	long      bool    // the reply is to be built in pieces; see long.go
 	insist    bool    // the next long reply is built under one lock
@@ -140,6 +142,7 @@ func (c *conn) serve() {
 		if err := c.in.Fill(); err != nil {
 			c.countDrop(err)
 			c.noteEnd(err)
+			c.noteEOF(err)
 			return
 		}
 		if c.leaving {
@@ -214,6 +217,15 @@ func (c *conn) noteEnd(err error) {
 	c.s.log.Debug("connection closed", "client", c.remote, "err", err)
 }
 
+// noteEOF notes that the client has closed its side, if that is why reading has ended.
+func (c *conn) noteEOF(err error) {
+	if errors.Is(err, io.EOF) {
+		c.mu.Lock()
+		c.mu.ended = true
+		c.mu.Unlock()
+	}
+}
+
 // lastWords is how long a client has to read its last replies.
 const lastWords = 5 * time.Second
 
@@ -274,10 +286,10 @@ func (c *conn) killLocked(reason string) {
 }
 
 // shutLocked ends the output, which is sent completely, and makes serve continue with
-// end. If the connection cannot be closed in one direction, it closes it. REQUIRES:
-// c.mu.
+// end. It closes the connection at once if that cannot be closed in one direction, or if the client sends no more and
+// nothing that it has sent is unread. REQUIRES: c.mu.
 func (c *conn) shutLocked() {
-	if c.sock.CloseWrite() != nil {
+	if c.mu.ended && c.sock.AllRead() || c.sock.CloseWrite() != nil {
 		c.killLocked("done")
 		return
 	}

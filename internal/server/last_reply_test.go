@@ -115,3 +115,25 @@ func TestEndedConnectionIsNotReadForEver(t *testing.T) {
 		t.Errorf("%d connections are in the table", s.mu.open)
 	}
 }
+
+// The connection of a client that has ended its session, and sends nothing more, is closed at once: it does not
+// take the place of one that lingers while the client keeps its side open.
+func TestEndOfASessionDoesNotLinger(t *testing.T) {
+	s := newTestServer(t, nil)
+	addr := s.listen()
+	for range 20 {
+		nc := dial(t, addr)
+		connect(t, nc, 10000)
+		if _, err := nc.Write(encode(nil, 7, wire.OpCloseSession, nil)); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := io.ReadAll(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codeIs(zk.OK)(t, reply)
+		if n := s.lingering.Len(); n != 0 {
+			t.Fatalf("%d connections linger", n)
+		}
+	}
+}

@@ -95,6 +95,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 	c.mu.pending.pop()
 	c.answerPending(tree, now)
 	if req.Op == wire.OpCloseSession {
+		c.mu.ended = true
 		c.closeLocked()
 	}
 	if !c.mu.pending.full() {

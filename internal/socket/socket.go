@@ -347,6 +347,19 @@ func (c *Conn) CloseWrite() error {
 	return errors.Join(layerErr, cw.CloseWrite())
 }
 
+// AllRead reports whether nothing that the peer has sent is unread: to close the connection then resets it only if
+// the peer sends more. It is false if that is not known, as with a layer, whose end is to be sent too (CloseWrite).
+func (c *Conn) AllRead() bool {
+	if c.raw == nil || c.records != nil {
+		return false
+	}
+	unread, err := 0, error(nil)
+	if failed := c.raw.Control(func(fd uintptr) { unread, err = rawio.Unread(fd) }); failed != nil {
+		return false
+	}
+	return err == nil && unread == 0
+}
+
 // Close closes the connection at once; waiting calls return an error. Unread input
 // makes TCP reset the connection: see Lingering.
 func (c *Conn) Close() error { return c.nc.Close() }
