@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
 
 // A poller tells which sockets are ready (epoll, level-triggered).
@@ -93,7 +95,7 @@ func (p *poller) ready(i int) (index int32, input, output bool) {
 // readSocket reads what is there. again means that nothing is; n is 0 without
 // error at the end of the stream.
 func readSocket(fd int, b []byte) (n int, again bool, err error) {
-	n, err = syscall.Read(fd, b)
+	n, err = rawio.Read(uintptr(fd), b)
 	if err == nil {
 		return n, false, nil
 	}
@@ -105,7 +107,7 @@ func readSocket(fd int, b []byte) (n int, again bool, err error) {
 
 // writeSocket writes as much as the socket takes without waiting.
 func writeSocket(fd int, b []byte) (int, error) {
-	n, err := syscall.Write(fd, b)
+	n, err := rawio.Write(uintptr(fd), b)
 	if err == nil {
 		return n, nil
 	}
