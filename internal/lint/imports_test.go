@@ -53,7 +53,7 @@ const importOrder = `
 	NONE < plan; client, plan < member; member, zab/quorum < migrate;
 
 	# A client that measures; it knows of no server but by the wire.
-	recipe, fourletter, fifo, certificate < bench < bench/report;
+	recipe, fourletter, fifo, certificate, rawio < bench < bench/report;
 
 	# One node: what the configuration means to each part, and the parts together.
 	replica, config, transport < node/options;
