@@ -129,9 +129,9 @@ func TestRoundsDoNotWaitForASlowDisk(t *testing.T) {
 	}
 }
 
-// On a server without an ensemble one batch waits for Log at most, what comes then
-// gathers; that Log takes the batch is what makes the next round due.
-func TestAloneOneBatchWaits(t *testing.T) {
+// On a server without an ensemble what comes while Log writes gathers, and the end of the write makes the next round
+// due. More than SmallBatch requests do not wait for that, but one batch waits for Log at most.
+func TestAloneRoundsWaitForTheWrite(t *testing.T) {
 	m, now := New(nil), time.Second
 	m.Deadline(Never)
 	m.Alone()
@@ -151,12 +151,23 @@ func TestAloneOneBatchWaits(t *testing.T) {
 	if m.Wake(now).Has(Orderer) {
 		t.Error("the Orderer is woken for a round that is not due")
 	}
-	wake, ok := m.Next(&writer, now)
-	if !ok || writer.Stage != Log {
-		t.Fatal("Log is not run")
+	if wake, ok := m.Next(&writer, now); !ok || writer.Stage != Log || wake.Has(Orderer) || m.Round(now) {
+		t.Error("Log is not run, or a round begins while it writes")
 	}
-	if !wake.Has(Orderer) || !m.Round(now) {
-		t.Error("no round begins when Log has taken the batch")
+	wake, ok := m.Next(&writer, now)
+	if !(ok && writer.Stage == Order) && !wake.Has(Orderer) || !m.Round(now) {
+		t.Error("no round begins when Log has ended")
+	}
+	m.Logging(1, false)
+	for ok && writer.Stage != Log {
+		_, ok = m.Next(&writer, now)
+	}
+	if m.Submitted(SmallBatch + 1); !ok || !m.Wake(now).Has(Orderer) || !m.Round(now) {
+		t.Error("many requests wait for the write")
+	}
+	m.Logging(1, false)
+	if m.Submitted(SmallBatch + 1); m.Round(now) {
+		t.Error("a third batch is made while one waits for Log")
 	}
 }
 
