@@ -36,6 +36,10 @@ func SessionsOn(ctx context.Context, c net.Conn) (map[zk.SessionID]int32, error)
 	return all, errors.Join(err, ctx.Err())
 }
 
+// endedMeanwhile ends the line of a session that has ended since a learner of Apache ZooKeeper began the list: the learner copies the
+// ids, and then looks each timeout up.
+const endedMeanwhile = "\tnullms"
+
 // ParseSessions reads the sessions of an answer to dump, as SessionsOn returns them.
 func ParseSessions(r io.Reader) (map[zk.SessionID]int32, error) {
 	var (
@@ -55,6 +59,9 @@ func ParseSessions(r io.Reader) (map[zk.SessionID]int32, error) {
 			global = !strings.HasPrefix(line, "Local ")
 			listed = listed || global
 		case global && strings.HasPrefix(line, "0x"):
+			if strings.HasSuffix(line, endedMeanwhile) {
+				continue
+			}
 			id, timeout, err := parseSession(line)
 			if err != nil {
 				return nil, fmt.Errorf("dump: %w", err)

@@ -42,6 +42,10 @@ func TestParseSessions(t *testing.T) {
 				"1 expire at Thu Nov 26 06:09:23 UTC 2026:\n\t0x3\n" + after,
 			map[zk.SessionID]int32{3: 0},
 		},
+		{
+			"a learner where a session ends meanwhile", "SessionTracker dump:\nGlobal Sessions(2):\n0x1\tnullms\n0x2\t20000ms\n" + after,
+			map[zk.SessionID]int32{2: 20000},
+		},
 		{"no sessions", "SessionTracker dump:\nGlobal Sessions(0):\n" + after, map[zk.SessionID]int32{}},
 	} {
 		got, err := ParseSessions(strings.NewReader(tt.text))
