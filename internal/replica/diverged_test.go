@@ -333,18 +333,25 @@ func TestASnapshotHasTheTransactionAfterItsDigest(t *testing.T) {
 	}
 }
 
-// cutMidway removes the transactions after the one that the digest block of the newest snapshot names.
-func cutMidway(t *testing.T, disk *vfs.Mem) {
+// openWithSnapshots opens the data directory of a disk, which the caller closes, and returns its snapshots, the newest first.
+func openWithSnapshots(t *testing.T, disk *vfs.Mem) (*storage.Dir, []storage.Snapshot) {
 	t.Helper()
 	dir, err := storage.Open(disk, storage.Options{DataDir: "/data"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer dir.Close()
 	all, err := dir.Snapshots()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, dir.Close()))
 	}
+	return dir, all
+}
+
+// cutMidway removes the transactions after the one that the digest block of the newest snapshot names.
+func cutMidway(t *testing.T, disk *vfs.Mem) {
+	t.Helper()
+	dir, all := openWithSnapshots(t, disk)
+	defer dir.Close()
 	if err := dir.Truncate(all[0].Zxid + 1); err != nil {
 		t.Fatal(err)
 	}
@@ -353,15 +360,8 @@ func cutMidway(t *testing.T, disk *vfs.Mem) {
 // keepNewest removes all snapshots but the newest.
 func keepNewest(t *testing.T, disk *vfs.Mem) {
 	t.Helper()
-	dir, err := storage.Open(disk, storage.Options{DataDir: "/data"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, all := openWithSnapshots(t, disk)
 	defer dir.Close()
-	all, err := dir.Snapshots()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, s := range all[1:] {
 		if err := disk.Remove(dataFiles + "/" + s.Name); err != nil {
 			t.Fatal(err)
