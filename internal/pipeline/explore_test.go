@@ -24,7 +24,7 @@ type kind struct {
 	leads     bool // proposals are acknowledged by followers; one of them and this server are a quorum
 	follows   bool // requests are forwarded; proposals, commits come as packets
 	stuckDisk bool // the first turn of Log never ends
-	prompt    bool // workers need not wait for the disk; any write may be unfinished
+	prompt    bool // Callers make small writes, and may be replaced during each
 	closes    bool // the server is closed at any time; what was submitted is finished
 	callers   [][]int
 	preempts  int // how often a worker that could go on is made to wait; -1 is no bound
@@ -40,8 +40,6 @@ type world struct {
 	requests []int    // wait for Order
 	mail     []string // wait for Order: "logged", "ack 3", "proposal 3", "commit 3"
 	jobs     []int    // wait for Log: the last request of a batch
-	writing  []int    // the disk writes them
-	ended    bool     // the disk's hand is to tell that a write has ended
 	steps    []int    // wait for Apply
 	network  []string // packets on their way to this server
 
@@ -57,6 +55,7 @@ type world struct {
 type hand struct {
 	turn   Turn
 	script []int // of a Caller: what it still submits
+	link   bool  // it reads packets
 	awake  bool
 	mail   []string
 	group  []int
@@ -66,7 +65,7 @@ type hand struct {
 
 func (w *world) clone() *world {
 	c := *w
-	for _, p := range [...]*[]int{&c.requests, &c.jobs, &c.writing, &c.steps} {
+	for _, p := range [...]*[]int{&c.requests, &c.jobs, &c.steps} {
 		*p = slices.Clone(*p)
 	}
 	c.mail, c.network = slices.Clone(w.mail), slices.Clone(w.network)
@@ -97,9 +96,10 @@ func newWorld(k *kind) *world {
 	for v := Orderer; v < workers; v++ {
 		w.hands = append(w.hands, hand{turn: Turn{Worker: v}, awake: true})
 	}
-	w.hands = append(w.hands, hand{}) // the disk's
-	for _, script := range k.callers {
-		w.hands = append(w.hands, hand{script: script, awake: true})
+	for i, script := range k.callers {
+		h := hand{script: script, awake: true, link: i == len(k.callers)-1}
+		h.turn.Replaceable = true
+		w.hands = append(w.hands, h)
 	}
 	return w
 }
@@ -110,23 +110,17 @@ func (w *world) can(i int) bool {
 	return h.awake && !h.stuck && !h.turn.Exit
 }
 
-// disk is the hand of the Caller that tells that a write has ended.
-const disk = int(workers) - 1
-
-// step has hand i do its next thing: a Caller that has no turn submits, brings a packet, or
-// tells that a write has ended; any other call ends its stage and takes up the next.
+// step has hand i do its next thing: a Caller that has no turn submits, or brings a packet; any
+// other call ends its stage and takes up the next.
 func (w *world) step(i int) {
 	h := &w.hands[i]
 	if h.turn.Worker == Caller && h.turn.Stage == None {
 		switch {
-		case w.ended && i == disk:
-			w.ended = false
-			w.m.Written()
 		case len(h.script) > 0:
 			w.requests = append(w.requests, h.script[0])
 			h.script = h.script[1:]
 			w.m.Submitted(1)
-		case len(w.network) > 0 && i == len(w.hands)-1:
+		case len(w.network) > 0 && h.link:
 			w.mail = append(w.mail, w.network[0])
 			w.network = w.network[1:]
 			w.m.Arrived(1)
@@ -137,7 +131,7 @@ func (w *world) step(i int) {
 	if ok {
 		w.take(h)
 	} else {
-		h.awake = h.turn.Worker == Caller && len(h.script) > 0 || w.ended && i == disk
+		h.awake = h.turn.Worker == Caller && len(h.script) > 0
 	}
 	for v := Orderer; v < workers; v++ {
 		if wake.Has(v) {
@@ -152,10 +146,6 @@ func (w *world) take(h *hand) {
 	case Order:
 		h.mail, w.mail = w.mail, nil
 	case Log:
-		if h.turn.Resumed {
-			h.group, w.writing = w.writing, nil
-			return
-		}
 		h.group, w.jobs = w.jobs[:h.turn.Jobs], slices.Clone(w.jobs[h.turn.Jobs:])
 		h.stuck = w.k.stuckDisk && len(h.group) > 0
 	case Apply:
@@ -169,10 +159,6 @@ func (w *world) put(h *hand) {
 	case Order:
 		w.order(h)
 	case Log:
-		if h.turn.Unfinished {
-			w.writing = h.group
-			break
-		}
 		for _, last := range h.group {
 			w.logged = last
 			if !w.k.leads && !w.k.follows {
@@ -264,11 +250,8 @@ func (w *world) check() error {
 	for i := range w.hands {
 		if h := &w.hands[i]; !h.turn.Exit {
 			owners[h.turn.Stage]++
-			if h.turn.Stage == Log && h.turn.Bounded != (h.turn.Worker != Writer) {
-				return fmt.Errorf("M3: the %v may wait for the disk: %v", h.turn.Worker, !h.turn.Bounded)
-			}
-			if h.turn.Stage == Log && w.m.alone && h.turn.Worker == Orderer {
-				return fmt.Errorf("M3: the %v waits for the disk of a server without an ensemble", h.turn.Worker)
+			if h.turn.Stage == Log && h.turn.Worker != Writer && !(w.k.prompt && h.turn.Worker == Caller) {
+				return fmt.Errorf("M3: the %v waits for the disk", h.turn.Worker)
 			}
 			if h.turn.taken > MaxTurns && h.turn.Worker == Caller {
 				return fmt.Errorf("M4: a Caller runs %d stages", h.turn.taken)
@@ -348,10 +331,23 @@ type move struct {
 // moves are all things that may happen. To interrupt the hand that ran last, while it
 // can go on, is a preemption.
 func (w *world) moves() (ms []move) {
-	if n := len(w.hands); len(w.network) > 0 && !w.hands[n-1].awake {
-		w.hands[n-1].awake = true // the link has something to read
+	for i := range w.hands {
+		if h := &w.hands[i]; h.link && len(w.network) > 0 {
+			h.awake = true // the link has something to read
+		}
 	}
 	for i := range w.hands {
+		if h := &w.hands[i]; h.turn.Stage == Log && h.turn.Worker == Caller && h.turn.Replaceable {
+			ms = append(ms, move{fmt.Sprintf("%v %d is replaced", h.turn.Worker, i), func() *world {
+				c := w.clone()
+				h := &c.hands[i]
+				other := hand{script: h.script, link: h.link, awake: true}
+				other.turn.Replaceable = true
+				h.script, h.link, h.turn.Replaceable = nil, false, false
+				c.hands = append(c.hands, other)
+				return c
+			}})
+		}
 		if !w.can(i) {
 			continue
 		}
@@ -368,16 +364,6 @@ func (w *world) moves() (ms []move) {
 			c.step(i)
 			return c
 		}})
-		if h := &w.hands[i]; h.turn.Stage == Log && w.k.prompt && len(h.group) > 0 && !h.turn.Resumed {
-			ms = append(ms, move{fmt.Sprintf("%v %d, unfinished", h.turn.Worker, i), func() *world {
-				c := w.clone()
-				c.last = i
-				c.hands[i].turn.Unfinished = true
-				c.ended, c.hands[disk].awake = true, true // at any time
-				c.step(i)
-				return c
-			}})
-		}
 	}
 	if w.k.closes && !w.m.closing && w.submitted() {
 		ms = append(ms, move{"close", func() *world {
@@ -426,9 +412,11 @@ func TestExplore(t *testing.T) {
 		{name: "leader", leads: true, prompt: true, callers: [][]int{{1}, {2}, {}}, preempts: 2},
 		{name: "leader, three requests", leads: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 1},
 		{name: "leader, disk stalls", leads: true, stuckDisk: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 2},
+		{name: "leader, prompt disk stalls", leads: true, prompt: true, stuckDisk: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 1},
 		{name: "follower", follows: true, prompt: true, callers: [][]int{{1}, {2}, {}}, preempts: 2},
 		{name: "follower, three requests", follows: true, prompt: true, callers: [][]int{{1, 2}, {3}, {}}, preempts: 1},
 		{name: "follower, disk stalls", follows: true, stuckDisk: true, callers: [][]int{{1}, {2}, {}}, preempts: 3},
+		{name: "follower, prompt disk stalls", follows: true, prompt: true, stuckDisk: true, callers: [][]int{{1}, {2}, {}}, preempts: 2},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			switch {

@@ -30,11 +30,9 @@
 //	M1  a stage has at most one owner
 //	M2  no wake-up is lost: when a call returns, every stage that has work has an
 //	    owner, or its own worker is awake and will ask Next
-//	M3  no worker waits for the disk to write transactions: a turn of Log that is not
-//	    finished when the disk has its write ends all the same, and a later turn completes
-//	    it. Where that cannot be, and for other work on files, only the Writer is given Log.
-//	    On a server without an ensemble a Caller, too, may wait for the write of a single
-//	    small job: it delays only its own client, which waits for that write anyway
+//	M3  only the Writer waits for the disk, except for the write of a single small job: it
+//	    is made by a Caller that another goroutine replaces if the write takes long
+//	    (Turn.Replaceable), and only if the write before it was quick
 //	M4  a Caller is released after MaxTurns stages
 //
 // The owner serializes all calls, with a lock that it never holds during a stage.
@@ -90,10 +88,9 @@ type Turn struct {
 	Worker Worker
 	Stage  Stage // to be run now, and ended by the next call of Next
 	Jobs   int   // that a turn of Log takes
-	// Bounded tells a turn of Log that it must not wait for the disk. A turn of Log sets
-	// Unfinished if the disk has not ended its write; after Machine.Written another turn
-	// completes it, which is Resumed.
-	Bounded, Unfinished, Resumed bool
+	// Replaceable tells that a Caller may wait for the disk: if that takes long, another
+	// goroutine does what the Caller would do after its stages.
+	Replaceable bool
 	// Closing tells that this is the last turn of the stage: everything before it
 	// has ended, and nothing waits. The worker then ends.
 	Closing bool
@@ -122,9 +119,7 @@ type Machine struct {
 	forwards int  // requests of learners that wait for Order to make a round of them
 	jobs     int  // waiting for Log
 	lone     bool // the only one of them is small, and little else is under way
-	prompt   bool // a worker need not wait for the disk
-	inFlight bool // the disk writes the jobs in writing
-	written  bool // that may have ended
+	prompt   bool // a Caller may write it
 	writing  int  // jobs that Log has taken
 	steps    int  // waiting for Apply
 	stepTxns int  // transactions in them
@@ -165,14 +160,9 @@ func (m *Machine) Logging(n int, lone bool) {
 	m.lone = lone && m.jobs == 1
 }
 
-// Prompt tells whether the next write to the log can be started without a wait for the
-// disk. Log's owner calls it at the end of its turn.
+// Prompt tells whether the next write of a small job will probably be quick: the disk was
+// quick, and no other work on files is due. Log's owner calls it at the end of its turn.
 func (m *Machine) Prompt(yes bool) { m.prompt = yes }
-
-// Written tells that the write that the last turn of Log has left Unfinished may have
-// ended. The caller calls Next, as a Caller. It may tell so before that turn has ended, and
-// once too often: the turn that is Resumed is Unfinished again then.
-func (m *Machine) Written() { m.written = true }
 
 // Applying tells that a step of so many transactions was queued for Apply.
 func (m *Machine) Applying(txns int) {
@@ -208,7 +198,6 @@ func (m *Machine) Next(t *Turn, now time.Duration) (wake Wakes, ok bool) {
 	m.end(t)
 	m.asleep[t.Worker] = false
 	t.Stage, t.Jobs, t.Closing = None, 0, false
-	t.Bounded, t.Unfinished, t.Resumed = false, false, false
 	if m.failed {
 		t.Exit = true
 		return m.Wake(now), false
@@ -253,9 +242,7 @@ func (m *Machine) end(t *Turn) {
 	case None:
 		return
 	case Log:
-		if m.inFlight = t.Unfinished; !m.inFlight {
-			m.writing = 0
-		}
+		m.writing = 0
 	case Apply:
 		if m.applying = 0; m.awaiting && m.steps == 0 {
 			m.mail++
@@ -280,7 +267,7 @@ func (m *Machine) may(t *Turn, s Stage) bool {
 	case Order:
 		return m.mail+m.requests+m.forwards <= SmallBatch
 	case Log: // M3
-		return m.inFlight || m.lone && m.prompt && m.mail+m.requests == 0 && (t.Worker == Caller || !m.alone)
+		return t.Replaceable && m.lone && m.prompt && m.mail+m.requests == 0
 	}
 	return m.stepTxns <= SmallBatch
 }
@@ -295,9 +282,6 @@ func (m *Machine) ready(s Stage, now time.Duration) bool {
 	case Order:
 		return m.closing || m.mail > 0 || now >= m.deadline || m.roundDue(now)
 	case Log:
-		if m.inFlight {
-			return m.written
-		}
 		return m.jobs > 0 || m.closed[Order]
 	}
 	return m.steps > 0 || m.closed[Log]
@@ -313,11 +297,6 @@ func (m *Machine) begin(t *Turn, s Stage) {
 		t.Closing = m.closing
 		m.mail = 0
 	case Log:
-		m.written = false
-		if t.Bounded = t.Worker != Writer; m.inFlight {
-			m.inFlight, t.Resumed, t.Jobs = false, true, m.writing
-			return
-		}
 		if t.Closing = m.jobs == 0; t.Closing {
 			return
 		}

@@ -79,78 +79,26 @@ func TestM1OneOwner(t *testing.T) {
 	expect(t, m, turns[Orderer], Order)
 }
 
-// M3: only the Writer waits for the disk.
-func TestM3OnlyTheWriterWaitsForTheDisk(t *testing.T) {
+// M3: only the Writer waits for the disk, and a Caller that can be replaced, if the disk is quick.
+func TestM3TheWriterWaitsForTheDisk(t *testing.T) {
 	for _, prompt := range []bool{false, true} {
 		for w := Caller; w < workers; w++ {
-			m := New(nil)
-			m.Deadline(time.Hour)
-			m.Prompt(prompt)
-			m.Logging(1, true)
-			turn := &Turn{Worker: w}
-			m.Next(turn, 0)
-			want := None
-			if w == Writer || prompt && w != Applier {
-				want = Log
-			}
-			if turn.Stage != want || turn.Bounded != (want == Log && w != Writer) {
-				t.Errorf("prompt %v: the %v runs %v, bounded %v", prompt, w, turn.Stage, turn.Bounded)
+			for _, replaceable := range []bool{false, true} {
+				m := New(nil)
+				m.Deadline(time.Hour)
+				m.Prompt(prompt)
+				m.Logging(1, true)
+				turn := &Turn{Worker: w, Replaceable: replaceable && w == Caller}
+				m.Next(turn, 0)
+				want := None
+				if w == Writer || prompt && turn.Replaceable {
+					want = Log
+				}
+				if turn.Stage != want {
+					t.Errorf("prompt %v: the %v, replaceable %v, runs %v", prompt, w, turn.Replaceable, turn.Stage)
+				}
 			}
 		}
-	}
-}
-
-// What the disk has not written when the turn of Log ends is completed when it has, before
-// all that came after it.
-func TestUnfinished(t *testing.T) {
-	m, turns := asleep(t)
-	m.Prompt(true)
-	m.Logging(1, true)
-	expect(t, m, turns[Caller], Log)
-	m.Logging(1, false)
-	turns[Caller].Unfinished = true
-	expect(t, m, turns[Caller], None)
-	if m.Unlogged() != 2 {
-		t.Errorf("%d jobs are not durable", m.Unlogged())
-	}
-	m.Written()
-	expect(t, m, turns[Caller], Log)
-	if !turns[Caller].Resumed || !turns[Caller].Bounded || turns[Caller].Jobs != 1 {
-		t.Errorf("the Caller is given %+v", turns[Caller])
-	}
-	expect(t, m, turns[Caller], None, Writer)
-	expect(t, m, turns[Writer], Log)
-	if turns[Writer].Resumed || turns[Writer].Bounded || turns[Writer].Jobs != 1 {
-		t.Errorf("the Writer is given %+v", turns[Writer])
-	}
-	expect(t, m, turns[Writer], None)
-	if m.Unlogged() != 0 {
-		t.Errorf("%d jobs are not durable", m.Unlogged())
-	}
-}
-
-// Written may come before the turn has ended, and once too often; and the one who tells it
-// may be unable to complete the write.
-func TestWritten(t *testing.T) {
-	m, turns := asleep(t)
-	m.Logging(1, false)
-	m.Written()
-	expect(t, m, turns[Writer], Log)
-	turns[Writer].Unfinished = true
-	expect(t, m, turns[Writer], None) // what was told before the write began is forgotten
-	m.Written()
-	expect(t, m, turns[Caller], Log)
-	m.Written()
-	turns[Caller].Unfinished = true // the first was too early
-	expect(t, m, turns[Caller], Log)
-	turns[Caller].Unfinished = true
-	expect(t, m, turns[Caller], None)
-	m.Close()
-	m.Written()
-	expect(t, m, turns[Caller], None, Orderer, Writer)
-	expect(t, m, turns[Writer], Log)
-	if !turns[Writer].Resumed || turns[Writer].Closing {
-		t.Errorf("the Writer is given %+v", turns[Writer])
 	}
 }
 

@@ -47,7 +47,7 @@ func (m *Machine) Gather(yes bool) { m.rounds = rounds{gathers: yes} }
 // Alone tells that this server has no ensemble. What its disk has not made durable no
 // other server commits, so a round waits while jobs wait for Log, and a small one until Log has ended its
 // write: the next write carries them all, and one batch costs less than many. Otherwise the first client that comes
-// while Log writes would have the next write for itself, and the others the one after that (ADR 11). See also M3.
+// while Log writes would have the next write for itself, and the others the one after that (ADR 11).
 func (m *Machine) Alone() { m.alone = true }
 
 // Committed counts n transactions that clients will hear of now.

@@ -7,5 +7,5 @@
 // returns. So Read and Write are for non-blocking sockets only. They return the errors
 // of package syscall. On systems without such calls they are ordinary calls.
 //
-// A disk may stall, so it has a Thread, which holds no processor.
+// A disk may stall, so Commit informs the scheduler. Doze makes that cheap.
 package rawio

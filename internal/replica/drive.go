@@ -17,8 +17,9 @@ type Driver interface {
 	Start(r *Replica)
 	// Wake makes a worker's goroutine call Next soon.
 	Wake(w pipeline.Worker)
-	// Bring has a Caller call Next: on the calling goroutine, or soon.
-	Bring()
+	// Bring has a Caller call Next: on the calling goroutine, or soon. reader and the result
+	// are those of Replica.Work.
+	Bring(reader Reader) (goOn bool)
 	// Spawn calls task beside the stages until it returns false.
 	Spawn(task func() (again bool))
 	// Rest pauses a task, or a View that has released the lock.
@@ -30,9 +31,10 @@ type Driver interface {
 
 // goroutines is the Driver of a server: a goroutine for each worker.
 type goroutines struct {
-	r     *Replica
-	woken [pipeline.Applier + 1]chan struct{} // each holds one token
-	wg    sync.WaitGroup
+	r        *Replica
+	woken    [pipeline.Applier + 1]chan struct{} // each holds one token
+	watchdog watchdog
+	wg       sync.WaitGroup
 }
 
 // Start implements Driver.
@@ -41,6 +43,7 @@ func (g *goroutines) Start(r *Replica) {
 	for w := pipeline.Orderer; w <= pipeline.Applier; w++ {
 		g.woken[w] = make(chan struct{}, 1)
 	}
+	g.watchdog.init(r.o.SpareProcessor)
 	g.wg.Go(g.orderer)
 	g.wg.Go(g.writer)
 	g.wg.Go(g.applier)
@@ -64,7 +67,7 @@ func (g *goroutines) orderer() {
 	}
 }
 
-// writer is the goroutine of the Writer, the only one that waits for a disk.
+// writer is the goroutine of the Writer, the only one that waits for a disk for long.
 func (g *goroutines) writer() { g.serve(pipeline.Writer) }
 
 // applier is the goroutine of the Applier.
@@ -86,9 +89,21 @@ func (g *goroutines) Wake(w pipeline.Worker) {
 }
 
 // Bring implements Driver.
-func (g *goroutines) Bring() {
+func (g *goroutines) Bring(reader Reader) (goOn bool) {
 	var t Turn
-	g.r.work(&t)
+	t.Replaceable = reader != nil
+	for goOn = true; g.r.Next(&t); {
+		if t.Stage != pipeline.Log {
+			g.r.Run(&t)
+			continue
+		}
+		g.watchdog.begin(reader)
+		g.r.Run(&t)
+		if !g.watchdog.end() {
+			goOn, t.Replaceable = false, false
+		}
+	}
+	return goOn
 }
 
 // Spawn implements Driver.
@@ -100,7 +115,10 @@ func (g *goroutines) Spawn(task func() (again bool)) {
 }
 
 // Wait implements Driver.
-func (g *goroutines) Wait() { g.wg.Wait() }
+func (g *goroutines) Wait() {
+	g.wg.Wait()
+	g.watchdog.close()
+}
 
 // Rest implements Driver.
 func (g *goroutines) Rest(d time.Duration) {

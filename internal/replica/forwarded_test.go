@@ -101,6 +101,7 @@ func TestRequestsOfALostLinkAreDropped(t *testing.T) {
 		leader.rep.DumpSessions(func(SessionDump) { <-held })
 		synctest.Wait()
 		leader.rep.Packets(link, []zab.Packet{{Type: zab.Request, Zxid: -1, Data: data}}, nil)
+		leader.rep.Work(nil)
 		leader.rep.LinkDown(link, errors.New("the test"))
 		close(held)
 		pass(time.Second)

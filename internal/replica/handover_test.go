@@ -99,13 +99,13 @@ func TestAHandOverThatTakesTooLongIsGivenUp(t *testing.T) {
 		gate := g.gates[g.id(behind)]
 		gate <- struct{}{}
 		op, body := setData("/", []byte("x"))
-		m.rep.Bring([]Request{m.request(s, op, body)})
+		bring(m.rep, []Request{m.request(s, op, body)})
 		pass(10 * time.Millisecond)
 		before := m.rep.LastApplied()
 		told := make(chan error, 1)
 		m.rep.HandOver(func(err error) { told <- err })
 		pass(10 * time.Millisecond)
-		m.rep.Bring([]Request{m.request(s, op, body)})
+		bring(m.rep, []Request{m.request(s, op, body)})
 		pass(10 * time.Millisecond)
 		if m.rep.LastApplied() != before {
 			t.Error("a write is executed while the leadership is handed over")

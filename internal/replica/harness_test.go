@@ -30,6 +30,10 @@ type machine struct {
 	note *notes
 }
 
+// bootLog has small files, so that much happens with few transactions. No Caller writes to such files
+// (promptBytes).
+var bootLog = storage.LogOptions{PreallocBytes: 8 << 10, MaxFileBytes: 24 << 10}
+
 // boot starts a replica on a disk.
 func boot(fsys vfs.FS, change func(*Options)) (*machine, Report, error) {
 	authority, err := auth.New(auth.Config{})
@@ -38,7 +42,7 @@ func boot(fsys vfs.FS, change func(*Options)) (*machine, Report, error) {
 	}
 	dir, err := storage.Open(fsys, storage.Options{
 		DataDir: "/data", AutoCreate: true,
-		Log: storage.LogOptions{PreallocBytes: 8 << 10, MaxFileBytes: 24 << 10},
+		Log: bootLog,
 	})
 	if err != nil {
 		return nil, Report{}, err
@@ -303,4 +307,10 @@ func rebuild(txns [][]byte) (*znode.Tree, error) {
 		t.Apply(&tx, &r)
 	}
 	return t, nil
+}
+
+// bring submits requests as a connection does that must not wait for the disk.
+func bring(r *Replica, reqs []Request) {
+	r.Bring(reqs)
+	r.Work(nil)
 }

@@ -124,7 +124,7 @@ func (r *Replica) beginHealing(h storage.Healing, nowMillis int64) (Report, erro
 	r.fuzzy.Store(true) // no client may see the empty tree
 	r.tree, r.order.recent = znode.New(r.o.Tree), nil
 	r.setConfig(r.tree, nowMillis)
-	r.disk.wal = r.newLog(0)
+	r.disk.wal = r.o.Dir.NewLog(0)
 	report := Report{Healing: h.Reason}
 	r.stats.startup = report
 	r.noteRecovered(nowMillis)

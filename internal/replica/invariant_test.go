@@ -19,7 +19,7 @@ import (
 // P2: nothing is applied, and no client is told, before the disk has synced, whichever way
 // the requests come. A caller that comes with more meanwhile does not wait for the disk.
 func TestP2NothingBeforeSync(t *testing.T) {
-	for name, hand := range map[string]func(*Replica, []Request){"Submit": (*Replica).Submit, "Bring": (*Replica).Bring} {
+	for name, hand := range map[string]func(*Replica, []Request){"Submit": (*Replica).Submit, "Bring": bring} {
 		synctest.Test(t, func(t *testing.T) {
 			disk, gate := stall()
 			m, _ := mustBoot(t, disk, nil)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
+	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -22,18 +23,16 @@ type logger struct {
 	took      bool   // a server that heals has replaced what was damaged
 
 	unflushed int                  // transactions that are appended and not durable
-	began     time.Duration        // when their flush began
+	lastFlush time.Duration        // how long the last flush took
 	reported  *metric.Distribution // of the flushes up to the last one that was logged as slow; nil: none
-	events    int64                // watchers that were notified before the last write
 }
 
-// promptBytes is how much room for the next write the log's file must have for Callers to
-// start it: more than loneBytes.
-const promptBytes = 32 << 10
-
-// manyEvents is how many watchers the transactions since the last write have to notify for
-// the next write to spare the runtime: it will probably notify as many.
-const manyEvents = 16
+// promptBytes is how much room for the next write the log's file must have for a Caller to
+// make it: more than loneBytes. promptTime is how long the last write may have taken for that.
+const (
+	promptBytes = 32 << 10
+	promptTime  = 2 * time.Millisecond
+)
 
 // write is a turn of Log: one write and one fsync for all jobs that it was given. A
 // failure of the disk ends the server (protocol page, section 17.1: 3701, 4882).
@@ -45,24 +44,16 @@ func (l *logger) write(t *Turn) {
 		return
 	}
 	l.turn = t
-	var err error
-	if !t.Resumed {
-		events := l.stats.events.Load()
-		l.wal.Spare(events-l.events >= manyEvents)
-		l.events = events
-		err = l.append(t.group)
-	}
+	err := l.append(t.group)
 	if err == nil {
-		t.Unfinished, err = l.flush(false)
+		err = l.flush()
 	}
 	if err != nil {
 		l.markDamage(err)
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
 		return
 	}
-	if t.prompt = l.wal.Prompt(promptBytes) && !l.rollLog.Load(); t.Unfinished {
-		return
-	}
+	t.prompt = l.wal.Prompt(promptBytes) && l.lastFlush < promptTime && !l.rollLog.Load()
 	if l.o.Ensemble != nil {
 		t.events = append(t.events, event{kind: writesDone, seq: t.group[len(t.group)-1].write.Seq})
 	}
@@ -88,7 +79,7 @@ func (l *logger) skips(j *job) bool { return l.failedCut != 0 && j.term == l.fai
 // append appends all transactions of the group to the log's buffer. Other writes of the
 // group are done in order between them.
 func (l *logger) append(group []job) error {
-	if !l.turn.Bounded && l.rollLog.Swap(false) {
+	if l.turn.Worker == pipeline.Writer && l.rollLog.Swap(false) {
 		if err := l.wal.Roll(); err != nil {
 			return err
 		}
@@ -99,7 +90,7 @@ func (l *logger) append(group []job) error {
 		case l.skips(j) || j.synced != nil:
 			continue
 		case j.b == nil:
-			if _, err := l.flush(true); err != nil {
+			if err := l.flush(); err != nil {
 				return err
 			}
 			if err := l.writeOther(j); err != nil {
@@ -117,41 +108,35 @@ func (l *logger) append(group []job) error {
 	return nil
 }
 
-// flush makes the appended transactions durable. If it need not wait, the write may be
-// unfinished; the turn that is Resumed then completes it.
-func (l *logger) flush(wait bool) (unfinished bool, err error) {
+// flush makes the appended transactions durable.
+func (l *logger) flush() error {
 	if l.unflushed == 0 {
-		return false, nil
+		return nil
 	}
-	if !l.turn.Resumed {
-		l.began = l.clock.Now()
-	}
-	done := true
-	if l.turn.Bounded || l.turn.Resumed || !wait && l.wal.Prompt(0) {
-		done, err = l.wal.FlushSoon()
+	began := l.clock.Now()
+	var err error
+	if l.turn.Worker == pipeline.Caller {
+		err = l.wal.FlushSmall()
 	} else {
 		err = l.wal.Flush()
 	}
-	if done && err == nil {
-		l.flushed()
+	if err != nil {
+		return err
 	}
-	return !done, err
-}
-
-// flushed records that all appended transactions are durable.
-func (l *logger) flushed() {
 	l.logged.Store(int64(l.wal.LastZxid()))
 	if name := l.wal.Restored(); name != "" {
 		l.log.Error("the file of the transaction log was removed while it was in use: it has been written again, nothing is lost; "+
 			"find out which program removes files there", "file", name)
 	}
-	took := l.clock.Now() - l.began
+	took := l.clock.Now() - began
+	l.lastFlush = took
 	l.stats.Fsync.Add(took)
 	l.stats.Synced.Add(int64(l.unflushed))
 	l.unflushed = 0
 	if l.o.FsyncWarnAfter > 0 && took > l.o.FsyncWarnAfter {
 		l.noteSlow(took)
 	}
+	return nil
 }
 
 // noteSlow logs a slow flush, with the distribution of the flushes since the last one that
@@ -212,7 +197,7 @@ func (l *logger) truncate(j *job) error {
 	}
 	switch err := l.o.Dir.Truncate(w.Zxid); {
 	case errors.Is(err, storage.ErrNoZxid):
-		l.wal = l.newLog(last)
+		l.wal = l.o.Dir.NewLog(last)
 		l.failedCut = j.term
 		l.turn.events = append(l.turn.events, event{kind: cutFailed, zxid: last, err: err})
 		return nil
@@ -260,7 +245,7 @@ func (l *logger) install(w *zab.Write, tree *znode.Tree) error {
 // replaceTree hands a new tree to the applier; the log continues after its zxid.
 func (l *logger) replaceTree(tree *znode.Tree, z zk.Zxid) {
 	l.setConfig(tree, l.clock.UnixMilli())
-	l.wal = l.newLog(z)
+	l.wal = l.o.Dir.NewLog(z)
 	l.logged.Store(int64(z))
 	l.turn.steps = append(l.turn.steps, step{tree: tree})
 }

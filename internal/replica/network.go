@@ -96,8 +96,8 @@ func (r *Replica) LinkDown(l zab.LinkID, err error) {
 type Lease = interface{ Release() }
 
 // Packets takes packets from a link, in order. It copies ps and keeps what they hold
-// until it releases mem, which may be nil; it need not release it. It blocks while too many wait, so that the sender is slowed. It may run stages
-// of the pipeline, and does not wait for a disk.
+// until it releases mem, which may be nil; it need not release it. It blocks while too many wait, so that the sender is
+// slowed. The caller calls Work soon.
 //
 // REQUIRES: the caller holds no lock.
 func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet, mem Lease) {
@@ -105,7 +105,6 @@ func (r *Replica) Packets(l zab.LinkID, ps []zab.Packet, mem Lease) {
 		ps = []zab.Packet{{Type: zab.Snap, Zxid: ps[0].Zxid, Data: r.shownMembers(r.incomingTrees.peek(l))}}
 	}
 	r.putPackets(l, ps, mem)
-	r.driver.Bring()
 }
 
 // maxConfigBytes bounds the configuration in a message of the election.

@@ -9,7 +9,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/fifo"
 	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/session"
-	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -31,7 +30,6 @@ type pipe struct {
 	unjoined    bool            // events wait: Join was not called yet
 	spare       []zab.Packet    // memory for the next packets
 	jobs        fifo.Queue[job] // for Log
-	unfinished  []job           // for Log as well: the disk writes them
 	steps       []step          // for Apply
 }
 
@@ -201,9 +199,6 @@ func (p *pipe) put(t *Turn) {
 	}
 	if t.Stage == pipeline.Log {
 		p.machine.Prompt(t.prompt)
-		if t.Unfinished {
-			p.unfinished = append(p.unfinished[:0], t.group...)
-		}
 	}
 	if n := len(t.jobs); n > 0 {
 		p.jobs.Push(t.jobs...)
@@ -248,11 +243,6 @@ func (p *pipe) take(t *Turn) {
 		p.takeMail(&t.mail)
 	case pipeline.Log:
 		clear(t.group)
-		if t.Resumed {
-			t.group = append(t.group[:0], p.unfinished...)
-			clear(p.unfinished)
-			return
-		}
 		t.group = append(t.group[:0], p.jobs.All()[:t.Jobs]...)
 		p.jobs.Drop(t.Jobs)
 	case pipeline.Apply:
@@ -386,32 +376,28 @@ func (r *Replica) Submit(reqs []Request) {
 	r.notify(func(p *pipe) { p.submit(reqs) })
 }
 
-// Bring is Submit for callers that may be kept busy: the calling goroutine runs
-// stages of the pipeline, if these are idle and have little to do. In an ensemble it
-// does not wait for a disk.
-//
-// REQUIRES: the caller holds no lock.
+// Bring is Submit for a caller that calls Work soon.
 func (r *Replica) Bring(reqs []Request) {
 	r.inProcess.Add(int64(len(reqs)))
 	r.pipe.Lock()
 	r.pipe.submit(reqs)
 	r.pipe.Unlock()
-	r.driver.Bring()
 }
 
-// writeEnded continues with a write to the log that has ended, on the calling goroutine.
-func (r *Replica) writeEnded() {
-	r.pipe.Lock()
-	r.pipe.machine.Written()
-	r.pipe.Unlock()
-	r.driver.Bring()
-}
+// Work has the calling goroutine run stages of the pipeline as a Caller, if they are idle and
+// have little to do, or wakes the workers that run them. It follows Bring and Packets.
+//
+// If reader is not nil the goroutine may wait for the disk. If that takes long, another goroutine
+// calls reader.StandIn, and Work returns false in the end.
+//
+// REQUIRES: the caller holds no lock.
+func (r *Replica) Work(reader Reader) (goOn bool) { return r.driver.Bring(reader) }
 
-// newLog returns a log whose first transaction follows last.
-func (r *Replica) newLog(last zk.Zxid) *storage.Log {
-	l := r.o.Dir.NewLog(last)
-	l.OnEnded(r.writeEnded)
-	return l
+// Reader is what a goroutine that calls Work reads: a client's connection, or a link.
+type Reader = interface {
+	// StandIn starts a goroutine that does what the one in Work would have done after it; that one
+	// ends when Work returns. StandIn does not block.
+	StandIn()
 }
 
 // Resume makes origin the connection of a session from now on, with a new timeout.
@@ -433,7 +419,7 @@ type Turn struct {
 
 	jobs     []job         // made by Order, for Log
 	lone     bool          // of Order: jobs is one small job, with little else under way
-	prompt   bool          // of Log: the next write can be started without a wait for the disk
+	prompt   bool          // of Log: the next small write will probably be quick
 	steps    []step        // made by Order and Log, for Apply
 	events   []event       // made by Log, for Order
 	deadline time.Duration // of Order: when it has something to do by the clock

@@ -60,7 +60,7 @@ func (r *Replica) recover(nowMillis int64) (Report, error) {
 	}
 	r.order.shown = r.shownMembers(r.tree)
 	r.setConfig(r.tree, nowMillis)
-	r.disk.wal = r.newLog(r.tree.LastZxid())
+	r.disk.wal = r.o.Dir.NewLog(r.tree.LastZxid())
 	if !rep.Diverged && (rep.NewServer || len(rep.Orphans) > 0 || rep.Snapshot == "" || len(rep.Refused) > 0) {
 		if err := r.snap.writeTree(r.tree, (*storage.SnapshotWriter).Commit); err != nil {
 			return rep, fmt.Errorf("replica: first snapshot: %w", err)

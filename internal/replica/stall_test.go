@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/test/faultfs"
 )
@@ -30,15 +31,23 @@ func gated(disk *vfs.Mem, gate chan struct{}) *faultfs.FS {
 // The disk of a leader stalls: it goes on, as the disks of a quorum work. What it has
 // applied meanwhile is in its log afterwards.
 func TestLeadersDiskStalls(t *testing.T) {
-	inGroup(t, 3, 0, nil, func(g *group) {
-		g.writeThroughStall(g.leader(), Leader, 10)
+	eachWriter(t, func(t *testing.T) {
+		inGroup(t, 3, 0, nil, func(g *group) { g.writeThroughStall(g.leader(), Leader, 10) })
 	})
+}
+
+// eachWriter runs a test with files of the log that Callers write as well, and with others.
+func eachWriter(t *testing.T, f func(t *testing.T)) {
+	defer func(was storage.LogOptions) { bootLog = was }(bootLog)
+	t.Run("the Writer", f)
+	bootLog = storage.LogOptions{PreallocBytes: 256 << 10}
+	t.Run("Callers", f)
 }
 
 // The disk of a follower stalls for a minute: its clients are served all the same.
 func TestFollowersDiskStalls(t *testing.T) {
-	inGroup(t, 3, 0, nil, func(g *group) {
-		g.writeThroughStall(g.in(Follower)[0], Follower, 30)
+	eachWriter(t, func(t *testing.T) {
+		inGroup(t, 3, 0, nil, func(g *group) { g.writeThroughStall(g.in(Follower)[0], Follower, 30) })
 	})
 }
 
@@ -73,7 +82,7 @@ func (g *group) writeThroughStall(m *machine, mode Mode, passes int) {
 		for _, each := range append(g.in(Follower), g.leader()) {
 			before := g.leader().rep.LastApplied()
 			op, body := setData("/", []byte("x"))
-			each.rep.Bring([]Request{each.request(s, op, body)})
+			bring(each.rep, []Request{each.request(s, op, body)})
 			g.until("a write is applied", func() bool { return each.rep.LastApplied() == before+1 })
 		}
 		pass(2 * time.Second)
@@ -84,6 +93,50 @@ func (g *group) writeThroughStall(m *machine, mode Mode, passes int) {
 	<-gate
 	g.until("the log follows", func() bool { return m.rep.LastLogged() == m.rep.LastApplied() })
 	g.agree()
+}
+
+// A Caller that writes to a disk that stalls is replaced; the replica goes on, and Work reports it in the end. While
+// the disk is slow no Caller writes.
+func TestACallerThatWaitsIsReplaced(t *testing.T) {
+	defer func(was storage.LogOptions) { bootLog = was }(bootLog)
+	bootLog = storage.LogOptions{PreallocBytes: 256 << 10}
+	inGroup(t, 3, 0, nil, func(g *group) {
+		m := g.leader()
+		s := g.session(m, 50000)
+		pass(time.Second)
+		gate := g.gates[g.id(m)]
+		var reader stoodIn
+		works := make(chan bool, 1)
+		write := func() {
+			op, body := setData("/", []byte("x"))
+			m.rep.Bring([]Request{m.request(s, op, body)})
+			go func() { works <- m.rep.Work(&reader) }()
+			pass(10 * watchdogTick)
+		}
+		write()
+		if !<-works || reader.calls != 0 {
+			t.Fatal("a Caller is replaced although the disk is quick")
+		}
+		gate <- struct{}{}
+		before := m.rep.LastApplied()
+		write()
+		if len(works) != 0 || reader.calls != 1 {
+			t.Fatalf("a Caller that waits for the disk is replaced %d times", reader.calls)
+		}
+		g.until("the write is applied", func() bool { return m.rep.LastApplied() == before+1 })
+		<-gate
+		if <-works {
+			t.Error("Work does not report that the Caller was replaced")
+		}
+		gate <- struct{}{}
+		write() // the disk was slow: this one is the Writer's
+		if len(works) != 1 || reader.calls != 1 {
+			t.Error("a Caller writes although the disk was slow")
+		}
+		<-gate
+		<-works
+		g.agree()
+	})
 }
 
 // A snapshot becomes visible when the log has everything that it may hold: what was
@@ -97,7 +150,7 @@ func TestASnapshotIsNotAheadOfItsLog(t *testing.T) {
 		gate <- struct{}{} // the next sync of the log waits
 		before := m.rep.LastApplied()
 		op, body := setData("/", []byte("x"))
-		m.rep.Bring([]Request{m.request(s, op, body)})
+		bring(m.rep, []Request{m.request(s, op, body)})
 		g.until("the write is applied", func() bool { return m.rep.LastApplied() == before+1 })
 		files, err := m.dir.Snapshots()
 		if err != nil {

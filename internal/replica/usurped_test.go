@@ -64,7 +64,11 @@ func (u *usurper) Progress(zab.LinkID) uint64                 { return 0 }
 func (u *usurper) AppendPacket(b []byte, p zab.Packet) []byte { return transport.AppendPacket(b, p) }
 func (u *usurper) Notify(_ int64, payload []byte)             { u.ballot = payload }
 func (u *usurper) SetMembers([]zab.Member)                    {}
-func (u *usurper) packets(ps ...zab.Packet)                   { u.m.rep.Packets(u.link, ps, nil); synctest.Wait() }
+func (u *usurper) packets(ps ...zab.Packet) {
+	u.m.rep.Packets(u.link, ps, nil)
+	u.m.rep.Work(nil)
+	synctest.Wait()
+}
 func (u *usurper) proposal(z zk.Zxid, data []byte) zab.Packet {
 	return zab.Packet{Type: zab.Proposal, Zxid: z, Data: data}
 }

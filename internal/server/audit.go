@@ -212,6 +212,8 @@ func (c *conn) awaitAudit() bool {
 	if c.s.audit == nil {
 		return true
 	}
+	c.pauseReading()
+	defer c.resumeReading()
 	var late <-chan time.Time
 	for {
 		room := c.s.audit.Full()
@@ -236,9 +238,8 @@ func (c *conn) awaitAudit() bool {
 }
 
 // submitTurn submits the requests of a turn, once the audit log has room for the lines of its
-// changes. Otherwise the connection ends, and they are dropped.
+// changes. Otherwise the connection ends, and they are dropped. The caller has the replica work.
 func (c *conn) submitTurn(r *run) {
-	c.pauseReading()
 	if !r.audited || c.awaitAudit() {
 		c.s.replica.Bring(r.submit)
 	} else {
@@ -247,7 +248,6 @@ func (c *conn) submitTurn(r *run) {
 		}
 		c.leaving = true
 	}
-	c.resumeReading()
 	clear(r.submit)
 	r.submit = r.submit[:0]
 }

@@ -37,6 +37,7 @@ type conn struct {
 	open    bool          // the handshake is complete
 	leaving bool          // input is ignored from now on
 	stepped bool          // there is no goroutine; see SteppedConn
+	brought bool          // requests were submitted, for which work is to be called
 	limited *limited      // nil if no limits are configured
 	penalty time.Duration // that awaitPenalty waits
 	in      socket.Input
@@ -132,29 +133,38 @@ func (c *conn) LastHeard() time.Duration {
 	return time.Duration(c.heard.Load())
 }
 
-// serve reads requests until the connection ends.
+// serve serves the connection until it ends, with one goroutine after the other.
 func (c *conn) serve() {
-	defer c.end()
 	if d := c.s.cfg.Client.SessionlessTimeout; d > 0 {
 		_ = c.sock.SetReadDeadline(time.Now().Add(d)) // fails only if closed; then the read fails too
 	}
+	c.readOn()
+}
+
+// readOn reads requests until the connection ends, or until another goroutine does so (StandIn).
+func (c *conn) readOn() {
 	for {
+		c.awaitTokens() // Fill reads before it waits, so it gives the buffer back itself
 		if err := c.in.Fill(); err != nil {
 			c.countDrop(err)
 			c.noteEnd(err)
 			c.noteEOF(err)
-			return
+			break
 		}
 		if c.leaving {
 			c.in.Clear()
 			continue
 		}
-		if err := c.consume(); err != nil {
-			c.noteEnd(err)
+		err := c.consume()
+		if c.brought && !c.work() {
 			return
 		}
-		c.awaitTokens() // Fill reads before it waits, so it gives the buffer back itself
+		if err != nil {
+			c.noteEnd(err)
+			break
+		}
 	}
+	c.end()
 }
 
 // pauseReading records that serve does not read until resumeReading, because it waits for

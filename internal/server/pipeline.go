@@ -60,7 +60,8 @@ func newRun() *run {
 
 // process handles the complete frames at the front of b: it answers reads that need not
 // wait, queues the others after this session's writes, and submits writes. It returns
-// the number of bytes that it has handled.
+// the number of bytes that it has handled. If it has submitted the last writes at the end of b, it sets brought, and the
+// caller calls work.
 //
 // In each turn it handles frames until none is complete, there are enough replies to send,
 // or readRun reads were answered. Locks are acquired in the order tree, connection: so it
@@ -87,6 +88,10 @@ func (c *conn) process(b []byte) (n int, err error) {
 		c.spend(r.received, r.done)
 		if len(r.submit) > 0 || r.audited {
 			c.submitTurn(r)
+			if c.brought = n == len(b) && !r.stopped() && r.err == nil; c.brought {
+				break
+			}
+			c.s.replica.Work(nil)
 		}
 		c.awaitPenalty()
 		c.flush(true)
@@ -104,11 +109,43 @@ func (c *conn) process(b []byte) (n int, err error) {
 		if r.done == 0 {
 			break
 		}
-		c.awaitDrain()
-		c.awaitFlight(0)
-		c.s.awaitRoom(c)
+		c.awaitTurn()
 	}
 	return n, r.err
+}
+
+// awaitTurn waits until the next turn may begin.
+func (c *conn) awaitTurn() {
+	c.awaitDrain()
+	c.awaitFlight(0)
+	c.s.awaitRoom(c)
+}
+
+// work has the replica work for the requests that the last turn has submitted, at the end of the
+// input, sends what that turn has replied, and waits until the next turn may begin. It returns false if another
+// goroutine reads now (StandIn). REQUIRES: brought, and the caller has consumed the input.
+func (c *conn) work() (goOn bool) {
+	c.brought = false
+	if !c.s.replica.Work(c) {
+		return false
+	}
+	c.endTurn()
+	return true
+}
+
+// endTurn is work after the replica's.
+func (c *conn) endTurn() {
+	c.awaitPenalty()
+	c.flush(true)
+	c.awaitTurn()
+}
+
+// StandIn starts a goroutine that reads in place of the one that is in work (replica.Reader).
+func (c *conn) StandIn() {
+	c.s.wg.Go(func() {
+		c.endTurn()
+		c.readOn()
+	})
 }
 
 // stopped reports whether a turn stopped at a request that cannot be handled yet.

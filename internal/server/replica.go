@@ -21,9 +21,12 @@ import (
 type Replica interface {
 	// Submit queues requests for the stage Order. It copies their bodies.
 	Submit(reqs []replica.Request)
-	// Bring is like Submit, for callers that may block: it runs stages on the
-	// caller's goroutine, which calls Origin and Clients. The caller holds no lock.
+	// Bring is Submit for a caller that calls Work soon.
 	Bring(reqs []replica.Request)
+	// Work runs stages on the caller's goroutine, which calls Origin and Clients, and may wait for the
+	// disk if reader is not nil. If that takes long, it calls reader.StandIn, and returns false in the end.
+	// The caller holds no lock.
+	Work(reader replica.Reader) (goOn bool)
 	// Resume moves a session to another connection; Origin.Resumed, ResumedLocal,
 	// Dropped or Leave answers.
 	Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin replica.Origin)

@@ -83,7 +83,11 @@ func (p *SteppedConn) Step() {
 	case c.leaving:
 		c.in.Clear()
 	default:
-		if err := c.consume(); err != nil {
+		err := c.consume()
+		if c.brought {
+			c.work()
+		}
+		if err != nil {
 			c.noteEnd(err)
 			p.Hangup()
 			return

@@ -15,7 +15,7 @@ type Coverage struct {
 	Transactions, Elections, Served, Rollovers    int
 	EmptyDiffs, Diffs, Truncs, LogSyncs, Snaps    int
 	Installs, Resyncs, Refused, DiskFailures      int
-	CallersWrites, UnfinishedWrites               int // of the log: completed by a worker other than the Writer; not waited for
+	CallersWrites                                 int // of the log
 	Requests, Replies, Lost, Events, MissedEvents int
 	Sessions, Reattached, Moved, Refusals, Denied int
 	SessionsEnded, Synced, Purged, Swept          int
@@ -89,7 +89,7 @@ func (c *Coverage) counters() []counter {
 	return []counter{
 		{"transactions", &c.Transactions}, {"elections", &c.Elections}, {"began to serve", &c.Served}, {"epochs used up", &c.Rollovers},
 		{"empty DIFF", &c.EmptyDiffs}, {"DIFF", &c.Diffs}, {"TRUNC", &c.Truncs}, {"DIFF or TRUNC from the log", &c.LogSyncs}, {"SNAP", &c.Snaps},
-		{"log writes completed by callers", &c.CallersWrites}, {"log writes that nobody waited for", &c.UnfinishedWrites},
+		{"log writes of callers", &c.CallersWrites},
 		{"snapshots installed", &c.Installs}, {"snapshots asked for", &c.Resyncs}, {"peers refused", &c.Refused}, {"disks failed", &c.DiskFailures},
 		{"requests", &c.Requests}, {"replies", &c.Replies}, {"unknown outcomes", &c.Lost}, {"events", &c.Events}, {"events after a reconnect", &c.MissedEvents},
 		{"sessions", &c.Sessions}, {"sessions reattached", &c.Reattached}, {"to another member", &c.Moved},

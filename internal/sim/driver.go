@@ -37,10 +37,13 @@ func (d *driver) Wake(w pipeline.Worker) {
 	d.m.after(d.wakeDelay(), func() { d.next(&d.workers[w]) })
 }
 
-// Bring implements replica.Driver.
-func (d *driver) Bring() {
+// Bring implements replica.Driver. A Caller is a goroutine of its own: it is as if each were
+// replaced at once.
+func (d *driver) Bring(replica.Reader) (goOn bool) {
 	t := new(replica.Turn)
+	t.Replaceable = d.m.s.profile.promptDisk
 	d.m.after(d.wakeDelay(), func() { d.next(t) })
+	return true
 }
 
 // wakeDelay is how long a goroutine takes to begin.
@@ -92,11 +95,7 @@ func (d *driver) run(t *replica.Turn) {
 	}
 	switch t.Stage {
 	case pipeline.Log:
-		if t.Unfinished {
-			m.s.cover.UnfinishedWrites++
-			break
-		}
-		if t.Bounded {
+		if t.Worker == pipeline.Caller {
 			m.s.cover.CallersWrites++
 		}
 		m.s.check.wrote(m, t.Jobs)
@@ -115,7 +114,7 @@ func (d *driver) run(t *replica.Turn) {
 func (d *driver) stageDelay(t *replica.Turn) time.Duration {
 	p := &d.m.s.profile
 	switch {
-	case t.Stage == pipeline.Log && !t.Bounded && !t.Resumed:
+	case t.Stage == pipeline.Log:
 		return d.m.diskDelay()
 	case t.Stage == pipeline.Apply:
 		return d.m.turn(p.applyDelay/20, p.applyDelay)

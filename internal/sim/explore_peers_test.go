@@ -209,6 +209,11 @@ func (ps *peers) connect(from, to int64) zab.LinkID {
 	return l
 }
 
+// link is what a goroutine reads that brings packets (replica.Reader). workers.Bring replaces it.
+type link struct{}
+
+func (link) StandIn() { panic("a link is read by two") }
+
 func (ps *peers) send(from int64, l zab.LinkID, packets []zab.Packet) {
 	to := ps.links[l][0]
 	if to == from {
@@ -221,6 +226,7 @@ func (ps *peers) send(from int64, l zab.LinkID, packets []zab.Packet) {
 	ps.post(from, to, func(p *peer) { p.core.Step(ps.now(), l, packets) }, func() {
 		if !ps.lost[l] {
 			ps.s.rep.Packets(l, packets, nil)
+			ps.s.rep.Work(link{})
 		}
 	})
 }
@@ -301,6 +307,7 @@ func (p *peer) sendTree(l zab.LinkID) {
 		must(s.rep.Snapshot(l, snap.Zxid, &bytesSource{b}))
 		s.x.pause()
 		s.rep.Packets(l, []zab.Packet{snap}, nil)
+		s.rep.Work(link{})
 	})
 }
 

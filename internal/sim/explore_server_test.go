@@ -142,18 +142,6 @@ func newExplored(x *explorer, k *handOvers) *explored {
 		s.id = 3
 	}
 	fault := faultfs.New(s.disk, 0, faultfs.None, nil)
-	if k.kind.prompt {
-		var write func() // that the disk has been given
-		fault.Later = func(w func()) { write = w }
-		x.add("disk", func() {
-			for {
-				x.await(func() bool { return write != nil }, false)
-				w := write
-				write = nil
-				w()
-			}
-		})
-	}
 	cfg := exploredConfig(s.id, k.kind.role != zab.Looking)
 	authority, err := auth.New(options.Auth(cfg))
 	must(err)
@@ -164,7 +152,7 @@ func newExplored(x *explorer, k *handOvers) *explored {
 	o, err := options.Replica(cfg)
 	must(err)
 	s.srv = server.New(server.Options{Config: cfg, Auth: authority})
-	s.drv = &workers{x: x, stuck: k.kind.stuck}
+	s.drv = &workers{x: x, prompt: k.kind.prompt, stuck: k.kind.stuck}
 	o.Dir, o.Auth, o.Clients = dir, authority, pausingClients{s.srv, x}
 	o.Clock, o.Driver, o.Prefetch, o.PurgeInterval = s, s.drv, false, 0
 	o.Saw = func(*zab.Ready) { x.pause() }

@@ -201,6 +201,7 @@ type workers struct {
 	due    time.Duration              // the Orderer's timer
 	owners [pipeline.Apply + 1]int    // of each stage
 	hands  []*hand                    // of the workers and tasks
+	prompt bool                       // Callers may wait for the disk
 	stuck  bool                       // the disk finishes no write
 }
 
@@ -233,29 +234,63 @@ func (d *workers) work(t *replica.Turn) {
 	for turns := 1; d.r.Next(t); turns++ {
 		stage := t.Stage
 		d.owners[stage]++
-		disk := stage == pipeline.Log && !t.Bounded && !t.Closing
+		disk := stage == pipeline.Log && !t.Closing
 		switch {
 		case d.owners[stage] > 1:
 			panic(fmt.Sprintf("M1: the stage %v has two owners", stage))
-		case disk && t.Worker != pipeline.Writer:
+		case disk && t.Worker != pipeline.Writer && !t.Replaceable:
 			panic(fmt.Sprintf("M3: the %v may wait for the disk", t.Worker))
 		case t.Worker == pipeline.Caller && turns > pipeline.MaxTurns:
 			panic("M4: a Caller is not released")
 		}
-		if disk && d.stuck && !d.x.quiet {
-			d.x.await(func() bool { return false }, true)
+		if disk && t.Worker == pipeline.Caller && d.replaces() {
+			d.x.add("replaced caller", func() {
+				d.run(t)
+				d.work(t)
+			})
+			return
 		}
-		d.x.await(nil, disk)
-		d.r.Run(t)
-		d.owners[stage]--
+		d.run(t)
 	}
+}
+
+// replaces reports whether a Caller that writes is replaced. What it reads goes on with the
+// present hand, and another one writes.
+func (d *workers) replaces() bool {
+	switch x := d.x; {
+	case x.quiet:
+		return false
+	case d.stuck:
+		return true
+	case x.cur == nil || x.left == 0 || x.choose(2) == 0:
+		return false
+	}
+	d.x.left--
+	return true
+}
+
+// run runs the stage of a worker.
+func (d *workers) run(t *replica.Turn) {
+	stage := t.Stage
+	disk := stage == pipeline.Log && !t.Closing
+	if disk && d.stuck && !d.x.quiet {
+		d.x.await(func() bool { return false }, true)
+	}
+	d.x.await(nil, disk)
+	d.r.Run(t)
+	d.owners[stage]--
 }
 
 // Wake implements replica.Driver.
 func (d *workers) Wake(w pipeline.Worker) { d.woken[w] = true }
 
 // Bring implements replica.Driver.
-func (d *workers) Bring() { d.work(new(replica.Turn)) }
+func (d *workers) Bring(reader replica.Reader) (goOn bool) {
+	t := new(replica.Turn)
+	t.Replaceable = d.prompt && reader != nil
+	d.work(t)
+	return true
+}
 
 // taskName is the name of the hands of tasks, which run beside the stages.
 const taskName = "task"

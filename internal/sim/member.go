@@ -93,9 +93,6 @@ func (m *member) start() {
 	m.life++
 	m.started = m.s.now
 	m.fault = faultfs.New(m.disk, 0, faultfs.None, nil)
-	if m.s.profile.promptDisk {
-		m.fault.Later = func(write func()) { m.after(m.diskDelay(), write) }
-	}
 	m.kill = false
 	m.mark()
 	if err := m.open(); err != nil {

@@ -311,6 +311,7 @@ func (e *end) read(c chunk) error {
 			return fmt.Errorf("sim: a snapshot is followed by %q", src.b)
 		}
 		r.Packets(e.id, []zab.Packet{e.snap}, nil)
+		r.Work(nil)
 		return nil
 	}
 	var ps []zab.Packet
@@ -334,6 +335,7 @@ func (e *end) read(c chunk) error {
 	}
 	if len(ps) > 0 {
 		r.Packets(e.id, ps, memory(c.b))
+		r.Work(nil)
 	}
 	return nil
 }

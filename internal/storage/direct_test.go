@@ -182,43 +182,35 @@ func TestZerosAhead(t *testing.T) {
 	}
 }
 
-// On a server without an ensemble the thread writes after Spare alone, and what is written
-// either way is read back.
-func TestSpare(t *testing.T) {
-	var byThread [2]int // without an ensemble, and in one
-	for i, alone := range []bool{true, false} {
-		o := testOptions()
-		o.DataDir, o.Log.Alone = t.TempDir(), alone
-		d := openTest(t, vfs.OS{}, o)
-		defer d.Close()
-		l := d.NewLog(0)
-		var want []entry
-		for z := zk.Zxid(1); z <= 40; z++ {
-			want = append(want, appendTest(t, l, 300, z)...)
-			spare := z/4%2 == 1
-			l.Spare(spare)
-			if done, err := l.FlushSoon(); err != nil {
-				t.Fatal(err)
-			} else if !done {
-				flush(t, l)
-			}
-			if l.threaded {
-				byThread[i]++
-			}
-			if l.threaded && alone && !spare {
-				t.Fatalf("the thread has written %v", z)
-			}
+// What is flushed either way is read back, and only a flush that is not small looks whether the file has its name.
+func TestFlushSmall(t *testing.T) {
+	o := testOptions()
+	o.DataDir = t.TempDir()
+	d := openTest(t, vfs.OS{}, o)
+	defer d.Close()
+	l := d.NewLog(0)
+	var want []entry
+	small := 0
+	for z := zk.Zxid(1); z <= 200; z++ {
+		want = append(want, appendTest(t, l, 300, z)...)
+		if !l.Prompt(0) {
+			flush(t, l)
+			continue
 		}
-		if err := l.Close(); err != nil {
+		small++
+		if err := l.FlushSmall(); err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := readAll(d, 0)
-		same := func(a, b entry) bool { return a.zxid == b.zxid && bytes.Equal(a.payload, b.payload) }
-		if err != nil || !slices.EqualFunc(got, want, same) {
-			t.Errorf("alone %v: %d entries are read, %d were written: %v", alone, len(got), len(want), err)
-		}
 	}
-	if byThread[1] > 20 && byThread[0] < 10 { // there is none with the race detector
-		t.Errorf("the thread has made %d writes without an ensemble, %d in one", byThread[0], byThread[1])
+	if small < 150 || small > 200-1-200/linkedEvery { // the first makes the file
+		t.Errorf("%d of 200 flushes are small", small)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := readAll(d, 0)
+	same := func(a, b entry) bool { return a.zxid == b.zxid && bytes.Equal(a.payload, b.payload) }
+	if err != nil || !slices.EqualFunc(got, want, same) {
+		t.Errorf("%d entries are read, %d were written: %v", len(got), len(want), err)
 	}
 }

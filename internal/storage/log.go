@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -53,10 +52,6 @@ type LogOptions struct {
 	// file is still synced once, before it gets its name. Writes go through the
 	// page cache, because that returns at once.
 	NoSync bool
-	// Alone is for a server without an ensemble: FlushSoon waits for the disk, on its
-	// caller's goroutine, unless Log.Spare was called. That saves handing the write to a
-	// thread.
-	Alone bool
 	// Discard drops every entry after checking it: there is no log, and Flush does
 	// nothing. It is for an observer with syncEnabled=false, which gets its state
 	// from the leader at every start.
@@ -114,13 +109,7 @@ type Log struct {
 	kept  int     // how much of buf is in the file; 0 without direct I/O
 	first zk.Zxid // zxid of the first entry in buf that is not written
 
-	ended func() // see OnEnded
-
-	inFlight  []byte // the data of the write that is in progress; nil if none is
-	threaded  bool   // the last write was made by the file's own thread (vfs.Committer)
-	spare     bool   // see Spare
-	unchecked int    // writes since the file's name was last checked
-	mark      [syncedBytes]byte
+	unchecked int // writes since the file's name was last checked
 }
 
 // errLogClosed is the error of a log after Close.
@@ -128,7 +117,7 @@ var errLogClosed = errors.New("storage: the log is closed")
 
 // newLog returns a log whose first entry has to follow last.
 func (d *Dir) newLog(last zk.Zxid) *Log {
-	return &Log{d: d, fs: d.fs, dir: d.logDir, last: last, o: d.o.Log, ended: func() {}}
+	return &Log{d: d, fs: d.fs, dir: d.logDir, last: last, o: d.o.Log}
 }
 
 // openEnd is the end of the file that is being written, for concurrent readers.
@@ -220,81 +209,45 @@ func (l *Log) check(zxid zk.Zxid, payload []byte) error {
 // Flush writes the buffered entries and makes them durable: when it returns nil, every
 // entry up to LastZxid is durable. Without such entries it does nothing. It ends the
 // file if that has reached MaxFileBytes.
-func (l *Log) Flush() error {
-	_, err := l.flush(true)
-	return err
-}
+func (l *Log) Flush() error { return l.flush(false) }
 
-// FlushSoon is Flush for an owner that must not wait for the disk. If done is false, the
-// write is in progress (vfs.Committer); the owner must call FlushSoon, or Flush, next. The
-// function of OnEnded is called when the write has ended. With LogOptions.Alone, FlushSoon
-// is Flush unless Spare was called.
-//
-// REQUIRES: Prompt(0), or a write is in progress.
-func (l *Log) FlushSoon() (done bool, err error) { return l.flush(false) }
+// FlushSmall is Flush for what will probably take less than a millisecond. Its caller keeps
+// its processor (P) of Go meanwhile (vfs.Committer). REQUIRES: Prompt(0).
+func (l *Log) FlushSmall() error { return l.flush(true) }
 
-// Prompt reports whether FlushSoon may be used for what is buffered and for so many bytes
-// more: the write needs no other operation of the file system.
+// Prompt reports whether what is buffered, and so many bytes more, can be flushed without
+// another operation of the file system than a write, a sync, and the write of the mark.
 func (l *Log) Prompt(more int) bool {
-	if !l.threaded && !l.o.Alone || l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
+	if l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
 		return false
 	}
 	end := l.pos + int64(l.BufferedBytes()+more)
 	return end+growMargin < l.size && (l.o.MaxFileBytes <= 0 || end <= l.o.MaxFileBytes)
 }
 
-// Spare tells, for a log with LogOptions.Alone, whether the next writes are to spare the
-// runtime: its monitor would be woken by their system calls, and would then poll every
-// 20 µs for some milliseconds. With yes, the file's thread makes them. That costs a lone
-// client 50 µs more, and saves much if the server has much to do after the write.
-func (l *Log) Spare(yes bool) { l.spare = yes }
-
-// OnEnded sets what is called, on another goroutine, when a write that FlushSoon has left
-// in progress has ended. It may be called once too often. OnEnded is called before the
-// first Append.
-func (l *Log) OnEnded(ended func()) { l.ended = ended }
-
-func (l *Log) flush(wait bool) (done bool, err error) {
+func (l *Log) flush(small bool) error {
 	if l.err != nil {
-		return true, l.err
+		return l.err
 	}
 	if len(l.buf) == l.kept {
-		return true, nil
+		return nil
 	}
-	if done, err = l.write(wait); err != nil || !done {
-		return done, err
+	if err := l.write(small); err != nil {
+		l.err = fmt.Errorf("storage: write to the log: %w", err)
+		return l.err
 	}
 	if cap(l.buf) > 2*maxWriteBytes {
 		l.buf = append(vfs.AlignedBytes(minBufferBytes)[:0], l.buf...)
 	}
 	if l.o.MaxFileBytes > 0 && l.pos > l.o.MaxFileBytes {
-		return true, l.endFile()
+		return l.endFile()
 	}
-	return true, nil
+	return nil
 }
 
 // write makes the buffered entries durable at the end of the file; it creates the file
-// if there is none. The block that the last entry ends in stays in the buffer. If wait
-// is false, it may return with done false; the caller must then call it again.
-func (l *Log) write(wait bool) (done bool, err error) {
-	if l.inFlight == nil {
-		err = l.beginWrite()
-	}
-	if err == nil && l.inFlight != nil {
-		if done, err = l.awaitWrite(wait); !done && err == nil {
-			return false, nil
-		}
-	}
-	if err != nil {
-		l.err = fmt.Errorf("storage: write to the log: %w", err)
-	}
-	return true, l.err
-}
-
-// beginWrite starts to write the buffer. If the file has a thread for that
-// (vfs.Committer), the write is in progress when it returns, and awaitWrite completes
-// it. Otherwise it is complete.
-func (l *Log) beginWrite() error {
+// if there is none. The block that the last entry ends in stays in the buffer.
+func (l *Log) write(small bool) error {
 	tmp := ""
 	if l.file == nil {
 		if err := l.d.establishMark(); err != nil {
@@ -306,33 +259,15 @@ func (l *Log) beginWrite() error {
 		}
 	}
 	base := l.pos - int64(l.kept)
-	end := base + int64(len(l.buf))
-	if step := l.o.PreallocBytes; step > 0 && end+growMargin >= l.size {
-		over := end + growMargin - l.size
+	if step := l.o.PreallocBytes; step > 0 && base+int64(len(l.buf))+growMargin >= l.size {
+		over := base + int64(len(l.buf)) + growMargin - l.size
 		l.size += (over/step + 1) * step
 		if err := l.file.Preallocate(l.size); err != nil {
 			return err
 		}
 	}
-	data := l.pad(base)
-	c, ok := l.file.(vfs.Committer)
-	if l.threaded = ok && (!l.o.Alone || l.spare) && tmp == "" && !l.o.NoSync && c.Commit(data, base, l.d.mark.file, l.markFor(l.last), l.ended); l.threaded {
-		l.inFlight = data
-		return nil
-	}
-	return l.writeHere(data, tmp)
-}
-
-// writeHere writes data on the calling goroutine, and renames a new file to its name.
-func (l *Log) writeHere(data []byte, tmp string) error {
-	base := l.pos - int64(l.kept)
-	if _, err := l.file.WriteAt(data, base); err != nil {
+	if err := l.commit(l.pad(base), base, small, tmp != ""); err != nil {
 		return err
-	}
-	if !l.o.NoSync || tmp != "" {
-		if err := l.file.Sync(); err != nil {
-			return err
-		}
 	}
 	l.written()
 	if tmp != "" {
@@ -340,7 +275,7 @@ func (l *Log) writeHere(data []byte, tmp string) error {
 			return err
 		}
 	}
-	if l.unchecked++; !l.o.Alone || l.unchecked >= linkedEvery {
+	if l.unchecked++; !small && l.unchecked >= linkedEvery {
 		if err := l.checkLinked(); err != nil {
 			return err
 		}
@@ -351,39 +286,16 @@ func (l *Log) writeHere(data []byte, tmp string) error {
 	return l.d.noteSynced(l.last)
 }
 
-// markFor returns the content of the file "synced" for a log that is durable up to z.
-func (l *Log) markFor(z zk.Zxid) []byte {
-	l.d.mark.mu.Lock()
-	defer l.d.mark.mu.Unlock()
-	l.d.mark.encode(z)
-	l.mark = l.d.mark.buf
-	return l.mark[:]
+// commit writes data at base and makes it durable. With NoSync it does so for a new file alone.
+func (l *Log) commit(data []byte, base int64, small, created bool) error {
+	if l.o.NoSync && !created {
+		_, err := l.file.WriteAt(data, base)
+		return err
+	}
+	return vfs.Commit(l.file, data, base, small)
 }
 
-// awaitWrite completes the write that beginWrite started, if it has ended.
-func (l *Log) awaitWrite(wait bool) (done bool, err error) {
-	if done, err = l.file.(vfs.Committer).Await(wait); !done && err == nil {
-		return false, nil
-	}
-	data := l.inFlight
-	l.inFlight = nil
-	if errors.Is(err, syscall.EINVAL) {
-		// The file system accepted direct writes before, and refuses this one.
-		return true, l.writeHere(data, "")
-	}
-	if err != nil {
-		return true, err
-	}
-	l.written()
-	l.d.marked(l.last)
-	if l.unchecked++; wait && l.unchecked >= linkedEvery {
-		return true, l.checkLinked()
-	}
-	return true, nil
-}
-
-// linkedEvery is after how many writes by the file's own thread, or on a server without
-// an ensemble, the log checks that the file still has its name.
+// linkedEvery is after how many writes the log checks that the file still has its name.
 const linkedEvery = 64
 
 // checkLinked writes the file again if another program has removed its name.

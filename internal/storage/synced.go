@@ -149,13 +149,6 @@ func (d *Dir) noteSynced(z zk.Zxid) error {
 	return d.mark.write(z)
 }
 
-// marked records that the log's file has itself written the mark for z.
-func (d *Dir) marked(z zk.Zxid) {
-	d.mark.mu.Lock()
-	defer d.mark.mu.Unlock()
-	d.mark.valid, d.mark.zxid = true, z
-}
-
 // lowerMark durably lowers the mark to z, because entries of the log after z are about to be
 // removed. What is before stays promised: the loss of a file right after a TRUNC is noticed.
 func (d *Dir) lowerMark(z zk.Zxid) error {

@@ -31,6 +31,7 @@ func (c *counter) Packets(_ zab.LinkID, ps []zab.Packet, mem Lease) {
 		c.done <- nil
 	}
 }
+func (c *counter) Work(Reader) bool                                   { return true }
 func (c *counter) LinkDown(_ zab.LinkID, err error)                   { c.done <- err }
 func (c *counter) Snapshot(zab.LinkID, zk.Zxid, SnapshotSource) error { return io.EOF }
 func (c *counter) Notification(int64, []byte)                         {}

@@ -200,6 +200,7 @@ type recorder struct {
 	notes    map[int64][]string
 	snapshot func(l zab.LinkID, z zk.Zxid, r SnapshotSource) error
 	onPacket func(l zab.LinkID, p zab.Packet) // called without guard
+	onWork   func(Reader) bool
 	onUp     func(l zab.LinkID)
 }
 
@@ -226,6 +227,13 @@ func (r *recorder) LinkUp(l zab.LinkID, remote string, dialed bool) {
 	if onUp != nil {
 		onUp(l)
 	}
+}
+
+func (r *recorder) Work(reader Reader) bool {
+	r.guard.Lock()
+	onWork := r.onWork
+	r.guard.Unlock()
+	return onWork == nil || onWork(reader)
 }
 
 func (r *recorder) Packets(l zab.LinkID, ps []zab.Packet, _ Lease) {

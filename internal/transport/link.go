@@ -85,25 +85,19 @@ func (l *link) attach(sock *socket.Conn) bool {
 
 // runDialed is the reader of a link that this server dials.
 func (l *link) runDialed(ctx context.Context) {
-	defer l.end()
 	sock, err := l.t.dialLeader(ctx, l.peer, l.master)
-	if err != nil {
-		l.fail(err)
+	if err == nil && !l.attach(sock) {
+		l.end()
 		return
 	}
-	if !l.attach(sock) {
-		return
+	if err == nil {
+		err = l.prove(ctx)
 	}
-	if err := l.prove(ctx); err != nil {
-		l.fail(err)
-		return
-	}
-	l.serve()
+	l.serve(err)
 }
 
 // runAccepted is the reader of a link that the quorum port has accepted.
 func (l *link) runAccepted() {
-	defer l.end()
 	l.t.awaitPenalty(l.address, l.in.account.Closed())
 	sock, deadline := l.sock.Load(), time.Now().Add(l.t.o.HandshakeTimeout)
 	var err error
@@ -114,36 +108,50 @@ func (l *link) runAccepted() {
 		})
 		return layer, sock.Handshake
 	})
-	if err != nil {
-		l.fail(err)
-		return
+	if err == nil {
+		_ = sock.SetReadDeadline(deadline) // fails only if closed; then the read fails too
+		err = l.admit(deadline)
 	}
-	_ = sock.SetReadDeadline(deadline) // fails only if closed; then the read fails too
-	if err := l.admit(deadline); err != nil {
-		l.fail(err)
-		return
-	}
-	l.serve()
+	l.serve(err)
 }
 
-// serve reads until the link ends.
-func (l *link) serve() {
+// serve begins to read, unless the link could not be made for the reason err.
+func (l *link) serve(err error) {
+	if err != nil {
+		l.fail(err)
+		l.end()
+		return
+	}
 	l.up = true
 	l.t.h.LinkUp(l.id, l.remote, l.dialed)
 	l.mu.Lock()
 	l.mu.out.Attach(l.sock.Load())
 	l.mu.out.Flush(false)
 	l.mu.Unlock()
+	l.read()
+}
+
+// StandIn starts another reader (Reader).
+func (l *link) StandIn() { l.t.wg.Go(l.read) }
+
+// read reads until the link ends, or until another goroutine reads in place of this one, which
+// waits for the disk (StandIn). It begins with what admit has looked at, which may be a
+// packet.
+func (l *link) read() {
 	for {
-		if err := l.handOver(); err != nil { // what admit has looked at may be a packet
+		if err := l.handOver(); err != nil {
 			l.fail(err)
+			break
+		}
+		if !l.t.h.Work(l) {
 			return
 		}
 		if err := l.in.fill(); err != nil {
 			l.fail(l.readError(err))
-			return
+			break
 		}
 	}
+	l.end()
 }
 
 // handOver hands the buffered packets and snapshots to the handler.
@@ -180,6 +188,7 @@ func (l *link) handOverSnapshot(snap zab.Packet) error {
 	}
 	if before := l.ps[:len(l.ps)-1]; len(before) > 0 {
 		l.t.h.Packets(l.id, before, l.in.chunk.lend())
+		l.t.h.Work(nil)
 	}
 	s, err := l.in.beginStream()
 	if err != nil {

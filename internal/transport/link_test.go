@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -215,6 +216,39 @@ func TestSnapshotErrors(t *testing.T) {
 			leader.awaitEnd(t, down)
 		})
 	}
+}
+
+// While the reader of a link is kept in Work another one reads in its place, if it is asked
+// to; the first one then touches nothing more, and the link ends once.
+func TestStandIn(t *testing.T) {
+	leader, learner, down, up := linked(t)
+	release, calls := make(chan struct{}), 0
+	var kept sync.WaitGroup
+	learner.guard.Lock()
+	learner.onWork = func(r Reader) bool { // called by one reader after the other
+		if calls++; calls%3 != 0 {
+			return true
+		}
+		kept.Add(1)
+		defer kept.Done()
+		r.StandIn()
+		<-release
+		return false
+	}
+	learner.guard.Unlock()
+	var want []zab.Packet
+	for z := range zk.Zxid(20) {
+		leader.Send(down, []zab.Packet{ack(z + 1)})
+		want = append(want, ack(z+1))
+		learner.awaitPackets(t, up, len(want))
+	}
+	comparePackets(t, learner.got(up), want)
+	close(release)
+	kept.Wait()
+	leader.Send(down, []zab.Packet{ack(21)})
+	comparePackets(t, learner.awaitPackets(t, up, 21), append(want, ack(21)))
+	leader.CloseLink(down, errors.New("enough"))
+	learner.awaitEnd(t, up)
 }
 
 // A peer that stops reading gets what the system and MaxQueueBytes hold, and

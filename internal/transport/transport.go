@@ -100,6 +100,11 @@ type Handler interface {
 	// to the garbage collector: copy small things that are kept for long.
 	Packets(l zab.LinkID, ps []zab.Packet, mem Lease)
 
+	// Work follows Packets. The handler may keep the reader busy with what they cause, and have
+	// it wait for a disk. If that takes long it calls r.StandIn, and Work returns false in the
+	// end. With nil it must not wait.
+	Work(r Reader) (goOn bool)
+
 	// LinkDown is the last call for a link, exactly one for each LinkUp. err is the
 	// reason, never nil. A failed dial causes this call alone. No function given to
 	// Stream runs during the call or later.
@@ -130,6 +135,13 @@ type Handler interface {
 // owner of the reference, from any goroutine. It is an alias, so that a handler need not
 // import this package.
 type Lease = interface{ Release() }
+
+// Reader is a link, for Handler.Work.
+type Reader = interface {
+	// StandIn starts a goroutine that reads the link in place of the one in Work, which ends when Work returns. StandIn
+	// does not block.
+	StandIn()
+}
 
 // SnapshotSource is the stream of a snapshot, with the methods of
 // storage.SnapshotReader. It is an alias, so that a handler need not import this

@@ -13,8 +13,7 @@ import (
 // for this file). From the first refused write on, writes go through the page cache.
 type directFile struct {
 	osFile
-	buffered bool          // O_DIRECT was cleared after a refused write
-	thread   *rawio.Thread // nil until Commit
+	buffered bool // O_DIRECT was cleared after a refused write
 }
 
 // createDirect opens the file with O_DIRECT, or without it if the file system does not
@@ -44,36 +43,15 @@ func (f *directFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // Commit implements Committer.
-func (f *directFile) Commit(p []byte, off int64, note File, mark []byte, ended func()) bool {
-	marked, ok := note.(osFile)
-	if !ok || f.buffered {
-		return false
+func (f *directFile) Commit(p []byte, off int64, small bool) error {
+	err := rawio.Commit(f.Fd(), p, off, small)
+	if f.refused(err) {
+		err = rawio.Commit(f.Fd(), p, off, small)
 	}
-	if f.thread == nil {
-		if f.thread = rawio.Start(ended); f.thread == nil {
-			return false
-		}
-	}
-	f.thread.Begin(f.Fd(), p, off, marked.Fd(), mark)
-	return true
-}
-
-// Await implements Committer.
-func (f *directFile) Await(wait bool) (done bool, err error) {
-	done, err = f.thread.Await(wait)
 	if err != nil {
-		err = &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
+		return &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
 	}
-	return done, err
-}
-
-// Close implements File.
-func (f *directFile) Close() error {
-	if f.thread != nil {
-		f.thread.Stop()
-		f.thread = nil
-	}
-	return f.osFile.Close()
+	return nil
 }
 
 // Write implements File.

@@ -70,35 +70,24 @@ func TestDirectFallback(t *testing.T) {
 	}
 }
 
-// What is committed is in the file, and the mark in the other one.
+// What is committed is in the file, and a refused direct write goes through the page cache.
 func TestCommit(t *testing.T) {
-	dir := t.TempDir()
-	file, err := OS{}.CreateDirect(filepath.Join(dir, "log"))
+	name := filepath.Join(t.TempDir(), "log")
+	file, err := OS{}.CreateDirect(name)
 	must(t, err)
-	note, err := OS{}.Create(filepath.Join(dir, "note"))
-	must(t, err)
-	p := AlignedBytes(DirectBytes)
-	c, ok := file.(Committer)
-	if !ok {
+	if _, ok := file.(Committer); !ok {
 		t.Skip("SKIPPED: no direct I/O here")
 	}
-	ended := make(chan struct{}, 3)
-	for i := range 3 {
-		copy(p, "content")
-		if !c.Commit(p[:DirectBytes], int64(i*DirectBytes), note, []byte{'0' + byte(i)}, func() { ended <- struct{}{} }) {
-			t.Skip("SKIPPED: the system has no thread for it")
-		}
-		done, err := c.Await(i == 1)
-		for ; !done && err == nil; done, err = c.Await(false) {
-			<-ended
-		}
-		must(t, err)
+	p := AlignedBytes(DirectBytes)
+	copy(p, "content")
+	for i := range 4 {
+		must(t, Commit(file, p[:DirectBytes], int64(i*DirectBytes), i%2 == 0))
 	}
-	must(t, file.Close(), note.Close())
-	if got := contentOf(t, filepath.Join(dir, "log")); len(got) != 3*DirectBytes || got[2*DirectBytes:][:7] != "content" {
-		t.Errorf("the file has %d bytes", len(got))
+	must(t, Commit(file, p[:5], 4*DirectBytes, true), Commit(file, p[:2], 4*DirectBytes+5, false), file.Close())
+	if got := contentOf(t, name); len(got) != 4*DirectBytes+7 || got[3*DirectBytes:][:7] != "content" || got[4*DirectBytes:] != "conteco" {
+		t.Errorf("the file has %d bytes, the last are %q", len(got), got[max(0, len(got)-7):])
 	}
-	if got := contentOf(t, filepath.Join(dir, "note")); got != "2" {
-		t.Errorf("the mark is %q", got)
+	if err := Commit(file, p[:DirectBytes], 0, true); err == nil {
+		t.Error("a closed file is written")
 	}
 }

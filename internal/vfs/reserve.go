@@ -138,16 +138,7 @@ func (f reservedFile) Close() error {
 	return f.File.Close()
 }
 
-// Commit implements Committer if the wrapped file does.
-func (f reservedFile) Commit(p []byte, off int64, note File, mark []byte, ended func()) bool {
-	if n, ok := note.(reservedFile); ok {
-		note = n.File
-	}
-	c, ok := f.File.(Committer)
-	return ok && c.Commit(p, off, note, mark, ended)
-}
-
-// Await implements Committer.
-func (f reservedFile) Await(wait bool) (done bool, err error) {
-	return f.File.(Committer).Await(wait)
+// Commit implements Committer.
+func (f reservedFile) Commit(p []byte, off int64, small bool) error {
+	return Commit(f.File, p, off, small)
 }

@@ -104,18 +104,24 @@ type File interface {
 	Preallocate(size int64) error
 }
 
-// Committer is a File that can write and sync on a thread of its own, so that no caller
-// has to wait for the disk. The log's file is a Committer where the system supports it.
+// Committer is a File that writes and syncs in one step. The log's file is one where the
+// system supports it.
 type Committer interface {
 	File
-	// Commit starts to write p at off, to make it durable, and then to overwrite
-	// the start of note with mark, which is not made durable. The caller must not
-	// change p or mark, nor use the files, until Await has returned done. When that is
-	// possible, ended is called on another goroutine, unless Await waits; it may be
-	// called once too often, and is the same for all Commits of a file. Commit returns
-	// false if it has started nothing: the file cannot do it, or can no longer.
-	Commit(p []byte, off int64, note File, mark []byte, ended func()) bool
-	// Await reports whether the Commit has ended, and its error. If wait is true it
-	// waits for that.
-	Await(wait bool) (done bool, err error)
+	// Commit writes p at off and makes that durable. The caller waits for the disk without
+	// its processor (P) of Go. small tells that this will probably take less than a
+	// millisecond: then it keeps the processor for so long, and the runtime's monitor takes
+	// it away if it takes longer, within some milliseconds.
+	Commit(p []byte, off int64, small bool) error
+}
+
+// Commit is Committer.Commit, or WriteAt and Sync if f is no Committer.
+func Commit(f File, p []byte, off int64, small bool) error {
+	if c, ok := f.(Committer); ok {
+		return c.Commit(p, off, small)
+	}
+	if _, err := f.WriteAt(p, off); err != nil {
+		return err
+	}
+	return f.Sync()
 }

@@ -62,10 +62,6 @@ type FS struct {
 	inner vfs.FS
 	trace func(Op)
 
-	// Later, if not nil, makes files vfs.Committers. Commit passes it the write, which it
-	// has to call once, after it has returned. It is set before the first use.
-	Later func(write func())
-
 	mu      sync.Mutex
 	ops     int
 	at      int
@@ -242,47 +238,7 @@ type faultFile struct {
 	fs    *FS
 	inner vfs.File
 	name  string
-
-	commit    func() error // the write that Commit has started; nil once it is done
-	commitErr error        // its error
 }
-
-// Commit implements vfs.Committer, if the FS has Later.
-func (f *faultFile) Commit(p []byte, off int64, note vfs.File, mark []byte, ended func()) bool {
-	if f.fs.Later == nil {
-		return false
-	}
-	f.commit = func() error {
-		_, err := f.WriteAt(p, off)
-		if err == nil {
-			err = f.Sync()
-		}
-		if err == nil {
-			_, err = note.WriteAt(mark, 0)
-		}
-		return err
-	}
-	f.fs.Later(func() {
-		if f.commit != nil {
-			f.doCommit()
-			ended()
-		}
-	})
-	return true
-}
-
-// Await implements vfs.Committer.
-func (f *faultFile) Await(wait bool) (done bool, err error) {
-	if f.commit != nil && !wait {
-		return false, nil
-	}
-	if f.commit != nil {
-		f.doCommit()
-	}
-	return true, f.commitErr
-}
-
-func (f *faultFile) doCommit() { f.commitErr, f.commit = f.commit(), nil }
 
 func (f *faultFile) Read(p []byte) (int, error) {
 	if _, err := f.fs.enter("read", f.name, int64(len(p))); err != nil {

@@ -241,6 +241,14 @@ func (p *Port) end(l zab.LinkID) *end {
 // serve hands over what arrives, until the link breaks.
 func (e *end) serve(dialed bool) {
 	e.port.handler.LinkUp(e.id, "memory", dialed)
+	e.hand()
+}
+
+// StandIn implements transport.Reader.
+func (e *end) StandIn() { e.port.n.spawn(e.hand) }
+
+// hand is serve after LinkUp.
+func (e *end) hand() {
 	for {
 		it, err := e.next()
 		if err == nil && it.stream != nil {
@@ -252,6 +260,9 @@ func (e *end) serve(dialed bool) {
 			e.shut(err)
 			e.port.forget(e)
 			e.port.handler.LinkDown(e.id, err)
+			return
+		}
+		if !e.port.handler.Work(e) {
 			return
 		}
 	}

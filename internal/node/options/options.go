@@ -52,7 +52,7 @@ func Storage(cfg *config.Config) storage.Options {
 		Compression: compression,
 		Log: storage.LogOptions{
 			PreallocBytes: cfg.Log.PreAllocBytes, MaxFileBytes: cfg.Log.MaxBytes,
-			MaxEntryBytes: maxEntryBytes(cfg), NoSync: !cfg.Log.ForceSync, Discard: inMemory(cfg), Alone: !cfg.Quorum.Distributed(),
+			MaxEntryBytes: maxEntryBytes(cfg), NoSync: !cfg.Log.ForceSync, Discard: inMemory(cfg),
 		},
 	}
 }
