@@ -234,7 +234,11 @@ func TestModel(t *testing.T) {
 			case path == "" || path == "odd":
 			default:
 				ev := events[r.IntN(4)]
+				fires := w.Fires(ev, path)
 				got, want := w.Trigger(ev, path, nil), m.trigger(ev, path)
+				if fires != (len(want) > 0) {
+					t.Fatalf("seed=%d step %d: %v %s fires: %v, want %v", seed, step, ev, path, fires, want)
+				}
 				slices.Sort(got)
 				if !slices.Equal(got, want) {
 					t.Fatalf("seed=%d step %d: %v %s names %v, want %v", seed, step, ev, path, got, want)
@@ -249,7 +253,7 @@ func TestModel(t *testing.T) {
 			if got, want := w.Count(id), m.countOf(id); got != want {
 				t.Fatalf("seed=%d step %d: Count(%d) %d, want %d", seed, step, id, got, want)
 			}
-			if w.Len() != all || gotWs != ws || gotPs != ps || gotN != n {
+			if w.Len() != all || w.Empty() != (all == 0) || gotWs != ws || gotPs != ps || gotN != n {
 				t.Fatalf("seed=%d step %d: counts %d %d %d %d, want %d %d %d %d",
 					seed, step, w.Len(), gotWs, gotPs, gotN, all, ws, ps, n)
 			}

@@ -342,3 +342,9 @@ func (b *table) fireRecursive(t *Tables, path string, dst []ID) []ID {
 	}
 	return dst
 }
+
+// hasRecursive reports whether path has recursive watchers.
+func (b *table) hasRecursive(path string) bool {
+	p, ok := b.byPath[path]
+	return ok && b.entries.at(b.paths.at(p).head).kinds&recursive != 0
+}

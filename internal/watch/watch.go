@@ -279,17 +279,58 @@ func (t *Tables) Trigger(ev zk.EventType, path string, dst []ID) []ID {
 	return dst
 }
 
+// Empty reports whether there are no watches.
+func (t *Tables) Empty() bool { return len(t.data.byPath)+len(t.child.byPath) == 0 }
+
+// Fires reports whether Trigger would name a watcher. It changes nothing.
+func (t *Tables) Fires(ev zk.EventType, path string) bool {
+	data, child := false, false
+	switch ev {
+	case zk.EventNodeCreated, zk.EventNodeDataChanged:
+		data = true
+	case zk.EventNodeDeleted:
+		data, child = true, true
+	case zk.EventNodeChildrenChanged:
+		child = true
+	}
+	if _, ok := t.child.byPath[path]; ok && child {
+		return true
+	}
+	if _, ok := t.data.byPath[path]; ok && data {
+		return true
+	}
+	if data && t.recursive > 0 {
+		for above := range ancestors(path) {
+			if t.data.hasRecursive(above) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // fireAbove appends the recursive watchers of the ancestors of path.
 func (t *Tables) fireAbove(path string, dst []ID) []ID {
-	for len(path) > 1 {
-		path = path[:max(strings.LastIndexByte(path, '/'), 0)]
-		above := path
-		if above == "" {
-			above = "/"
-		}
+	for above := range ancestors(path) {
 		dst = t.data.fireRecursive(t, above, dst)
 	}
 	return dst
+}
+
+// ancestors iterates over the paths of the znodes above path, the parent first.
+func ancestors(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for len(path) > 1 {
+			path = path[:max(strings.LastIndexByte(path, '/'), 0)]
+			above := path
+			if above == "" {
+				above = "/"
+			}
+			if !yield(above) {
+				return
+			}
+		}
+	}
 }
 
 // name appends the watcher unless this Trigger has named it already.
