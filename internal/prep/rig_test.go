@@ -74,7 +74,7 @@ func (r *rig) apply(n int) {
 		if c := r.tree.BeginClose(tx); c == nil {
 			r.tree.Apply(tx, &r.result)
 		} else {
-			for !c.Next(&r.result) {
+			for !c.Next(&r.result, nil) {
 			}
 		}
 		if tx.HasDigest && tx.Digest != r.tree.Digest() {

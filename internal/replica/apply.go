@@ -179,13 +179,27 @@ func (a *applier) applyClose(tx *txn.Txn) bool {
 		return false
 	}
 	a.partial = tx.Zxid
-	for !c.Next(&a.result) {
+	for !a.closePiece(c) {
 		a.fire(tx)
 		a.hold.work += znode.PieceUnits
 		a.pause(a.o.Clients.Flush)
 	}
 	a.partial = 0
 	return true
+}
+
+// closePiece applies a piece of the end of a session. No event is made that concerns no watcher: a session
+// can have a million ephemerals.
+func (a *applier) closePiece(c *znode.Close) (done bool) {
+	if a.o.Clients.WantsEnded() {
+		return c.Next(&a.result, func(zk.EventType, string) bool { return true })
+	}
+	a.watchMu.Lock()
+	defer a.watchMu.Unlock()
+	if a.watches.Empty() {
+		return c.Next(&a.result, nil)
+	}
+	return c.Next(&a.result, a.watches.Fires)
 }
 
 // applyMulti applies a multi of very many operations in pieces. Between two pieces readers

@@ -59,9 +59,12 @@ type Clients interface {
 	// no lock.
 	LocalEnded(id zk.SessionID)
 	// Ended reports what the end of a session, transaction tx, has deleted: each of its
-	// ephemerals, and events of their parents. A very long list comes in parts. Stage
-	// Apply, under the tree's write lock; everything is valid during the call only.
+	// ephemerals, and events of their parents. A very long list comes in parts; it lacks what
+	// no client watches, unless WantsEnded. Stage Apply, under the tree's write lock;
+	// everything is valid during the call only.
 	Ended(tx *txn.Txn, changes []znode.Change)
+	// WantsEnded reports whether Ended must have all that is deleted. Its result does not change.
+	WantsEnded() bool
 	// Flush sends what Applied, Synced and Fired have queued; Outstanding may have fallen.
 	// Stage Apply, after a batch, no lock.
 	Flush()

@@ -162,6 +162,9 @@ func (n *notes) LocalEnded(zk.SessionID) {}
 // Ended implements Clients.
 func (n *notes) Ended(*txn.Txn, []znode.Change) {}
 
+// WantsEnded implements Clients.
+func (n *notes) WantsEnded() bool { return false }
+
 func (n *notes) Applying(*Request, *znode.Result) {}
 
 func (n *notes) LastHeard() time.Duration {

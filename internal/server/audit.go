@@ -206,6 +206,9 @@ func (s *Server) Ended(tx *txn.Txn, changes []znode.Change) {
 	}
 }
 
+// WantsEnded implements replica.Clients: every deletion is an entry of the audit log.
+func (s *Server) WantsEnded() bool { return s.audit != nil }
+
 // awaitAudit waits until the queue of the audit log has room. It ends the connection and
 // returns false if that takes too long. REQUIRES: the goroutine of serve, without c.mu.
 func (c *conn) awaitAudit() bool {

@@ -110,6 +110,9 @@ func (c *aclCache) prepare(acl []zk.ACL, index func(*access.List)) {
 
 // release counts one znode less.
 func (c *aclCache) release(id aclID) {
+	if id == 0 {
+		return
+	}
 	e := c.byID[id]
 	if e == nil {
 		return

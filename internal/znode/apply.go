@@ -47,6 +47,7 @@ func (r *Result) reset(t wire.OpCode) {
 // transactions again that the tree already has, from any one on, gives the same tree.
 func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 	r.reset(tx.Header.Type)
+	t.state++
 	t.recounts.work = PieceUnits
 	if tx.Header.Type == wire.OpMulti {
 		t.applyMulti(tx, r)

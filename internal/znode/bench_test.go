@@ -164,3 +164,53 @@ func BenchmarkLoad(b *testing.B) {
 		l.Tree(million)
 	}
 }
+
+// BenchmarkClose ends a session with a million ephemerals, below one znode and below a
+// thousand; the time is of one ephemeral.
+func BenchmarkClose(b *testing.B) {
+	for _, parents := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("parents=%d", parents), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				tree, tx := crowdedTree(b, million, parents)
+				r := new(Result)
+				runtime.GC()
+				b.StartTimer()
+				c := tree.BeginClose(tx)
+				for !c.Next(r, nil) {
+				}
+				if tree.EphemeralCount() != 0 {
+					b.Fatal(tree.EphemeralCount())
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/million, "ns/znode")
+		})
+	}
+}
+
+// crowdedTree has a session with n ephemerals below some parents, and returns the end of it.
+func crowdedTree(tb testing.TB, n, parents int) (*Tree, *txn.Txn) {
+	tb.Helper()
+	tree, r := New(Options{}), new(Result)
+	const session = 77
+	tx := txn.Txn{Header: txn.Header{Zxid: 1, Session: session, Type: wire.OpCreateSession}}
+	tree.Apply(&tx, r)
+	tx.Header.Type = wire.OpCreate
+	for i := range n {
+		if i%(n/parents) == 0 {
+			tx.Zxid++
+			tx.Op = txn.Op{Type: wire.OpCreate, Path: fmt.Sprintf("/p%d", i/(n/parents)), ACL: zk.OpenACLUnsafe(), ParentCversion: -1}
+			tree.Apply(&tx, r)
+		}
+		tx.Zxid++
+		path := fmt.Sprintf("/p%d/%d", i/(n/parents), i)
+		tx.Op = txn.Op{Type: wire.OpCreate, Path: path, ACL: zk.OpenACLUnsafe(), ParentCversion: -1, Ephemeral: true}
+		if tree.Apply(&tx, r); r.Err != zk.OK {
+			tb.Fatal(path, r.Err)
+		}
+	}
+	end := &txn.Txn{Header: txn.Header{Zxid: tx.Zxid + 1, Session: session, Type: wire.OpCloseSession}}
+	end.Op.Type = wire.OpCloseSession
+	return tree, end
+}

@@ -9,7 +9,7 @@ import (
 // check verifies the invariants of the package's documentation and returns the
 // first that does not hold.
 func (t *Tree) check() error {
-	c := checker{tree: t, uses: map[aclID]int{}}
+	c := newChecker(t)
 	if err := c.visit(rootID, ""); err != nil {
 		return err
 	}
@@ -18,10 +18,17 @@ func (t *Tree) check() error {
 		indexed += t.index.parts[i].used
 	}
 	for s, ids := range t.ephemerals {
-		if n := len(slices.Collect(ids.all())); n == 0 || n != ids.len() || n != len(ids.sorted()) {
+		if n := len(slices.Collect(ids.all())); n == 0 || n != ids.len() {
 			return fmt.Errorf("session %v has a wrong set of ephemerals", s)
 		}
 		ephemerals += ids.len()
+		if ids.digest != c.digests[int64(s)] && !t.opts.NoDigest {
+			return fmt.Errorf("session %v has the digest %d, kept %d", s, c.digests[int64(s)], ids.digest)
+		}
+	}
+	free := 0
+	for id := t.nodes.free; id != 0; id = t.nodes.at(id).parent {
+		free++
 	}
 	for id, e := range t.acls.byID {
 		if c.uses[id] != e.uses || e.uses == 0 {
@@ -33,6 +40,7 @@ func (t *Tree) check() error {
 		got, want int64
 	}{
 		{"znodes", int64(t.count), int64(c.nodes)},
+		{"IDs", int64(t.nodes.fresh - rootID), int64(c.nodes + free)},
 		{"entries of the index", int64(indexed), int64(c.nodes - 1)},
 		{"ephemerals in sets", int64(ephemerals), int64(c.kinds[kindEphemeral])},
 		{"ephemerals", int64(t.ephCount), int64(c.kinds[kindEphemeral])},
@@ -66,6 +74,12 @@ type checker struct {
 	digest uint64
 	size   int64
 	slots  int64
+
+	digests map[int64]uint64 // by owner
+}
+
+func newChecker(t *Tree) *checker {
+	return &checker{tree: t, uses: map[aclID]int{}, digests: map[int64]uint64{}}
 }
 
 func (c *checker) visit(id ID, path string) error {
@@ -117,7 +131,9 @@ func (c *checker) count(n *node, path string) {
 		c.quotas++
 	}
 	if InDigest(path) {
-		c.digest += uint64(m.Digest(Sum(path, c.tree.data(n)), new(Scratch)))
+		d := uint64(m.Digest(Sum(path, c.tree.data(n)), new(Scratch)))
+		c.digest += d
+		c.digests[n.owner] += d
 	}
 	switch size := int(n.nameLen) + int(max(n.dataLen, 0)); {
 	case size > maxSlot:

@@ -64,7 +64,7 @@ func TestIterationOverAChangingSet(t *testing.T) {
 				t.Fatalf("seed %d: %d was there all the time and is not passed", seed, id)
 			}
 		}
-		sorted := s.sorted()
+		sorted := slices.Sorted(s.all())
 		if !slices.IsSorted(sorted) || len(sorted) != len(model) || s.len() != len(model) {
 			t.Fatalf("seed %d: %d IDs, len %d, want %d", seed, len(sorted), s.len(), len(model))
 		}

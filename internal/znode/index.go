@@ -78,6 +78,32 @@ func (x *index) remove(h uint64, id ID) {
 	p.entries[i] = indexEntry{}
 }
 
+// size returns the number of entries, of which some are empty.
+func (x *index) size() (n int) {
+	for i := range x.parts {
+		n += len(x.parts[i].entries)
+	}
+	return n
+}
+
+// sweep removes the entries of all IDs of a set, which has a bit for each ID, and returns the work done.
+func (p *indexPart) sweep(dead []uint64) (work int) {
+	var kept []indexEntry
+	for _, e := range p.entries {
+		if e.id != 0 && dead[e.id/wordBits]>>(e.id%wordBits)&1 == 0 {
+			kept = append(kept, e)
+		}
+	}
+	if len(kept) < p.used {
+		clear(p.entries)
+		p.used = len(kept)
+		for _, e := range kept {
+			p.insert(e)
+		}
+	}
+	return 1 + len(p.entries)/sweepFactor + len(kept)/deleteWork
+}
+
 func (p *indexPart) insert(e indexEntry) {
 	mask := uint32(len(p.entries) - 1)
 	i := e.hash & mask

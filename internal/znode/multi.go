@@ -56,6 +56,7 @@ func (t *Tree) BeginMulti(tx *txn.Txn, r *Result) *Multi {
 func (m *Multi) Next(r *Result) (done bool) {
 	r.Events = r.Events[:0]
 	t := m.tree
+	t.state++
 	for work := 0; work < PieceUnits && len(m.left) > 0; {
 		op := &m.left[0]
 		m.left = m.left[1:]

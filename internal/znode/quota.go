@@ -63,6 +63,9 @@ func (t *Tree) QuotaPath(path string) string {
 	return ""
 }
 
+// hasQuota reports whether the quota of path is its own.
+func (t *Tree) hasQuota(path string) bool { _, ok := t.quotas[path]; return ok }
+
 // QuotaLimits returns the limits and the usage of the quota at path, a result of
 // QuotaPath. ok is false if either znode is missing.
 func (t *Tree) QuotaLimits(path string) (limits, used Quota, ok bool) {

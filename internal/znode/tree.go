@@ -14,7 +14,7 @@
 //  2. The list of a znode's children holds each child once, at child.slot.
 //  3. The index finds exactly the znodes that exist.
 //  4. Ephemerals, containers and TTL znodes are in the set of their kind.
-//  5. The digest is the sum over all znodes outside /zookeeper/.
+//  5. The digest is the sum over all znodes outside /zookeeper/; a session has the sum over its ephemerals.
 package znode
 
 import (
@@ -47,8 +47,9 @@ type Tree struct {
 	lastZxid zk.Zxid
 	newest   zk.Zxid // no znode that was loaded was created after it
 	digest   uint64
-	count    int   // znodes
-	size     int64 // bytes of all paths and data
+	state    uint64 // how often transactions, or pieces of one, were applied
+	count    int    // znodes
+	size     int64  // bytes of all paths and data
 
 	sessions   map[zk.SessionID]int32  // timeout in milliseconds
 	ephemerals map[zk.SessionID]*idSet // the znodes of each session that has any
@@ -136,12 +137,12 @@ func (t *Tree) sameName(a, b ID) bool {
 	return x.parent == y.parent && t.name(x) == t.name(y)
 }
 
-// isAt reports whether path is the path of id.
+// isAt reports whether path is the path of id, which may have been released.
 func (t *Tree) isAt(id ID, path string) bool {
 	for id != rootID {
 		n := t.nodes.at(id)
 		k := len(path) - int(n.nameLen)
-		if k < 1 || path[k-1] != '/' || path[k:] != t.name(n) {
+		if n.slot == freeSlot || k < 1 || path[k-1] != '/' || path[k:] != t.name(n) {
 			return false
 		}
 		path, id = path[:k-1], n.parent
@@ -151,12 +152,11 @@ func (t *Tree) isAt(id ID, path string) bool {
 
 // name returns the last component of n's path. It aliases the arena.
 func (t *Tree) name(n *node) string {
-	b := t.arena.bytes(n.blob, int(n.nameLen))
-	if len(b) == 0 {
-		return ""
-	}
-	return unsafe.String(&b[0], len(b))
+	return stringOf(t.arena.bytes(n.blob, int(n.nameLen)))
 }
+
+// stringOf returns a string that aliases b.
+func stringOf(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // Parent returns the parent of id, 0 for the root.
 func (t *Tree) Parent(id ID) ID { return t.nodes.at(id).parent }
@@ -288,6 +288,18 @@ func (t *Tree) Ephemerals(session zk.SessionID, f func(path string)) {
 // EphemeralsOf returns the number of ephemerals of session.
 func (t *Tree) EphemeralsOf(session zk.SessionID) int { return t.ephemerals[session].len() }
 
+// EphemeralDigest returns the sum of the digests of the ephemerals of session, as far as they count in
+// the digest of the tree.
+func (t *Tree) EphemeralDigest(session zk.SessionID) uint64 {
+	if set := t.ephemerals[session]; set != nil {
+		return set.digest
+	}
+	return 0
+}
+
+// Czxid returns the transaction that created id.
+func (t *Tree) Czxid(id ID) zk.Zxid { return t.nodes.at(id).czxid }
+
 // IsEphemeralOf reports whether id, which may have been released, is an ephemeral of
 // session.
 func (t *Tree) IsEphemeralOf(id ID, session zk.SessionID) bool {
@@ -323,6 +335,9 @@ func (t *Tree) Sessions(f func(s zk.SessionID, timeoutMillis int32)) {
 
 // LastZxid is the zxid of the last transaction applied.
 func (t *Tree) LastZxid() zk.Zxid { return t.lastZxid }
+
+// State is a number that is another one after a transaction, or a piece of one, was applied.
+func (t *Tree) State() uint64 { return t.state }
 
 // MoveTo makes the tree the state at another zxid.
 func (t *Tree) MoveTo(z zk.Zxid) { t.lastZxid = z }
@@ -529,13 +544,21 @@ func (t *Tree) unindexKind(id ID, owner int64) {
 func (t *Tree) addDigest(path string, n *node) {
 	if !t.opts.NoDigest && InDigest(path) {
 		m := n.mode()
-		t.digest += uint64(m.Digest(n.sum, &t.scratch))
+		t.changeDigest(n.owner, uint64(m.Digest(n.sum, &t.scratch)))
 	}
 }
 
 func (t *Tree) subDigest(path string, n *node) {
 	if !t.opts.NoDigest && InDigest(path) {
 		m := n.mode()
-		t.digest -= uint64(m.Digest(n.sum, &t.scratch))
+		t.changeDigest(n.owner, -uint64(m.Digest(n.sum, &t.scratch)))
+	}
+}
+
+// changeDigest adds d to the digest of the tree, and to that of the set of a znode's owner.
+func (t *Tree) changeDigest(owner int64, d uint64) {
+	t.digest += d
+	if owner != 0 && t.IsEphemeral(owner) {
+		t.ephemerals[zk.SessionID(owner)].digest += d
 	}
 }
