@@ -141,3 +141,32 @@ func BenchmarkMulti(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkClose prepares the end of a session with a million ephemerals; the time is of one ephemeral.
+func BenchmarkClose(b *testing.B) {
+	const many = 1_000_000
+	cfg := everything
+	cfg.MaxTxnBytes = 1 << 20
+	r := newRig(b, cfg)
+	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	r.settle()
+	create := func(path string, ephemeral bool) {
+		r.zxid++
+		op := txn.Op{Type: wire.OpCreate, Path: path, Ephemeral: ephemeral, ACL: zk.OpenACLUnsafe(), ParentCversion: -1}
+		r.tree.Apply(&txn.Txn{Header: txn.Header{Zxid: r.zxid, Session: 1, Type: wire.OpCreate}, Op: op}, &r.result)
+	}
+	create("/p", false)
+	for i := range many {
+		create(fmt.Sprintf("/p/%d", i), true)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		p := New(cfg, r.tree, r.prep.auth, r.sessions)
+		var tx txn.Txn
+		p.Prepare(&Request{Op: wire.OpCloseSession, Session: 1, Owner: session.NoOwner}, r.zxid+1, 1, &tx)
+		if tx.Err != zk.OK || p.Outstanding() != 1 {
+			b.Fatal(tx.Err, p.Outstanding())
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/many, "ns/znode")
+}

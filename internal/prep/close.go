@@ -93,35 +93,26 @@ func (p *Preparer) creations(session zk.SessionID, paths []string) []string {
 // a change for each of them: there can be a million. Until the transaction is applied get
 // does not find them.
 func (p *Preparer) closeAll(session zk.SessionID, h *txn.Header) {
-	began := p.tree.LastZxid() // what is created after it is outstanding now
-	var ids []znode.ID
-	nested := false
-	for id := range p.tree.EphemeralIDs(session) {
-		p.did(1)
-		ids = append(ids, id)
-		nested = nested || p.tree.NumChildren(id) > 0
-	}
-	if nested {
-		p.closeEach(session, ids, h)
-		return
-	}
-	changed := p.closeChanged(session, h)
+	changed := p.changedOf(session)
 	counts := map[znode.ID]*children{}
 	last, in := znode.ID(0), (*children)(nil)
-	for _, id := range ids {
+	for id := range p.tree.EphemeralIDs(session) {
 		p.did(1)
-		if changed[id] || !p.tree.IsEphemeralOf(id, session) || p.tree.Mode(id).Czxid > began {
+		if changed.ids[id] || !p.tree.IsEphemeralOf(id, session) || p.tree.Czxid(id) > changed.at {
 			continue
+		}
+		if p.tree.NumChildren(id) > 0 {
+			p.closeEach(session, h)
+			return
 		}
 		if parent := p.tree.Parent(id); parent != last {
 			last, in = parent, p.childrenOf(counts, parent)
 		}
 		in.gone++
-		if in.digest {
-			mode := p.tree.Mode(id)
-			p.digest -= uint64(mode.Digest(p.tree.Sum(id), &p.scratch))
-		}
 	}
+	slices.Sort(changed.ephemerals)
+	p.endEphemerals(h, changed.ephemerals)
+	p.digest -= changed.others
 	for _, in := range counts { // the parents exist: the ephemerals are their children
 		p.did(opWork)
 		if parent, ok := p.get(in.path); ok {
@@ -134,11 +125,47 @@ func (p *Preparer) closeAll(session zk.SessionID, h *txn.Header) {
 	p.out.closing[session] = h.Zxid
 }
 
+// changed is what the tree has, at one state, of the znodes with outstanding changes, for
+// the end of a session.
+type changed struct {
+	at         zk.Zxid           // what is created after it is outstanding
+	ids        map[znode.ID]bool // the znodes
+	ephemerals []string          // paths of those that will be the session's ephemerals before it ends
+	others     uint64            // sum of the digests of the session's ephemerals that have no outstanding change
+}
+
+// changedOf returns what the tree has of the znodes with outstanding changes. If transactions are applied
+// between its pieces it begins again: what is outstanding becomes less thereby.
+func (p *Preparer) changedOf(session zk.SessionID) changed {
+	for {
+		state := p.tree.State()
+		c := changed{at: p.tree.LastZxid(), ids: map[znode.ID]bool{}, others: p.tree.EphemeralDigest(session)}
+		for path, ch := range p.out.changes {
+			p.did(1)
+			if ch.isEphemeralOf(session) {
+				c.ephemerals = append(c.ephemerals, path)
+			}
+			id := p.tree.Lookup(path)
+			if id == 0 {
+				continue
+			}
+			c.ids[id] = true
+			if p.tree.IsEphemeralOf(id, session) && znode.InDigest(path) {
+				mode := p.tree.Mode(id)
+				c.others -= uint64(mode.Digest(p.tree.Sum(id), &p.scratch))
+			}
+		}
+		if p.tree.State() == state {
+			return c
+		}
+	}
+}
+
 // closeEach is closeAll with a change for each ephemeral, if some have children: endEphemerals alone
 // knows which of these remain.
-func (p *Preparer) closeEach(session zk.SessionID, ids []znode.ID, h *txn.Header) {
+func (p *Preparer) closeEach(session zk.SessionID, h *txn.Header) {
 	var paths []string
-	for _, id := range ids {
+	for id := range p.tree.EphemeralIDs(session) {
 		p.did(1)
 		if path := p.tree.Path(id); p.tree.IsEphemeralOf(id, session) {
 			paths = append(paths, path)
@@ -151,38 +178,17 @@ func (p *Preparer) closeEach(session zk.SessionID, ids []znode.ID, h *txn.Header
 
 // children are the ephemerals of one parent that closeAll deletes.
 type children struct {
-	path   string // of the parent
-	gone   int
-	digest bool // they are part of the tree's digest
+	path string // of the parent
+	gone int
 }
 
 func (p *Preparer) childrenOf(counts map[znode.ID]*children, parent znode.ID) *children {
 	c := counts[parent]
 	if c == nil {
-		path := p.tree.Path(parent)
-		c = &children{path: path, digest: p.cfg.DigestEnabled && znode.InDigest(path+"/")}
+		c = &children{path: p.tree.Path(parent)}
 		counts[parent] = c
 	}
 	return c
-}
-
-// closeChanged projects the deletion of those ephemerals of session that have outstanding
-// changes, and returns the znodes of the tree that have any.
-func (p *Preparer) closeChanged(session zk.SessionID, h *txn.Header) map[znode.ID]bool {
-	changed := map[znode.ID]bool{}
-	var ephemerals []string
-	for path, c := range p.out.changes {
-		p.did(1)
-		if id := p.tree.Lookup(path); id != 0 {
-			changed[id] = true
-		}
-		if c.isEphemeralOf(session) {
-			ephemerals = append(ephemerals, path)
-		}
-	}
-	slices.Sort(ephemerals)
-	p.endEphemerals(h, ephemerals)
-	return changed
 }
 
 // isEphemeralOf reports whether the znode will be an ephemeral of session.
