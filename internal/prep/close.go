@@ -55,7 +55,7 @@ func (p *Preparer) ephemerals(session zk.SessionID) (paths []string, fits bool) 
 	for id := range p.tree.EphemeralIDs(session) {
 		p.did(1)
 		path := p.tree.Path(id)
-		if c, changed := p.out.changes[path]; changed && !c.isEphemeralOf(session) {
+		if !p.endsWith(session, path) {
 			continue
 		}
 		if bytes += 4 + len(path); p.exceeds(bytes) {
@@ -167,7 +167,7 @@ func (p *Preparer) closeEach(session zk.SessionID, h *txn.Header) {
 	var paths []string
 	for id := range p.tree.EphemeralIDs(session) {
 		p.did(1)
-		if path := p.tree.Path(id); p.tree.IsEphemeralOf(id, session) {
+		if path := p.tree.Path(id); p.tree.IsEphemeralOf(id, session) && p.endsWith(session, path) {
 			paths = append(paths, path)
 		}
 	}
@@ -189,6 +189,12 @@ func (p *Preparer) childrenOf(counts map[znode.ID]*children, parent znode.ID) *c
 		counts[parent] = c
 	}
 	return c
+}
+
+// endsWith reports whether path, which the tree has of an ephemeral of session, will still be one of it.
+func (p *Preparer) endsWith(session zk.SessionID, path string) bool {
+	c, changed := p.out.changes[path]
+	return !changed || c.isEphemeralOf(session)
 }
 
 // isEphemeralOf reports whether the znode will be an ephemeral of session.

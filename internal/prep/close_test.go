@@ -140,7 +140,12 @@ func closeNested(t *testing.T, cfg Config, more int) {
 	for i := range more {
 		create(1, fmt.Sprintf("/n/o/%d", i), true)
 	}
+	create(1, "/taken", true)
 	r.prep = New(cfg, r.tree, r.prep.auth, r.sessions)
+	d := wire.PathVersion{Path: "/taken", Version: -1}
+	r.prepare(Request{Op: wire.OpDelete, Session: 2, Body: d.Append(nil), Owner: owner})
+	taken := wire.CreateRequest{Path: "/taken", ACL: zk.OpenACLUnsafe()}
+	r.prepare(Request{Op: wire.OpCreate, Session: 2, Body: taken.Append(nil, wire.OpCreate), Owner: owner})
 	for range 2 { // the second time no session is there, as for what a leader finds when it begins
 		r.prepare(Request{Op: wire.OpCloseSession, Session: 1, Owner: session.NoOwner})
 		c := wire.CreateRequest{Path: fmt.Sprintf("/after%d", r.zxid), ACL: zk.OpenACLUnsafe()}
@@ -148,7 +153,7 @@ func closeNested(t *testing.T, cfg Config, more int) {
 		r.settle() // it compares the digests
 		for path, there := range map[string]bool{
 			"/a": true, "/a/b": true, "/c": false, "/e": false, "/f": false, "/k": true, "/k/p": true, "/k/q": false,
-			"/l": true, "/l/m": true, "/l/m/other": true, "/n": false,
+			"/taken": true, "/l": true, "/l/m": true, "/l/m/other": true, "/n": false,
 		} {
 			if (r.tree.Lookup(path) != 0) != there {
 				t.Errorf("%s is there: %v", path, !there)
