@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -215,11 +214,8 @@ func runServer(ctx context.Context, f *serverFlags, beside ...func(context.Conte
 	defer stop()
 	defer toggleDebug(log, level)()
 	fmt.Printf("Pinfold %s (ZooKeeper %s), %s\n", buildVersion(), server.Version, modeOf(cfg))
-	_, given := os.LookupEnv("GOMAXPROCS")
-	if !given { // one more, for node.Options.SpareProcessor
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
-	}
-	n, err := node.Open(node.Options{Config: cfg, Logger: log, Memory: node.TuneMemory(), SpareProcessor: !given})
+	defer node.KeepMonitorAwake()()
+	n, err := node.Open(node.Options{Config: cfg, Logger: log, Memory: node.TuneMemory()})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ var goroutines = map[string]string{
 	"internal/replica applier":        "applier",
 	"internal/replica Spawn":          "task",
 	"internal/replica run":            "watchdog",
+	"internal/node KeepMonitorAwake":  "monitor's companion",
 	"internal/server StandIn":         "connection",
 	"internal/transport read":         "learner link",
 	"internal/storage ahead":          "snapshot reader",

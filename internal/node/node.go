@@ -57,9 +57,6 @@ type Options struct {
 	// Dial connects to the other servers; nil: by the operating system.
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Memory *Memory // nil: the memory of the process is not tuned
-	// SpareProcessor tells that GOMAXPROCS is one more than the processors that the process is to use; see
-	// replica.Options.
-	SpareProcessor bool
 }
 
 // Node is one server. Open creates it; then the caller runs it once, or closes it.
@@ -153,7 +150,6 @@ func (n *Node) open() error {
 	if err != nil {
 		return err
 	}
-	o.SpareProcessor = n.o.SpareProcessor
 	n.server = server.New(server.Options{Config: cfg, Auth: authority, SASL: users, Audit: n.audit, Passwords: passwords, Limits: limits, Logger: n.log})
 	if err := n.openMetrics(); err != nil {
 		return err

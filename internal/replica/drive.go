@@ -43,7 +43,7 @@ func (g *goroutines) Start(r *Replica) {
 	for w := pipeline.Orderer; w <= pipeline.Applier; w++ {
 		g.woken[w] = make(chan struct{}, 1)
 	}
-	g.watchdog.init(r.o.SpareProcessor)
+	g.watchdog.init()
 	g.wg.Go(g.orderer)
 	g.wg.Go(g.writer)
 	g.wg.Go(g.applier)

@@ -97,9 +97,6 @@ type Options struct {
 	PurgeAge       time.Duration // of snapshots, 0 is any; see storage.Retention
 	PurgeBytes     int64         // of snapshots and logs, 0 is any
 	FsyncWarnAfter time.Duration
-	// SpareProcessor tells that the process has one processor (P) of Go more than it is to
-	// compute with: one goroutine may hold it while the log is written (watchdog).
-	SpareProcessor bool
 	// DiskReserve is how many bytes of the disk are to be free, or a twentieth of it if that is
 	// less; with less, writes of clients are refused. 0: the disk is not looked at.
 	DiskReserve int64

@@ -3,19 +3,12 @@ package replica
 import (
 	"sync"
 	"time"
-
-	"github.com/pinfold-zk/pinfold/internal/rawio"
 )
 
 // watchdog sees to it that no Caller waits for the disk for long (M3): if a write that a Caller
-// makes takes longer than watchdogTick, it calls Reader.StandIn. Its own goroutine runs while Callers write, and looks twice at
-// most before it does that.
-//
-// With doze that goroutine holds a processor (P) of Go between two looks (rawio.Doze), so that
-// a Caller's write costs no more than its system calls.
+// makes takes longer than watchdogTick, it calls Reader.StandIn. Its own goroutine runs while
+// Callers write, and looks twice at most before it does that.
 type watchdog struct {
-	doze bool
-
 	sync.Mutex
 	reader Reader // of the Caller that writes now; nil if none does, or it was replaced
 	writes uint64 // that have begun
@@ -27,13 +20,12 @@ type watchdog struct {
 
 const (
 	// watchdogTick is the time between two looks.
-	watchdogTick = 5 * time.Millisecond
+	watchdogTick = 8 * time.Millisecond
 	// watchdogRest is after how many looks at which no new write had begun the goroutine sleeps.
-	watchdogRest = 20
+	watchdogRest = 1
 )
 
-func (k *watchdog) init(doze bool) {
-	k.doze = doze
+func (k *watchdog) init() {
 	k.wake, k.ended = make(chan struct{}, 1), make(chan struct{})
 	go k.run()
 }
@@ -87,8 +79,6 @@ func (k *watchdog) run() {
 			slow.StandIn()
 		case !awake:
 			<-k.wake
-		case k.doze:
-			rawio.Doze(watchdogTick)
 		default:
 			time.Sleep(watchdogTick)
 		}

@@ -16,7 +16,7 @@ func (s *stoodIn) StandIn() { s.calls++ }
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog
-		w.init(false)
+		w.init()
 		defer w.close()
 		var slow, quick stoodIn
 		for range 100 {
