@@ -18,12 +18,8 @@ type watchdog struct {
 	ended  chan struct{}
 }
 
-const (
-	// watchdogTick is the time between two looks.
-	watchdogTick = 8 * time.Millisecond
-	// watchdogRest is after how many looks at which no new write had begun the goroutine sleeps.
-	watchdogRest = 1
-)
+// watchdogTick is the time between two looks.
+const watchdogTick = 8 * time.Millisecond
 
 func (k *watchdog) init() {
 	k.wake, k.ended = make(chan struct{}, 1), make(chan struct{})
@@ -69,9 +65,8 @@ func (k *watchdog) nudge() {
 
 func (k *watchdog) run() {
 	defer close(k.ended)
-	seen, idle := uint64(0), 0
-	for {
-		slow, awake, closed := k.look(&seen, &idle)
+	for seen := uint64(0); ; {
+		slow, awake, closed := k.look(&seen)
 		switch {
 		case closed:
 			return
@@ -85,18 +80,16 @@ func (k *watchdog) run() {
 	}
 }
 
-// look returns the reader of the Caller that writes if it wrote at the last look as well.
-// seen is the write of the last look, idle how many looks have seen it.
-func (k *watchdog) look(seen *uint64, idle *int) (slow Reader, awake, closed bool) {
+// look returns the reader of the Caller that writes if it wrote at the last look as well. seen is the
+// write of the last look. If none has begun since then, and none is made, the goroutine sleeps.
+func (k *watchdog) look(seen *uint64) (slow Reader, awake, closed bool) {
 	k.Lock()
 	defer k.Unlock()
 	if k.writes != *seen {
-		*seen, *idle = k.writes, 0
+		*seen = k.writes
 		return nil, k.awake, k.closed
 	}
 	slow, k.reader = k.reader, nil
-	if *idle++; *idle > watchdogRest && slow == nil {
-		k.awake = false
-	}
+	k.awake = slow != nil
 	return slow, k.awake, k.closed
 }

@@ -32,7 +32,7 @@ func TestWatchdog(t *testing.T) {
 			if w.end() {
 				t.Error("a slow Caller is not replaced")
 			}
-			time.Sleep(2 * watchdogTick * watchdogRest)
+			time.Sleep(2 * watchdogTick)
 			synctest.Wait()
 			if w.awake {
 				t.Error("the goroutine looks although none writes")
