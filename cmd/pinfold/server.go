@@ -214,11 +214,11 @@ func runServer(ctx context.Context, f *serverFlags, beside ...func(context.Conte
 	defer stop()
 	defer toggleDebug(log, level)()
 	fmt.Printf("Pinfold %s (ZooKeeper %s), %s\n", buildVersion(), server.Version, modeOf(cfg))
-	defer node.KeepMonitorAwake()()
 	n, err := node.Open(node.Options{Config: cfg, Logger: log, Memory: node.TuneMemory()})
 	if err != nil {
 		return err
 	}
+	defer node.KeepMonitorAwake()() // after Open, which counts the processors
 	printReport(cfg, n)
 	s := &supervised{replica: n.Replica(), ensemble: cfg.Quorum.Distributed()}
 	beside = append(beside, func(ctx context.Context, _ *replica.Replica) { s.announce(ctx) })

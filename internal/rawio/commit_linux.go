@@ -12,7 +12,7 @@ import (
 // collection nor another goroutine. If small is true the goroutine keeps its processor (P)
 // until the runtime's monitor takes it, which is right for what takes less than a
 // millisecond; otherwise it hands the processor over at once. The error is that of the system
-// call; nothing is known then about what was written, except that EINVAL has written nothing.
+// call; nothing is known then about what was written. The caller holds p meanwhile, in memory of the heap.
 //
 //go:nosplit
 //go:norace

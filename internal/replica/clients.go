@@ -12,8 +12,7 @@ import (
 
 // Origin is the connection that sent a request. Its methods are called from the stages
 // Order and Apply, on whichever goroutine runs the stage: a worker's, or one that has
-// called Bring or Packets. They must not block, and must not call View, Bring or
-// Packets. All calls from one stage follow each other; calls from Order and from Apply
+// called Work. They must not block, and must not call View, Packets or Work. All calls from one stage follow each other; calls from Order and from Apply
 // may come at the same time.
 type Origin interface {
 	// Applying announces Applied for a multi of very many operations, which is applied in

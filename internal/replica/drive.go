@@ -17,9 +17,9 @@ type Driver interface {
 	Start(r *Replica)
 	// Wake makes a worker's goroutine call Next soon.
 	Wake(w pipeline.Worker)
-	// Bring has a Caller call Next: on the calling goroutine, or soon. reader and the result
+	// Work has a Caller call Next: on the calling goroutine, or soon. reader and the result
 	// are those of Replica.Work.
-	Bring(reader Reader) (goOn bool)
+	Work(reader Reader) (goOn bool)
 	// Spawn calls task beside the stages until it returns false.
 	Spawn(task func() (again bool))
 	// Rest pauses a task, or a View that has released the lock.
@@ -88,8 +88,8 @@ func (g *goroutines) Wake(w pipeline.Worker) {
 	}
 }
 
-// Bring implements Driver.
-func (g *goroutines) Bring(reader Reader) (goOn bool) {
+// Work implements Driver.
+func (g *goroutines) Work(reader Reader) (goOn bool) {
 	var t Turn
 	t.Replaceable = reader != nil
 	for goOn = true; g.r.Next(&t); {

@@ -391,7 +391,7 @@ func (r *Replica) Bring(reqs []Request) {
 // calls reader.StandIn, and Work returns false in the end.
 //
 // REQUIRES: the caller holds no lock.
-func (r *Replica) Work(reader Reader) (goOn bool) { return r.driver.Bring(reader) }
+func (r *Replica) Work(reader Reader) (goOn bool) { return r.driver.Work(reader) }
 
 // Reader is what a goroutine that calls Work reads: a client's connection, or a link.
 type Reader = interface {

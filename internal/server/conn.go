@@ -124,7 +124,7 @@ func (c *conn) owner() session.Owner { return session.Owner(c.serial) }
 
 // LastHeard returns when the client last sent a complete frame, by Replica.Now
 // (replica.Origin). A part of a frame does not count. While the server does not read from
-// the connection, because serve waits for the disk or for room, it returns the present
+// the connection, because its goroutine waits for the replica or for room, it returns the present
 // time: the client's pings may wait in the socket.
 func (c *conn) LastHeard() time.Duration {
 	if c.paused.Load() {
@@ -144,7 +144,6 @@ func (c *conn) serve() {
 // readOn reads requests until the connection ends, or until another goroutine does so (StandIn).
 func (c *conn) readOn() {
 	for {
-		c.awaitTokens() // Fill reads before it waits, so it gives the buffer back itself
 		if err := c.in.Fill(); err != nil {
 			c.countDrop(err)
 			c.noteEnd(err)
@@ -163,6 +162,7 @@ func (c *conn) readOn() {
 			c.noteEnd(err)
 			break
 		}
+		c.awaitTokens() // Fill reads before it waits, so it gives the buffer back itself
 	}
 	c.end()
 }

@@ -144,6 +144,7 @@ func (c *conn) endTurn() {
 func (c *conn) StandIn() {
 	c.s.wg.Go(func() {
 		c.endTurn()
+		c.awaitTokens()
 		c.readOn()
 	})
 }

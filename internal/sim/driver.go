@@ -37,9 +37,9 @@ func (d *driver) Wake(w pipeline.Worker) {
 	d.m.after(d.wakeDelay(), func() { d.next(&d.workers[w]) })
 }
 
-// Bring implements replica.Driver. A Caller is a goroutine of its own: it is as if each were
+// Work implements replica.Driver. A Caller is a goroutine of its own: it is as if each were
 // replaced at once.
-func (d *driver) Bring(replica.Reader) (goOn bool) {
+func (d *driver) Work(replica.Reader) (goOn bool) {
 	t := new(replica.Turn)
 	t.Replaceable = d.m.s.profile.promptDisk
 	d.m.after(d.wakeDelay(), func() { d.next(t) })

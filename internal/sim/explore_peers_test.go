@@ -209,7 +209,7 @@ func (ps *peers) connect(from, to int64) zab.LinkID {
 	return l
 }
 
-// link is what a goroutine reads that brings packets (replica.Reader). workers.Bring replaces it.
+// link is what a goroutine reads that brings packets (replica.Reader). workers.work replaces it.
 type link struct{}
 
 func (link) StandIn() { panic("a link is read by two") }

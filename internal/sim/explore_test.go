@@ -284,8 +284,8 @@ func (d *workers) run(t *replica.Turn) {
 // Wake implements replica.Driver.
 func (d *workers) Wake(w pipeline.Worker) { d.woken[w] = true }
 
-// Bring implements replica.Driver.
-func (d *workers) Bring(reader replica.Reader) (goOn bool) {
+// Work implements replica.Driver.
+func (d *workers) Work(reader replica.Reader) (goOn bool) {
 	t := new(replica.Turn)
 	t.Replaceable = d.prompt && reader != nil
 	d.work(t)

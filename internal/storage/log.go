@@ -259,8 +259,9 @@ func (l *Log) write(small bool) error {
 		}
 	}
 	base := l.pos - int64(l.kept)
-	if step := l.o.PreallocBytes; step > 0 && base+int64(len(l.buf))+growMargin >= l.size {
-		over := base + int64(len(l.buf)) + growMargin - l.size
+	end := base + int64(len(l.buf))
+	if step := l.o.PreallocBytes; step > 0 && end+growMargin >= l.size {
+		over := end + growMargin - l.size
 		l.size += (over/step + 1) * step
 		if err := l.file.Preallocate(l.size); err != nil {
 			return err
