@@ -128,6 +128,7 @@ var otherModules = map[string][]string{
 	"github.com/prometheus/client_golang":     {"exporter"},
 	"github.com/yuin/goldmark":                {"deploy/site"},
 	"golang.org/x/sys/cpu":                    {"storage"},
+	"golang.org/x/sys/unix":                   {"test/ensemble/cluster"},
 	"golang.org/x/term":                       {"cli"},
 	"gonum.org/v1/plot":                       {"bench/report"},
 	"github.com/pavlo-v-chernykh/keystore-go": {"keystore"},

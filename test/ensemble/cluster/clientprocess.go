@@ -18,9 +18,8 @@ func StartClient(cmd *exec.Cmd, out string) (*ClientProcess, error) {
 	return &ClientProcess{p}, nil
 }
 
-// Pause stops the program with SIGSTOP: it reads nothing any more, and keeps its
-// connections.
-func (c *ClientProcess) Pause() error { return c.p.cmd.Process.Signal(syscall.SIGSTOP) }
+// Pause stops the program with SIGSTOP: when Pause returns, it reads nothing any more, and keeps its connections.
+func (c *ClientProcess) Pause() error { return c.p.pause() }
 
 // Kill ends the program with SIGKILL, if it runs, and waits for its end.
 func (c *ClientProcess) Kill() { _ = c.p.end(syscall.SIGKILL) }

@@ -91,6 +91,14 @@ func run(cmd *exec.Cmd, out string) (*process, error) {
 	return p, nil
 }
 
+// pause sends SIGSTOP and waits until the process has stopped.
+func (p *process) pause() error {
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("cluster: pause process %d: %w", p.cmd.Process.Pid, err)
+	}
+	return untilStopped(p.cmd.Process.Pid)
+}
+
 // end sends the signal, waits for the end and returns what Wait said.
 func (p *process) end(sig syscall.Signal) error {
 	// An error means that the process has ended already.
@@ -236,8 +244,8 @@ func (m *Member) KillConnections() error {
 		}
 		filter = append(filter, ")")
 	}
-	if err := m.signal(syscall.SIGKILL); err != nil {
-		return err
+	if err := p.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("cluster: kill process %d: %w", p.cmd.Process.Pid, err)
 	}
 	if out, err := exec.Command("ss", filter...).CombinedOutput(); err != nil {
 		return fmt.Errorf("cluster: ss: %w: %s", err, out)
@@ -257,19 +265,24 @@ func (m *Member) stop(sig syscall.Signal) error {
 	return p.end(sig)
 }
 
-// Pause stops the process with SIGSTOP; Resume lets it go on.
-func (m *Member) Pause() error { return m.signal(syscall.SIGSTOP) }
-
-// Resume lets a paused process go on.
-func (m *Member) Resume() error { return m.signal(syscall.SIGCONT) }
-
-func (m *Member) signal(sig syscall.Signal) error {
+// Pause stops the process with SIGSTOP, and returns when it has stopped; Resume lets it go on.
+func (m *Member) Pause() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.running() {
-		return fmt.Errorf("cluster: member %d does not run: no %v", m.ID, sig)
+		return fmt.Errorf("cluster: member %d does not run: it cannot be paused", m.ID)
 	}
-	return m.proc.cmd.Process.Signal(sig)
+	return m.proc.pause()
+}
+
+// Resume lets a paused process go on.
+func (m *Member) Resume() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.running() {
+		return fmt.Errorf("cluster: member %d does not run: it cannot be resumed", m.ID)
+	}
+	return m.proc.cmd.Process.Signal(syscall.SIGCONT)
 }
 
 // Become has the next start run the other program on the same directory.
