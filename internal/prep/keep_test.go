@@ -1,35 +1,42 @@
 package prep
 
 import (
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// TestKeepsNoMulti: once a multi is prepared, whatever became of it, its request
-// is not held on to, nor is memory for as many operations as the largest had.
+// TestKeepsNoMulti: once a multi has failed, the preparer does not hold on to its request.
 func TestKeepsNoMulti(t *testing.T) {
 	r := newRig(t, everything)
-	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 1)})
-	many := make([]string, 2*maxKeptOps)
-	for _, paths := range [][]string{{"/a", "/b"}, {"/a", "/c", "/d"}, many, {"/e"}} {
-		var body []byte
+	session := r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 1)}).Session
+	r.settle()
+	prepare := func(paths ...string) weak.Pointer[byte] {
+		body := make([]byte, 0, 64<<10) // an allocation of its own
 		for _, path := range paths {
 			m := wire.MultiOp{Type: wire.OpCreate}
 			m.Path, m.ACL = path, zk.OpenACLUnsafe()
 			body = m.Append(body)
 		}
-		r.prepare(Request{Op: wire.OpMulti, Session: 1, Owner: owner, Body: wire.AppendMultiEnd(body)})
-		kept := r.prep.multi[:cap(r.prep.multi)]
-		if len(kept) > maxKeptOps {
-			t.Errorf("room for %d operations is kept", len(kept))
+		body = wire.AppendMultiEnd(body)
+		if tx := r.prepare(Request{Op: wire.OpMulti, Session: session, Owner: owner, Body: body}); !tx.Failed() {
+			t.Fatalf("%v: %+v", paths, tx)
 		}
-		for i := range kept {
-			if kept[i].Path != "" || kept[i].ACL != nil {
-				t.Errorf("operation %d of %d is kept: %+v", i, len(paths), kept[i])
-			}
+		r.pending = nil
+		return weak.Make(&body[0])
+	}
+	for _, paths := range [][]string{{"/a", "/none/b"}, {"/a", "/c", "/none/d", "/e"}, make([]string, 1000)} {
+		kept := prepare(paths...)
+		for range 3 {
+			runtime.GC()
+		}
+		if kept.Value() != nil {
+			t.Errorf("the request of a multi of %d operations is kept", len(paths))
 		}
 	}
+	runtime.KeepAlive(r)
 }

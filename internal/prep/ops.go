@@ -1,6 +1,7 @@
 package prep
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -332,7 +333,7 @@ func (p *Preparer) check(req *Request, m *wire.MultiOp, op *txn.Op) zk.Code {
 	case m.Version != -1 && m.Version != c.mode.Version:
 		return zk.ErrBadVersion
 	}
-	*op = txn.Op{Type: wire.OpCheck, Path: m.Path, Version: m.Version + 1}
+	op.Version = m.Version + 1
 	return zk.OK
 }
 
@@ -360,26 +361,24 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 	return zk.OK
 }
 
-// prepareMulti prepares the operations one by one. With the first that fails
+// prepareMulti prepares the operations one by one, as it decodes them. With the first that fails
 // everything is undone: it keeps its code, those after it say that they were
 // not looked at, and those before it stay as they are in the transaction, which
 // changes nothing when it is applied.
 func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
-	defer p.forgetMulti()
-	if !p.decodeMulti(req, tx) {
-		return zk.ErrMarshalling
-	}
+	long := p.makeRoom(req, tx)
 	digest := p.digest
 	p.out.begin()
-	code := p.prepareEach(req, tx)
-	if code == zk.OK {
+	d := jute.NewDecoder(req.Body)
+	code := p.prepareEach(req, &d, tx)
+	switch {
+	case code == zk.OK:
 		p.out.commit()
 		return zk.OK
-	}
-	if len(p.multi) < manyOps {
-		code = p.undoMulti(tx, code)
-	} else {
-		p.away(func() { code = p.undoMulti(tx, code) })
+	case long:
+		p.away(func() { code = p.undoMulti(&d, tx, code) })
+	default:
+		code = p.undoMulti(&d, tx, code)
 	}
 	p.digest = digest
 	return code
@@ -389,71 +388,63 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 // without the tree's lock.
 const manyOps = znode.PieceUnits / 16
 
-// decodeMulti decodes the operations of a multi into p.multi, and makes room for them in
-// tx. It reports whether they could be read.
-func (p *Preparer) decodeMulti(req *Request, tx *txn.Txn) (ok bool) {
+// makeRoom makes room for the operations of a multi in tx. It reports whether there may be manyOps.
+func (p *Preparer) makeRoom(req *Request, tx *txn.Txn) (long bool) {
 	const shortest = 9 + 4 // bytes of an operation: its header, and an empty path
-	decode := func() {
-		d := jute.NewDecoder(req.Body)
-		p.multi = wire.DecodeMulti(&d, wire.OpMulti, p.multi[:0])
-		tx.Multi = slices.Grow(tx.Multi, len(p.multi))
-		ok = d.Err() == nil && resolveModes(p.multi)
-	}
-	if len(req.Body) < shortest*manyOps {
-		decode()
+	grow := func() { tx.Multi = slices.Grow(tx.Multi, wire.CountMulti(req.Body, len(req.Body))) }
+	if long = len(req.Body) >= shortest*manyOps; long {
+		p.away(grow)
 	} else {
-		p.away(decode)
+		grow()
 	}
-	return ok
+	return long
 }
 
-// maxKeptOps is how many operations of a multi there is always room for.
-const maxKeptOps = 256
-
-// forgetMulti drops the operations of a multi, which alias the request.
-func (p *Preparer) forgetMulti() {
-	if cap(p.multi) > maxKeptOps {
-		p.multi = nil
-		return
-	}
-	clear(p.multi)
-	p.multi = p.multi[:0]
-}
-
-// prepareEach prepares the operations of p.multi into tx, up to the first that fails, whose
+// prepareEach prepares the operations of a multi into tx, up to the first that fails, whose
 // code it returns. One that would make the transaction longer than MaxTxnBytes fails with
-// ErrBadArguments.
-func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) zk.Code {
+// ErrBadArguments, and one that cannot be decoded with ErrMarshalling.
+func (p *Preparer) prepareEach(req *Request, d *jute.Decoder, tx *txn.Txn) zk.Code {
 	tx.Op.Type = wire.OpMulti
 	bytes := p.overhead() + txn.MultiLen
-	for i := range p.multi {
-		var op txn.Op
-		if code := p.prepareOp(req, &tx.Header, &p.multi[i], &op); code != zk.OK {
+	var m wire.MultiOp
+	for nextOp(d, &m) {
+		n := len(tx.Multi)
+		tx.Multi = append(tx.Multi, txn.Op{})
+		op := &tx.Multi[n]
+		code := p.prepareOp(req, &tx.Header, &m, op)
+		if code == zk.OK {
+			if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
+				code = zk.ErrBadArguments
+			}
+		}
+		if code != zk.OK {
+			tx.Multi = tx.Multi[:n]
 			return code
 		}
-		if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
-			return zk.ErrBadArguments
-		}
-		tx.Multi = append(tx.Multi, op)
 	}
-	return zk.OK
+	return codeOf(d)
 }
 
 // undoMulti undoes a multi whose operation after those in tx has failed with code, and
-// completes tx. A code other than OK is for the request as a whole, and then tx has none
+// completes tx; d is after that operation. A code other than OK is for the request as a whole, and then tx has none
 // of them. It needs no tree.
-func (p *Preparer) undoMulti(tx *txn.Txn, code zk.Code) zk.Code {
+func (p *Preparer) undoMulti(d *jute.Decoder, tx *txn.Txn, code zk.Code) zk.Code {
 	p.out.rollback()
-	if code == zk.ErrSessionMoved {
+	done := len(tx.Multi)
+	failed := txn.Op{Type: wire.OpError, Err: code}
+	var m wire.MultiOp
+	for more := d.Err() == nil; more; more = nextOp(d, &m) {
+		tx.Multi = append(tx.Multi, failed)
+		failed.Err = zk.ErrRuntimeInconsistency // of those that were not looked at
+	}
+	switch {
+	case d.Err() != nil:
+		tx.Multi = tx.Multi[:0]
+		return zk.ErrMarshalling
+	case code == zk.ErrSessionMoved:
 		tx.Multi = tx.Multi[:0]
 		return code
-	}
-	done := len(tx.Multi)
-	for range p.multi[done:] {
-		tx.Multi = append(tx.Multi, txn.Op{Type: wire.OpError, Err: code})
-		code = zk.ErrRuntimeInconsistency // of those that were not looked at
-	}
-	if p.exceeds(tx.Len()) {
+	case p.exceeds(tx.Len()):
 		return p.dropUndone(tx, done)
 	}
 	return zk.OK
@@ -473,30 +464,30 @@ func (p *Preparer) dropUndone(tx *txn.Txn, done int) zk.Code {
 	return zk.OK
 }
 
-// resolveModes sets the types of a multi's creates, which follow from their
-// modes: a container is one whatever operation asks for it, and a createTTL
-// without a TTL mode is a create. It reports whether the operations could be read
-// at all: Apache, since 3.9, refuses while decoding a create whose mode is none,
-// or has a TTL.
-func resolveModes(ops []wire.MultiOp) bool {
-	for i := range ops {
-		m := &ops[i]
-		switch m.Type {
-		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-			if m.Flags.IsTTL() || !m.Flags.Valid() {
-				return false
-			}
-		case wire.OpCreateTTL:
-			if m.Flags.IsTTL() {
-				continue
-			}
-			m.Type, m.TTL = wire.OpCreate, -1
-		default:
-			continue
+// nextOp decodes the next operation of a multi into m. It sets the type of a create, which follows from its
+// mode: a container is one whatever operation asks for it, and a createTTL
+// without a TTL mode is a create. It returns false after the last one and after an error of d. Apache, since 3.9, refuses
+// while decoding a create whose mode is none, or has a TTL.
+func nextOp(d *jute.Decoder, m *wire.MultiOp) bool {
+	if !m.Next(d, wire.OpMulti) {
+		return false
+	}
+	switch m.Type {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
+		if m.Flags.IsTTL() || !m.Flags.Valid() {
+			d.Fail(fmt.Errorf("%w: a create in mode %d", wire.ErrMultiOp, m.Flags))
+			return false
 		}
-		if m.Flags == zk.Container {
-			m.Type = wire.OpCreateContainer
+	case wire.OpCreateTTL:
+		if m.Flags.IsTTL() {
+			return true
 		}
+		m.Type, m.TTL = wire.OpCreate, -1
+	default:
+		return true
+	}
+	if m.Flags == zk.Container {
+		m.Type = wire.OpCreateContainer
 	}
 	return true
 }

@@ -79,10 +79,9 @@ type Preparer struct {
 	out      outstanding
 	digest   uint64 // of the projected tree
 	scratch  znode.Scratch
-	multi    []wire.MultiOp // empty but while a multi is prepared
-	work     int            // done since the lock was taken, in units of package znode
-	fixed    fixedACL       // made ahead for the next operation
-	openACL  *access.List   // shared by all znodes that have it
+	work     int          // done since the lock was taken, in units of package znode
+	fixed    fixedACL     // made ahead for the next operation
+	openACL  *access.List // shared by all znodes that have it
 }
 
 // New returns a preparer for a tree that has applied everything there is.

@@ -207,8 +207,8 @@ func (a *applier) closePiece(c *znode.Close) (done bool) {
 // without it: what is changed is listed before, and the reply is built after the last
 // piece.
 func (a *applier) applyMulti(b *batch, i int) {
-	tx, c := &b.txns[i], &changing{whole: make(chan struct{})}
-	a.pause(func() { c.Multi = a.tree.BeginMulti(tx, &a.result) })
+	tx, origin, c := &b.txns[i], b.reqs[i].Origin, &changing{whole: make(chan struct{})}
+	a.pause(func() { c.Multi = a.tree.BeginMulti(tx, &a.result, origin != nil, a.index) })
 	a.changing = c
 	for done := false; !done; a.pause(a.o.Clients.Flush) {
 		done = c.Next(&a.result)
@@ -217,8 +217,8 @@ func (a *applier) applyMulti(b *batch, i int) {
 	}
 	a.pause(func() {
 		a.o.Clients.Carried(tx)
-		if o := b.reqs[i].Origin; o != nil {
-			o.Applying(&b.reqs[i], &a.result)
+		if origin != nil {
+			origin.Applying(&b.reqs[i], &a.result)
 		}
 	})
 	c.End(&a.result)

@@ -38,7 +38,8 @@ func (s *Server) weigh(q *request) int {
 	if q.Op != wire.OpMulti {
 		return n
 	}
-	return max(n, min(opWeight*wire.CountMulti(q.body), s.flight.Most()))
+	most := s.flight.Most()
+	return max(n, min(opWeight*wire.CountMulti(q.body, most/opWeight+1), most))
 }
 
 // writeRun is the most that a connection submits in one turn: then others have theirs, and

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -46,16 +47,16 @@ type MultiOp struct {
 	Version int32
 }
 
-// ErrMultiOp is an error of DecodeMulti. The server answers it with ErrMarshalling.
+// ErrMultiOp is an error of MultiOp.Next. The server answers it with ErrMarshalling.
 var ErrMultiOp = errors.New("wire: operation not allowed in a multi")
 
-// CountMulti returns the number of operations of a multi or multiRead: as many as
+// CountMulti returns the number of operations of a multi or multiRead, and most if there are more: as many as
 // DecodeMulti returns, or a few more if the body cannot be decoded. It allocates nothing.
-func CountMulti(body []byte) (n int) {
-	for d := jute.NewDecoder(body); ; n++ {
+func CountMulti(body []byte, most int) (n int) {
+	for d := jute.NewDecoder(body); n < most; n++ {
 		var h MultiHeader
 		if h.Decode(&d); d.Err() != nil || h.Done {
-			return n
+			break
 		}
 		switch h.Type {
 		case OpCheck:
@@ -67,27 +68,37 @@ func CountMulti(body []byte) (n int) {
 			skipWrite(&d, h.Type)
 		}
 	}
+	return n
 }
 
 // DecodeMulti appends the operations of a multi (op OpMulti) or multiRead
-// (OpMultiRead) to ops. Beyond the decoder's errors it sets ErrMultiOp for an
-// operation that has no place in that kind of multi.
+// (OpMultiRead) to ops. Its errors are those of Next.
 func DecodeMulti(d *jute.Decoder, op OpCode, ops []MultiOp) []MultiOp {
-	ops = slices.Grow(ops, CountMulti(d.Rest()))
+	ops = slices.Grow(ops, CountMulti(d.Rest(), math.MaxInt))
 	for {
-		var h MultiHeader
-		h.Decode(d)
-		if d.Err() != nil || h.Done {
-			return ops
-		}
-		if isRead := h.Type == OpGetData || h.Type == OpGetChildren; isRead != (op == OpMultiRead) {
-			d.Fail(fmt.Errorf("%w: %v in %v", ErrMultiOp, h.Type, op))
-			return ops
-		}
 		var m MultiOp
-		m.decode(d, h.Type)
+		if !m.Next(d, op) {
+			return ops
+		}
 		ops = append(ops, m)
 	}
+}
+
+// Next decodes the next operation of a multi (op OpMulti) or multiRead (OpMultiRead) into m. It returns false after the
+// last one and after an error of d, which is ErrMultiOp for an operation that has no place in that kind of multi.
+func (m *MultiOp) Next(d *jute.Decoder, op OpCode) bool {
+	var h MultiHeader
+	h.Decode(d)
+	if d.Err() != nil || h.Done {
+		return false
+	}
+	if isRead := h.Type == OpGetData || h.Type == OpGetChildren; isRead != (op == OpMultiRead) {
+		d.Fail(fmt.Errorf("%w: %v in %v", ErrMultiOp, h.Type, op))
+		return false
+	}
+	*m = MultiOp{}
+	m.decode(d, h.Type)
+	return d.Err() == nil
 }
 
 func (m *MultiOp) decode(d *jute.Decoder, op OpCode) {

@@ -32,9 +32,13 @@ func (r *nothing) Decode(*jute.Decoder)    {}
 func (r *nothing) Append(b []byte) []byte  { return b }
 
 func (r *multiBody) Decode(d *jute.Decoder) {
-	n := CountMulti(d.Rest())
+	rest := d.Rest()
+	n := CountMulti(rest, len(rest))
 	if r.Ops = DecodeMulti(d, r.op, nil); n < len(r.Ops) || n > len(r.Ops) && d.Err() == nil {
 		panic(fmt.Sprintf("CountMulti counts %d of %d operations", n, len(r.Ops)))
+	}
+	if most := n / 2; CountMulti(rest, most) != most {
+		panic(fmt.Sprintf("CountMulti counts more than %d", most))
 	}
 }
 func (r *setWatchesBody) Decode(d *jute.Decoder) { r.SetWatches.Decode(d, r.op) }

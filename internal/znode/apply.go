@@ -60,11 +60,14 @@ func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 }
 
 // Prepare copies the long ACLs of the transactions that Apply is called with next, and
-// calls index for each. It needs no lock: others may read the tree at the same time.
+// calls index for each; BeginMulti does so for long multis. It needs no lock: others may read the tree at the same time.
 // REQUIRES: the caller is the caller of Apply.
 func (t *Tree) Prepare(txs []txn.Txn, index func(*access.List)) {
 	t.acls.prepared = nil
 	for i := range txs {
+		if IsLong(&txs[i]) {
+			continue
+		}
 		t.acls.prepare(txs[i].ACL, index)
 		for k := range txs[i].Multi {
 			t.acls.prepare(txs[i].Multi[k].ACL, index)

@@ -3,6 +3,7 @@ package znode
 import (
 	"strings"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 )
@@ -17,6 +18,7 @@ type Multi struct {
 	tx      *txn.Txn
 	left    []txn.Op // not applied yet
 	changed pathSet
+	answer  bool // Next reports the results of the operations
 }
 
 // IsLong reports whether tx is a multi that takes more than one piece: BeginMulti is
@@ -25,30 +27,50 @@ func IsLong(tx *txn.Txn) bool {
 	return tx.Header.Type == wire.OpMulti && deleteWork*len(tx.Multi) >= PieceUnits
 }
 
-// BeginMulti returns the Multi of tx. It needs no lock. The caller passes the same r to
-// each call of Next; r.Multi is complete after the last one.
+// BeginMulti returns the Multi of tx. It copies long ACLs, as Prepare does, and calls index for each. It needs no lock. The
+// caller passes the same r to each call of Next. If answer is set, r.Multi has the results of all operations after the
+// last call, and it remains empty otherwise: no client waits for them.
 // REQUIRES: the caller is the caller of Apply.
-func (t *Tree) BeginMulti(tx *txn.Txn, r *Result) *Multi {
+func (t *Tree) BeginMulti(tx *txn.Txn, r *Result, answer bool, index func(*access.List)) *Multi {
 	r.reset(wire.OpMulti)
-	r.Multi = make([]Outcome, 0, len(tx.Multi))
-	m := &Multi{tree: t, tx: tx}
-	if tx.Failed() {
-		appendUndone(tx, r)
-		return m
+	if answer {
+		r.Multi = make([]Outcome, 0, len(tx.Multi))
+	}
+	m := &Multi{tree: t, tx: tx, answer: answer}
+	changes := 0
+	for i := range tx.Multi {
+		switch op := &tx.Multi[i]; op.Type {
+		case wire.OpError:
+			if answer {
+				appendUndone(tx, r)
+			}
+			return m
+		case wire.OpCheck:
+		default:
+			changes++
+			t.acls.prepare(op.ACL, index)
+		}
 	}
 	m.left = tx.Multi
-	m.changed = newPathSet(2 * len(tx.Multi))
-	for i := range tx.Multi {
-		op := &tx.Multi[i]
+	if changes > 0 {
+		m.findChanges(changes)
+	}
+	return m
+}
+
+// findChanges finds what the operations change; n of them are no checks.
+func (m *Multi) findChanges(n int) {
+	m.changed = newPathSet(2 * n)
+	for i := range m.left {
+		op := &m.left[i]
 		if op.Type == wire.OpCheck {
 			continue
 		}
-		m.changed.add(t.hashAt(op.Path))
+		m.changed.add(m.tree.hashAt(op.Path))
 		if parent, _, ok := split(op.Path); ok && op.Type != wire.OpSetData && op.Type != wire.OpSetACL {
-			m.changed.add(t.hashAt(parent))
+			m.changed.add(m.tree.hashAt(parent))
 		}
 	}
-	return m
 }
 
 // Next applies one piece, and sets r.Events to the events of the piece, which the caller
@@ -61,7 +83,9 @@ func (m *Multi) Next(r *Result) (done bool) {
 		op := &m.left[0]
 		m.left = m.left[1:]
 		t.recounts.work = PieceUnits - work
-		r.Multi = append(r.Multi, t.applyOp(&m.tx.Header, op, r))
+		if o := t.applyOp(&m.tx.Header, op, r); m.answer {
+			r.Multi = append(r.Multi, o)
+		}
 		work = PieceUnits - t.recounts.work + m.workOf(op)
 	}
 	return len(m.left) == 0

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -52,7 +53,7 @@ func TestMultiInPieces(t *testing.T) {
 		}
 		want, got := new(Result), new(Result)
 		whole.Apply(tx, want)
-		m, events, n := pieces.BeginMulti(tx, got), []Change(nil), 0
+		m, events, n := pieces.BeginMulti(tx, got, true, noIndex), []Change(nil), 0
 		for done := false; !done; n++ {
 			if pieces.LastZxid() != 1 {
 				t.Fatalf("piece %d: the tree is at %v", n, pieces.LastZxid())
@@ -81,7 +82,7 @@ func TestMultiChanges(t *testing.T) {
 	tree := New(Options{})
 	tx := longMulti(2)
 	tx.Multi[0].Path = "/top" // a child of the root
-	m := tree.BeginMulti(tx, new(Result))
+	m := tree.BeginMulti(tx, new(Result), false, noIndex)
 	for path, want := range map[string]bool{
 		"/": true, "": true, "/top": true, "/m": true, "/m/1": true, "/m/7": true,
 		"/checked3": false, "/other": false, "/m/1/x": false, "/zookeeper": false,
@@ -91,7 +92,9 @@ func TestMultiChanges(t *testing.T) {
 		}
 	}
 	tx.Multi = []txn.Op{{Type: wire.OpSetData, Path: "/a/b"}}
-	if m = tree.BeginMulti(tx, new(Result)); !m.Changes("/a/b") || m.Changes("/a") {
+	if m = tree.BeginMulti(tx, new(Result), false, noIndex); !m.Changes("/a/b") || m.Changes("/a") {
 		t.Error("a set changes the znode, and not its parent")
 	}
 }
+
+func noIndex(*access.List) {}
