@@ -16,7 +16,7 @@ func TestKeepsNoMulti(t *testing.T) {
 	session := r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 1)}).Session
 	r.settle()
 	prepare := func(paths ...string) weak.Pointer[byte] {
-		body := make([]byte, 0, 64<<10) // an allocation of its own
+		var body []byte
 		for _, path := range paths {
 			m := wire.MultiOp{Type: wire.OpCreate}
 			m.Path, m.ACL = path, zk.OpenACLUnsafe()
@@ -26,8 +26,8 @@ func TestKeepsNoMulti(t *testing.T) {
 		if tx := r.prepare(Request{Op: wire.OpMulti, Session: session, Owner: owner, Body: body}); !tx.Failed() {
 			t.Fatalf("%v: %+v", paths, tx)
 		}
-		r.pending = nil
-		return weak.Make(&body[0])
+		defer func() { r.pending = nil }()
+		return weak.Make(&r.pending[0].body[0])
 	}
 	for _, paths := range [][]string{{"/a", "/none/b"}, {"/a", "/c", "/none/d", "/e"}, make([]string, 1000)} {
 		kept := prepare(paths...)
