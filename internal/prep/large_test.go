@@ -2,6 +2,7 @@ package prep
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -143,8 +144,31 @@ func TestLargeMultiNeedsNoLock(t *testing.T) {
 	if !tx.Failed() || len(tx.Multi) != many+1 || tx.Multi[many].Err != zk.ErrBadVersion || r.prep.Outstanding() != 0 {
 		t.Errorf("failed %v, %d operations, %d changes are outstanding", tx.Failed(), len(tx.Multi), r.prep.Outstanding())
 	}
-	if alone != 2 || pieces < many*opWork/znode.PieceUnits || most > znode.PieceUnits+opWork {
-		t.Errorf("%d pieces, %d of them without the lock, want 2; the largest has %d units", pieces, alone, most)
+	const want = 2 + many/opsAtOnce + 1 // its operations are counted, decoded and undone
+	if alone != want || pieces < many*opWork/znode.PieceUnits || most > znode.PieceUnits+opWork {
+		t.Errorf("%d pieces, %d of them without the lock, want %d; the largest has %d units", pieces, alone, want, most)
+	}
+	r.settle()
+}
+
+// TestLongACLNeedsNoLock: a request with a long ACL is decoded, and its ACL checked, without the tree's lock.
+func TestLongACLNeedsNoLock(t *testing.T) {
+	cfg := everything
+	var alone []int // how much work was done before each call
+	var r *rig
+	cfg.Away = func(work func()) {
+		if work != nil {
+			alone = append(alone, r.prep.work)
+			work()
+		}
+	}
+	r = newRig(t, cfg)
+	r.prepare(Request{Op: wire.OpCreateSession, Owner: owner, Body: jute.AppendInt(nil, 30000)})
+	r.settle()
+	m := wire.CreateRequest{Path: "/a", ACL: slices.Repeat(zk.OpenACLUnsafe(), 10000)}
+	tx := r.prepare(Request{Op: wire.OpCreate, Session: 1, Owner: owner, Body: m.Append(nil, wire.OpCreate)})
+	if tx.Err != zk.OK || len(alone) != 2 || alone[0] != 0 {
+		t.Errorf("%v; calls without the lock after %v units of work", tx.Err, alone)
 	}
 	r.settle()
 }

@@ -2,6 +2,7 @@ package prep
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -366,85 +367,89 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 // not looked at, and those before it stay as they are in the transaction, which
 // changes nothing when it is applied.
 func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
-	long := p.makeRoom(req, tx)
+	long := len(req.Body) >= longBody
+	p.multi.begin(req.Body)
+	if long {
+		p.away(func() { p.multi.makeRoom(tx) })
+	} else {
+		p.multi.makeRoom(tx)
+	}
 	digest := p.digest
 	p.out.begin()
-	d := jute.NewDecoder(req.Body)
-	code := p.prepareEach(req, &d, tx)
+	code := p.prepareEach(req, tx)
 	switch {
 	case code == zk.OK:
 		p.out.commit()
+		p.multi.end()
 		return zk.OK
 	case long:
-		p.away(func() { code = p.undoMulti(&d, tx, code) })
+		code = p.undoAway(tx, code)
 	default:
-		code = p.undoMulti(&d, tx, code)
+		code = p.undoMulti(tx, code)
 	}
+	p.multi.end()
 	p.digest = digest
 	return code
 }
 
-// manyOps is from how many operations of a multi the work that needs no tree is done
-// without the tree's lock.
-const manyOps = znode.PieceUnits / 16
-
-// makeRoom makes room for the operations of a multi in tx. It reports whether there may be manyOps.
-func (p *Preparer) makeRoom(req *Request, tx *txn.Txn) (long bool) {
-	const shortest = 9 + 4 // bytes of an operation: its header, and an empty path
-	grow := func() { tx.Multi = slices.Grow(tx.Multi, wire.CountMulti(req.Body, len(req.Body))) }
-	if long = len(req.Body) >= shortest*manyOps; long {
-		p.away(grow)
-	} else {
-		grow()
-	}
-	return long
-}
+// longBody is from how many bytes of a request the work that needs no tree is done without the tree's lock.
+const longBody = 4 << 10
 
 // prepareEach prepares the operations of a multi into tx, up to the first that fails, whose
 // code it returns. One that would make the transaction longer than MaxTxnBytes fails with
 // ErrBadArguments, and one that cannot be decoded with ErrMarshalling.
-func (p *Preparer) prepareEach(req *Request, d *jute.Decoder, tx *txn.Txn) zk.Code {
+func (p *Preparer) prepareEach(req *Request, tx *txn.Txn) zk.Code {
 	tx.Op.Type = wire.OpMulti
 	bytes := p.overhead() + txn.MultiLen
-	var m wire.MultiOp
-	for nextOp(d, &m) {
-		n := len(tx.Multi)
-		tx.Multi = append(tx.Multi, txn.Op{})
-		op := &tx.Multi[n]
-		code := p.prepareOp(req, &tx.Header, &m, op)
-		if code == zk.OK {
-			if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
-				code = zk.ErrBadArguments
-			}
+	for list := &p.multi; ; {
+		if len(req.Body) < longBody {
+			list.fill()
+		} else {
+			p.away(list.fill)
 		}
-		if code != zk.OK {
-			tx.Multi = tx.Multi[:n]
-			return code
+		if list.n == 0 {
+			return codeOf(&list.d)
+		}
+		for i := range list.ops[:list.n] {
+			var op txn.Op
+			if code := p.prepareOp(req, &tx.Header, &list.ops[i], &op); code != zk.OK {
+				return code
+			}
+			if bytes += txn.SubLen + op.RecordLen(); p.exceeds(bytes) {
+				return zk.ErrBadArguments
+			}
+			tx.Multi = append(tx.Multi, op)
 		}
 	}
-	return codeOf(d)
 }
 
-// undoMulti undoes a multi whose operation after those in tx has failed with code, and
-// completes tx; d is after that operation. A code other than OK is for the request as a whole, and then tx has none
+// undoAway is undoMulti, without the tree's lock.
+func (p *Preparer) undoAway(tx *txn.Txn, code zk.Code) zk.Code {
+	p.away(func() { code = p.undoMulti(tx, code) })
+	return code
+}
+
+// undoMulti undoes a multi of which the operation after those in tx has failed with code, and
+// completes tx. A code other than OK is for the request as a whole, and then tx has none
 // of them. It needs no tree.
-func (p *Preparer) undoMulti(d *jute.Decoder, tx *txn.Txn, code zk.Code) zk.Code {
+func (p *Preparer) undoMulti(tx *txn.Txn, code zk.Code) zk.Code {
 	p.out.rollback()
-	done := len(tx.Multi)
-	failed := txn.Op{Type: wire.OpError, Err: code}
-	var m wire.MultiOp
-	for more := d.Err() == nil; more; more = nextOp(d, &m) {
-		tx.Multi = append(tx.Multi, failed)
-		failed.Err = zk.ErrRuntimeInconsistency // of those that were not looked at
+	for p.multi.next(&p.multi.ops[0]) { // of a multi that cannot be decoded nothing else is said
 	}
+	done := len(tx.Multi)
 	switch {
-	case d.Err() != nil:
+	case p.multi.d.Err() != nil:
 		tx.Multi = tx.Multi[:0]
 		return zk.ErrMarshalling
 	case code == zk.ErrSessionMoved:
 		tx.Multi = tx.Multi[:0]
 		return code
-	case p.exceeds(tx.Len()):
+	}
+	for range p.multi.count - done {
+		tx.Multi = append(tx.Multi, txn.Op{Type: wire.OpError, Err: code})
+		code = zk.ErrRuntimeInconsistency // of those that were not looked at
+	}
+	if p.exceeds(tx.Len()) {
 		return p.dropUndone(tx, done)
 	}
 	return zk.OK
@@ -464,18 +469,53 @@ func (p *Preparer) dropUndone(tx *txn.Txn, done int) zk.Code {
 	return zk.OK
 }
 
-// nextOp decodes the next operation of a multi into m. It sets the type of a create, which follows from its
+// opsAtOnce is how many operations of a multi are decoded, and then prepared, at a time: what the processor's cache holds.
+const opsAtOnce = 128
+
+// opList decodes the operations of a multi. It keeps nothing of a request after end.
+type opList struct {
+	d     jute.Decoder
+	ended bool // there are no more, or d has an error
+	count int  // of all operations; too large perhaps if one of them cannot be decoded
+	n     int  // of the operations in ops
+	ops   [opsAtOnce]wire.MultiOp
+}
+
+// begin begins to decode the body of a multi.
+func (l *opList) begin(body []byte) { l.d, l.ended = jute.NewDecoder(body), false }
+
+// makeRoom counts the operations, and makes room for them in tx.
+func (l *opList) makeRoom(tx *txn.Txn) {
+	l.count = wire.CountMulti(l.d.Rest(), math.MaxInt)
+	tx.Multi = slices.Grow(tx.Multi, l.count)
+}
+
+// fill decodes the next operations, as many as there is room for.
+func (l *opList) fill() {
+	for l.n = 0; l.n < len(l.ops) && l.next(&l.ops[l.n]); {
+		l.n++
+	}
+}
+
+// end forgets the operations, which alias the request.
+func (l *opList) end() {
+	clear(l.ops[:min(l.count+1, len(l.ops))])
+	l.d = jute.Decoder{}
+}
+
+// next decodes the next operation into m. It sets the type of a create, which follows from its
 // mode: a container is one whatever operation asks for it, and a createTTL
 // without a TTL mode is a create. It returns false after the last one and after an error of d. Apache, since 3.9, refuses
 // while decoding a create whose mode is none, or has a TTL.
-func nextOp(d *jute.Decoder, m *wire.MultiOp) bool {
-	if !m.Next(d, wire.OpMulti) {
+func (l *opList) next(m *wire.MultiOp) bool {
+	if l.ended || !m.Next(&l.d, wire.OpMulti) {
+		l.ended = true
 		return false
 	}
 	switch m.Type {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
 		if m.Flags.IsTTL() || !m.Flags.Valid() {
-			d.Fail(fmt.Errorf("%w: a create in mode %d", wire.ErrMultiOp, m.Flags))
+			l.d.Fail(fmt.Errorf("%w: a create in mode %d", wire.ErrMultiOp, m.Flags))
 			return false
 		}
 	case wire.OpCreateTTL:

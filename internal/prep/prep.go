@@ -79,6 +79,7 @@ type Preparer struct {
 	out      outstanding
 	digest   uint64 // of the projected tree
 	scratch  znode.Scratch
+	multi    opList       // empty but while a multi is prepared
 	work     int          // done since the lock was taken, in units of package znode
 	fixed    fixedACL     // made ahead for the next operation
 	openACL  *access.List // shared by all znodes that have it
@@ -164,25 +165,44 @@ func (p *Preparer) prepareOne(req *Request, tx *txn.Txn) zk.Code {
 		return p.reconfig(req, tx)
 	case wire.OpDeleteContainer:
 		return p.deleteContainer(req, tx)
-	}
-	var m wire.MultiOp
-	m.Type = req.Op
-	switch req.Op {
-	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
-		m.CreateRequest.Decode(&d, req.Op)
-	case wire.OpDelete:
-		m.Path, m.Version = d.Path(), d.Int()
-	case wire.OpSetData:
-		m.Path, m.Data, m.Version = d.String(), d.Buffer(), d.Int()
-	case wire.OpSetACL:
-		m.Path, m.ACL, m.Version = d.String(), wire.DecodeACL(&d), d.Int()
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL:
 	default:
 		return zk.ErrUnimplemented
+	}
+	var m wire.MultiOp
+	if len(req.Body) < longBody {
+		m.Type = req.Op
+		decodeOne(&d, &m)
+	} else {
+		m = p.decodeLong(req, &d)
 	}
 	if d.Err() != nil {
 		return zk.ErrMarshalling
 	}
 	return p.prepareOp(req, &tx.Header, &m, &tx.Op)
+}
+
+// decodeLong decodes a long request of a single operation without the tree's lock: an ACL of a megabyte takes
+// milliseconds.
+func (p *Preparer) decodeLong(req *Request, d *jute.Decoder) wire.MultiOp {
+	long, m := *d, wire.MultiOp{Type: req.Op}
+	p.away(func() { decodeOne(&long, &m) })
+	*d = long
+	return m
+}
+
+// decodeOne decodes the record of a single operation of type m.Type.
+func decodeOne(d *jute.Decoder, m *wire.MultiOp) {
+	switch m.Type {
+	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+		m.CreateRequest.Decode(d, m.Type)
+	case wire.OpDelete:
+		m.Path, m.Version = d.Path(), d.Int()
+	case wire.OpSetData:
+		m.Path, m.Data, m.Version = d.String(), d.Buffer(), d.Int()
+	case wire.OpSetACL:
+		m.Path, m.ACL, m.Version = d.String(), wire.DecodeACL(d), d.Int()
+	}
 }
 
 // opWork is the work of an operation: it looks up three or four paths.
