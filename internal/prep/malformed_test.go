@@ -2,6 +2,7 @@ package prep
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -32,7 +33,8 @@ func TestMalformedMulti(t *testing.T) {
 		missing:               {},
 	}
 	for what, bad := range malformed {
-		for _, before := range [][][]byte{{}, {good}, {good, good}, {fails}, {good, fails, good}} {
+		many := slices.Repeat([][]byte{good}, 2*opsAtOnce)
+		for _, before := range [][][]byte{{}, {good}, {good, good}, {fails}, {good, fails, good}, many, append([][]byte{fails}, many...)} {
 			var body []byte
 			for _, op := range before {
 				body = append(body, op...)
