@@ -222,14 +222,24 @@ func TestSnapshotErrors(t *testing.T) {
 // to; the first one then touches nothing more, and the link ends once.
 func TestStandIn(t *testing.T) {
 	leader, learner, down, up := linked(t)
-	release, calls := make(chan struct{}), 0
+	release := make(chan struct{})
+	var mu sync.Mutex // of calls and ended
+	calls, ended := 0, false
 	var kept sync.WaitGroup
-	learner.guard.Lock()
-	learner.onWork = func(r Reader) bool { // called by one reader after the other
-		if calls++; calls%3 != 0 {
-			return true
+	keeps := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls%3 != 0 || ended {
+			return false
 		}
 		kept.Add(1)
+		return true
+	}
+	learner.guard.Lock()
+	learner.onWork = func(r Reader) bool { // called by one reader after the other
+		if !keeps() {
+			return true
+		}
 		defer kept.Done()
 		r.StandIn()
 		<-release
@@ -243,6 +253,9 @@ func TestStandIn(t *testing.T) {
 		learner.awaitPackets(t, up, len(want))
 	}
 	comparePackets(t, learner.got(up), want)
+	mu.Lock()
+	ended = true
+	mu.Unlock()
 	close(release)
 	kept.Wait()
 	leader.Send(down, []zab.Packet{ack(21)})
