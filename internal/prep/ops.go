@@ -362,7 +362,7 @@ func (p *Preparer) checkQuota(path string, bytes, count int64) zk.Code {
 	return zk.OK
 }
 
-// prepareMulti prepares the operations one by one, as it decodes them. With the first that fails
+// prepareMulti decodes some of the operations at a time, and prepares them one by one. With the first that fails
 // everything is undone: it keeps its code, those after it say that they were
 // not looked at, and those before it stay as they are in the transaction, which
 // changes nothing when it is applied.
@@ -516,6 +516,7 @@ func (l *opList) next(m *wire.MultiOp) bool {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
 		if m.Flags.IsTTL() || !m.Flags.Valid() {
 			l.d.Fail(fmt.Errorf("%w: a create in mode %d", wire.ErrMultiOp, m.Flags))
+			l.ended = true
 			return false
 		}
 	case wire.OpCreateTTL:

@@ -114,7 +114,7 @@ func (p *process) end(sig syscall.Signal) error {
 	}
 }
 
-// endPatience is how long a server may take to end.
+// endPatience is how long a server may take to end, or to stop after SIGSTOP.
 const endPatience = 20 * time.Second
 
 // Kind is the program that the member runs, or ran last.

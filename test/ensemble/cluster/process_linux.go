@@ -1,10 +1,10 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,20 +17,17 @@ func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: s
 // busy machine the child can read and write for milliseconds afterwards. It leaves the child's state for others that
 // wait for it. It fails if the child ends, or if a thread does not stop in time since it waits for a disk.
 func untilStopped(pid int) error {
-	for end := time.Now().Add(stopPatience); ; time.Sleep(time.Millisecond) {
+	ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+	defer cancel()
+	return poll(ctx, func() error {
 		var info unix.Siginfo
 		err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)
 		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("cluster: wait until process %d has stopped: %w", pid, err)
-		case info.Signo == int32(unix.SIGCHLD):
-			return nil
-		case time.Now().After(end):
-			return fmt.Errorf("cluster: process %d has not stopped within %v of SIGSTOP", pid, stopPatience)
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return stop{fmt.Errorf("cluster: wait until process %d has stopped: %w", pid, err)}
+		case info.Signo != int32(unix.SIGCHLD):
+			return fmt.Errorf("cluster: process %d has not stopped after SIGSTOP", pid)
 		}
-	}
+		return nil
+	})
 }
-
-// stopPatience is how long a process may take to stop.
-const stopPatience = 20 * time.Second
