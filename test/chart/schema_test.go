@@ -95,9 +95,10 @@ func writeKinds(to, name string) error {
 			continue
 		}
 		kind := kinds[0].(map[string]any)
-		s["required"] = []string{"apiVersion", "kind", "metadata"}
 		err := writeSchema(to, kind, map[string]any{
-			"allOf": []any{map[string]any{"$ref": "#/components/schemas/" + full}}, "components": api.Components,
+			// Required of the whole document only: a claim within a StatefulSet is of the same kind, and has neither.
+			"required": []string{"apiVersion", "kind", "metadata"},
+			"allOf":    []any{map[string]any{"$ref": "#/components/schemas/" + full}}, "components": api.Components,
 		})
 		if err != nil {
 			return err
@@ -190,7 +191,8 @@ func checkSchema(doc string) error {
 // TestSchemaRefuses spoils objects of the chart, one place each: the schemas must refuse them, and accept what was not spoiled.
 func TestSchemaRefuses(t *testing.T) {
 	const good = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: zk}, spec: {serviceName: zk, selector: {}, template: {spec: {containers: [
-  {name: c, ports: [{containerPort: 2181}], livenessProbe: {httpGet: {port: admin}}, volumeMounts: [{name: d, mountPath: /d}]}]}}}}`
+  {name: c, ports: [{containerPort: 2181}], livenessProbe: {httpGet: {port: admin}}, volumeMounts: [{name: d, mountPath: /d}]}]}},
+  volumeClaimTemplates: [{metadata: {name: d}, spec: {}}]}}`
 	const monitor = `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {name: zk}, spec: {selector: {}, endpoints: [{port: admin, scheme: http}]}}`
 	for _, doc := range []string{good, monitor} {
 		if err := checkSchema(doc); err != nil {
