@@ -5,8 +5,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/vfs"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -34,6 +37,61 @@ func TestTheBufferOfLargeDataIsMadeWithoutTheLock(t *testing.T) {
 	if len(pieces) != 2 || pieces[0] >= znode.BytesUnits(size) || pieces[1] < znode.BytesUnits(size) {
 		t.Errorf("work under the holds of the lock: %d; want little, and then a copy of %d units", pieces, znode.BytesUnits(size))
 	}
+}
+
+// A large reply waits for its turn to make its buffer without any lock, and small ones do not wait for it.
+func TestLargeRepliesMakeTheirBuffersInTurns(t *testing.T) {
+	const size = 1_000_000
+	synctest.Test(t, func(t *testing.T) {
+		s := newRig(t)
+		c, other := s.open(), s.open()
+		r := wire.CreateRequest{Path: "/data", Data: make([]byte, size), ACL: zk.OpenACLUnsafe()}
+		c.mustCall(wire.OpCreate, r.Append(nil, wire.OpCreate))
+		for range cap(s.srv.making) {
+			s.srv.making <- struct{}{} // others make theirs
+		}
+		flood(c, encode(nil, 7, wire.OpGetData, readBody("/data", false)))
+		synctest.Wait()
+		if n := s.connOf(c).held(); n > largeReply {
+			t.Errorf("a buffer of %d bytes is made out of turn", n)
+		}
+		began := time.Now()
+		if other.create("/other", "", zk.Persistent); !other.has("/data") || time.Since(began) > 0 {
+			t.Error("another client has to wait")
+		}
+		for range cap(s.srv.making) {
+			<-s.srv.making
+		}
+		if r, err := c.next(); err != nil || r.Xid != 7 || len(r.body) != 4+size+wire.StatLen {
+			t.Errorf("reply %d with %d bytes, %v", r.Xid, len(r.body), err)
+		}
+	})
+}
+
+// The applier makes the buffer of a reply that has become large at once: it holds the tree's lock.
+func TestTheApplierMakesItsBufferOutOfTurn(t *testing.T) {
+	const size = 1_000_000
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		c, other := s.open(), s.open()
+		c.create("/data", "", zk.Persistent)
+		for range cap(s.srv.making) {
+			s.srv.making <- struct{}{} // others make theirs
+		}
+		g.set(true, nil)
+		grow := wire.SetDataRequest{Path: "/data", Data: make([]byte, size), Version: -1}
+		flood(other, encode(nil, 1, wire.OpSetData, grow.Append(nil)))
+		synctest.Wait()
+		flood(c, encode(encode(nil, 2, wire.OpCreate, createBody("/y", nil, zk.Persistent)), 3, wire.OpGetData, readBody("/data", false)))
+		synctest.Wait()
+		g.set(false, nil)
+		for xid := int32(2); xid <= 3; xid++ {
+			if r, err := c.next(); err != nil || r.Xid != xid || xid == 3 && len(r.body) != 4+size+wire.StatLen {
+				t.Errorf("reply %d with %d bytes, %v", r.Xid, len(r.body), err)
+			}
+		}
+	})
 }
 
 // A list in a multiRead that is copied in pieces shows one state, however often the children change.

@@ -106,9 +106,23 @@ func (c *conn) enlarge(t replica.View, ops []wire.MultiOp, id znode.ID) bool {
 // enlargeBy gives the reply that is being built a buffer with place for n more bytes, without the locks. What it
 // returns means the same as that of enlarge. REQUIRES: c.mu and the tree's lock.
 func (c *conn) enlargeBy(t replica.View, n int) bool {
+	buffer := c.s.newLargeBuffer
+	if c.mu.forced { // the applier never waits
+		buffer = newBuffer
+	}
 	return c.room(n+largeReply/2) && c.rest(t, func(reply []byte) []byte {
-		return append(newBuffer(len(reply)+n), reply...)
+		return append(buffer(len(reply)+n), reply...)
 	})
+}
+
+// newLargeBuffer is newBuffer for a large reply. Half of the processors at a time make such buffers, and the other
+// connections wait, on a channel: as runnable goroutines they would be in front of one that holds the tree's lock and
+// was preempted, by a collection of garbage for example, which such buffers make frequent. The wait is bounded by the
+// number of connections. REQUIRES: no lock is held.
+func (s *Server) newLargeBuffer(n int) []byte {
+	s.making <- struct{}{}
+	defer func() { <-s.making }()
+	return newBuffer(n)
 }
 
 // newBuffer returns an empty buffer for n bytes that is filled under the tree's lock. It writes to each page,
@@ -156,7 +170,7 @@ func (c *conn) awaitRoomForReply() {
 	if !c.awaitRoomFor(need) {
 		return
 	}
-	buf := newBuffer(need) // one that grows would take twice as much
+	buf := c.s.newLargeBuffer(need) // one that grows would take twice as much
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.reserved = need

@@ -157,6 +157,7 @@ type Server struct {
 	flight    *socket.Budget // of all requests in flight
 	heavy     heavy          // the large ones of them
 	listings  chan struct{}  // holds one for each long reply that is being built
+	making    chan struct{}  // holds one for each buffer of a large reply that is being made
 	lingering socket.Lingering
 }
 
@@ -177,6 +178,7 @@ func New(o Options) *Server {
 	s.heavy.limit = o.Config.OutstandingBytes() / 4
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	s.making = make(chan struct{}, cap(s.listings))
 	s.outputs = socket.NewOutputPool(softOutBytes)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
