@@ -69,6 +69,7 @@ type connState struct {
 	closing   bool    // close when out is sent; see closeLocked
 	closed    bool    // no more output: the socket is closed or shut down for writing
 	ended     bool    // the client sends no more: it has ended its session, or its side of the connection
+	more      bool    // there were bytes after the request that ended the session
 	forced    bool    // replies are built even without room
 	long      bool    // the reply is to be built in pieces; see long.go
 	insist    bool    // the next long reply is built under one lock
@@ -299,7 +300,7 @@ func (c *conn) killLocked(reason string) {
 // end. It closes the connection at once if that cannot be closed in one direction, or if the client sends no more and
 // nothing that it has sent is unread. REQUIRES: c.mu.
 func (c *conn) shutLocked() {
-	if c.mu.ended && c.sock.AllRead() || c.sock.CloseWrite() != nil {
+	if c.mu.ended && !c.mu.more && c.sock.AllRead() || c.sock.CloseWrite() != nil {
 		c.killLocked("done")
 		return
 	}

@@ -227,6 +227,7 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 		}
 	}
 	c.leaving = c.leaving || c.mu.closing
+	c.mu.more = c.leaving && r.done < len(r.in)
 	c.countReceivedLocked(r.received-received, r.done-from)
 	if c.mu.answered.n > 0 {
 		c.countAnsweredLocked(r.now, tree.End())
