@@ -316,7 +316,7 @@ type View struct {
 }
 
 // AddWatch registers a watch. No change falls between what the View shows and the watch.
-// It reports false if there is no room for the watch.
+// It reports false if there is no room for the watch. It keeps path if it is long (watch.LongPath).
 func (v View) AddWatch(w watch.ID, path string, k watch.Kind) bool {
 	v.r.watchMu.Lock()
 	defer v.r.watchMu.Unlock()

@@ -131,8 +131,8 @@ func (s *Server) enter(c *conn, serve func()) (reason string) {
 	return ""
 }
 
-// dropPiece is how many watches are removed under one hold of the tree's lock. To remove one
-// takes as long as eight units of work.
+// dropPiece is how much work watch.Tables.Drop does under one hold of the tree's lock. A unit of it
+// takes as long as eight of the tree's.
 const dropPiece = znode.PieceUnits / 8
 
 // dismiss removes c, whose socket is closed, and its watches from the tables. It does
@@ -151,13 +151,14 @@ func (s *Server) dismiss(c *conn) {
 		s.forget(c)
 		return
 	}
-	for n, again := dropPiece, false; n == dropPiece; again = true {
+	for done, again := false, false; !done; again = true {
 		s.replica.ViewAt(s.replica.Now(), again, func(replica.View) {
-			s.replica.Watches(func(t *watch.Tables) { n = t.Drop(c.id, dropPiece) })
+			work := 0
+			s.replica.Watches(func(t *watch.Tables) { work, done = t.Drop(c.id, dropPiece) })
 			if s.pieceDone != nil {
-				s.pieceDone(8 * n)
+				s.pieceDone(8 * work)
 			}
-			if n < dropPiece {
+			if done {
 				s.forget(c)
 			}
 		})

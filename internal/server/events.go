@@ -113,11 +113,13 @@ func (c *conn) setWatches(t replica.View, q *request) {
 		{r.Persistent, c.renewAs(watch.Persistent)}, {r.PersistentRecursive, c.renewAs(watch.Recursive)},
 	} {
 		for _, path := range list.paths {
-			if c.mu.work += checkWork(path, q.ids); !c.pause(t) || !c.whole(t, path) {
+			c.mu.work += checkWork(path, q.ids)
+			own, ok := c.ownPath(t, path)
+			if !ok || !c.pause(t) || !c.whole(t, own) {
 				c.dropReply()
 				return
 			}
-			list.renew(t, path, r.RelativeZxid)
+			list.renew(t, own, r.RelativeZxid)
 		}
 	}
 	c.rejoin()

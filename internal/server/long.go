@@ -57,6 +57,9 @@ func (c *conn) answerLong(b []byte, r *run) (n int) {
 	l.q.Decode(&d)
 	l.q.body = d.Rest()
 	l.path.Decode(&d)
+	if l.path.Watch && len(l.path.Path) >= watch.LongPath {
+		l.path.Path = c.s.cloneLong(l.path.Path)
+	}
 	c.mu.Lock()
 	c.mu.long = false
 	l.q.ids = c.mu.ids

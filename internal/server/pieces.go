@@ -3,6 +3,7 @@ package server
 import (
 	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -49,6 +50,18 @@ func (c *conn) rest(t replica.View, work func(reply []byte) []byte) bool {
 	}
 	c.mu.aside, c.mu.out.Buf = c.mu.out.Buf, reply
 	return true
+}
+
+// ownPath returns a path that a watch may keep, as AddWatch wants it: a copy that is made without the locks, if path is long.
+// After that the caller looks up its znode. ok is false if the request must not be answered any more. A read with a
+// long path is never left to the applier. REQUIRES: c.mu and the tree's lock.
+func (c *conn) ownPath(t replica.View, path string) (own string, ok bool) {
+	if len(path) < watch.LongPath {
+		return path, true
+	}
+	copied := ""
+	ok = c.rest(t, func(reply []byte) []byte { copied = c.s.cloneLong(path); return reply })
+	return copied, ok
 }
 
 // whole waits until the View shows path, and the children of path, as one transaction left

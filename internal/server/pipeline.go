@@ -10,6 +10,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
+	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -301,7 +302,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 		c.mu.answered.add(q.Op)
 	default:
 		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.mustWait = expected > largeReply || isExpensive(q.Op) || !c.pendingFits(len(q.body)+expected); r.mustWait {
+		if r.mustWait = expected > largeReply || isExpensive(q.Op) || len(q.body) >= watch.LongPath || !c.pendingFits(len(q.body)+expected); r.mustWait {
 			return true
 		}
 		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})

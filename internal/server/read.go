@@ -115,10 +115,22 @@ func (c *conn) find(t replica.View, q *request, path string) (znode.ID, zk.Code)
 	return id, zk.OK
 }
 
+// preparesWatch gives r a path that a watch may keep, if it asks for one: see ownPath.
+func (c *conn) preparesWatch(t replica.View, r *wire.PathWatch) (ok bool) {
+	if !r.Watch {
+		return true
+	}
+	r.Path, ok = c.ownPath(t, r.Path)
+	return ok
+}
+
 func (c *conn) getData(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	var r wire.PathWatch
 	if r.Decode(d); d.Err() != nil {
 		return zk.ErrMarshalling
+	}
+	if !c.preparesWatch(t, &r) {
+		return zk.OK
 	}
 	id, code := c.find(t, q, r.Path)
 	for code == zk.OK && t.DataLen(id) > largeReply/2 && c.outgrows(t, id, q.Op) {
@@ -163,6 +175,9 @@ func (c *conn) exists(t replica.View, q *request, d *jute.Decoder) zk.Code {
 	if strings.IndexByte(r.Path, 0) >= 0 {
 		return zk.ErrBadArguments
 	}
+	if !c.preparesWatch(t, &r) {
+		return zk.OK
+	}
 	id, code := c.find(t, q, r.Path)
 	if code == zk.ErrNoAuth {
 		return code
@@ -185,6 +200,9 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 	var r wire.PathWatch
 	if r.Decode(d); d.Err() != nil {
 		return zk.ErrMarshalling
+	}
+	if !c.preparesWatch(t, &r) {
+		return zk.OK
 	}
 	id, code := c.find(t, q, r.Path)
 	if code != zk.OK {
@@ -340,7 +358,11 @@ func (c *conn) addWatch(t replica.View, d *jute.Decoder) zk.Code {
 	if d.Err() != nil || !known {
 		return zk.ErrMarshalling
 	}
-	if code := c.watch(t, r.Path, kind); code != zk.OK {
+	path, ok := c.ownPath(t, r.Path)
+	if !ok {
+		return zk.OK
+	}
+	if code := c.watch(t, path, kind); code != zk.OK {
 		return code
 	}
 	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(zk.OK))

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"strings"
 	"time"
 	"unsafe"
 
@@ -123,6 +124,13 @@ func (s *Server) newLargeBuffer(n int) []byte {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
 	return newBuffer(n)
+}
+
+// cloneLong is strings.Clone for a string that is as long as a large reply, under the same conditions.
+func (s *Server) cloneLong(long string) string {
+	s.making <- struct{}{}
+	defer func() { <-s.making }()
+	return strings.Clone(long)
 }
 
 // newBuffer returns an empty buffer for n bytes that is filled under the tree's lock. It writes to each page,

@@ -157,7 +157,7 @@ type Server struct {
 	flight    *socket.Budget // of all requests in flight
 	heavy     heavy          // the large ones of them
 	listings  chan struct{}  // holds one for each long reply that is being built
-	making    chan struct{}  // holds one for each buffer of a large reply that is being made
+	making    chan struct{}  // holds one for each buffer of a large reply, or copy of a long path, that is being made
 	lingering socket.Lingering
 }
 

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"hash/maphash"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -20,7 +21,19 @@ func (t *Tables) check(tb testing.TB) {
 	bytes, held := 0, map[uint32]int{}
 	for _, b := range []*table{&t.data, &t.child} {
 		entries, watchers := 0, 0
-		for name, p := range b.byPath {
+		indexed := maps.Clone(b.index.short)
+		for hash, same := range b.index.long {
+			for _, p := range same {
+				name := b.paths.at(p).name
+				if indexed == nil {
+					indexed = map[string]uint32{}
+				}
+				if indexed[name] = p; len(name) < LongPath || maphash.String(seed, name) != hash {
+					tb.Fatalf("path of %d bytes is in the wrong map, or has another hash", len(name))
+				}
+			}
+		}
+		for name, p := range indexed {
 			rec := b.paths.at(p)
 			bytes += pathBytes + len(name)
 			if rec.name != name || rec.count == 0 {
@@ -82,8 +95,8 @@ func (t *Tables) check(tb testing.TB) {
 			tb.Fatalf("table %d: %d entries on paths, %d of %d watchers, counted %d and %d",
 				b.which, entries, listed, watchers, b.count, b.watchers)
 		}
-		if len(b.crowds) > len(b.byPath) || b.entries.inUse() != b.count ||
-			b.paths.inUse() != len(b.byPath) {
+		if len(b.crowds) > len(indexed) || b.index.len() != len(indexed) || b.entries.inUse() != b.count ||
+			b.paths.inUse() != len(indexed) {
 			tb.Fatalf("table %d: %d crowds, %d entries and %d paths in use",
 				b.which, len(b.crowds), b.entries.inUse(), b.paths.inUse())
 		}
@@ -210,7 +223,8 @@ func (m model) countOf(w ID) int {
 // TestModel runs random operations against the model. There are enough watchers of enough
 // paths that crowds come and go.
 func TestModel(t *testing.T) {
-	paths := []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/a/bc", "/x", "", "odd", "/y", "/z", "/x/y"}
+	long := "/" + strings.Repeat("long", LongPath/4)
+	paths := []string{"/", "/a", "/a/b", "/a/b/c", "/ab", "/a/bc", "/x", "", "odd", "/y", "/z", "/x/y", long, long + "/a"}
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var w Tables

@@ -24,7 +24,7 @@ const (
 // table is one of the two tables of Tables. Methods that need the records of watchers
 // get the Tables as an argument.
 type table struct {
-	byPath   map[string]uint32
+	index    pathIndex
 	paths    slab[watched]
 	entries  slab[entry]
 	crowds   map[uint32]map[uint32]uint32 // path -> watcher -> entry
@@ -103,7 +103,7 @@ func (b *table) crowd(p uint32) map[uint32]uint32 {
 
 // kindsOf returns the kinds of a watcher's watch on a path, or 0.
 func (b *table) kindsOf(t *Tables, wi uint32, path string) kinds {
-	if p, ok := b.byPath[path]; ok {
+	if p := b.path(path); p != 0 {
 		if e := b.find(t, wi, p); e != 0 {
 			return b.entries.at(e).kinds
 		}
@@ -113,15 +113,12 @@ func (b *table) kindsOf(t *Tables, wi uint32, path string) kinds {
 
 // add adds a kind to the watcher's watch on path, and reports whether it is new.
 func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
-	p, ok := b.byPath[path]
-	if !ok {
+	p := b.path(path)
+	if p == 0 {
 		p = b.paths.alloc()
 		name := t.ownedPath(path)
 		b.paths.at(p).name = name
-		if b.byPath == nil {
-			b.byPath = make(map[string]uint32)
-		}
-		b.byPath[name] = p
+		b.index.put(name, p)
 		t.bytes += pathBytes + len(name)
 	} else if e := b.find(t, wi, p); e != 0 {
 		return b.widen(e, k)
@@ -131,12 +128,15 @@ func (b *table) add(t *Tables, wi uint32, path string, k kinds) bool {
 }
 
 // ownedPath returns path as a string that is safe to keep: the one that the other table
-// has, or a copy.
+// has, a copy, or path itself, if it is long.
 func (t *Tables) ownedPath(path string) string {
 	for _, b := range [...]*table{&t.data, &t.child} {
-		if p, ok := b.byPath[path]; ok {
+		if p := b.path(path); p != 0 {
 			return b.paths.at(p).name
 		}
+	}
+	if len(path) >= LongPath {
+		return path
 	}
 	return strings.Clone(path)
 }
@@ -256,9 +256,9 @@ func (b *table) unlink(t *Tables, e uint32) {
 
 // forgetPath removes a path without watchers.
 func (b *table) forgetPath(p uint32) {
-	delete(b.byPath, b.paths.at(p).name)
-	if len(b.byPath) == 0 && b.paths.large() {
-		b.byPath, b.crowds = nil, nil // a map does not shrink
+	b.index.remove(b.paths.at(p).name, p)
+	if b.index.len() == 0 && b.paths.large() {
+		b.index, b.crowds = pathIndex{}, nil // a map does not shrink
 	}
 	b.paths.release(p)
 }
@@ -282,8 +282,8 @@ func (b *table) removeFromWatcher(t *Tables, e uint32) {
 // remove removes kinds from the watcher's watch on path, and the watch if no kind is
 // left. It returns the kinds that it has removed.
 func (b *table) remove(t *Tables, wi uint32, path string, k kinds) kinds {
-	p, ok := b.byPath[path]
-	if !ok || k == 0 {
+	p := b.path(path)
+	if p == 0 || k == 0 {
 		return 0
 	}
 	e := b.find(t, wi, p)
@@ -301,8 +301,8 @@ func (b *table) remove(t *Tables, wi uint32, path string, k kinds) kinds {
 
 // fire appends the watchers of path itself, and removes its one-shot watches.
 func (b *table) fire(t *Tables, path string, dst []ID) []ID {
-	p, ok := b.byPath[path]
-	if !ok {
+	p := b.path(path)
+	if p == 0 {
 		return dst
 	}
 	rec := b.paths.at(p)
@@ -326,8 +326,8 @@ func (b *table) fire(t *Tables, path string, dst []ID) []ID {
 
 // fireRecursive appends the recursive watchers of path.
 func (b *table) fireRecursive(t *Tables, path string, dst []ID) []ID {
-	p, ok := b.byPath[path]
-	if !ok {
+	p := b.path(path)
+	if p == 0 {
 		return dst
 	}
 	rec := b.paths.at(p)
@@ -345,6 +345,6 @@ func (b *table) fireRecursive(t *Tables, path string, dst []ID) []ID {
 
 // hasRecursive reports whether path has recursive watchers.
 func (b *table) hasRecursive(path string) bool {
-	p, ok := b.byPath[path]
-	return ok && b.entries.at(b.paths.at(p).head).kinds&recursive != 0
+	p := b.path(path)
+	return p != 0 && b.entries.at(b.paths.at(p).head).kinds&recursive != 0
 }

@@ -120,9 +120,13 @@ func (t *Tables) fits(w ID, more int) bool {
 	return held <= freeBytes || held <= t.Limit-t.bytes-more
 }
 
+// LongPath is the length in bytes from which a path is long. The memory for a copy of it may take
+// milliseconds to get, so Add, which is called under locks, makes none.
+const LongPath = 16 << 10
+
 // Add registers a watch of kind k. Registering it again changes nothing. Add copies
-// path if it has to keep it, so path may alias a buffer that is reused. It reports false
-// if there is no room: see Fits.
+// path if it has to keep it, so path may alias a buffer that is reused, unless it is long: then Add keeps path itself,
+// and the caller must not give it one that aliases anything. Add reports false if there is no room: see Fits.
 func (t *Tables) Add(w ID, path string, k Kind) bool {
 	if !t.fits(w, cost(path)) && !t.Contains(w, path, zk.WatcherAny) {
 		return false
@@ -214,28 +218,30 @@ func (t *Tables) Remove(w ID, path string, typ zk.WatcherType) bool {
 	return goneChild|goneData != 0
 }
 
-// Drop removes watches of w, at most as many as most, and returns how many; if they are fewer,
-// none is left. It takes time linear in their number. w may be unknown.
-func (t *Tables) Drop(w ID, most int) (n int) {
+// Drop removes watches of w until that was as much work as most, or no watch is left: then it is done. A watch is a unit of
+// work, and each KiB of its path, which is hashed, another one. w may be unknown.
+func (t *Tables) Drop(w ID, most int) (work int, done bool) {
 	wi := t.record(w)
 	if wi == 0 {
-		return 0
+		return 0, true
 	}
 	for _, tab := range [...]*table{&t.data, &t.child} {
 		list := &t.watchers.at(wi).lists[tab.which]
-		for ; list.count > 0; n++ {
-			if n == most {
-				return n
+		for list.count > 0 {
+			if work >= most {
+				return work, false
 			}
 			e := list.head
-			if tab.entries.at(e).kinds&recursive != 0 {
+			entry := tab.entries.at(e)
+			if entry.kinds&recursive != 0 {
 				t.recursive--
 			}
+			work += 1 + len(tab.paths.at(entry.path).name)>>10
 			tab.unlink(t, e)
 		}
 	}
 	t.forgetIdle(wi)
-	return n
+	return work, true
 }
 
 // forgetIdle removes the record of a watcher that has no watches.
@@ -280,7 +286,7 @@ func (t *Tables) Trigger(ev zk.EventType, path string, dst []ID) []ID {
 }
 
 // Empty reports whether there are no watches.
-func (t *Tables) Empty() bool { return len(t.data.byPath)+len(t.child.byPath) == 0 }
+func (t *Tables) Empty() bool { return t.data.index.len()+t.child.index.len() == 0 }
 
 // Fires reports whether Trigger would name a watcher. It changes nothing.
 func (t *Tables) Fires(ev zk.EventType, path string) bool {
@@ -293,10 +299,10 @@ func (t *Tables) Fires(ev zk.EventType, path string) bool {
 	case zk.EventNodeChildrenChanged:
 		child = true
 	}
-	if _, ok := t.child.byPath[path]; ok && child {
+	if child && t.child.path(path) != 0 {
 		return true
 	}
-	if _, ok := t.data.byPath[path]; ok && data {
+	if data && t.data.path(path) != 0 {
 		return true
 	}
 	if data && t.recursive > 0 {
@@ -359,7 +365,7 @@ func (t *Tables) Count(w ID) int {
 // Summary counts the data table, as wchs shows it: watchers with a watch in it, watched
 // paths, and watches (pairs of watcher and path).
 func (t *Tables) Summary() (watchers, paths, watches int) {
-	return t.data.watchers, len(t.data.byPath), t.data.count
+	return t.data.watchers, t.data.index.len(), t.data.count
 }
 
 // Paths iterates over the paths in the data table, and for each over its watchers, as

@@ -2,8 +2,10 @@ package watch
 
 import (
 	"fmt"
+	"hash/maphash"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/zk"
@@ -211,6 +213,23 @@ func TestAddKeepsACopy(t *testing.T) {
 	expect(t, &w, changed, "/bbbb")
 }
 
+// Long paths with the same hash are different paths.
+func TestLongPathsWithTheSameHash(t *testing.T) {
+	var w Tables
+	a, b := "/a"+strings.Repeat("-", LongPath), "/b"+strings.Repeat("-", LongPath)
+	w.Add(1, a, Data)
+	w.Add(2, b, Data)
+	x := &w.data.index
+	hash := maphash.String(seed, a)
+	x.long[hash] = append([]uint32{w.data.path(b)}, x.long[hash]...)
+	if got := w.Trigger(changed, a, nil); !slices.Equal(got, []ID{1}) {
+		t.Errorf("%d are named, want 1", got)
+	}
+	if got := x.long[hash]; len(got) != 1 || got[0] != w.data.path(b) {
+		t.Errorf("records %d have the hash, want %d alone", got, w.data.path(b))
+	}
+}
+
 // everything is more than any watcher has.
 const everything = math.MaxInt
 
@@ -227,13 +246,22 @@ func TestDrop(t *testing.T) {
 		if w.Len() != 100+left {
 			t.Errorf("%d watches are left, want %d", w.Len(), 100+left)
 		}
-		if n := w.Drop(1, 30); n != min(left, 30) {
-			t.Errorf("%d of %d watches are removed", n, left)
+		if n, done := w.Drop(1, 30); n != min(left, 30) || done != (left == 10) {
+			t.Errorf("%d of %d watches are removed, done: %v", n, left, done)
 		}
 		w.check(t)
 	}
 	if w.Len() != 100 || w.Contains(1, "/0", zk.WatcherAny) || !w.Contains(2, "/0", zk.WatcherAny) {
 		t.Errorf("%d watches are left", w.Len())
+	}
+	long := strings.Repeat("n", 10<<10)
+	for i := range 3 {
+		w.Add(3, fmt.Sprint("/", i, long), Data)
+	}
+	for left := 2; left >= 0; left-- {
+		if work, done := w.Drop(3, 5); work != 11 || w.Len() != 100+left || done != (left == 0) {
+			t.Errorf("%d units of work, done: %v; %d watches are left", work, done, w.Len())
+		}
 	}
 	w.Drop(2, everything)
 	w.check(t)
