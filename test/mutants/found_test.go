@@ -22,6 +22,8 @@ import (
 var (
 	foundFlag   = flag.Bool("found", false, "TestFound: build every mutant and demand that it is found")
 	onlyFlag    = flag.String("only", "", "TestFound: only the mutants whose name matches this regular expression")
+	ofFlag      = flag.Int("of", 1, "TestFound: only every so many-th mutant")
+	partFlag    = flag.Uint64("part", 0, "TestFound: with -of, which of the parts: this number modulo -of")
 	atOnceFlag  = flag.Int("at-once", 2, "TestFound: how many mutants are built and run at once")
 	effectsFlag = flag.Bool("effects", false, "TestFound: the simulator looks only at what members deliver and clients see")
 	updateFlag  = flag.Bool("update", false, "TestFound: write the rows of what was found into the table in docs/testing.md")
@@ -45,7 +47,7 @@ func TestFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := read(t)
-	ms := slices.DeleteFunc(slices.Clone(all), func(m Mutant) bool { return !only.MatchString(m.Name) })
+	ms := choose(all, only, *ofFlag, *partFlag)
 	rows := make([]string, len(ms)) // "" if the mutant survives
 	failed := make([]error, len(ms))
 	var wg sync.WaitGroup
@@ -86,6 +88,21 @@ func TestFound(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// choose returns the mutants whose name matches only, and of these every of-th, beginning with the one at part modulo of.
+func choose(all []Mutant, only *regexp.Regexp, of int, part uint64) (ms []Mutant) {
+	i := uint64(0)
+	for _, m := range all {
+		if !only.MatchString(m.Name) {
+			continue
+		}
+		if i%uint64(of) == part%uint64(of) {
+			ms = append(ms, m)
+		}
+		i++
+	}
+	return ms
 }
 
 // prove builds a mutant and runs what is to find it. It returns how the bug was

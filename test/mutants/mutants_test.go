@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"testing/fstest"
@@ -59,6 +60,27 @@ func TestApply(t *testing.T) {
 				t.Errorf("%s: %v", ms[i].Name, err)
 			}
 		}
+	}
+}
+
+// The parts have every mutant once, in its order.
+func TestChoose(t *testing.T) {
+	ms, every := read(t), regexp.MustCompile("")
+	const of = 3
+	var parts [of][]Mutant
+	for i := range parts {
+		parts[i] = choose(ms, every, of, uint64(7*of+i))
+	}
+	for i := range ms {
+		if got := parts[i%of][i/of].Name; got != ms[i].Name {
+			t.Fatalf("mutant %d is %s, want %s", i, got, ms[i].Name)
+		}
+	}
+	if n := len(parts[0]) + len(parts[1]) + len(parts[2]); n != len(ms) {
+		t.Errorf("the parts have %d mutants of %d", n, len(ms))
+	}
+	if only := choose(ms, regexp.MustCompile("^prep/"), 1, 0); len(only) == 0 || len(only) == len(ms) {
+		t.Errorf("%d mutants are of prep", len(only))
 	}
 }
 
