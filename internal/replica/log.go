@@ -139,6 +139,28 @@ func (l *logger) flush() error {
 	return nil
 }
 
+// markEvery is how old a mark is at most that a small flush has left.
+const markEvery = time.Second
+
+// writeMarks writes the marks that small flushes have left. It has a goroutine of its own, because it may wait for the disk.
+func (r *Replica) writeMarks() {
+	tick := time.NewTicker(markEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-r.stopping:
+			return
+		case <-r.failed:
+			return
+		}
+		if err := r.o.Dir.WriteMark(); err != nil {
+			r.fail(fmt.Errorf("replica: transaction log: %w", err))
+			return
+		}
+	}
+}
+
 // noteSlow logs a slow flush, with the distribution of the flushes since the last one that
 // was logged.
 func (l *logger) noteSlow(took time.Duration) {

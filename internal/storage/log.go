@@ -212,7 +212,7 @@ func (l *Log) check(zxid zk.Zxid, payload []byte) error {
 func (l *Log) Flush() error { return l.flush(false) }
 
 // FlushSmall is Flush for what will probably take less than a millisecond. Its caller keeps
-// its processor (P) of Go meanwhile (vfs.Committer). REQUIRES: Prompt(0).
+// its processor (P) of Go meanwhile (vfs.Committer), and Dir.WriteMark is to be called within a second. REQUIRES: Prompt(0).
 func (l *Log) FlushSmall() error { return l.flush(true) }
 
 // Prompt reports whether what is buffered, and so many bytes more, can be flushed without
@@ -284,7 +284,7 @@ func (l *Log) write(small bool) error {
 	if l.o.NoSync {
 		return nil
 	}
-	return l.d.noteSynced(l.last)
+	return l.d.noteSynced(l.last, small)
 }
 
 // commit writes data at base and makes it durable. With NoSync it does so for a new file alone.

@@ -28,8 +28,9 @@ var syncedMagic = [8]byte{'P', 'F', 'S', 'Y', 'N', 'C', 'E', 'D'}
 // below.
 //
 // The log's owner writes the mark after each sync, through the page cache and without a
-// sync of its own. After the end of a process it is exact; after a power failure it may
-// be half a minute old. It is never more than what is durable.
+// sync of its own. After small ones, which take little longer than this write, it leaves out at most mostMarksLeft in a row, and the
+// last of them is written within a second (WriteMark). So the file is older than the log by as much after the end of a
+// process; after a power failure it may be half a minute old. It is never more than what is durable.
 //
 // Invariants:
 //
@@ -44,6 +45,7 @@ type syncedMark struct {
 	loaded bool
 	valid  bool // there is a mark, and acceptedEpoch is the one it was written for
 	zxid   zk.Zxid
+	left   int   // how often zxid has changed since it was written
 	epoch  int64 // acceptedEpoch
 	file   vfs.File
 	buf    [syncedBytes]byte
@@ -141,12 +143,38 @@ func (d *Dir) establishMark() error {
 	return d.setMark(d.mark.zxid)
 }
 
-// noteSynced records that the log is durable up to z. REQUIRES: establishMark has
+// mostMarksLeft is how many marks in a row are not written.
+const mostMarksLeft = 8
+
+// noteSynced records that the log is durable up to z. With later it may leave the mark to WriteMark. REQUIRES: establishMark has
 // returned nil.
-func (d *Dir) noteSynced(z zk.Zxid) error {
+func (d *Dir) noteSynced(z zk.Zxid, later bool) error {
 	d.mark.mu.Lock()
 	defer d.mark.mu.Unlock()
+	if m := &d.mark; later && m.left < mostMarksLeft {
+		m.zxid = z
+		m.left++
+		return nil
+	}
 	return d.mark.write(z)
+}
+
+// WriteMark writes the mark that Log.FlushSmall has left, if there is one. Any goroutine may call it.
+func (d *Dir) WriteMark() error {
+	d.mark.mu.Lock()
+	defer d.mark.mu.Unlock()
+	return d.mark.writeLeft()
+}
+
+// writeLeft writes a mark that was left. REQUIRES: m.mu.
+func (m *syncedMark) writeLeft() error {
+	if m.left == 0 {
+		return nil
+	}
+	if err := m.write(m.zxid); err != nil {
+		return fmt.Errorf("storage: write %s: %w", syncedName, err)
+	}
+	return nil
 }
 
 // lowerMark durably lowers the mark to z, because entries of the log after z are about to be
@@ -206,18 +234,18 @@ func (m *syncedMark) write(z zk.Zxid) error {
 	if _, err := m.file.WriteAt(m.buf[:], 0); err != nil {
 		return err
 	}
-	m.valid, m.zxid = true, z
+	m.valid, m.zxid, m.left = true, z, 0
 	return nil
 }
 
-// close closes the file.
+// close writes a mark that was left, and closes the file.
 func (m *syncedMark) close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.file == nil {
 		return nil
 	}
-	err := m.file.Close()
+	err := errors.Join(m.writeLeft(), m.file.Close())
 	m.file = nil
 	return err
 }

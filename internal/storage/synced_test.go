@@ -201,6 +201,71 @@ func openAgain(t *testing.T, d *Dir, fsys vfs.FS) *Dir {
 	return openTest(t, fsys, testOptions())
 }
 
+// Small flushes leave some marks to WriteMark, to the next larger flush, and to the end. A mark that is left counts as any other
+// when the log is cut, or the epoch changes.
+func TestMarksThatAreLeft(t *testing.T) {
+	mem := vfs.NewMem()
+	d := openTest(t, mem, testOptions())
+	writeSnapshot(t, d, 0, []byte("empty"))
+	l := d.NewLog(0)
+	z := zk.Zxid(0)
+	next := func(flush func() error) {
+		t.Helper()
+		z++
+		appendTest(t, l, 100, z)
+		if err := flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(file, known zk.Zxid) {
+		t.Helper()
+		inFile, _, ok, err := d.readMark()
+		inMemory, valid, merr := d.syncedZxid()
+		if inFile != file || inMemory != known || !ok || !valid || err != nil || merr != nil {
+			t.Fatalf("the mark is %v, and known as %v, %v, %v; want %v, %v", inFile, inMemory, err, merr, file, known)
+		}
+	}
+	next(l.Flush)
+	want(1, 1)
+	for range mostMarksLeft {
+		next(l.FlushSmall)
+		want(1, z)
+	}
+	next(l.FlushSmall) // the next one is written
+	want(z, z)
+	next(l.FlushSmall)
+	want(z-1, z)
+	if err := d.WriteMark(); err != nil {
+		t.Fatal(err)
+	}
+	want(z, z)
+	next(l.FlushSmall)
+	next(l.Flush)
+	want(z, z)
+	next(l.FlushSmall)
+	if err := d.SetAcceptedEpoch(1); err != nil {
+		t.Fatal(err)
+	}
+	want(z, z)
+	next(l.FlushSmall)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Truncate(z - 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.WriteMark(); err != nil {
+		t.Fatal(err)
+	}
+	z -= 3
+	want(z, z)
+	l = d.NewLog(z)
+	next(l.Flush)
+	next(l.FlushSmall)
+	d = openAgain(t, d, mem)
+	want(z, z)
+}
+
 // TestMarkIsBeforeTheLog: wherever a crash comes, a directory with a log has a
 // valid mark, and the mark does not promise more than there is.
 func TestMarkIsBeforeTheLog(t *testing.T) {
