@@ -349,11 +349,19 @@ func (c *conn) drain() (shut bool) {
 }
 
 // flush sends the output, unless another goroutine is writing: that one sends it too.
-// With wait false it never blocks.
-func (c *conn) flush(wait bool) {
+// With wait false it never blocks. It reports whether awaitDrain would not wait.
+func (c *conn) flush(wait bool) (drained bool) {
 	c.mu.Lock()
 	c.mu.out.Flush(wait || c.stepped)
+	drained = !c.holdsTooMuch()
 	c.mu.Unlock()
+	return drained
+}
+
+// holdsTooMuch reports whether the client has more unread output than allowed, or too many requests wait for the
+// session's writes. REQUIRES: c.mu.
+func (c *conn) holdsTooMuch() bool {
+	return c.mu.pending.full() || len(c.mu.out.Buf)+c.mu.out.Shared()+c.mu.longBytes > softOutBytes && c.mu.out.Writing()
 }
 
 // Sending counts n bytes of output (socket.Owner).
@@ -379,8 +387,7 @@ func (c *conn) Drained() {
 	c.mu.Broadcast()
 }
 
-// awaitDrain blocks while the client has more unread output than allowed, or while too
-// many requests wait for the session's writes. Only in the latter case it is not the client that
+// awaitDrain blocks while holdsTooMuch. If that is because of the session's writes it is not the client that
 // is silent.
 func (c *conn) awaitDrain() {
 	c.mu.Lock()
@@ -391,7 +398,7 @@ func (c *conn) awaitDrain() {
 			c.pauseReading()
 			c.mu.Wait()
 			c.resumeReading()
-		case c.mu.pending.full() || len(c.mu.out.Buf)+c.mu.out.Shared()+c.mu.longBytes > softOutBytes && c.mu.out.Writing():
+		case c.holdsTooMuch():
 			c.mu.Wait()
 		default:
 			return

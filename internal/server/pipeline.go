@@ -95,7 +95,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 			c.s.replica.Work(nil)
 		}
 		c.awaitPenalty()
-		c.flush(true)
+		drained := c.flush(true)
 		if c.stepsAside(r) {
 			break
 		}
@@ -110,14 +110,16 @@ func (c *conn) process(b []byte) (n int, err error) {
 		if r.done == 0 {
 			break
 		}
-		c.awaitTurn()
+		c.awaitTurn(drained)
 	}
 	return n, r.err
 }
 
-// awaitTurn waits until the next turn may begin.
-func (c *conn) awaitTurn() {
-	c.awaitDrain()
+// awaitTurn waits until the next turn may begin. drained is what flush has reported.
+func (c *conn) awaitTurn(drained bool) {
+	if !drained {
+		c.awaitDrain()
+	}
 	c.awaitFlight(0)
 	c.s.awaitRoom(c)
 }
@@ -137,8 +139,7 @@ func (c *conn) work() (goOn bool) {
 // endTurn is work after the replica's.
 func (c *conn) endTurn() {
 	c.awaitPenalty()
-	c.flush(true)
-	c.awaitTurn()
+	c.awaitTurn(c.flush(true))
 }
 
 // StandIn starts a goroutine that reads in place of the one that is in work (replica.Reader).

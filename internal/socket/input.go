@@ -35,29 +35,31 @@ func NewInputPool(size int) *InputPool {
 	return p
 }
 
-// short is the length up to which an unfinished frame waits without a buffer of the pool.
-func (p *InputPool) short() int { return p.size / 4 }
-
 // Input is the reading half of a Conn for a protocol of frames: the bytes that have
 // arrived and are not consumed. The reader owns it. It holds a buffer of the pool only
 // while it holds bytes, and during a read; while it waits for the rest of a short frame
 // it holds these bytes alone.
+//
+// What every read uses comes first, in one cache line.
 type Input struct {
 	conn    *Conn
-	pool    *InputPool
-	account Account // of the buffers
 	buf     *[]byte // nil while nothing is buffered, or it is in kept
-	kept    []byte  // memory for the bytes of an unfinished frame while no more arrive
 	filled  int
-	most    int // up to how many bytes are read now
-	charged int // to the account
+	most    int     // up to how many bytes are read now
+	charged int     // to the account
+	usual   int32   // the length of the pool's buffers
+	short   int32   // up to how many bytes of an unfinished frame wait without a buffer of the pool
+	account Account // of the buffers
+	pool    *InputPool
+	kept    []byte // memory for the bytes of an unfinished frame while no more arrive
 }
 
 // Init makes the Input the reading half of c, which may be nil if only Append is used.
 // The budget is charged for the memory of bytes that have arrived and are not consumed.
 func (in *Input) Init(c *Conn, pool *InputPool, b *Budget) {
 	in.conn, in.pool = c, pool
-	in.account.Init(b, pool.short())
+	in.usual, in.short = int32(pool.size), int32(pool.size/4)
+	in.account.Init(b, int(in.short))
 }
 
 // Fill waits until more bytes have arrived and appends what one read returns. A full
@@ -86,7 +88,7 @@ func (in *Input) Fill() error {
 // can wait without a buffer. It blocks until there is: the connections that hold most wait
 // longest.
 func (in *Input) reserve() bool {
-	if in.filled < in.pool.short() {
+	if in.filled < int(in.short) {
 		return true
 	}
 	size := in.size()
@@ -134,37 +136,41 @@ func (in *Input) size() int {
 	if in.buf != nil {
 		return len(*in.buf)
 	}
-	return in.pool.size
+	return int(in.usual)
 }
 
 // roomToRead is room for bytes that have arrived. While the budget has no room for a buffer it is
 // for as many as can wait without one. This is decided when they are there: a connection that has
 // been idle since the budget had room must not rely on that.
 func (in *Input) roomToRead() []byte {
-	if in.filled < in.pool.short() {
+	if in.filled < int(in.short) {
 		if in.most = in.size(); !in.account.CanGrow(max(0, in.most-in.charged)) {
-			in.most = in.pool.short()
+			in.most = int(in.short)
 		}
 	}
 	return in.room()
 }
 
-// charge charges the account for the memory of what has arrived.
+// charge charges the account for the memory of what has arrived. A buffer of the pool with no more than a short frame is
+// not charged: mostly that is consumed at once, and two changes of the budget for each would have the processors wait for one
+// another.
 func (in *Input) charge() {
 	n := 0
 	if in.filled > 0 {
-		if n = cap(in.kept); in.buf != nil {
+		if n = cap(in.kept); in.buf != nil && in.filled > int(in.short) {
 			n += len(*in.buf)
 		}
 	}
-	in.account.Charge(n - in.charged)
-	in.charged = n
+	if n != in.charged {
+		in.account.Charge(n - in.charged)
+		in.charged = n
+	}
 }
 
 // park releases the buffer if what has arrived is short or nothing: more bytes may be a
 // long time coming.
 func (in *Input) park() {
-	if in.filled > 0 && in.filled <= in.pool.short() && in.buf != nil {
+	if in.filled > 0 && in.filled <= int(in.short) && in.buf != nil {
 		in.kept = append(in.kept[:0], (*in.buf)[:in.filled]...)
 		in.recycle()
 		in.buf = nil
@@ -247,7 +253,7 @@ func (in *Input) Close() { in.account.Close() }
 
 // recycle returns a buffer of the pool's size to the pool.
 func (in *Input) recycle() {
-	if len(*in.buf) == in.pool.size {
+	if len(*in.buf) == int(in.usual) {
 		in.pool.pool.Put(in.buf)
 	}
 }
