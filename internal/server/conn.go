@@ -82,18 +82,18 @@ type connState struct {
 	short     int     // room that a reply needs and did not get; 0: none
 	work      int     // done under the present hold of the tree's lock, in units
 	begin     int     // where in out.Buf the reply that is being built begins
-	reserved  int     // bytes of out.Buf, of shared, or of expected output, that room has charged to account
-	shared    int     // bytes of events that out shares with other connections, since it was last sending
 	longBytes int     // bytes of long replies that are not sent
-	events    int     // bytes of events in out.Buf
 	ids       []zk.ID // replaced, never modified
 	pending   pendingFIFO
-	queued    int // bytes of pending that are charged to account
+	answered  answered // reads that are not in the latencies yet
 	stats     connStats
-	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
 	sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
 
+	reserved   int // bytes of out.Buf, of shared, or of expected output, that room has charged to account
+	shared     int // bytes of events that out shares with other connections, since it was last sending
+	events     int // bytes of events in out.Buf
+	queued     int // bytes of pending that are charged to account
 	session    zk.SessionID
 	timeout    int32         // milliseconds
 	ready      chan struct{} // closed when the handshake is answered; nil: the handshake does not wait

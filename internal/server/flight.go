@@ -53,9 +53,9 @@ const smallRequest = 4 << 10
 // flight is a connection's part of the requests in flight.
 type flight struct {
 	granted int // owned by serve: charged, and entered, for the request that waited
+	account socket.Account
 	settled int // owned by the applier: weight answered and not released yet
 	left    int // owned by the applier: the heavy requests' part of settled
-	account socket.Account
 }
 
 // admit counts a request of weight n. If there is no room it sets r.blocked and returns

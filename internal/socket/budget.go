@@ -112,15 +112,15 @@ func (b *Budget) leave(w *waiter) (granted bool) {
 // uses them.
 type Account struct {
 	budget *Budget
-	free   int64
 	held   atomic.Int64
 	closed chan struct{}
-	once   sync.Once
+	free   int32
+	ended  atomic.Bool // closed is closed, or about to be
 }
 
 // Init opens the account, which may always hold free bytes.
 func (a *Account) Init(b *Budget, free int) {
-	a.budget, a.free, a.closed = b, int64(free), make(chan struct{})
+	a.budget, a.free, a.closed = b, int32(free), make(chan struct{})
 }
 
 // Charge adds n bytes to those that the account holds, or releases them if n is
@@ -153,7 +153,7 @@ func (a *Account) CanGrow(n int) bool { return a.mayHold(int64(n), a.budget.used
 // mayHold reports whether the account may hold more while used is charged to the budget.
 func (a *Account) mayHold(more, used int64) bool {
 	held, limit := a.held.Load()+more, a.budget.limit
-	return held <= a.free || limit == 0 || held <= limit-used-more
+	return held <= int64(a.free) || limit == 0 || held <= limit-used-more
 }
 
 // Room returns how many bytes Grow would charge now, most at most.
@@ -163,7 +163,7 @@ func (a *Account) Room(most int) int {
 		return most
 	}
 	held := a.held.Load()
-	return int(max(0, min(int64(most), max(a.free-held, (b.limit-b.used.Load()-held)/2))))
+	return int(max(0, min(int64(most), max(int64(a.free)-held, (b.limit-b.used.Load()-held)/2))))
 }
 
 // Forever is the patience of a caller that waits until the account is closed.
@@ -201,7 +201,11 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 
 // Close ends calls of AwaitGrow. What the account holds remains charged until it is
 // released. Any goroutine may call it any number of times.
-func (a *Account) Close() { a.once.Do(func() { close(a.closed) }) }
+func (a *Account) Close() {
+	if a.ended.CompareAndSwap(false, true) {
+		close(a.closed)
+	}
+}
 
 // Closed is closed by Close.
 func (a *Account) Closed() <-chan struct{} { return a.closed }

@@ -122,7 +122,7 @@ func (o *Output) settle(pending bool) {
 	if pending {
 		n += o.lent - o.inFlight + o.conn.ahead()
 	}
-	if int64(n) <= o.account.free && !pending {
+	if n <= int(o.account.free) && !pending {
 		n = 0
 	}
 	if n != o.charged {
