@@ -122,10 +122,4 @@ func (g *goroutines) Wait() {
 }
 
 // Rest implements Driver.
-func (g *goroutines) Rest(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-g.r.stopping:
-	case <-g.r.failed:
-	}
-}
+func (g *goroutines) Rest(d time.Duration) { g.r.ticks(time.After(d)) }

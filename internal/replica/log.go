@@ -146,14 +146,7 @@ const markEvery = time.Second
 func (r *Replica) writeMarks() {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-r.stopping:
-			return
-		case <-r.failed:
-			return
-		}
+	for r.ticks(tick.C) {
 		if err := r.o.Dir.WriteMark(); err != nil {
 			r.fail(fmt.Errorf("replica: transaction log: %w", err))
 			return

@@ -17,18 +17,19 @@ type sweeper struct{ *Replica }
 func (r sweeper) sweep() {
 	tick := time.NewTicker(max(r.o.SweepInterval, time.Millisecond))
 	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-r.stopping:
-			return
-		case <-r.failed:
-			return
-		}
-		if !r.sweepPaced(r.due()) {
-			return
-		}
+	for r.ticks(tick.C) && r.sweepPaced(r.due()) {
 	}
+}
+
+// ticks waits for c. False means that the server stops, or has failed.
+func (r *Replica) ticks(c <-chan time.Time) bool {
+	select {
+	case <-c:
+		return true
+	case <-r.stopping:
+	case <-r.failed:
+	}
+	return false
 }
 
 // Sweep submits all deletions that are due, at once. The simulator calls it; a server
@@ -66,11 +67,7 @@ func (r sweeper) sweepPaced(due []string) bool {
 	pause := time.Minute / time.Duration(max(r.o.SweepPerMinute, 1))
 	for _, path := range due {
 		r.delete(path)
-		select {
-		case <-time.After(pause):
-		case <-r.stopping:
-			return false
-		case <-r.failed:
+		if !r.ticks(time.After(pause)) {
 			return false
 		}
 	}
@@ -92,11 +89,7 @@ func (r sweeper) purge() {
 		} else if len(removed) > 0 {
 			r.log.Info("old files purged", "files", removed)
 		}
-		select {
-		case <-tick.C:
-		case <-r.stopping:
-			return
-		case <-r.failed:
+		if !r.ticks(tick.C) {
 			return
 		}
 	}

@@ -55,7 +55,7 @@ type Input struct {
 }
 
 // Init makes the Input the reading half of c, which may be nil if only Append is used.
-// The budget is charged for the memory of bytes that have arrived and are not consumed.
+// The budget is charged for the memory of bytes that have arrived and are not consumed, as charge says.
 func (in *Input) Init(c *Conn, pool *InputPool, b *Budget) {
 	in.conn, in.pool = c, pool
 	in.usual, in.short = int32(pool.size), int32(pool.size/4)
