@@ -95,26 +95,24 @@ func (p *poller) ready(i int) (index int32, input, output bool) {
 // readSocket reads what is there. again means that nothing is; n is 0 without
 // error at the end of the stream.
 func readSocket(fd int, b []byte) (n int, again bool, err error) {
-	n, err = rawio.Read(uintptr(fd), b)
-	if err == nil {
+	n, errno := rawio.Read(uintptr(fd), b)
+	switch errno {
+	case 0:
 		return n, false, nil
-	}
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+	case syscall.EAGAIN, syscall.EINTR:
 		return 0, true, nil
 	}
-	return 0, false, err
+	return 0, false, errno
 }
 
 // writeSocket writes as much as the socket takes without waiting.
 func writeSocket(fd int, b []byte) (int, error) {
-	n, err := rawio.Write(uintptr(fd), b)
-	if err == nil {
+	n, errno := rawio.Write(uintptr(fd), b)
+	switch errno {
+	case 0, syscall.EAGAIN, syscall.EINTR:
 		return n, nil
 	}
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
-		return 0, nil
-	}
-	return 0, err
+	return 0, errno
 }
 
 func closeSocket(fd int) { syscall.Close(fd) }

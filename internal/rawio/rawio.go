@@ -4,8 +4,9 @@
 // server with one request at a time they find none, and cost more than the request.
 //
 // The price: the processor (P) of Go that makes the call does nothing else until it
-// returns. So Read and Write are for non-blocking sockets only. They return the errors
-// of package syscall. On systems without such calls they are ordinary calls.
+// returns. So Read and Write are for non-blocking sockets only. They return error numbers,
+// not errors: two of them are compared after each call, and to compare errors costs more.
+// On systems without such calls they are ordinary calls.
 //
 // A disk may stall, so Commit informs the scheduler. Doze makes that cheap.
 package rawio

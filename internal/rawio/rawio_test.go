@@ -28,20 +28,20 @@ func TestReadWrite(t *testing.T) {
 	if n, err := Read(b, buf); n > 0 || err != syscall.EAGAIN {
 		t.Errorf("nothing to read: %d, %v", n, err)
 	}
-	if n, err := Write(a, []byte("abc")); n != 3 || err != nil {
+	if n, err := Write(a, []byte("abc")); n != 3 || err != 0 {
 		t.Fatal(n, err)
 	}
-	if n, err := Read(b, buf); err != nil || string(buf[:n]) != "abc" {
+	if n, err := Read(b, buf); err != 0 || string(buf[:n]) != "abc" {
 		t.Errorf("read %q, %v", buf[:max(n, 0)], err)
 	}
 	syscall.Shutdown(int(a), syscall.SHUT_WR)
-	if n, err := Read(b, buf); n != 0 || err != nil {
+	if n, err := Read(b, buf); n != 0 || err != 0 {
 		t.Errorf("the end: %d, %v", n, err)
 	}
 	for {
 		if _, err := Write(b, make([]byte, 1<<16)); err == syscall.EAGAIN {
 			break
-		} else if err != nil {
+		} else if err != 0 {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("write: %d, %v", n, err)
 	}
 	a, _ := pair(t)
-	if n, err := Write(a, nil); n != 0 || err != nil {
+	if n, err := Write(a, nil); n != 0 || err != 0 {
 		t.Errorf("nothing: %d, %v", n, err)
 	}
 }

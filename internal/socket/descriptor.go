@@ -23,14 +23,17 @@ const (
 var groups = sync.Pool{New: func() any { b := make([]byte, 0, groupRoom); return &b }}
 
 // errWouldBlock is the error of a non-blocking read when nothing has arrived. It is a
-// temporary net.Error: crypto/tls keeps its state and continues later.
-var errWouldBlock net.Error = wouldBlock{}
+// temporary net.Error: crypto/tls keeps its state and continues later. Its type is error because each read compares
+// it: a net.Error would be converted each time.
+var errWouldBlock error = &wouldBlock{}
+
+var _ net.Error = &wouldBlock{}
 
 type wouldBlock struct{}
 
-func (wouldBlock) Error() string   { return "socket: nothing to read yet" }
-func (wouldBlock) Timeout() bool   { return true }
-func (wouldBlock) Temporary() bool { return true }
+func (*wouldBlock) Error() string   { return "socket: nothing to read yet" }
+func (*wouldBlock) Timeout() bool   { return true }
+func (*wouldBlock) Temporary() bool { return true }
 
 // descriptorWriter writes to a descriptor. One goroutine at a time uses it.
 type descriptorWriter struct {
@@ -60,15 +63,15 @@ func (w *descriptorWriter) write(b []byte, wait bool) (int, error) {
 // accepts more, only if the caller of write waits.
 func (w *descriptorWriter) ready(fd uintptr) bool {
 	for {
-		n, err := rawio.Write(fd, w.b[w.n:])
-		w.n += max(n, 0)
+		n, errno := rawio.Write(fd, w.b[w.n:])
+		w.n += n
 		switch {
-		case err == syscall.EINTR:
+		case errno == syscall.EINTR:
 			continue
-		case err == syscall.EAGAIN:
+		case errno == syscall.EAGAIN:
 			return !w.wait
-		case err != nil:
-			w.err = err
+		case errno != 0:
+			w.err = errno
 			return true
 		case w.n == len(w.b) || !w.wait:
 			return true

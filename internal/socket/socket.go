@@ -230,14 +230,14 @@ func (c *Conn) readOnce(fd uintptr, p []byte) (int, error) {
 // if the peer has closed its side.
 func readDescriptor(fd uintptr, p []byte) (int, error) {
 	for {
-		n, err := rawio.Read(fd, p)
+		n, errno := rawio.Read(fd, p)
 		switch {
-		case err == syscall.EINTR:
+		case errno == syscall.EINTR:
 			continue
-		case err == syscall.EAGAIN:
+		case errno == syscall.EAGAIN:
 			return 0, errWouldBlock
-		case err != nil:
-			return 0, err
+		case errno != 0:
+			return 0, errno
 		case n == 0 && len(p) > 0:
 			return 0, io.EOF
 		}
