@@ -17,37 +17,34 @@ const (
 // unused.
 type OutputPool struct {
 	most int
-	// The elements are pointers, because a slice in a sync.Pool would be allocated. The
-	// pointer of a buffer in use is in spare.
-	full, spare sync.Pool // of *[]byte
+	pool sync.Pool // of *[]byte, because a slice in a sync.Pool would be allocated
 }
 
 // NewOutputPool returns a pool of buffers of at most size bytes.
 func NewOutputPool(size int) *OutputPool { return &OutputPool{most: size} }
 
-// get returns an empty buffer, or nil if there is none.
-func (p *OutputPool) get() []byte {
-	e, _ := p.full.Get().(*[]byte)
-	if e == nil {
-		return nil
+// get returns an empty buffer and its place in the pool, for put; nil if there is none.
+func (p *OutputPool) get() (b []byte, place *[]byte) {
+	place, _ = p.pool.Get().(*[]byte)
+	if place == nil {
+		return nil, nil
 	}
-	b := *e
-	*e = nil
-	p.spare.Put(e)
-	return b
+	b, *place = *place, nil
+	return b, place
 }
 
-// put keeps b, which the caller does not use any more.
-func (p *OutputPool) put(b []byte) {
+// put keeps b, which the caller does not use any more, in a place that get has returned and no put was given since. With
+// nil it makes one. It reports whether it has kept b, and with it the place.
+func (p *OutputPool) put(b []byte, place *[]byte) (kept bool) {
 	if cap(b) == 0 || cap(b) > p.most {
-		return
+		return false
 	}
-	e, _ := p.spare.Get().(*[]byte)
-	if e == nil {
-		e = new([]byte)
+	if place == nil {
+		place = new([]byte)
 	}
-	*e = b[:0]
-	p.full.Put(e)
+	*place = b[:0]
+	p.pool.Put(place)
+	return true
 }
 
 // Owner has an Output and is notified of its progress. The goroutine that writes makes
@@ -78,6 +75,7 @@ type Output struct {
 	lock     *sync.Mutex
 	owner    Owner
 	pool     *OutputPool
+	place    *[]byte  // of a buffer in the pool, for the next buffer that is returned; or nil
 	account  *Account // nil: nothing is charged
 	charged  int      // bytes that are charged to the account
 	streams  []stream // to send before Buf
@@ -137,7 +135,10 @@ func (o *Output) Attach(c *Conn) { o.conn = c }
 // Need makes sure that Buf is a buffer. The owner calls it before it appends.
 func (o *Output) Need() {
 	if o.Buf == nil {
-		o.Buf = o.pool.get()
+		var place *[]byte
+		if o.Buf, place = o.pool.get(); place != nil {
+			o.place = place
+		}
 	}
 }
 
@@ -237,8 +238,8 @@ func (o *Output) Flush(wait bool) {
 
 // recycle returns a buffer that the writer has sent to the pool, unless it is shared.
 func (o *Output) recycle(buf []byte) {
-	if !o.sharing {
-		o.pool.put(buf)
+	if !o.sharing && o.pool.put(buf, o.place) {
+		o.place = nil
 	}
 	if o.lent = 0; o.charged > 0 {
 		o.settle(false)
