@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
+	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
 // How the runtime's monitor is kept awake.
 const (
-	// dozeTime is how long a processor is held at once, unless the runtime wants it back.
-	dozeTime = 20 * time.Millisecond
 	// dozeWindow is how often it is decided whether the process is busy: whether it has used a fiftieth of a
 	// processor since the last time. To keep the monitor awake takes a three hundredth.
 	dozeWindow = 200 * time.Millisecond
@@ -22,17 +21,18 @@ const (
 
 // KeepMonitorAwake has a goroutine hold one processor (P) of Go in a sleep while the process is
 // busy, so that the runtime's monitor does not fall asleep (rawio.Doze, ADR 30), until stop is
-// called. It adds this processor to those that the runtime has chosen, so a program calls it
+// called. That goroutine wakes every replica.LookEvery, and calls look: with again false if it does not do so any more. It
+// adds this processor to those that the runtime has chosen, so a program calls it
 // once, for all its nodes, or not at all if they are not its main work. It does nothing if the
 // environment sets GOMAXPROCS.
-func KeepMonitorAwake() (stop func()) {
+func KeepMonitorAwake(look func(again bool)) (stop func()) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return func() {}
 	}
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	end := make(chan struct{})
 	var ended sync.WaitGroup
-	ended.Go(func() { keepAwake(end) })
+	ended.Go(func() { keepAwake(look, end) })
 	return func() {
 		close(end)
 		ended.Wait()
@@ -40,7 +40,8 @@ func KeepMonitorAwake() (stop func()) {
 	}
 }
 
-func keepAwake(end <-chan struct{}) {
+func keepAwake(look func(again bool), end <-chan struct{}) {
+	defer look(false)
 	tick := time.NewTicker(dozeWindow)
 	defer tick.Stop()
 	used := processorTime()
@@ -48,6 +49,7 @@ func keepAwake(end <-chan struct{}) {
 		before := used
 		used = processorTime()
 		if used-before < dozeWindow/busyPart {
+			look(false)
 			select {
 			case <-end:
 				return
@@ -55,14 +57,28 @@ func keepAwake(end <-chan struct{}) {
 			}
 			continue
 		}
-		for until := time.Now().Add(dozeWindow); time.Now().Before(until); {
-			rawio.Doze(dozeTime)
-			select {
-			case <-end:
+		for range dozeWindow / replica.LookEvery {
+			look(true)
+			if !doze(replica.LookEvery, end) {
 				return
-			default:
 			}
 		}
+	}
+}
+
+// doze holds a processor for d, also if the runtime wants it back in between. It returns false at the end of keepAwake.
+func doze(d time.Duration, end <-chan struct{}) (goOn bool) {
+	for until := time.Now().Add(d); ; {
+		select {
+		case <-end:
+			return false
+		default:
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return true
+		}
+		rawio.Doze(left)
 	}
 }
 

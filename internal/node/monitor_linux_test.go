@@ -10,7 +10,7 @@ import (
 func TestKeepMonitorAwake(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	before := runtime.GOMAXPROCS(0)
-	stop := KeepMonitorAwake()
+	stop := KeepMonitorAwake(func(bool) {})
 	if n := runtime.GOMAXPROCS(0); n != before+1 {
 		t.Errorf("there are %d processors, before there were %d", n, before)
 	}
@@ -18,7 +18,7 @@ func TestKeepMonitorAwake(t *testing.T) {
 	stop()
 	os.Setenv("GOMAXPROCS", "3")
 	before = runtime.GOMAXPROCS(0)
-	KeepMonitorAwake()()
+	KeepMonitorAwake(func(bool) {})()
 	if n := runtime.GOMAXPROCS(0); n != before {
 		t.Errorf("GOMAXPROCS is in the environment, and %d processors became %d", before, n)
 	}

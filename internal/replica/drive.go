@@ -20,6 +20,8 @@ type Driver interface {
 	// Work has a Caller call Next: on the calling goroutine, or soon. reader and the result
 	// are those of Replica.Work.
 	Work(reader Reader) (goOn bool)
+	// Look is Replica.Look.
+	Look(again bool)
 	// Spawn calls task beside the stages until it returns false.
 	Spawn(task func() (again bool))
 	// Rest pauses a task, or a View that has released the lock.
@@ -33,6 +35,7 @@ type Driver interface {
 type goroutines struct {
 	r        *Replica
 	woken    [pipeline.Applier + 1]chan struct{} // each holds one token
+	callers  sync.Pool                           // of *Turn, each reset
 	watchdog watchdog
 	wg       sync.WaitGroup
 }
@@ -91,21 +94,29 @@ func (g *goroutines) Wake(w pipeline.Worker) {
 
 // Work implements Driver.
 func (g *goroutines) Work(reader Reader) (goOn bool) {
-	var t Turn
+	t, _ := g.callers.Get().(*Turn)
+	if t == nil {
+		t = new(Turn)
+	}
 	t.Replaceable = reader != nil
-	for goOn = true; g.r.Next(&t); {
+	for goOn = true; g.r.Next(t); {
 		if t.Stage != pipeline.Log {
-			g.r.Run(&t)
+			g.r.Run(t)
 			continue
 		}
 		g.watchdog.begin(reader)
-		g.r.Run(&t)
+		g.r.Run(t)
 		if !g.watchdog.end() {
 			goOn, t.Replaceable = false, false
 		}
 	}
+	t.reset()
+	g.callers.Put(t)
 	return goOn
 }
+
+// Look implements Driver.
+func (g *goroutines) Look(again bool) { g.watchdog.tend(again) }
 
 // Spawn implements Driver.
 func (g *goroutines) Spawn(task func() (again bool)) {

@@ -400,6 +400,11 @@ type Reader = interface {
 	StandIn()
 }
 
+// Look has a Caller that waits for the disk for long replaced (Reader.StandIn): one whose write was being made at the call
+// before as well. A replica looks itself, by a timer. A goroutine that wakes every LookEvery anyway may call Look with again
+// true each time, and at the end with false, so that the replica needs no timer meanwhile.
+func (r *Replica) Look(again bool) { r.driver.Look(again) }
+
 // Resume makes origin the connection of a session from now on, with a new timeout.
 // The caller has checked the password. Origin.Resumed answers.
 func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin Origin) {
@@ -424,6 +429,14 @@ type Turn struct {
 	events   []event       // made by Log, for Order
 	deadline time.Duration // of Order: when it has something to do by the clock
 	forwards int           // of Order: learners' requests that wait for the next round
+}
+
+// reset makes t the Turn of a Caller that has not begun. It keeps the memory of t's lists, which a Caller would allocate
+// for each request otherwise.
+func (t *Turn) reset() {
+	clear(t.group)
+	clear(t.due)
+	*t = Turn{group: t.group[:0], due: t.due[:0], jobs: t.jobs[:0], steps: t.steps[:0], events: t.events[:0]}
 }
 
 // Next hands over what t's stage has made, and gives t the next stage to run. False

@@ -111,7 +111,7 @@ func TestACallerThatWaitsIsReplaced(t *testing.T) {
 			op, body := setData("/", []byte("x"))
 			m.rep.Bring([]Request{m.request(s, op, body)})
 			go func() { works <- m.rep.Work(&reader) }()
-			pass(10 * watchdogTick)
+			pass(10 * LookEvery)
 		}
 		write()
 		if !<-works || reader.calls != 0 {

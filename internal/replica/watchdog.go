@@ -6,20 +6,23 @@ import (
 )
 
 // watchdog sees to it that no Caller waits for the disk for long (M3): if a write that a Caller
-// makes takes longer than watchdogTick, it calls Reader.StandIn. Its own goroutine runs while
-// Callers write, and looks twice at most before it does that.
+// makes takes longer than LookEvery, it calls Reader.StandIn, at the second look at most. Another goroutine that is awake
+// anyway looks (tend), or, while there is none and Callers write, the watchdog's own: each wake of that one by a timer has the
+// runtime wake another thread as well.
 type watchdog struct {
 	sync.Mutex
 	reader Reader // of the Caller that writes now; nil if none does, or it was replaced
 	writes uint64 // that have begun
-	awake  bool   // the goroutine looks
+	seen   uint64 // writes at the last look
+	tended bool   // another goroutine looks
+	awake  bool   // the watchdog's goroutine looks
 	closed bool
 	wake   chan struct{} // holds one token
 	ended  chan struct{}
 }
 
-// watchdogTick is the time between two looks.
-const watchdogTick = 8 * time.Millisecond
+// LookEvery is the time between two looks at a write of the log (Replica.Look).
+const LookEvery = 8 * time.Millisecond
 
 func (k *watchdog) init() {
 	k.wake, k.ended = make(chan struct{}, 1), make(chan struct{})
@@ -31,9 +34,31 @@ func (k *watchdog) begin(reader Reader) {
 	k.Lock()
 	defer k.Unlock()
 	k.reader = reader
-	if k.writes++; !k.awake {
+	k.writes++
+	k.rouse()
+}
+
+// rouse has the goroutine look if none does. REQUIRES: the lock.
+func (k *watchdog) rouse() {
+	if !k.awake && !k.tended {
 		k.awake = true
 		k.nudge()
+	}
+}
+
+// tend with again true is a look on the calling goroutine, which looks again after LookEvery: the watchdog's own sleeps. With
+// false it looks no more.
+func (k *watchdog) tend(again bool) {
+	var slow Reader
+	k.Lock()
+	if k.tended = again; again {
+		slow = k.look()
+	} else if k.reader != nil {
+		k.rouse()
+	}
+	k.Unlock()
+	if slow != nil {
+		slow.StandIn()
 	}
 }
 
@@ -65,8 +90,8 @@ func (k *watchdog) nudge() {
 
 func (k *watchdog) run() {
 	defer close(k.ended)
-	for seen := uint64(0); ; {
-		slow, awake, closed := k.look(&seen)
+	for {
+		slow, awake, closed := k.lookAlone()
 		switch {
 		case closed:
 			return
@@ -75,21 +100,29 @@ func (k *watchdog) run() {
 		case !awake:
 			<-k.wake
 		default:
-			time.Sleep(watchdogTick)
+			time.Sleep(LookEvery)
 		}
 	}
 }
 
-// look returns the reader of the Caller that writes if it wrote at the last look as well. seen is the
-// write of the last look. If none has begun since then, and none is made, the goroutine sleeps.
-func (k *watchdog) look(seen *uint64) (slow Reader, awake, closed bool) {
+// lookAlone is a look on the watchdog's goroutine, which sleeps if another one looks, or no write has begun since the last
+// look and none is made.
+func (k *watchdog) lookAlone() (slow Reader, awake, closed bool) {
 	k.Lock()
 	defer k.Unlock()
-	if k.writes != *seen {
-		*seen = k.writes
-		return nil, k.awake, k.closed
+	began := k.writes != k.seen
+	if !k.tended {
+		slow = k.look()
 	}
-	slow, k.reader = k.reader, nil
-	k.awake = slow != nil
+	k.awake = !k.tended && (began || slow != nil)
 	return slow, k.awake, k.closed
+}
+
+// look returns the reader of the Caller that writes if it wrote at the last look as well. REQUIRES: the lock.
+func (k *watchdog) look() (slow Reader) {
+	if k.writes == k.seen {
+		slow, k.reader = k.reader, nil
+	}
+	k.seen = k.writes
+	return slow
 }

@@ -110,30 +110,32 @@ func TestAllocations(t *testing.T) {
 		t.Skip("the race detector makes sync.Pool forget")
 	}
 	for _, c := range []struct {
-		name string
-		op   wire.OpCode
-		body []byte
-		most float64 // for each request
+		name  string
+		op    wire.OpCode
+		body  []byte
+		depth int     // requests at a time
+		most  float64 // for each request
 	}{
-		{"getData", wire.OpGetData, readBody("/x", false), 0.05},
-		{"exists", wire.OpExists, readBody("/x", false), 0.05},
-		{"ping", wire.OpPing, nil, 0.05},
-		{"setData", wire.OpSetData, setBody("/x", make([]byte, 100)), 4},
+		{"getData", wire.OpGetData, readBody("/x", false), 100, 0.05},
+		{"exists", wire.OpExists, readBody("/x", false), 100, 0.05},
+		{"ping", wire.OpPing, nil, 100, 0.05},
+		{"setData", wire.OpSetData, setBody("/x", make([]byte, 100)), 100, 4},
+		{"getData alone", wire.OpGetData, readBody("/x", false), 1, 0.5},
+		{"setData alone", wire.OpSetData, setBody("/x", make([]byte, 100)), 1, 2.5}, // the Caller's Turn is used again
 	} {
 		s := newRig(t, realDisk(t))
 		client := s.openWith(dial(t, s.listen()))
 		client.mustCall(wire.OpCreate, createBody("/x", make([]byte, 100), zk.Persistent))
-		const depth = 100
 		var batch []byte
-		for i := range depth {
+		for i := range c.depth {
 			batch = encode(batch, int32(i), c.op, c.body)
 		}
 		in := bufio.NewReaderSize(client.nc, 1<<20)
 		got := testing.AllocsPerRun(200, func() {
-			if err := roundTrip(client.nc, in, batch, depth); err != nil {
+			if err := roundTrip(client.nc, in, batch, c.depth); err != nil {
 				t.Fatal(err)
 			}
-		}) / depth
+		}) / float64(c.depth)
 		if got > c.most {
 			t.Errorf("%s: %.2f allocations, at most %.2f", c.name, got, c.most)
 		}

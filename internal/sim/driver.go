@@ -29,6 +29,9 @@ func (d *driver) Start(r *replica.Replica) {
 	}
 }
 
+// Look implements replica.Driver.
+func (d *driver) Look(bool) {}
+
 // Wake implements replica.Driver.
 func (d *driver) Wake(w pipeline.Worker) {
 	if w == pipeline.Orderer {

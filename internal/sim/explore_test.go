@@ -292,6 +292,9 @@ func (d *workers) Work(reader replica.Reader) (goOn bool) {
 	return true
 }
 
+// Look implements replica.Driver.
+func (d *workers) Look(bool) {}
+
 // taskName is the name of the hands of tasks, which run beside the stages.
 const taskName = "task"
 
