@@ -23,7 +23,7 @@ type applier struct {
 	result     znode.Result
 	fired      []watch.ID
 	agreed     DigestAt // what the tree's digest is known to be; its zxid is 0 if that is not known
-	hold       hold     // the present one of the tree's lock
+	hold       Hold     // the present one of the tree's lock
 	recountDue bool     // quotas of large subtrees are to be counted
 }
 

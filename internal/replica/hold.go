@@ -7,8 +7,9 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// hold is one hold of the tree's lock, to read or to apply.
-type hold struct {
+// Hold is one hold of the tree's lock, to read or to apply. The caller of ViewAt owns it, and may use it again for its next
+// View. The zero value is ready.
+type Hold struct {
 	since  time.Duration
 	until  time.Duration // set by View.End; 0: it is the time when the lock is released
 	work   int           // done under the write lock, in units of package znode
@@ -54,13 +55,12 @@ func (r *Replica) unlockWrite(since time.Duration) {
 // View calls f under the tree's read lock. Nothing is applied while f runs, so f must not
 // wait, and must do at most znode.PieceUnits of work between two calls of View.Pause. f
 // must not call View.
-func (r *Replica) View(f func(View)) { r.ViewAt(r.clock.Now(), false, f) }
+func (r *Replica) View(f func(View)) { r.ViewAt(new(Hold), r.clock.Now(), false, f) }
 
-// ViewAt is View for callers that have just read the clock. inTurn tells that the caller's
+// ViewAt is View for callers that have a Hold and have just read the clock. inTurn tells that the caller's
 // last View did a whole piece of work: only one such View runs at a time, so that they use
 // one processor.
-func (r *Replica) ViewAt(now time.Duration, inTurn bool, f func(View)) {
-	h := r.holds.Get().(*hold)
+func (r *Replica) ViewAt(h *Hold, now time.Duration, inTurn bool, f func(View)) {
 	if inTurn {
 		r.awaitTurn(h)
 	}
@@ -73,7 +73,6 @@ func (r *Replica) ViewAt(now time.Duration, inTurn bool, f func(View)) {
 		}
 		r.unlockReadAt(h.since, h.until)
 		r.endTurn(h)
-		r.holds.Put(h)
 	}()
 	f(View{r.tree, r, h})
 }
@@ -106,13 +105,13 @@ func (v View) Pause(between func()) bool {
 
 // awaitTurn lets other goroutines run, and waits until no other View has the turn.
 // REQUIRES: no lock is held.
-func (r *Replica) awaitTurn(h *hold) {
+func (r *Replica) awaitTurn(h *Hold) {
 	runtime.Gosched()
 	r.turn <- struct{}{}
 	h.turn = true
 }
 
-func (r *Replica) endTurn(h *hold) {
+func (r *Replica) endTurn(h *Hold) {
 	if h.turn {
 		h.turn = false
 		<-r.turn

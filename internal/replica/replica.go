@@ -163,7 +163,6 @@ type Replica struct {
 	tree     *znode.Tree
 	partial  zk.Zxid       // of the closeSession that is being applied in pieces, 0: none
 	changing *changing     // the multi that is being applied in pieces, nil: none
-	holds    sync.Pool     // of *hold
 	turn     chan struct{} // has an element while a View has the turn, after its first piece of work; acquired before mu
 
 	watchMu sync.Mutex
@@ -221,7 +220,6 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
-	r.holds.New = func() any { return new(hold) }
 	r.turn = make(chan struct{}, 1)
 	r.stats.init()
 	r.order = orderer{Replica: r, sessions: sessions{Replica: r, owners: map[zk.SessionID]owner{}}}
@@ -312,7 +310,7 @@ func (r *Replica) Millis(t time.Duration) int64 { return r.zero + t.Milliseconds
 type View struct {
 	*znode.Tree
 	r *Replica
-	h *hold
+	h *Hold
 }
 
 // AddWatch registers a watch. No change falls between what the View shows and the watch.

@@ -151,8 +151,9 @@ func (s *Server) dismiss(c *conn) {
 		s.forget(c)
 		return
 	}
+	var hold replica.Hold
 	for done, again := false, false; !done; again = true {
-		s.replica.ViewAt(s.replica.Now(), again, func(replica.View) {
+		s.replica.ViewAt(&hold, s.replica.Now(), again, func(replica.View) {
 			work := 0
 			s.replica.Watches(func(t *watch.Tables) { work, done = t.Drop(c.id, dropPiece) })
 			if s.pieceDone != nil {

@@ -80,6 +80,9 @@ func (c *conn) admit(n int, r *run) bool {
 // chargeTurn charges the weight that a turn has submitted, and releases weight that was
 // granted to a request and not used.
 func (c *conn) chargeTurn(r *run) {
+	if r.charge|c.flight.granted == 0 { // it has submitted nothing
+		return
+	}
 	c.flight.account.Charge(r.charge - c.flight.granted)
 	c.s.heavy.leave(c.flight.granted)
 	c.flight.granted = 0

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/metric"
@@ -75,6 +76,7 @@ func (l *latencies) byName() (t metric.Table) {
 // slots.
 type answered struct {
 	n     int
+	used  uint32 // the slots that are not 0, as bits
 	slots [readSlots]uint16
 }
 
@@ -86,15 +88,16 @@ func (a *answered) add(op wire.OpCode) {
 		s = 0
 	}
 	a.n++
+	a.used |= 1 << s
 	a.slots[s]++
 }
 
 // flush adds all of them to the latencies, each with the latency d.
 func (a *answered) flush(to *latencies, d time.Duration) {
-	for i, n := range a.slots {
-		if n > 0 {
-			to[i].Add(int(n), d)
-		}
+	for ; a.used != 0; a.used &= a.used - 1 {
+		s := bits.TrailingZeros32(a.used)
+		to[s].Add(int(a.slots[s]), d)
+		a.slots[s] = 0
 	}
-	*a = answered{}
+	a.n = 0
 }

@@ -29,7 +29,8 @@ type run struct {
 	c      *conn
 	submit []replica.Request
 	view   func(replica.View) // handleWithTree; bound once, so that View does not allocate
-	costly bool               // the last turn stopped because a piece of work was complete
+	hold   replica.Hold
+	costly bool // the last turn stopped because a piece of work was complete
 	turn
 }
 
@@ -80,9 +81,9 @@ func (c *conn) process(b []byte) (n int, err error) {
 		r.mostOutput = c.account.Room(softOutBytes)
 		c.allow(r)
 		if beginsWithRead(r.in) {
-			c.s.replica.ViewAt(r.now, r.costly, r.view)
+			c.s.replica.ViewAt(&r.hold, r.now, r.costly, r.view)
 		} else if c.handleWithoutTree(r) {
-			c.s.replica.ViewAt(c.s.replica.Now(), r.costly, r.view)
+			c.s.replica.ViewAt(&r.hold, c.s.replica.Now(), r.costly, r.view)
 		}
 		n += r.done
 		c.chargeTurn(r)

@@ -43,7 +43,7 @@ type Replica interface {
 	View(f func(tree replica.View))
 	// ViewAt is View at a time of Now that the caller has just read. If the caller's last
 	// View did a whole piece of work it sets inTurn; only one such View runs at a time.
-	ViewAt(now time.Duration, inTurn bool, f func(tree replica.View))
+	ViewAt(h *replica.Hold, now time.Duration, inTurn bool, f func(tree replica.View))
 	// Watches calls f with the watch tables, under their lock, which is a leaf.
 	Watches(f func(*watch.Tables))
 	// LastApplied returns the zxid of the last transaction in the tree.
