@@ -23,15 +23,13 @@ import (
 // conn is a client's connection. Its goroutine, serve, reads. Any goroutine that has
 // output for the client appends it to mu.out and flushes that.
 //
-// What every request uses comes first, in conn and in mu: with many connections each cache
-// line is a load from memory.
+// What every request uses comes first, in conn and in mu, in twelve cache lines: with many connections each of them is
+// a load from memory.
 type conn struct {
-	s      *Server
-	sock   *socket.Conn
-	heard  atomic.Int64 // when the client last sent a complete frame, by Replica.Now
-	id     watch.ID
-	paused atomic.Bool // serve does not read, for a reason that is the server's
-	dirty  bool        // owned by the applier
+	s     *Server
+	sock  *socket.Conn
+	heard atomic.Int64 // when the client last sent a complete frame, by Replica.Now
+	id    watch.ID
 
 	// Owned by serve.
 	open    bool          // the handshake is complete
@@ -40,12 +38,15 @@ type conn struct {
 	brought bool          // requests were submitted, for which work is to be called
 	limited *limited      // nil if no limits are configured
 	penalty time.Duration // that awaitPenalty waits
+	granted int           // weight that is charged and entered for the request that waited; see flight
 	in      socket.Input
-	flight  flight         // the connection's requests in flight
 	account socket.Account // of output and identities; part of the server's budget, like that of the input
 
 	mu connState
 
+	paused      atomic.Bool // serve does not read, for a reason that is the server's
+	dirty       bool        // owned by the applier
+	flight      flight      // the connection's requests in flight
 	remote      netip.AddrPort
 	secure      bool   // its port accepts TLS only
 	serial      uint64 // never reused; identifies the owner of its session
@@ -79,21 +80,22 @@ type connState struct {
 	upgrade   bool    // set until the next request is submitted; see upgradeFor
 	readOnly  bool    // the handshake had the read-only byte
 	shut      bool    // only the output is closed; end drains the input
+	waiting   uint16  // goroutines in wait
 	short     int     // room that a reply needs and did not get; 0: none
 	work      int     // done under the present hold of the tree's lock, in units
 	begin     int     // where in out.Buf the reply that is being built begins
 	longBytes int     // bytes of long replies that are not sent
+	reserved  int     // bytes of out.Buf, of shared, or of expected output, that room has charged to account
+	shared    int     // bytes of events that out shares with other connections, since it was last sending
+	events    int     // bytes of events in out.Buf
 	ids       []zk.ID // replaced, never modified
 	pending   pendingFIFO
-	answered  answered // reads that are not in the latencies yet
 	stats     connStats
+	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
-	sync.Cond               // signalled when output was sent, pending requests were answered, or the connection was closed
 
-	reserved   int // bytes of out.Buf, of shared, or of expected output, that room has charged to account
-	shared     int // bytes of events that out shares with other connections, since it was last sending
-	events     int // bytes of events in out.Buf
-	queued     int // bytes of pending that are charged to account
+	changed    sync.Cond // see wait
+	queued     int       // bytes of pending that are charged to account
 	session    zk.SessionID
 	timeout    int32         // milliseconds
 	ready      chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
@@ -102,10 +104,25 @@ type connState struct {
 	login      login // by SASL; zero before the first token
 }
 
+// wait releases the lock until output was sent, pending requests were answered, or the connection was closed; or for no reason.
+// REQUIRES: the lock.
+func (m *connState) wait() {
+	m.waiting++
+	m.changed.Wait()
+	m.waiting--
+}
+
+// wake ends each wait. REQUIRES: the lock.
+func (m *connState) wake() {
+	if m.waiting > 0 { // the Cond is in a cache line that no read needs
+		m.changed.Broadcast()
+	}
+}
+
 // newConn returns the connection of a client at remote. It is not in any table yet.
 func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c := &conn{s: s, sock: socket.New(nc, socket.Options{}), remote: remote}
-	c.mu.L = &c.mu.Mutex
+	c.mu.changed.L = &c.mu.Mutex
 	c.mu.ids = []zk.ID{auth.IPIdentity(remote.Addr())}
 	c.mu.stats.reset()
 	if s.limits != nil {
@@ -328,7 +345,7 @@ func (c *conn) endOutputLocked(reason string) {
 		close(c.mu.ready) // serve waits for a session that no client needs now
 		c.mu.ready = nil
 	}
-	c.mu.Broadcast()
+	c.mu.wake()
 	c.s.log.Debug("socket closed", "client", c.remote, "reason", reason)
 }
 
@@ -339,7 +356,7 @@ func (c *conn) drain() (shut bool) {
 	defer c.mu.Unlock()
 	for !c.mu.closed {
 		if c.mu.out.Writing() {
-			c.mu.Wait()
+			c.mu.wait()
 		} else {
 			c.mu.out.Flush(true)
 		}
@@ -361,7 +378,7 @@ func (c *conn) flush(wait bool) (drained bool) {
 // holdsTooMuch reports whether the client has more unread output than allowed, or too many requests wait for the
 // session's writes. REQUIRES: c.mu.
 func (c *conn) holdsTooMuch() bool {
-	return c.mu.pending.full() || len(c.mu.out.Buf)+c.mu.out.Shared()+c.mu.longBytes > softOutBytes && c.mu.out.Writing()
+	return c.mu.pending.full() || c.mu.out.Writing() && len(c.mu.out.Buf)+c.mu.out.Shared()+c.mu.longBytes > softOutBytes
 }
 
 // Sending counts n bytes of output (socket.Owner).
@@ -376,7 +393,7 @@ func (c *conn) Sent(_ int, err error) {
 	if err != nil {
 		c.killLocked("write failed")
 	}
-	c.mu.Broadcast()
+	c.mu.wake()
 }
 
 // Drained ends a connection that is closing (socket.Owner).
@@ -384,7 +401,7 @@ func (c *conn) Drained() {
 	if c.mu.closing && !c.mu.closed {
 		c.shutLocked()
 	}
-	c.mu.Broadcast()
+	c.mu.wake()
 }
 
 // awaitDrain blocks while holdsTooMuch. If that is because of the session's writes it is not the client that
@@ -396,10 +413,10 @@ func (c *conn) awaitDrain() {
 		switch {
 		case c.mu.pending.stuck():
 			c.pauseReading()
-			c.mu.Wait()
+			c.mu.wait()
 			c.resumeReading()
 		case c.holdsTooMuch():
-			c.mu.Wait()
+			c.mu.wait()
 		default:
 			return
 		}

@@ -52,7 +52,6 @@ const smallRequest = 4 << 10
 
 // flight is a connection's part of the requests in flight.
 type flight struct {
-	granted int // owned by serve: charged, and entered, for the request that waited
 	account socket.Account
 	settled int // owned by the applier: weight answered and not released yet
 	left    int // owned by the applier: the heavy requests' part of settled
@@ -64,8 +63,8 @@ func (c *conn) admit(n int, r *run) bool {
 	switch {
 	case n <= smallRequest:
 		r.charge += n
-	case c.flight.granted == n:
-		c.flight.granted = 0
+	case c.granted == n:
+		c.granted = 0
 	case !c.flight.account.Grow(n):
 		r.blocked = n
 		return false
@@ -80,12 +79,12 @@ func (c *conn) admit(n int, r *run) bool {
 // chargeTurn charges the weight that a turn has submitted, and releases weight that was
 // granted to a request and not used.
 func (c *conn) chargeTurn(r *run) {
-	if r.charge|c.flight.granted == 0 { // it has submitted nothing
+	if r.charge|c.granted == 0 { // it has submitted nothing
 		return
 	}
-	c.flight.account.Charge(r.charge - c.flight.granted)
-	c.s.heavy.leave(c.flight.granted)
-	c.flight.granted = 0
+	c.flight.account.Charge(r.charge - c.granted)
+	c.s.heavy.leave(c.granted)
+	c.granted = 0
 }
 
 // awaitFlight waits until the connection may have n more in flight, and charges and enters
@@ -102,9 +101,9 @@ func (c *conn) awaitFlight(n int) bool {
 		c.flight.account.Charge(-n)
 		ok = false
 	}
-	c.flight.granted = 0
+	c.granted = 0
 	if ok {
-		c.flight.granted = n
+		c.granted = n
 	}
 	c.resumeReading()
 	return ok

@@ -75,7 +75,7 @@ func (l *latencies) byName() (t metric.Table) {
 // answered counts reads that were answered and not added to the latencies yet, by their
 // slots.
 type answered struct {
-	n     int
+	n     int32
 	used  uint32 // the slots that are not 0, as bits
 	slots [readSlots]uint16
 }

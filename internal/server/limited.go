@@ -149,7 +149,7 @@ func (c *conn) waitForTokens() (open bool) {
 		l.due = false
 		timer := time.AfterFunc(min(l.until, ping)-now, c.endPause)
 		for !l.due && !c.mu.closed && !c.limitsChanged() {
-			c.mu.Wait()
+			c.mu.wait()
 		}
 		timer.Stop()
 	}
@@ -168,7 +168,7 @@ func (c *conn) endPause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limited.due = true
-	c.mu.Broadcast()
+	c.mu.wake()
 }
 
 // limitsChanged reports whether the identity has other limits than the session has adopted.

@@ -210,7 +210,7 @@ func (s *Server) SetLimits(f *ratelimit.File) {
 		defer c.mu.Unlock()
 		if !c.mu.closed {
 			l.join(c, false) // the file may name other digests now
-			c.mu.Broadcast() // it may wait for tokens
+			c.mu.wake()      // it may wait for tokens
 		}
 	}, nil)
 }

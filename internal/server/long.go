@@ -305,7 +305,7 @@ func (c *conn) releaseLong(n int) {
 	n = min(n, c.mu.longBytes)
 	c.mu.longBytes -= n
 	c.account.Charge(-n)
-	c.mu.Broadcast()
+	c.mu.wake()
 }
 
 // awaitAnswered waits until the session's writes, and the reads after them, are answered. That
@@ -315,7 +315,7 @@ func (c *conn) awaitAnswered() {
 	defer c.resumeReading()
 	c.mu.Lock()
 	for !c.mu.closed && !c.mu.pending.empty() {
-		c.mu.Wait()
+		c.mu.wait()
 	}
 	c.mu.Unlock()
 }

@@ -68,6 +68,11 @@ func (c *conn) ownPath(t replica.View, path string) (own string, ok bool) {
 // them. False means that the request must not be answered any more.
 // REQUIRES: c.mu and the tree's lock.
 func (c *conn) whole(t replica.View, path string) bool {
+	return t.AnyChanging() == nil || c.awaitPath(t, path)
+}
+
+// awaitPath waits for whole.
+func (c *conn) awaitPath(t replica.View, path string) bool {
 	return c.awaitWhole(t, func() <-chan struct{} { return t.Changing(path) })
 }
 

@@ -76,7 +76,7 @@ func (c *conn) process(b []byte) (n int, err error) {
 		*r = run{submit: r.submit[:0], view: r.view}
 		c.s.runs.Put(r)
 	}()
-	for n < len(b) && r.err == nil && !c.leaving && (c.flight.granted > 0 || c.awaitTokens()) {
+	for n < len(b) && r.err == nil && !c.leaving && (c.granted > 0 || c.awaitTokens()) {
 		r.turn = turn{in: b[n:], now: c.s.replica.Now()}
 		r.mostOutput = c.account.Room(softOutBytes)
 		c.allow(r)
@@ -88,7 +88,8 @@ func (c *conn) process(b []byte) (n int, err error) {
 		n += r.done
 		c.chargeTurn(r)
 		c.spend(r.received, r.done)
-		if len(r.submit) > 0 || r.audited {
+		submits := len(r.submit) > 0 || r.audited
+		if submits {
 			c.submitTurn(r)
 			if c.brought = n == len(b) && !r.stopped() && r.err == nil; c.brought {
 				break
@@ -111,18 +112,21 @@ func (c *conn) process(b []byte) (n int, err error) {
 		if r.done == 0 {
 			break
 		}
-		c.awaitTurn(drained)
+		c.awaitTurn(drained, submits)
 	}
 	return n, r.err
 }
 
-// awaitTurn waits until the next turn may begin. drained is what flush has reported.
-func (c *conn) awaitTurn(drained bool) {
+// awaitTurn waits until the next turn may begin. drained is what flush has reported; submitted tells that the last turn has
+// submitted requests: one that has not finds the pipeline as the turn before has left it.
+func (c *conn) awaitTurn(drained, submitted bool) {
 	if !drained {
 		c.awaitDrain()
 	}
-	c.awaitFlight(0)
-	c.s.awaitRoom(c)
+	if submitted {
+		c.awaitFlight(0)
+		c.s.awaitRoom(c)
+	}
 }
 
 // work has the replica work for the requests that the last turn has submitted, at the end of the
@@ -140,7 +144,7 @@ func (c *conn) work() (goOn bool) {
 // endTurn is work after the replica's.
 func (c *conn) endTurn() {
 	c.awaitPenalty()
-	c.awaitTurn(c.flush(true))
+	c.awaitTurn(c.flush(true), true)
 }
 
 // StandIn starts a goroutine that reads in place of the one that is in work (replica.Reader).
@@ -270,30 +274,14 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	case !c.mayAskLocked():
 		c.turnAway(&q)
 	case c.s.replica.DiskShort() && refusedWithoutRoom(q.Op):
-		if r.mustWait = !c.mu.pending.empty(); r.mustWait {
-			return true // replies leave in the order of the requests
+		if r.mustWait = !c.mu.pending.empty(); !r.mustWait { // replies leave in the order of the requests
+			c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 		}
-		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.mu.onlyReads && refusedReadOnly(q.Op):
 		c.replyErrLocked(q.Xid, c.s.replica.LastApplied(), zk.ErrNotReadOnly)
 	case c.goesThroughLog(&q):
-		early, ephemeral := c.checksEarly(&q), c.newEphemerals(&q)
-		switch {
-		case !early && ephemeral == 0:
-			c.submit(&q, r)
-		case tree.Tree == nil:
+		if !r.handleWrite(&q, tree) {
 			return false
-		case early && c.refusedEarly(tree, &q), ephemeral > 0 && c.refuseEphemerals(tree, &q, ephemeral, r):
-			if r.mustWait {
-				return true
-			}
-			r.reads++
-			c.mu.answered.add(q.Op)
-		default:
-			c.submit(&q, r)
-			if r.blocked == 0 {
-				c.mu.pending.ephemerals += ephemeral
-			}
 		}
 	case tree.Tree == nil:
 		return false
@@ -303,18 +291,48 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 		r.reads++
 		c.mu.answered.add(q.Op)
 	default:
-		expected := expectedReply(tree, &q, c.mu.pending.largest)
-		if r.mustWait = expected > largeReply || isExpensive(q.Op) || len(q.body) >= watch.LongPath || !c.pendingFits(len(q.body)+expected); r.mustWait {
-			return true
-		}
-		c.mu.pending.push(pendingRequest{request: q, expected: expected, at: r.now})
+		r.queueRead(&q, tree)
 	}
-	if r.blocked > 0 || c.mu.short > 0 || c.mu.long {
+	if r.mustWait || r.blocked > 0 || c.mu.short > 0 || c.mu.long {
 		return true // it is handled again
 	}
 	c.mu.stats.noteRequest(&q)
 	c.leaving = c.leaving || q.Op == wire.OpCloseSession
 	return true
+}
+
+// handleWrite handles a request that goes through the log: it submits it, or refuses it early. It returns false as handleOne
+// does. REQUIRES: c.mu.
+func (r *run) handleWrite(q *request, tree replica.View) bool {
+	c := r.c
+	early, ephemeral := c.checksEarly(q), c.newEphemerals(q)
+	switch {
+	case !early && ephemeral == 0:
+		c.submit(q, r)
+	case tree.Tree == nil:
+		return false
+	case early && c.refusedEarly(tree, q), ephemeral > 0 && c.refuseEphemerals(tree, q, ephemeral, r):
+		if !r.mustWait {
+			r.reads++
+			c.mu.answered.add(q.Op)
+		}
+	default:
+		c.submit(q, r)
+		if r.blocked == 0 {
+			c.mu.pending.ephemerals += ephemeral
+		}
+	}
+	return true
+}
+
+// queueRead has a read wait for the session's writes, or stops the turn at it. REQUIRES: c.mu and the tree's lock.
+func (r *run) queueRead(q *request, tree replica.View) {
+	c := r.c
+	expected := expectedReply(tree, q, c.mu.pending.largest)
+	r.mustWait = expected > largeReply || isExpensive(q.Op) || len(q.body) >= watch.LongPath || !c.pendingFits(len(q.body)+expected)
+	if !r.mustWait {
+		c.mu.pending.push(pendingRequest{request: *q, expected: expected, at: r.now})
+	}
 }
 
 // expectedReply estimates the length of the reply to a read that waits for writes; the

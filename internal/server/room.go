@@ -196,7 +196,7 @@ func (c *conn) awaitRoomForReply() {
 func (c *conn) awaitRoomFor(need int) bool {
 	c.mu.Lock()
 	for !c.mu.closed && c.mu.out.Unsent()+c.mu.longBytes > 0 && c.mu.out.Writing() {
-		c.mu.Wait()
+		c.mu.wait()
 	}
 	c.releaseRoom()
 	c.mu.Unlock()

@@ -185,7 +185,7 @@ func (c *conn) countSentLocked() {
 // and answered at time now. REQUIRES: c.mu.
 func (c *conn) countAnsweredLocked(from, now time.Duration) {
 	if n := c.mu.answered.n; n > 0 {
-		c.mu.stats.add(n, now-from, now)
+		c.mu.stats.add(int(n), now-from, now)
 		c.mu.answered.flush(&c.s.stats.requests, now-from)
 	}
 }

@@ -99,7 +99,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 		c.closeLocked()
 	}
 	if !c.mu.pending.full() {
-		c.mu.Broadcast()
+		c.mu.wake()
 	}
 }
 
@@ -159,7 +159,7 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 	c.answerPending(tree, now)
 	c.submitHeld()
 	if !c.mu.pending.full() {
-		c.mu.Broadcast()
+		c.mu.wake()
 	}
 }
 

@@ -37,34 +37,33 @@ func (*wouldBlock) Temporary() bool { return true }
 
 // descriptorWriter writes to a descriptor. One goroutine at a time uses it.
 type descriptorWriter struct {
-	raw  syscall.RawConn
 	poll func(fd uintptr) bool
-	b    []byte
-	n    int
+	b    []byte // what is to be written
 	err  error
 	wait bool
 }
 
-func (w *descriptorWriter) init(raw syscall.RawConn) { w.raw, w.poll = raw, w.ready }
+func (w *descriptorWriter) init() { w.poll = w.ready }
 
-// write writes all of b if wait is true, otherwise what the descriptor accepts at once.
+// write writes all of b if wait is true, otherwise what the descriptor of raw accepts at once.
 // It returns how many bytes were written.
-func (w *descriptorWriter) write(b []byte, wait bool) (int, error) {
-	w.b, w.n, w.err, w.wait = b, 0, nil, wait
-	err := w.raw.Write(w.poll)
+func (w *descriptorWriter) write(raw syscall.RawConn, b []byte, wait bool) (int, error) {
+	w.b, w.err, w.wait = b, nil, wait
+	err := raw.Write(w.poll)
+	n := len(b) - len(w.b)
 	w.b = nil
 	if err == nil {
 		err = w.err
 	}
-	return w.n, err
+	return n, err
 }
 
 // ready writes. It returns false, so that it is called again when the descriptor
 // accepts more, only if the caller of write waits.
 func (w *descriptorWriter) ready(fd uintptr) bool {
 	for {
-		n, errno := rawio.Write(fd, w.b[w.n:])
-		w.n += n
+		n, errno := rawio.Write(fd, w.b)
+		w.b = w.b[n:]
 		switch {
 		case errno == syscall.EINTR:
 			continue
@@ -73,7 +72,7 @@ func (w *descriptorWriter) ready(fd uintptr) bool {
 		case errno != 0:
 			w.err = errno
 			return true
-		case w.n == len(w.b) || !w.wait:
+		case len(w.b) == 0 || !w.wait:
 			return true
 		}
 	}
@@ -84,8 +83,9 @@ func (w *descriptorWriter) ready(fd uintptr) bool {
 type records struct {
 	net.Conn // for addresses, deadlines, and the handshake
 
-	blocking atomic.Bool // during a handshake reads and writes block
-	fd       uintptr     // the descriptor for Read; owned by the reader
+	raw      syscall.RawConn // of Conn
+	blocking atomic.Bool     // during a handshake reads and writes block
+	fd       uintptr         // the descriptor for Read; owned by the reader
 
 	ahead atomic.Int64 // bytes of the backlog
 
@@ -96,8 +96,8 @@ type records struct {
 }
 
 func newRecords(nc net.Conn, raw syscall.RawConn) *records {
-	r := &records{Conn: nc}
-	r.direct.init(raw)
+	r := &records{Conn: nc, raw: raw}
+	r.direct.init()
 	return r
 }
 
@@ -120,7 +120,7 @@ func (r *records) Write(p []byte) (n int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.backlog == nil {
-		if n, err = r.direct.write(p, false); err != nil {
+		if n, err = r.direct.write(r.raw, p, false); err != nil {
 			return n, err
 		}
 	}
@@ -154,7 +154,7 @@ func (r *records) flush(wait bool) (empty bool, err error) {
 	defer r.mu.Unlock()
 	if len(r.backlog) > 0 {
 		var n int
-		n, err = r.direct.write(r.backlog, wait)
+		n, err = r.direct.write(r.raw, r.backlog, wait)
 		r.backlog = r.backlog[n:]
 		r.ahead.Store(int64(len(r.backlog)))
 	}

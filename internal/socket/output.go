@@ -80,15 +80,15 @@ type Output struct {
 	charged  int      // bytes that are charged to the account
 	streams  []stream // to send before Buf
 	before   int      // bytes in the streams' before
-	shared   int      // of these, bytes that other outputs have too
 	inFlight int      // bytes that the writer holds and the connection has not accepted yet
 	lent     int      // bytes of the buffer that the writer holds, until all of it is accepted
 	writing  bool     // there is a writer
 	sharing  bool     // the writer writes shared bytes, which do not go to the pool
 	stopped  bool
 
-	group *sync.WaitGroup // counts the flusher
-	idle  sync.Cond       // signalled when writing becomes false after Stop
+	shared int             // of the bytes in before, those that other outputs have too
+	group  *sync.WaitGroup // counts the flusher
+	idle   sync.Cond       // signalled when writing becomes false after Stop
 }
 
 // stream is a place in the output at which a function writes, or a buffer of its own.
