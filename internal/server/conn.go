@@ -59,7 +59,7 @@ type conn struct {
 	// admitted receives a token when a held handshake may continue, with
 	// heldRequest; nil if the handshake was never held.
 	admitted    chan struct{}
-	heldRequest wire.ConnectRequest
+	heldRequest *wire.ConnectRequest
 	// unanswered is mu.ready of a stepped connection that waits for its session.
 	unanswered chan struct{}
 }

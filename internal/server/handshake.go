@@ -141,7 +141,7 @@ func (c *conn) awaitSession(ready <-chan struct{}) error {
 			c.answerHandshake()
 			return nil
 		case <-c.admitted:
-			if err := c.askSession(&c.heldRequest, c.s.mode()); err != nil {
+			if err := c.askSession(c.heldRequest, c.s.mode()); err != nil {
 				return err
 			}
 		case <-c.s.replica.Failed():

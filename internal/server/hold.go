@@ -72,8 +72,9 @@ func (s *Server) awaitZxid(c *conn, req *wire.ConnectRequest) {
 func (s *Server) hold(c *conn, req *wire.ConnectRequest, ahead bool) {
 	if c.admitted == nil {
 		c.admitted = make(chan struct{}, 1)
-		c.heldRequest = *req
-		c.heldRequest.Password = slices.Clone(req.Password) // req.Password aliases the input
+		held := *req
+		held.Password = slices.Clone(req.Password) // req.Password aliases the input
+		c.heldRequest = &held
 	}
 	s.mu.Lock()
 	s.mu.held[c] = heldConn{c: c, ahead: ahead, seen: req.LastZxidSeen}

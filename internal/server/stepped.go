@@ -57,7 +57,7 @@ func (p *SteppedConn) Step() {
 			c.unanswered = nil
 			c.answerHandshake()
 		case <-c.admitted:
-			if err := c.askSession(&c.heldRequest, c.s.mode()); err != nil {
+			if err := c.askSession(c.heldRequest, c.s.mode()); err != nil {
 				c.noteEnd(err)
 				p.Hangup()
 			}

@@ -113,14 +113,20 @@ func (b *Budget) leave(w *waiter) (granted bool) {
 type Account struct {
 	budget *Budget
 	held   atomic.Int64
-	closed chan struct{}
+	closed atomic.Pointer[chan struct{}] // made by the first call of Closed: few connections ever wait
 	free   int32
-	ended  atomic.Bool // closed is closed, or about to be
 }
+
+// ended is the channel, which is closed, of the accounts that are closed.
+var ended = func() *chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return &c
+}()
 
 // Init opens the account, which may always hold free bytes.
 func (a *Account) Init(b *Budget, free int) {
-	a.budget, a.free, a.closed = b, int32(free), make(chan struct{})
+	a.budget, a.free = b, int32(free)
 }
 
 // Charge adds n bytes to those that the account holds, or releases them if n is
@@ -194,7 +200,7 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 	case <-w.granted:
 		return true
 	case <-expired:
-	case <-a.closed:
+	case <-a.Closed():
 	}
 	return b.leave(w)
 }
@@ -202,13 +208,22 @@ func (a *Account) AwaitGrow(n int, patience time.Duration) bool {
 // Close ends calls of AwaitGrow. What the account holds remains charged until it is
 // released. Any goroutine may call it any number of times.
 func (a *Account) Close() {
-	if a.ended.CompareAndSwap(false, true) {
-		close(a.closed)
+	if c := a.closed.Swap(ended); c != nil && c != ended {
+		close(*c)
 	}
 }
 
-// Closed is closed by Close.
-func (a *Account) Closed() <-chan struct{} { return a.closed }
+// Closed is closed by Close. Any goroutine may call it.
+func (a *Account) Closed() <-chan struct{} {
+	if c := a.closed.Load(); c != nil {
+		return *c
+	}
+	c := make(chan struct{})
+	if a.closed.CompareAndSwap(nil, &c) {
+		return c
+	}
+	return *a.closed.Load()
+}
 
 // Held returns how many bytes the account holds.
 func (a *Account) Held() int { return int(a.held.Load()) }

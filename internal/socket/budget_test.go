@@ -159,3 +159,20 @@ func TestBudgetHolds(t *testing.T) {
 		t.Errorf("%d bytes stay charged", b.Used())
 	}
 }
+
+// Closed is one channel for all callers, and is closed by Close, whichever comes first.
+func TestClosed(t *testing.T) {
+	for range 1000 {
+		var a Account
+		a.Init(NewBudget(1), 0)
+		var waiters sync.WaitGroup
+		for range 3 {
+			waiters.Go(func() { <-a.Closed() })
+		}
+		waiters.Go(a.Close)
+		waiters.Go(a.Close)
+		waiters.Wait()
+		a.Close()
+		<-a.Closed()
+	}
+}

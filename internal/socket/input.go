@@ -109,7 +109,7 @@ func (in *Input) reserve() bool {
 func (in *Input) grow() bool {
 	select {
 	case in.pool.turns <- struct{}{}:
-	case <-in.account.closed:
+	case <-in.account.Closed():
 		return false
 	}
 	grown := in.double()
