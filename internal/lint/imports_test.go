@@ -77,7 +77,7 @@ const importOrder = `
 	zk, jute, wire < test/frames; test/frames, fourletter < test/differential;
 	zk, jute, wire, test/frames < test/auditlog;
 	NONE < lint, test/admin, test/mutants, test/crash, test/clientmodel, test/recipes, test/recipemodel, test/chaos, test/datadir, test/gozk, test/kerberos; # tests alone
-	NONE < test/clients, test/clidiff, test/hostile, test/documents, test/monitoring, test/products, test/chart, test/bucket, test/openapi;
+	NONE < test/clients, test/clidiff, test/hostile, test/steps, test/documents, test/monitoring, test/products, test/chart, test/bucket, test/openapi;
 	NONE < deploy/image, deploy/site; # make the image and the web pages
 	client < test/hosts/load;
 
