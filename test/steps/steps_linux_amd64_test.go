@@ -27,6 +27,7 @@ import (
 )
 
 var (
+	step    = flag.Bool("step", false, "step through a server's reads")
 	program = flag.String("program", "", "the server's program, with its symbols; empty: it is built")
 	show    = flag.Bool("functions", false, "print the instructions and cache lines of each function")
 )
@@ -40,6 +41,9 @@ const (
 // A read of 1 KiB by a client that has one request at a time, from the end of the system call that reads the request to the wait
 // for the next one: 5,775 instructions and 225 cache lines. Of these the runtime's poller has 25 lines, and the copies of the data 32.
 func TestRead(t *testing.T) {
+	if !*step {
+		t.Skip("a measurement, which takes up to a minute: -step")
+	}
 	runtime.LockOSThread() // a thread is traced by one thread
 	defer runtime.UnlockOSThread()
 	s := startServer(t)
