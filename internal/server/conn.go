@@ -162,7 +162,7 @@ func (c *conn) serve() {
 // readOn reads requests until the connection ends, or until another goroutine does so (StandIn).
 func (c *conn) readOn() {
 	for {
-		if err := c.in.Fill(); err != nil {
+		if err := c.fill(); err != nil {
 			c.countDrop(err)
 			c.noteEnd(err)
 			c.noteEOF(err)
@@ -183,6 +183,14 @@ func (c *conn) readOn() {
 		c.awaitTokens() // Fill reads before it waits, so it gives the buffer back itself
 	}
 	c.end()
+}
+
+// fill reads more input. The client of an open connection gets an answer to all that it sends.
+func (c *conn) fill() error {
+	if c.open && !c.leaving {
+		return c.in.FillNext()
+	}
+	return c.in.Fill()
 }
 
 // pauseReading records that serve does not read until resumeReading, because it waits for

@@ -66,7 +66,15 @@ func (in *Input) Init(c *Conn, pool *InputPool, b *Budget) {
 // buffer is doubled: memory grows as bytes arrive, not by the length that a frame
 // announces, and only if the budget has room, in turns with other Inputs. The error is io.EOF if the peer has
 // closed its side, ErrBudget if there was no room, and net.ErrClosed if the Input was closed while it waited for its turn.
-func (in *Input) Fill() error {
+func (in *Input) Fill() error { return in.fill(false) }
+
+// FillNext is Fill for a caller that has consumed everything and has sent, or will send, an answer to it. If all that had
+// arrived was read it waits without another read. If the peer has closed its side together with these bytes, FillNext returns
+// io.EOF only after the peer has refused the answer; of a peer that reads on it does not notice the end.
+func (in *Input) FillNext() error { return in.fill(in.filled == 0) }
+
+// fill is Fill, or FillNext of an Input without bytes.
+func (in *Input) fill(next bool) error {
 	if !in.reserve() {
 		return ErrBudget
 	}
@@ -75,7 +83,7 @@ func (in *Input) Fill() error {
 			return net.ErrClosed
 		}
 	}
-	n, err := in.conn.readInto(in)
+	n, err := in.conn.readInto(in, next)
 	in.filled += n
 	in.most = 0
 	if in.charge(); err != nil {
