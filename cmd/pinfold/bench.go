@@ -275,10 +275,17 @@ func benchCompare(f *benchFlags) *cobra.Command {
 		Short: "Measure two servers in turn, and print a table of ratios",
 		Long: `Compare starts each system with a new data directory, measures one row after the
 other, and alternates between the systems. COMMAND runs a server in the foreground; the
-path of a zoo.cfg is appended to it. Rows: ` + strings.Join(bench.Rows(1), ", ") + `.
+path of a zoo.cfg is appended to it. With --turns 10 the systems of a pair stay up, and
+get the load of each row in turn, 10 times each: short loads that follow each other find
+the machine in the same state, so many of them tell a small difference. Then a ratio
+above 1 says that the second system is better, in rates and in costs, and the numbers
+next to it are its 95 % confidence interval. Rows: ` + strings.Join(bench.Rows(1), ", ") + `.
 
 With --members 3 each system is an ensemble of three servers on this machine. Rows:
 ` + strings.Join(bench.Rows(3), ", ") + `.`,
+		Example: `  pinfold bench compare --system "apache=scripts/apache-server" --system "pinfold=pinfold server" --rows reads,writes
+  pinfold bench compare --system "before=before/pinfold server" --system "now=pinfold server" \
+      --pairs 20 --turns 10 --duration 250ms --warmup 100ms --least 0.97 -q`,
 	}
 	f.onSystems(c, &w.Systems, &w.Progress, func(ctx context.Context) error {
 		w.Duration, w.Warmup = f.options.Duration, f.options.Warmup
@@ -292,6 +299,8 @@ With --members 3 each system is an ensemble of three servers on this machine. Ro
 		return err
 	})
 	c.Flags().IntVar(&w.Pairs, "pairs", 5, "visits to each system")
+	c.Flags().IntVar(&w.Turns, "turns", 0, "in each visit, loads of a row to both systems in turn, which stay up (0: one load, alone)")
+	c.Flags().Float64Var(&w.Least, "least", 0, "ratio that every row is to reach, in place of the table's bars (0.97: at most 3 % worse)")
 	c.Flags().StringSliceVar(&w.Rows, "rows", nil, "rows to measure (default all)")
 	c.Flags().StringVar(&w.Dir, "dir", "build/bench", "directory for the servers' data during the run")
 	c.Flags().IntVar(&w.Port, "port", 25181, "client port of the servers")

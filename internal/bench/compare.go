@@ -16,9 +16,15 @@ import (
 // Compare measures two systems on this machine in turn, a pair of visits at a
 // time, so that what disturbs the machine disturbs both; and takes medians.
 type Compare struct {
-	Systems  []System // one or two; the second is compared with the first
-	Members  int      // of each system: 1 for a server alone, more for an ensemble
-	Pairs    int
+	Systems []System // one or two; the second is compared with the first
+	Members int      // of each system: 1 for a server alone, more for an ensemble
+	Pairs   int
+	// Turns, if not 0, is how often each row's load is given to each system of a
+	// pair in turn, while both stay up. 0: every visit starts a system afresh.
+	Turns int
+	// Least, if not 0, takes the place of all bars: the ratio of the second system to
+	// the first that every row is to reach, 0.97 for "at most 3 % worse".
+	Least    float64
 	Rows     []string // of Rows(); none for all
 	Dir      string   // for data; it is created, and what is made there removed
 	Port     int      // that the servers are given, and as many above it as they need
@@ -47,11 +53,13 @@ type Comparison struct {
 	Disk    string    `json:"disk"`
 	Systems []string  `json:"systems"`
 	Members int       `json:"members"`
+	Turns   int       `json:"turns,omitempty"`
+	Least   float64   `json:"least,omitempty"`
 	// Encrypted says that there was TLS on every connection.
 	Encrypted bool       `json:"encrypted,omitempty"`
 	Znodes    int        `json:"znodes"`
 	Version   []string   `json:"versions"`
-	Visits    [][]values `json:"visits"` // by system, then pair
+	Visits    [][]values `json:"visits"` // by system, then pair; with turns, then load
 	Results   []*Result  `json:"results"`
 	Missed    int        `json:"missed"` // bars
 }
@@ -67,7 +75,8 @@ func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
 	}
 	found := &Comparison{
 		Start: time.Now(), Command: strings.Join(os.Args, " "), Commit: Commit(),
-		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members, Znodes: c.Znodes, Encrypted: c.Systems[0].TLS != nil,
+		Machine: ThisMachine(), Disk: describeDisk(c.Dir), Members: c.Members, Turns: c.Turns, Least: c.Least,
+		Znodes: c.Znodes, Encrypted: c.Systems[0].TLS != nil,
 		Visits: make([][]values, len(c.Systems)),
 	}
 	for _, s := range c.Systems {
@@ -75,6 +84,11 @@ func (c *Compare) Run(ctx context.Context) (*Comparison, error) {
 	}
 	var err error
 	for pair := 0; pair < c.Pairs && err == nil; pair++ {
+		if c.Turns > 0 {
+			c.say("pair %d of %d", pair+1, c.Pairs)
+			err = c.takeTurns(ctx, found)
+			continue
+		}
 		for k := 0; k < len(c.Systems) && err == nil; k++ {
 			c.say("pair %d of %d: %s", pair+1, c.Pairs, c.Systems[k].Name)
 			var got values
@@ -96,11 +110,14 @@ func (c *Compare) check() error {
 		}
 	}
 	if len(c.Systems) < 1 || len(c.Systems) > 2 || c.Pairs < 1 || c.Znodes < 1 || c.Sessions < 1 ||
-		c.Members < 1 || c.Members > maxMembers {
+		c.Members < 1 || c.Members > maxMembers || c.Least < 0 {
 		return errors.New("bench: compare: a parameter is out of range")
 	}
 	if c.Members > 1 && (c.Members < 3 || c.Kills < 1 || c.Away < 1 || c.AwayRate <= 0 || c.Settle < 0) {
 		return errors.New("bench: compare: a parameter of the ensemble is out of range; it needs 3 members to lose one")
+	}
+	if c.Turns != 0 {
+		return c.checkTurns()
 	}
 	return nil
 }
@@ -161,12 +178,7 @@ func (c *Compare) versions(systems []string) []string {
 // over returns the median of a metric over the visits to a system, of a worst
 // case the worst; and whether it was measured.
 func (c *Comparison) over(system int, key string) (float64, bool) {
-	var all []float64
-	for _, v := range c.Visits[system] {
-		if x, ok := v[key]; ok {
-			all = append(all, x)
-		}
-	}
+	all := c.measured(system, key)
 	if len(all) == 0 {
 		return 0, false
 	}
@@ -174,6 +186,16 @@ func (c *Comparison) over(system int, key string) (float64, bool) {
 		return slices.Max(all), true
 	}
 	return medianOf(all), true
+}
+
+// measured returns what was measured of a metric, in that order.
+func (c *Comparison) measured(system int, key string) (all []float64) {
+	for _, v := range c.Visits[system] {
+		if x, ok := v[key]; ok {
+			all = append(all, x)
+		}
+	}
+	return all
 }
 
 // medianOf returns the median, 0 of nothing; it sorts all.
@@ -220,22 +242,55 @@ func (c *Comparison) printMetric(b *strings.Builder, m metric) {
 		}
 	}
 	if len(c.Systems) == 2 {
-		ratio, verdict := "–", ""
+		ratio := "–"
 		if ok[0] && ok[1] && got[0] > 0 && got[1] > 0 {
-			ratio = fmt.Sprintf("%.2f ×", got[1]/got[0])
-			if !m.higher {
-				ratio = fmt.Sprintf("1/%.2f", got[0]/got[1])
-			}
+			ratio = c.ratio(m, got[0], got[1])
 		}
-		if m.pass != nil && ok[1] {
-			if verdict = "PASS"; !m.pass(got[0], got[1]) {
+		bar, verdict := m.bar, ""
+		if pass := c.passes(m); pass != nil && ok[1] {
+			if verdict = "PASS"; !pass(got[0], got[1]) {
 				verdict = "**MISS**"
 				c.Missed++
 			}
 		}
-		fmt.Fprintf(b, " %s | %s | %s |", ratio, m.bar, verdict)
+		if c.Least > 0 {
+			bar = fmt.Sprintf("≥ %.2f", c.Least)
+		}
+		fmt.Fprintf(b, " %s | %s | %s |", ratio, bar, verdict)
 	}
 	b.WriteString("\n")
+}
+
+// ratio prints how b compares with a: as many times the rate, a part of the
+// cost. With turns it prints how many times better b is, for costs too, and the
+// confidence interval of that.
+func (c *Comparison) ratio(m metric, a, b float64) string {
+	if each := c.ratios(m); len(each) > 0 {
+		median, low, high := interval(each, c.Turns)
+		return fmt.Sprintf("%.2f [%.2f, %.2f]", median, low, high)
+	}
+	if m.higher {
+		return fmt.Sprintf("%.2f ×", b/a)
+	}
+	return fmt.Sprintf("1/%.2f", a/b)
+}
+
+// passes returns the bar of a metric as a function of what both systems
+// reached, nil if there is none.
+func (c *Comparison) passes(m metric) func(a, b float64) bool {
+	if c.Least == 0 {
+		return m.pass
+	}
+	return func(a, b float64) bool {
+		better := b / a
+		if !m.higher {
+			better = a / b
+		}
+		if each := c.ratios(m); len(each) > 0 {
+			better = medianOf(each)
+		}
+		return better >= c.Least
+	}
 }
 
 // quantity prints a value with as many digits as mean something.
@@ -278,9 +333,13 @@ func (c *Comparison) WriteMarkdown(name string) error {
 		section, title = section+", TLS", title+", TLS on every connection"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, commit %s. Medians of %d visits to %s, in turn, with the generator\n"+
+	visits := "visits"
+	if c.Turns > 0 {
+		visits = "loads"
+	}
+	fmt.Fprintf(&b, "%s, commit %s. Medians of %d %s to %s, in turn, with the generator\n"+
 		"on the same machine and fsync on; values of 1 KiB unless the row says otherwise.\n\n",
-		c.Start.UTC().Format("2006-01-02"), c.Commit, len(c.Visits[0]), what)
+		c.Start.UTC().Format("2006-01-02"), c.Commit, len(c.Visits[0]), visits, what)
 	if err := c.Print(&b); err != nil {
 		return err
 	}

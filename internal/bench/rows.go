@@ -140,23 +140,29 @@ type loadRow struct {
 	run  func(context.Context, Options) error
 }
 
-// empty measures what needs no znodes, on a fresh server.
-func (v *visit) empty(ctx context.Context) (err error) {
-	var i *instance
+// aloneRows are the rows of a server without many znodes. settle is called before
+// the memory of idle sessions is measured.
+func (v *visit) aloneRows(settle Settle) []loadRow {
 	load := func(key string, ratio float64, connections, outstanding int) loadRow {
 		return loadRow{key, func(ctx context.Context, o Options) error {
 			return v.mixRow(ctx, key, v.mix(o, ratio, connections, outstanding))
 		}}
 	}
-	rows := []loadRow{
+	return []loadRow{
 		load("reads", 1, 20, 100), load("writes", 0, 20, 100), load("mix", 0.8, 20, 100),
 		load("reads120", 1, 120, 1),
 		{"create", v.create},
 		{"watch", v.watch},
-		{"idle", func(ctx context.Context, o Options) error { return v.idle(ctx, o, i.settle) }},
+		{"idle", func(ctx context.Context, o Options) error { return v.idle(ctx, o, settle) }},
 		{"connect", func(ctx context.Context, o Options) error { return v.connect(ctx, o, "connect", false) }},
 		{"sessions", func(ctx context.Context, o Options) error { return v.connect(ctx, o, "sessions", true) }},
 	}
+}
+
+// empty measures what needs no znodes, on a fresh server.
+func (v *visit) empty(ctx context.Context) (err error) {
+	var i *instance
+	rows := v.aloneRows(func(ctx context.Context) error { return i.settle(ctx) })
 	if !slices.ContainsFunc(rows, func(r loadRow) bool { return v.wants(r.name) }) {
 		return nil
 	}
@@ -164,9 +170,7 @@ func (v *visit) empty(ctx context.Context) (err error) {
 		return err
 	}
 	defer i.kill()
-	// A JVM compiles what it has seen often: neither system's first row should
-	// pay for that.
-	if _, err := v.keep(v.mix(v.options(i), 0.8, 20, 100).Run(ctx)); err != nil {
+	if err := v.warm(ctx, v.options(i)); err != nil {
 		return err
 	}
 	for _, r := range rows {
@@ -179,6 +183,17 @@ func (v *visit) empty(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// warm loads servers that have just started. A JVM compiles what it has seen
+// often: neither system's first row should pay for that.
+func (v *visit) warm(ctx context.Context, o Options) error {
+	connections, outstanding := 20, 100
+	if v.Members > 1 {
+		connections, outstanding = ensembleConnections, ensembleOutstanding
+	}
+	_, err := v.keep(v.mix(o, 0.8, connections, outstanding).Run(ctx))
+	return err
 }
 
 // mixKeys is the number of znodes of a mix.

@@ -48,6 +48,22 @@ const (
 	ensembleOutstanding = 100
 )
 
+// ensembleRows are the rows of an ensemble.
+func (v *visit) ensembleRows(e *ensemble) []loadRow {
+	load := func(key string, ratio float64) loadRow {
+		return loadRow{key, func(ctx context.Context, o Options) error {
+			return v.mixRow(ctx, key, v.mix(o, ratio, ensembleConnections, ensembleOutstanding))
+		}}
+	}
+	return []loadRow{
+		load("reads", 1), load("mix", 0.8), load("writes", 0),
+		{"create", func(ctx context.Context, o Options) error { return v.createRow(ctx, o, "create", 1) }},
+		{"create10", func(ctx context.Context, o Options) error { return v.createRow(ctx, o, "create10", 10) }},
+		{"failover", func(ctx context.Context, _ Options) error { return v.failover(ctx, e) }},
+		{"rejoin", func(ctx context.Context, _ Options) error { return v.rejoin(ctx, e) }},
+	}
+}
+
 // ensemble measures the rows of an ensemble, on a fresh one.
 func (v *visit) ensemble(ctx context.Context) error {
 	e, err := startEnsemble(ctx, v.system, v.dir, v.port, v.Members)
@@ -55,22 +71,10 @@ func (v *visit) ensemble(ctx context.Context) error {
 		return err
 	}
 	defer e.stop()
-	load := func(key string, ratio float64) loadRow {
-		return loadRow{key, func(ctx context.Context, o Options) error {
-			return v.mixRow(ctx, key, v.mix(o, ratio, ensembleConnections, ensembleOutstanding))
-		}}
-	}
-	// As in a standalone server: a JVM compiles first.
-	if _, err := v.keep(v.mix(v.ensembleOptions(e), 0.8, ensembleConnections, ensembleOutstanding).Run(ctx)); err != nil {
+	if err := v.warm(ctx, v.ensembleOptions(e)); err != nil {
 		return e.failed(err)
 	}
-	for _, row := range []loadRow{
-		load("reads", 1), load("mix", 0.8), load("writes", 0),
-		{"create", func(ctx context.Context, o Options) error { return v.createRow(ctx, o, "create", 1) }},
-		{"create10", func(ctx context.Context, o Options) error { return v.createRow(ctx, o, "create10", 10) }},
-		{"failover", func(ctx context.Context, _ Options) error { return v.failover(ctx, e) }},
-		{"rejoin", func(ctx context.Context, _ Options) error { return v.rejoin(ctx, e) }},
-	} {
+	for _, row := range v.ensembleRows(e) {
 		if !v.wants(row.name) {
 			continue
 		}
