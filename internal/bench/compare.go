@@ -198,6 +198,14 @@ func (c *Comparison) measured(system int, key string) (all []float64) {
 	return all
 }
 
+// visits returns how many values a median is of.
+func (c *Comparison) visits() (n int) {
+	for _, m := range metricsOf(c.Members, c.Znodes, c.Encrypted) {
+		n = max(n, len(c.measured(0, m.key)))
+	}
+	return n
+}
+
 // medianOf returns the median, 0 of nothing; it sorts all.
 func medianOf(all []float64) float64 {
 	if len(all) == 0 {
@@ -335,11 +343,11 @@ func (c *Comparison) WriteMarkdown(name string) error {
 	var b strings.Builder
 	visits := "visits"
 	if c.Turns > 0 {
-		visits = "loads"
+		visits = "loads of each row"
 	}
 	fmt.Fprintf(&b, "%s, commit %s. Medians of %d %s to %s, in turn, with the generator\n"+
 		"on the same machine and fsync on; values of 1 KiB unless the row says otherwise.\n\n",
-		c.Start.UTC().Format("2006-01-02"), c.Commit, len(c.Visits[0]), visits, what)
+		c.Start.UTC().Format("2006-01-02"), c.Commit, c.visits(), visits, what)
 	if err := c.Print(&b); err != nil {
 		return err
 	}

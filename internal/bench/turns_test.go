@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,22 +77,27 @@ func TestCompareRefusesTurns(t *testing.T) {
 // A ratio above 1 says "better" for costs too, and decides about the bar.
 func TestRatiosOfTurns(t *testing.T) {
 	c := &Comparison{
-		Systems: []string{"old", "new"}, Turns: 3, Least: 0.97,
+		Systems: []string{"old", "new"}, Version: []string{"1", "2"}, Members: 1, Turns: 3, Least: 0.97,
 		Visits: [][]values{
-			{{"reads/s": 100, "reads/cpu": 4}, {"reads/s": 200, "reads/cpu": 8}, {"reads/s": 300, "reads/cpu": 4}},
+			{{"reads/s": 100, "reads/cpu": 4}, {"reads/s": 200, "reads/cpu": 8}, {"writes/s": 1}, {"reads/s": 300, "reads/cpu": 4}},
 			{{"reads/s": 110, "reads/cpu": 5}, {"reads/s": 220, "reads/cpu": 10}, {"reads/s": 330, "reads/cpu": 5}},
 		},
 	}
-	var table strings.Builder
-	if err := c.Print(&table); err != nil {
+	page := filepath.Join(t.TempDir(), "bench.md")
+	if err := c.WriteMarkdown(page); err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile(page)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
+		"Medians of 3 loads of each row to each server, in turn",
 		"| reads, 20 × 100 | 200/s | 220/s | 1.10 [1.10, 1.10] | ≥ 0.97 | PASS |",
 		"| reads, 20 × 100, server CPU | 4.00 µs | 5.00 µs | 0.80 [0.80, 0.80] | ≥ 0.97 | **MISS** |",
 	} {
-		if !strings.Contains(table.String(), want) {
-			t.Errorf("no line %q in\n%s", want, &table)
+		if !strings.Contains(string(table), want) {
+			t.Errorf("no line %q in\n%s", want, table)
 		}
 	}
 }

@@ -61,27 +61,27 @@ type Options struct {
 // only the Output writes; Write is for a Conn without Output in use. Any goroutine may
 // call the other methods.
 //
-// What every read and write uses comes first, in two cache lines.
+// What every read and write of a connection without a layer uses comes before pollRead.
 type Conn struct {
 	raw     syscall.RawConn // of nc; nil if nc has no descriptor
 	records *records        // below layer; nil if there is no layer or no descriptor
 	traffic atomic.Uint64
 
 	// Owned by the reader.
-	pollRead func(fd uintptr) bool
-	await    func(fd uintptr) // awaitReadable
-	waiting  rawio.Poll       // nc's entry in the poller; 0 if it is not known, and with a layer
-	drained  bool             // the last read took all that had arrived
-	in       *Input           // gets a buffer when bytes have arrived; nil: the caller has provided room
-	gotErr   error
-	got      int
+	await   func(fd uintptr) // awaitReadable
+	waiting rawio.Poll       // nc's entry in the poller; 0 if it is not known, and with a layer
+	in      *Input           // gets a buffer when bytes have arrived; nil: the caller has provided room
+	gotErr  error
+	got     int
+	drained bool // the last read took all that had arrived
 
 	// Owned by the writer: the holder of Output.writing, or the caller of Write.
 	direct descriptorWriter
 
-	room  []byte   // owned by the reader
-	nc    net.Conn // never changed
-	layer net.Conn // reads and writes plain bytes; nc if there is no layer
+	pollRead func(fd uintptr) bool // readReady; owned by the reader
+	room     []byte                // owned by the reader
+	nc       net.Conn              // never changed
+	layer    net.Conn              // reads and writes plain bytes; nc if there is no layer
 }
 
 // New returns a Conn that owns nc.
