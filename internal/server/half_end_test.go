@@ -11,8 +11,8 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A client that closes its sending side with its last request gets the reply, and the connection ends when its session
-// expires: the end mostly comes in one report with the request (ADR 31).
+// A client that closes its sending side with its last request gets the reply, and the connection ends: at once,
+// or when its session expires if the end came in one report with the request (ADR 31).
 func TestEndWithTheLastRequest(t *testing.T) {
 	s := newTestServer(t, func(c *config.Config) {
 		c.Session = config.Session{Tick: 50 * time.Millisecond, MinTimeout: 100 * time.Millisecond, MaxTimeout: time.Minute}
