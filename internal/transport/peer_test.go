@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -57,6 +58,58 @@ func TestNotifyCopies(t *testing.T) {
 			t.Errorf("heard %q", got)
 		}
 	})
+}
+
+// A server that stops votes no more: what it sends while Close runs, on hearing that its links end, would come to
+// the others as the vote of a candidate.
+func TestNoNotificationWhileItCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemNet()
+		release := make(chan struct{})
+		n := m.start(t, 2, 2, func(o *Options) {
+			dial := o.Dial
+			o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				nc, err := dial(ctx, address)
+				if err == nil && address == quorumAddr(1) {
+					nc = slowClose{nc, release}
+				}
+				return nc, err
+			}
+		})
+		n.Notify(1, []byte("follows"))
+		nc := m.rawPeer(t, 1).accept(2)
+		if got := hear(t, nc); got != "follows" {
+			t.Fatalf("heard %q", got)
+		}
+		if _, err := m.listen(quorumAddr(1)); err != nil {
+			t.Fatal(err)
+		}
+		n.Dial(1, false)
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- n.Close() }()
+		synctest.Wait() // Close ends the link
+		n.Notify(1, []byte("is a candidate"))
+		_ = nc.SetReadDeadline(time.Now().Add(time.Second)) // never fails
+		if k, err := nc.Read(make([]byte, 1)); k != 0 || err == nil {
+			t.Error("a notification was sent")
+		}
+		close(release)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// slowClose is a connection whose end waits for release.
+type slowClose struct {
+	net.Conn
+	release <-chan struct{}
+}
+
+func (c slowClose) Close() error {
+	<-c.release
+	return c.Conn.Close()
 }
 
 // A new connection begins with the last message that was ever sent, unless there

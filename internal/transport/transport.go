@@ -539,16 +539,17 @@ func (t *Transport) Progress(id zab.LinkID) uint64 {
 // Notify copies a notification into the peer's slot, where it replaces one that is not
 // sent yet, and connects if there is no link. It tries, with growing pauses, until the
 // notification is sent. It does nothing for this server's own id, for an id that is
-// neither a member nor connected, before Start, and after Close.
+// neither a member nor connected, before Start, and from the beginning of Close on: a server that
+// hears from Close that its links end would tell the others that it looks for a leader.
 func (t *Transport) Notify(id int64, payload []byte) {
 	if len(payload) == 0 || len(payload) > MaxNotificationBytes {
 		t.log.Error("an election notification is too large and is not sent; please report this", "peer", id, "bytes", len(payload))
 		return
 	}
 	t.mu.RLock()
-	p := t.mu.peers[id]
+	p, closed := t.mu.peers[id], t.mu.closed
 	t.mu.RUnlock()
-	if p != nil {
+	if p != nil && !closed {
 		p.post(payload)
 	}
 }
