@@ -238,6 +238,33 @@ func TestNobodyWaitsForWhoLooksAgain(t *testing.T) {
 	want(t, "role after the leader's vote", o.core.role, Looking)
 }
 
+// A leader whose quorum has come, and gone again before it could serve, does not wait for a voter that looks in a
+// later election: that voter does not join a leader without a quorum. It may be heard before or after.
+func TestALeaderWhoseQuorumHasGoneLooksAgain(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		o := newSolo(t, testConfig(3), State{})
+		o.elect(1)
+		l := o.accept()
+		o.step(l, infoOf(3, 0))
+		want(t, "stage", o.core.leader.stage, gatherEpochs)
+		later := o.core.election.ElectionEpoch() + 1
+		if before {
+			o.notify(2, later)
+		} else {
+			o.notify(2, later-1) // its vote of this election may have been on its way
+		}
+		want(t, "role with a quorum", o.core.role, Leading)
+		o.core.LinkDown(o.now, l, errLink)
+		o.drive()
+		if !before {
+			want(t, "role without it", o.core.role, Leading)
+			o.notify(2, later)
+		}
+		want(t, "role when a voter looks", o.core.role, Looking)
+		want(t, "why", strings.Contains(o.left(), "look"), true)
+	}
+}
+
 // Packets say what Apache's say (13).
 func TestWhatTheFirstPacketsCarry(t *testing.T) {
 	o := newSolo(t, testConfig(3), history(4, 3))

@@ -44,11 +44,12 @@ func (c *Core) Drained() bool {
 func (c *Core) Resume() { c.leader.farewell = 0 }
 
 // HandOver leaves the leadership. For a tick this server is no candidate, so that one of
-// the others leads. It follows that one, if it learns of it within that time.
+// the others leads. It follows that one, if it learns of it within that time, and stays no
+// candidate if it loses it again: the owner may be closing its links.
 // REQUIRES: Drained, with no input since.
 func (c *Core) HandOver() {
 	c.check(c.Drained(), "the leadership is handed over with %d proposals that are not committed", c.leader.outstanding.Len())
-	c.handsOver = true
+	c.defersUntil = c.now + c.cfg.Tick
 	c.leave(errHandsOver)
 }
 

@@ -58,7 +58,27 @@ func TestALeaderHandsOverWhenTheOthersHaveEverything(t *testing.T) {
 		want(t, "votes for", m.Leader, 3)
 		want(t, "says that it", m.State, election.Following)
 	}
-	want(t, "hands over still", o.core.handsOver, false)
+
+	// Nor is it one when it loses that one again: its owner may be closing its links. It follows the next.
+	o.core.Dialing(o.last + 1)
+	o.core.LinkDown(o.now, o.last+1, errLink)
+	o.drive()
+	want(t, "phase without the link", o.core.phase, settling)
+	vote.ElectionEpoch = 3
+	o.core.Notification(o.now, vote)
+	o.drive()
+	want(t, "role in the next election", o.core.role, Following)
+
+	// Nor when that one looks again in a later election.
+	vote.ElectionEpoch = 4
+	o.core.Notification(o.now, vote)
+	o.drive()
+	want(t, "role in the one after that", o.core.role, Following)
+	want(t, "election", o.core.election.ElectionEpoch(), 4)
+
+	o.tick(o.core.cfg.Tick)
+	o.core.LinkDown(o.now, o.core.learner.link, errLink)
+	want(t, "phase a tick later", o.core.phase, electing)
 }
 
 // A follower that has not answered a ping since the last COMMIT may not know of it: its

@@ -39,6 +39,10 @@ func (c *Core) dropLearner(k LinkID, err error) {
 		c.leave(errors.New("no quorum of followers is left"))
 		return
 	}
+	if s.stage != gatherInfo && c.gathers() && c.election.Sought() {
+		c.leave(errors.New("a voter looks for a leader again, and the quorum that had come has gone"))
+		return
+	}
 	if l.holds {
 		c.settleClaims()
 	}

@@ -2,6 +2,7 @@ package zab
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/zab/election"
@@ -10,7 +11,6 @@ import (
 // look begins an election with what is durable.
 func (c *Core) look(reason string) {
 	c.check(c.persisted == c.seq && c.persistedZxid == c.last, "a vote for %v, durable is %v", c.last, c.persistedZxid)
-	c.handsOver = false
 	c.setPhase(Looking, electing)
 	c.event(Event{Kind: EventLooking, Reason: reason})
 	c.forgetHeard()
@@ -35,7 +35,6 @@ func (c *Core) takeElected() {
 // or the last one.
 func (c *Core) adoptResult(r election.Result) {
 	c.term++
-	c.handsOver = false
 	c.tookEpoch, c.tookMembers = c.currentEpoch, c.members
 	switch {
 	case r.Leader == c.cfg.ID && c.diverged:
@@ -78,8 +77,8 @@ func (c *Core) leave(reason error) {
 	c.committed = c.last
 	c.epoch = 0
 	c.lookAt = c.now + c.lookDelay()
-	if c.handsOver {
-		c.lookAt = c.now + c.cfg.Tick
+	if c.defers() {
+		c.lookAt = c.defersUntil
 	}
 	c.setPhase(Looking, settling)
 	c.withdraw()
@@ -89,7 +88,10 @@ func (c *Core) leave(reason error) {
 
 // withdraw keeps this server out of elections until settle. If its disk stalls, or it hands
 // over, that may take long, and the others need not wait for its vote.
-func (c *Core) withdraw() { c.election.Withdraw(c.handsOver || c.DiskStalled() || c.overfull()) }
+func (c *Core) withdraw() { c.election.Withdraw(c.defers() || c.DiskStalled() || c.overfull()) }
+
+// defers reports whether this server leaves it to the others to lead, for it has handed over.
+func (c *Core) defers() bool { return c.now < c.defersUntil }
 
 // settle begins the election once everything is durable, and no earlier than lookAt: a vote must not tell of
 // what a crash could take back (protocol page, section 17.1: 2845, 4712). A learner
@@ -101,7 +103,7 @@ func (c *Core) settle() {
 		c.retry = 0
 		c.adoptResult(election.Result{Leader: leader, PeerEpoch: c.election.Vote().PeerEpoch})
 	case c.now < c.lookAt: // Tick calls settle then
-		if c.handsOver {
+		if c.defers() {
 			c.election.Defer(c.now, c.last, int64(c.currentEpoch))
 			c.takeElected()
 		}
@@ -142,7 +144,7 @@ func (c *Core) setPhase(r Role, p phase) {
 // role is firstPatience old, since its election epoch may be smaller than ours.
 func (c *Core) abandoned(n *election.Notification) {
 	later := n.ElectionEpoch > c.election.ElectionEpoch()
-	gathers := c.role == Leading && c.leader.stage == gatherInfo && c.system.Voter(n.From)
+	gathers := c.gathers() && c.system.Voter(n.From)
 	follows := (c.phase == connecting || c.phase == discovery) && c.role != Leading && n.From == c.learner.leader &&
 		(later || c.now-c.since >= firstPatience)
 	switch {
@@ -151,4 +153,16 @@ func (c *Core) abandoned(n *election.Notification) {
 	case gathers && c.election.Deserted():
 		c.leave(fmt.Errorf("server %d, which has elected it, votes for server %d now", n.From, n.Leader))
 	}
+}
+
+// gathers reports whether this server leads, and waits for a quorum: none has come yet, or those that had come
+// have gone before it could serve.
+func (c *Core) gathers() bool {
+	s := &c.leader
+	if c.role != Leading || s.stage == leading {
+		return false
+	}
+	return s.stage == gatherInfo || !c.system.Quorum(func(id int64) bool {
+		return id == c.cfg.ID || slices.ContainsFunc(s.learners, func(l *learner) bool { return l.id == id && !l.observer })
+	})
 }

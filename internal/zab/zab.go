@@ -204,8 +204,8 @@ type Core struct {
 	since time.Duration // when the phase began
 	term  uint64        // counts the roles that were taken
 
-	lookAt    time.Duration // when the next election may begin, while settling
-	handsOver bool          // the role is left to the others, see HandOver; until the next election
+	lookAt      time.Duration // when the next election may begin, while settling
+	defersUntil time.Duration // until then this server is no candidate: it has handed over, see HandOver
 
 	// What is on the disk, or on its way there.
 	acceptedEpoch, currentEpoch uint32

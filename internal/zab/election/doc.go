@@ -93,6 +93,9 @@
 //
 //   - A looking server that hears a worse vote of its own election epoch answers
 //     it. Apache is silent, and the other waits for a timer if it missed ours.
+//   - A looking server votes for a better candidate that says, in the same election epoch, that it leads.
+//     Apache's needs the word of a quorum. If the servers that elected that candidate have gone, and its own
+//     vote was lost, it and the looking server would wait for each other.
 //   - Votes that came just before Look count as if they came just after. So two
 //     servers whose leader died need one message, though one noticed first.
 //   - Servers that were answered before the leader's epoch was fixed are answered again

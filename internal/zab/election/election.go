@@ -426,6 +426,14 @@ func (e *Election) finish(v Vote) {
 // may look for a leader again.
 func (e *Election) Deserted() bool { return e.phase == settled && e.deserted }
 
+// Sought reports whether, while settled, this server has heard a voter that looks for a leader in a later election
+// epoch: that voter does not join this server's leader unless a quorum has.
+func (e *Election) Sought() bool {
+	return e.phase == settled && slices.ContainsFunc(e.earlyVotes, func(v earlyVote) bool {
+		return v.heard && v.n.ElectionEpoch > e.clock
+	})
+}
+
 // Elected reports, once for each election that ended, its result. From its end
 // on, servers that look are told the result; the owner takes the role and calls
 // Settle, or Look if it cannot.

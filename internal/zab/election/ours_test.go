@@ -92,9 +92,9 @@ func TestReachable(t *testing.T) {
 func TestUnreachableLeaderIsNotJoined(t *testing.T) {
 	for _, electionEpoch := range []int64{1, 9} {
 		e := look(patient())
-		e.Step(ms, says(3, Leading, 3, myZxid, 1, electionEpoch))
+		e.Step(ms, says(3, Leading, 3, myZxid-1, 1, electionEpoch))
 		e.Unreachable(3)
-		e.Step(ms, says(2, Following, 3, myZxid, 1, electionEpoch))
+		e.Step(ms, says(2, Following, 3, myZxid-1, 1, electionEpoch))
 		wantLooking(t, e)
 	}
 	e := look(patient())

@@ -446,6 +446,14 @@ func TestJoinTheSameElection(t *testing.T) {
 			says(2, Looking, 3, myZxid-1, 1, 1), says(3, Leading, 3, myZxid-2, 1, 1)}, false},
 		{"the leader alone", []Notification{
 			says(3, Leading, 3, myZxid-1, 1, 1)}, false},
+		{"the leader alone, who is better than I am", []Notification{
+			says(3, Leading, 3, myZxid, 1, 1)}, true},
+		{"the same, in another election", []Notification{
+			says(3, Leading, 3, myZxid, 1, 2)}, false},
+		{"the same, with a later epoch, which may be the new one", []Notification{
+			says(3, Leading, 3, myZxid, 2, 1)}, false},
+		{"the same, from one that follows", []Notification{
+			says(2, Following, 3, myZxid, 1, 1)}, false},
 		{"the leader follows itself", []Notification{
 			says(2, Following, 3, myZxid, 1, 1), says(3, Following, 3, myZxid, 1, 1)}, false},
 		{"the leader leads another way", []Notification{

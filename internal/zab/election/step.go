@@ -124,6 +124,8 @@ func (e *Election) followBest(v Vote) bool {
 	if !agrees(v.Leader) || !e.cfg.System.Quorum(agrees) {
 		return false
 	}
+	i, _ := e.cfg.System.Index(v.Leader)
+	e.earlyVotes[i] = earlyVote{} // if the owner loses that leader, it does not follow the same vote again
 	e.finish(v)
 	e.broadcast()
 	return true
@@ -330,6 +332,9 @@ func (e *Election) stepSettled(i int, b ballot) {
 	aside := e.isAside(b.Leader)
 	if b.ElectionEpoch == e.clock {
 		e.received[i] = b
+		if !aside && e.namesItself(i, &b) {
+			e.propose(b.Vote)
+		}
 		if !aside && e.joinRound(&b) {
 			return
 		}
@@ -340,6 +345,14 @@ func (e *Election) stepSettled(i int, b ballot) {
 	if e.casts() {
 		e.tally()
 	}
+}
+
+// namesItself reports whether a ballot of this election epoch is that of a leader which is a better candidate than
+// the one that this server votes for: a leader votes for itself. Those that elected it may have gone, and the vote
+// that it cast while it looked may not have come, so no other vote for it is left. Its epoch may be a new one already
+// that discovery has fixed: it is compared only if it is no later than this server's.
+func (e *Election) namesItself(i int, b *ballot) bool {
+	return e.casts() && b.state == Leading && b.Leader == e.cfg.System.Voters()[i] && b.PeerEpoch <= e.own.PeerEpoch && e.beats(b.Vote, e.vote)
 }
 
 // joinRound ends the election if a quorum of its own epoch has settled on b's
