@@ -218,7 +218,7 @@ func runServer(ctx context.Context, f *serverFlags, beside ...func(context.Conte
 	if err != nil {
 		return err
 	}
-	defer node.KeepMonitorAwake(n.Replica().Look)() // after Open, which counts the processors
+	defer node.KeepMonitorAwake(n.Replica().Look, n.Replica().Busy())() // after Open, which counts the processors
 	printReport(cfg, n)
 	s := &supervised{replica: n.Replica(), ensemble: cfg.Quorum.Distributed()}
 	beside = append(beside, func(ctx context.Context, _ *replica.Replica) { s.announce(ctx) })

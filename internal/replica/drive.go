@@ -46,7 +46,7 @@ func (g *goroutines) Start(r *Replica) {
 	for w := pipeline.Orderer; w <= pipeline.Applier; w++ {
 		g.woken[w] = make(chan struct{}, 1)
 	}
-	g.watchdog.init()
+	g.watchdog.init(r.busy)
 	g.wg.Go(g.orderer)
 	g.wg.Go(g.writer)
 	g.wg.Go(g.applier)

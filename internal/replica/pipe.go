@@ -405,6 +405,10 @@ type Reader = interface {
 // true each time, and at the end with false, so that the replica needs no timer meanwhile.
 func (r *Replica) Look(again bool) { r.driver.Look(again) }
 
+// Busy holds a token if Callers have made many writes of the log within LookEvery, and no other goroutine
+// looked: one that looks while the server is busy begins to. It is never closed.
+func (r *Replica) Busy() <-chan struct{} { return r.busy }
+
 // Resume makes origin the connection of a session from now on, with a new timeout.
 // The caller has checked the password. Origin.Resumed answers.
 func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int32, origin Origin) {

@@ -170,7 +170,8 @@ type Replica struct {
 
 	clock  Clock
 	driver Driver
-	net    Network // nil until Join
+	busy   chan struct{} // Busy
+	net    Network       // nil until Join
 	pool   *batchPool
 
 	pipe  pipe    // between the stages
@@ -220,7 +221,7 @@ func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {
 		r.o.Prep.MaxTxnBytes = most // what the log refuses must not be prepared
 	}
-	r.turn = make(chan struct{}, 1)
+	r.turn, r.busy = make(chan struct{}, 1), make(chan struct{}, 1)
 	r.stats.init()
 	r.order = orderer{Replica: r, sessions: sessions{Replica: r, owners: map[zk.SessionID]owner{}}}
 	r.disk, r.tip = logger{Replica: r}, applier{Replica: r}

@@ -17,15 +17,19 @@ type watchdog struct {
 	tended bool   // another goroutine looks
 	awake  bool   // the watchdog's goroutine looks
 	closed bool
-	wake   chan struct{} // holds one token
+	wake   chan struct{}   // holds one token
+	busy   chan<- struct{} // Replica.Busy
 	ended  chan struct{}
 }
 
 // LookEvery is the time between two looks at a write of the log (Replica.Look).
 const LookEvery = 8 * time.Millisecond
 
-func (k *watchdog) init() {
-	k.wake, k.ended = make(chan struct{}, 1), make(chan struct{})
+// busyWrites is how many writes between two looks of the watchdog's goroutine are many (Replica.Busy).
+const busyWrites = 4
+
+func (k *watchdog) init(busy chan<- struct{}) {
+	k.wake, k.busy, k.ended = make(chan struct{}, 1), busy, make(chan struct{})
 	go k.run()
 }
 
@@ -110,11 +114,17 @@ func (k *watchdog) run() {
 func (k *watchdog) lookAlone() (slow Reader, awake, closed bool) {
 	k.Lock()
 	defer k.Unlock()
-	began := k.writes != k.seen
+	began := k.writes - k.seen
 	if !k.tended {
+		if began >= busyWrites {
+			select {
+			case k.busy <- struct{}{}:
+			default:
+			}
+		}
 		slow = k.look()
 	}
-	k.awake = !k.tended && (began || slow != nil)
+	k.awake = !k.tended && (began > 0 || slow != nil)
 	return slow, k.awake, k.closed
 }
 

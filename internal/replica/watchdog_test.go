@@ -16,7 +16,7 @@ func (s *stoodIn) StandIn() { s.calls++ }
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog
-		w.init()
+		w.init(nil)
 		defer w.close()
 		var slow, quick stoodIn
 		for range 100 {
@@ -49,7 +49,7 @@ func TestWatchdog(t *testing.T) {
 func TestWatchdogTended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog
-		w.init()
+		w.init(nil)
 		defer w.close()
 		var slow, quick stoodIn
 		w.tend(true)
@@ -87,6 +87,40 @@ func TestWatchdogTended(t *testing.T) {
 		synctest.Wait()
 		if w.awake {
 			t.Error("the watchdog's goroutine looks, too")
+		}
+	})
+}
+
+// Many writes within one look make a token, one in all; few do not, nor do many while another goroutine looks.
+func TestWatchdogTellsOfManyWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := make(chan struct{}, 1)
+		var w watchdog
+		w.init(busy)
+		defer w.close()
+		write := func(n int) {
+			for range n {
+				w.begin(nil)
+				w.end()
+			}
+			time.Sleep(3 * LookEvery)
+			synctest.Wait()
+		}
+		for range 100 {
+			write(busyWrites - 1)
+		}
+		w.tend(true)
+		write(100)
+		w.tend(true)
+		w.tend(false)
+		if len(busy) != 0 {
+			t.Error("a token, and there were few writes or another goroutine looked")
+		}
+		for range 3 {
+			write(busyWrites + 1) // the first one wakes the goroutine, which looks at once
+		}
+		if len(busy) != 1 {
+			t.Error("no token")
 		}
 	})
 }
