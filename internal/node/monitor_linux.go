@@ -14,27 +14,28 @@ import (
 // How the runtime's monitor is kept awake.
 const (
 	// dozeWindow is how often it is decided whether the process is busy: whether it has used a fiftieth of a
-	// processor since the last time. To keep the monitor awake takes a three hundredth. A process that is not is told
-	// sooner of many writes.
+	// processor since the last time.
 	dozeWindow = 200 * time.Millisecond
 	busyPart   = 50
 )
 
 // KeepMonitorAwake has a goroutine hold one processor (P) of Go in a sleep while the process is
 // busy, so that the runtime's monitor does not fall asleep (rawio.Doze, ADR 30), until stop is
-// called. That goroutine wakes every replica.LookEvery, and calls look: with again false if it does not do so any more. A
-// token of busy says that the process is busy. KeepMonitorAwake
-// adds this processor to those that the runtime has chosen, so a program calls it
+// called. A token of busy says that the log is written often. While it is, that goroutine wakes every
+// replica.LookEvery, and calls look, which reports whether a write has begun since the last call: with again false
+// if it does not do so any more.
+//
+// KeepMonitorAwake adds this processor to those that the runtime has chosen, so a program calls it
 // once, for all its nodes, or not at all if they are not its main work. It does nothing if the
 // environment sets GOMAXPROCS.
-func KeepMonitorAwake(look func(again bool), busy <-chan struct{}) (stop func()) {
+func KeepMonitorAwake(look func(again bool) (began bool), busy <-chan struct{}) (stop func()) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return func() {}
 	}
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)
 	end := make(chan struct{})
 	var ended sync.WaitGroup
-	ended.Go(func() { keepAwake(look, busy, end) })
+	ended.Go(func() { (&awakener{look, busy, end}).run() })
 	return func() {
 		close(end)
 		ended.Wait()
@@ -42,44 +43,75 @@ func KeepMonitorAwake(look func(again bool), busy <-chan struct{}) (stop func())
 	}
 }
 
-func keepAwake(look func(again bool), busy, end <-chan struct{}) {
-	defer look(false)
+// awakener is the state of KeepMonitorAwake.
+type awakener struct {
+	look      func(again bool) (began bool)
+	busy, end <-chan struct{}
+}
+
+func (k *awakener) run() {
+	defer k.look(false)
 	tick := time.NewTicker(dozeWindow)
 	defer tick.Stop()
 	used := processorTime()
-	for {
+	for writes := false; ; {
 		before := used
 		used = processorTime()
-		if used-before < dozeWindow/busyPart {
-			look(false)
+		if !writes && used-before < dozeWindow/busyPart {
 			select {
-			case <-end:
+			case <-k.end:
 				return
 			case <-tick.C:
 				continue
-			case <-busy:
+			case <-k.busy:
+				writes = true
 			}
 		}
-		for range dozeWindow / replica.LookEvery {
-			look(true)
-			if !doze(replica.LookEvery, end) {
-				return
-			}
+		if writes {
+			writes = k.dozeAndLook()
+		} else {
+			writes = k.doze(dozeWindow, k.busy)
+		}
+		select {
+		case <-k.end:
+			return
+		default:
 		}
 	}
 }
 
-// doze holds a processor for d, also if the runtime wants it back in between. It returns false at the end of keepAwake.
-func doze(d time.Duration, end <-chan struct{}) (goOn bool) {
+// dozeAndLook holds a processor for dozeWindow, and looks. It reports whether writes began before most looks.
+func (k *awakener) dozeAndLook() (again bool) {
+	const looks = int(dozeWindow / replica.LookEvery)
+	began := 0
+	for range looks {
+		if k.look(true) {
+			began++
+		}
+		if k.doze(replica.LookEvery, nil) {
+			break
+		}
+	}
+	if again = began > looks/2; !again {
+		k.look(false)
+	}
+	return again
+}
+
+// doze holds a processor for d, also if the runtime wants it back in between, as it does every 10 to 20 ms. It returns
+// true, sooner, if there is a token of busy, or at the end.
+func (k *awakener) doze(d time.Duration, busy <-chan struct{}) (woken bool) {
 	for until := time.Now().Add(d); ; {
 		select {
-		case <-end:
-			return false
+		case <-k.end:
+			return true
+		case <-busy:
+			return true
 		default:
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			return true
+			return false
 		}
 		rawio.Doze(left)
 	}

@@ -4,13 +4,15 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
 // The monitor is kept awake with one processor more, until stop; a collection ends meanwhile. What the environment says holds.
 func TestKeepMonitorAwake(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	before := runtime.GOMAXPROCS(0)
-	stop := KeepMonitorAwake(func(bool) {}, nil)
+	stop := KeepMonitorAwake(func(bool) bool { return false }, nil)
 	if n := runtime.GOMAXPROCS(0); n != before+1 {
 		t.Errorf("there are %d processors, before there were %d", n, before)
 	}
@@ -18,28 +20,37 @@ func TestKeepMonitorAwake(t *testing.T) {
 	stop()
 	os.Setenv("GOMAXPROCS", "3")
 	before = runtime.GOMAXPROCS(0)
-	KeepMonitorAwake(func(bool) {}, nil)()
+	KeepMonitorAwake(func(bool) bool { return false }, nil)()
 	if n := runtime.GOMAXPROCS(0); n != before {
 		t.Errorf("GOMAXPROCS is in the environment, and %d processors became %d", before, n)
 	}
 }
 
-// A token of busy has a goroutine look at once, though the process has used no processor time; without one it does not.
+// A token of busy has the goroutine look at once, though the process has used no processor time. It looks as long as writes
+// begin, and then says that it does not any more.
 func TestManyWritesKeepTheMonitorAwake(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
-	looked := make(chan bool, 1)
+	looks := make(chan bool, 1000)
 	busy := make(chan struct{})
-	stop := KeepMonitorAwake(func(again bool) {
-		if again {
-			select {
-			case looked <- true:
-			default:
-			}
-		}
+	perWindow := int(dozeWindow / replica.LookEvery)
+	looked := 0
+	stop := KeepMonitorAwake(func(again bool) bool {
+		looks <- again
+		looked++
+		return looked <= perWindow
 	}, busy)
-	defer stop()
-	for range 2 { // it takes a token while it is idle, so the second one is told of after the first was acted upon
-		busy <- struct{}{}
+	busy <- struct{}{}
+	for n := 0; ; n++ {
+		if again := <-looks; again {
+			continue
+		}
+		if n != 2*perWindow {
+			t.Errorf("it looked %d times, want %d: in the window in which writes began, and in the next one", n, 2*perWindow)
+		}
+		break
 	}
-	<-looked
+	stop()
+	if again := <-looks; again || len(looks) > 0 {
+		t.Error("it looks although no write has begun")
+	}
 }

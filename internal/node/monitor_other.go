@@ -3,4 +3,4 @@
 package node
 
 // KeepMonitorAwake does nothing on this system.
-func KeepMonitorAwake(func(again bool), <-chan struct{}) (stop func()) { return func() {} }
+func KeepMonitorAwake(func(again bool) (began bool), <-chan struct{}) (stop func()) { return func() {} }

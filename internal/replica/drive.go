@@ -21,7 +21,7 @@ type Driver interface {
 	// are those of Replica.Work.
 	Work(reader Reader) (goOn bool)
 	// Look is Replica.Look.
-	Look(again bool)
+	Look(again bool) (began bool)
 	// Spawn calls task beside the stages until it returns false.
 	Spawn(task func() (again bool))
 	// Rest pauses a task, or a View that has released the lock.
@@ -116,7 +116,7 @@ func (g *goroutines) Work(reader Reader) (goOn bool) {
 }
 
 // Look implements Driver.
-func (g *goroutines) Look(again bool) { g.watchdog.tend(again) }
+func (g *goroutines) Look(again bool) (began bool) { return g.watchdog.tend(again) }
 
 // Spawn implements Driver.
 func (g *goroutines) Spawn(task func() (again bool)) {

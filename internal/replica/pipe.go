@@ -402,11 +402,12 @@ type Reader = interface {
 
 // Look has a Caller that waits for the disk for long replaced (Reader.StandIn): one whose write was being made at the call
 // before as well. A replica looks itself, by a timer. A goroutine that wakes every LookEvery anyway may call Look with again
-// true each time, and at the end with false, so that the replica needs no timer meanwhile.
-func (r *Replica) Look(again bool) { r.driver.Look(again) }
+// true each time, and at the end with false, so that the replica needs no timer meanwhile. Look reports whether a Caller
+// has begun a write since the last look.
+func (r *Replica) Look(again bool) (began bool) { return r.driver.Look(again) }
 
-// Busy holds a token if Callers have made many writes of the log within LookEvery, and no other goroutine
-// looked: one that looks while the server is busy begins to. It is never closed.
+// Busy holds a token if Callers write so often that the replica's own looks have not ended for some writes: it pays if
+// another goroutine looks. There is none while another one does. The channel is never closed.
 func (r *Replica) Busy() <-chan struct{} { return r.busy }
 
 // Resume makes origin the connection of a session from now on, with a new timeout.

@@ -14,6 +14,7 @@ type watchdog struct {
 	reader Reader // of the Caller that writes now; nil if none does, or it was replaced
 	writes uint64 // that have begun
 	seen   uint64 // writes at the last look
+	roused uint64 // writes when the watchdog's goroutine was woken
 	tended bool   // another goroutine looks
 	awake  bool   // the watchdog's goroutine looks
 	closed bool
@@ -25,7 +26,7 @@ type watchdog struct {
 // LookEvery is the time between two looks at a write of the log (Replica.Look).
 const LookEvery = 8 * time.Millisecond
 
-// busyWrites is how many writes between two looks of the watchdog's goroutine are many (Replica.Busy).
+// busyWrites is how many writes, none of them more than a look after the one before, are many (Replica.Busy).
 const busyWrites = 4
 
 func (k *watchdog) init(busy chan<- struct{}) {
@@ -45,16 +46,17 @@ func (k *watchdog) begin(reader Reader) {
 // rouse has the goroutine look if none does. REQUIRES: the lock.
 func (k *watchdog) rouse() {
 	if !k.awake && !k.tended {
-		k.awake = true
+		k.awake, k.roused = true, k.writes
 		k.nudge()
 	}
 }
 
 // tend with again true is a look on the calling goroutine, which looks again after LookEvery: the watchdog's own sleeps. With
-// false it looks no more.
-func (k *watchdog) tend(again bool) {
+// false it looks no more. It reports whether a write has begun since the last look.
+func (k *watchdog) tend(again bool) (began bool) {
 	var slow Reader
 	k.Lock()
+	began = k.writes != k.seen
 	if k.tended = again; again {
 		slow = k.look()
 	} else if k.reader != nil {
@@ -64,6 +66,7 @@ func (k *watchdog) tend(again bool) {
 	if slow != nil {
 		slow.StandIn()
 	}
+	return began
 }
 
 // end tells that the Caller has written. goOn is false if it was replaced.
@@ -114,9 +117,9 @@ func (k *watchdog) run() {
 func (k *watchdog) lookAlone() (slow Reader, awake, closed bool) {
 	k.Lock()
 	defer k.Unlock()
-	began := k.writes - k.seen
+	began := k.writes != k.seen
 	if !k.tended {
-		if began >= busyWrites {
+		if k.writes-k.roused >= busyWrites {
 			select {
 			case k.busy <- struct{}{}:
 			default:
@@ -124,7 +127,7 @@ func (k *watchdog) lookAlone() (slow Reader, awake, closed bool) {
 		}
 		slow = k.look()
 	}
-	k.awake = !k.tended && (began > 0 || slow != nil)
+	k.awake = !k.tended && (began || slow != nil)
 	return slow, k.awake, k.closed
 }
 

@@ -30,7 +30,7 @@ func (d *driver) Start(r *replica.Replica) {
 }
 
 // Look implements replica.Driver.
-func (d *driver) Look(bool) {}
+func (d *driver) Look(bool) bool { return false }
 
 // Wake implements replica.Driver.
 func (d *driver) Wake(w pipeline.Worker) {
