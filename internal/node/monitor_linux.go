@@ -98,8 +98,7 @@ func (k *awakener) dozeAndLook() (again bool) {
 	return again
 }
 
-// doze holds a processor for d, also if the runtime wants it back in between, as it does every 10 to 20 ms. It returns
-// true, sooner, if there is a token of busy, or at the end.
+// doze holds a processor for d. It returns true, sooner, if there is a token of busy, or at the end.
 func (k *awakener) doze(d time.Duration, busy <-chan struct{}) (woken bool) {
 	for until := time.Now().Add(d); ; {
 		select {
