@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -148,8 +149,9 @@ func interval(ratios []float64, turns int) (median, low, high float64) {
 }
 
 // ratios returns how many times better the second system was, one for each turn
-// of a metric: above 1 it had the higher rate, or the lower cost. None without
-// turns, nor if a load measured nothing.
+// of a metric: above 1 it had the higher rate, or the lower cost. A load that
+// measured nothing, as one that a stall outlasts, is infinitely worse than one that did.
+// None without turns.
 func (c *Comparison) ratios(m metric) (list []float64) {
 	if c.Turns == 0 || len(c.Systems) != 2 {
 		return nil
@@ -160,10 +162,16 @@ func (c *Comparison) ratios(m metric) (list []float64) {
 		if !m.higher {
 			a, b = b, a
 		}
-		if a <= 0 || b <= 0 {
-			return nil
+		switch nothing := [2]bool{first[n] <= 0, second[n] <= 0}; nothing {
+		case [2]bool{true, true}:
+			list = append(list, 1)
+		case [2]bool{true, false}:
+			list = append(list, math.Inf(1))
+		case [2]bool{false, true}:
+			list = append(list, 0)
+		default:
+			list = append(list, b/a)
 		}
-		list = append(list, b/a)
 	}
 	return list
 }

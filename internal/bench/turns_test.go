@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,25 @@ func TestRatiosOfTurns(t *testing.T) {
 	} {
 		if !strings.Contains(string(table), want) {
 			t.Errorf("no line %q in\n%s", want, table)
+		}
+	}
+}
+
+// A load in which a system did nothing does not take the row's interval away.
+func TestRatiosOfStalledLoads(t *testing.T) {
+	c := &Comparison{
+		Systems: []string{"old", "new"}, Version: []string{"1", "2"}, Members: 3, Turns: 4,
+		Visits: [][]values{
+			{{"create/s": 0, "create/p50": 0}, {"create/s": 100, "create/p50": 4}, {"create/s": 0, "create/p50": 0}, {"create/s": 100, "create/p50": 4}},
+			{{"create/s": 100, "create/p50": 4}, {"create/s": 0, "create/p50": 0}, {"create/s": 0, "create/p50": 0}, {"create/s": 110, "create/p50": 2}},
+		},
+	}
+	for _, test := range []struct {
+		m    metric
+		last float64
+	}{{metric{key: "create/s", higher: true}, 1.1}, {metric{key: "create/p50"}, 2}} {
+		if got, want := c.ratios(test.m), []float64{math.Inf(1), 0, 1, test.last}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", test.m.key, got, want)
 		}
 	}
 }
