@@ -162,15 +162,15 @@ func (c *Comparison) ratios(m metric) (list []float64) {
 		if !m.higher {
 			a, b = b, a
 		}
-		switch nothing := [2]bool{first[n] <= 0, second[n] <= 0}; nothing {
-		case [2]bool{true, true}:
-			list = append(list, 1)
-		case [2]bool{true, false}:
-			list = append(list, math.Inf(1))
-		case [2]bool{false, true}:
-			list = append(list, 0)
-		default:
+		switch one, two := first[n] > 0, second[n] > 0; {
+		case one && two:
 			list = append(list, b/a)
+		case one:
+			list = append(list, 0)
+		case two:
+			list = append(list, math.Inf(1))
+		default:
+			list = append(list, 1)
 		}
 	}
 	return list

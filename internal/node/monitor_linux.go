@@ -54,23 +54,23 @@ func (k *awakener) run() {
 	tick := time.NewTicker(dozeWindow)
 	defer tick.Stop()
 	used := processorTime()
-	for writes := false; ; {
+	for often := false; ; { // the log is written often
 		before := used
 		used = processorTime()
-		if !writes && used-before < dozeWindow/busyPart {
+		if !often && used-before < dozeWindow/busyPart {
 			select {
 			case <-k.end:
 				return
 			case <-tick.C:
 				continue
 			case <-k.busy:
-				writes = true
+				often = true
 			}
 		}
-		if writes {
-			writes = k.dozeAndLook()
+		if often {
+			often = k.dozeAndLook()
 		} else {
-			writes = k.doze(dozeWindow, k.busy)
+			often = k.doze(dozeWindow, k.busy)
 		}
 		select {
 		case <-k.end:

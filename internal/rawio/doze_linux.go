@@ -10,8 +10,8 @@ import (
 // not yielded since it looked last; when that goroutine yields then, the runtime wakes another thread.
 const maxDoze = 9500 * time.Microsecond
 
-// Doze sleeps for d or maxDoze, or less if a signal comes, and keeps its processor (P) of Go meanwhile. Then it yields. A garbage
-// collection, which waits for all processors, sends such a signal.
+// Doze sleeps for d or maxDoze, or less if a signal comes, and keeps its processor (P) of Go meanwhile; a garbage
+// collection, which waits for all processors, sends such a signal. Then it yields.
 //
 // The runtime's monitor falls asleep when all processors are idle. The next system call that
 // may block wakes it, and it then polls every 20 µs for a while: a server with one request at a

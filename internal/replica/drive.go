@@ -85,12 +85,7 @@ func (g *goroutines) serve(w pipeline.Worker) {
 }
 
 // Wake implements Driver.
-func (g *goroutines) Wake(w pipeline.Worker) {
-	select {
-	case g.woken[w] <- struct{}{}:
-	default:
-	}
-}
+func (g *goroutines) Wake(w pipeline.Worker) { nudge(g.woken[w]) }
 
 // Work implements Driver.
 func (g *goroutines) Work(reader Reader) (goOn bool) {

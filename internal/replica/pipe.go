@@ -406,8 +406,8 @@ type Reader = interface {
 // has begun a write since the last look.
 func (r *Replica) Look(again bool) (began bool) { return r.driver.Look(again) }
 
-// Busy holds a token if Callers write so often that the replica's own looks have not ended for some writes: it pays if
-// another goroutine looks. There is none while another one does. The channel is never closed.
+// Busy holds a token when Callers have written four times without a pause of LookEvery, and the replica has looked itself: a
+// goroutine that takes the token may look in its place. The channel is never closed.
 func (r *Replica) Busy() <-chan struct{} { return r.busy }
 
 // Resume makes origin the connection of a session from now on, with a new timeout.

@@ -26,7 +26,7 @@ type watchdog struct {
 // LookEvery is the time between two looks at a write of the log (Replica.Look).
 const LookEvery = 8 * time.Millisecond
 
-// busyWrites is how many writes, none of them more than a look after the one before, are many (Replica.Busy).
+// busyWrites is how many writes without a pause of LookEvery make a token (Replica.Busy).
 const busyWrites = 4
 
 func (k *watchdog) init(busy chan<- struct{}) {
@@ -47,7 +47,7 @@ func (k *watchdog) begin(reader Reader) {
 func (k *watchdog) rouse() {
 	if !k.awake && !k.tended {
 		k.awake, k.roused = true, k.writes
-		k.nudge()
+		nudge(k.wake)
 	}
 }
 
@@ -82,15 +82,15 @@ func (k *watchdog) end() (goOn bool) {
 func (k *watchdog) close() {
 	k.Lock()
 	k.closed = true
-	k.nudge()
+	nudge(k.wake)
 	k.Unlock()
 	<-k.ended
 }
 
-// nudge wakes the goroutine.
-func (k *watchdog) nudge() {
+// nudge puts a token into a channel that holds one, unless there is one.
+func nudge(c chan<- struct{}) {
 	select {
-	case k.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -120,10 +120,7 @@ func (k *watchdog) lookAlone() (slow Reader, awake, closed bool) {
 	began := k.writes != k.seen
 	if !k.tended {
 		if k.writes-k.roused >= busyWrites {
-			select {
-			case k.busy <- struct{}{}:
-			default:
-			}
+			nudge(k.busy)
 		}
 		slow = k.look()
 	}

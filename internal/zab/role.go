@@ -156,7 +156,8 @@ func (c *Core) abandoned(n *election.Notification) {
 }
 
 // gathers reports whether this server leads, and waits for a quorum: none has come yet, or those that had come
-// have gone before it could serve.
+// have gone before it could serve. A learner counts as soon as it has told its id: it holds the id only once it has accepted
+// the epoch.
 func (c *Core) gathers() bool {
 	s := &c.leader
 	if c.role != Leading || s.stage == leading {
