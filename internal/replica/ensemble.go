@@ -30,6 +30,7 @@ type member struct {
 
 	deliveries []zab.Delivery // wait until this server serves
 	incoming   []Request      // of learners, to be proposed
+	asker      zab.LinkID     // of the learner that sent the first request of the last round; 0: it was this server's client
 	forwarded  forwarded      // of learners, not committed
 	reconfig   zk.Zxid        // the latest that was prepared here
 	handing    *handing       // nil: the leadership is not being handed over, and nothing restored
@@ -205,13 +206,7 @@ func (o *orderer) do(rd *zab.Ready) {
 	if rd.Members != nil {
 		o.net.SetMembers(rd.Members)
 	}
-	for i := range rd.Sends {
-		if s := &rd.Sends[i]; s.Kind == zab.SendPackets {
-			o.sendPackets(s.Link, s.Packets)
-		} else {
-			o.stream(s)
-		}
-	}
+	o.send(rd.Sends)
 	for i := range rd.Notify {
 		o.net.Notify(rd.Notify[i].To, rd.Notify[i].Append(nil))
 	}
@@ -241,6 +236,22 @@ func (o *orderer) do(rd *zab.Ready) {
 	}
 	for i := range rd.Writes {
 		o.startWrite(&rd.Writes[i])
+	}
+}
+
+// send sends what the core has for other servers, first to the learner whose client has asked for the last round. A lone
+// client waits for that learner: to write its log, and then for the commit, and not for the others.
+func (o *orderer) send(all []zab.Send) {
+	for _, first := range [...]bool{true, false} {
+		for i := range all {
+			switch s := &all[i]; {
+			case (s.Link == o.asker) != first:
+			case s.Kind == zab.SendPackets:
+				o.sendPackets(s.Link, s.Packets)
+			default:
+				o.stream(s)
+			}
+		}
 	}
 }
 

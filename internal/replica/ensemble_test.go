@@ -34,19 +34,20 @@ type group struct {
 	change func(id int64, o *Options)
 	// corrupted are the machines whose trees were made wrong, see corrupt.
 	corrupted map[int64]bool
-	keeps     bool                            // links of machines that start from now on keep what they are sent
-	sent      func(from int64, p *zab.Packet) // if not nil, sees the packets of who starts from now on
+	keeps     bool // links of machines that start from now on keep what they are sent
+	// if not nil, sees what members that start from now on send
+	sent func(from int64, l zab.LinkID, p *zab.Packet)
 }
 
 // tap is a network that shows what is sent.
 type tap struct {
 	*memnet.Port
-	sent func(*zab.Packet)
+	sent func(zab.LinkID, *zab.Packet)
 }
 
 func (t tap) Send(l zab.LinkID, ps []zab.Packet) bool {
 	for i := range ps {
-		t.sent(&ps[i])
+		t.sent(l, &ps[i])
 	}
 	return t.Port.Send(l, ps)
 }
@@ -112,7 +113,7 @@ func (g *group) start(id int64) *machine {
 	g.up[id] = m
 	var n Network = g.net.Attach(id, m.rep)
 	if sent := g.sent; sent != nil {
-		n = tap{n.(*memnet.Port), func(p *zab.Packet) { sent(id, p) }}
+		n = tap{n.(*memnet.Port), func(l zab.LinkID, p *zab.Packet) { sent(id, l, p) }}
 	}
 	if g.keeps {
 		n = keeping{n.(*memnet.Port)}
@@ -848,7 +849,7 @@ func TestPingsKeepSessionsAlive(t *testing.T) {
 func TestPingsAreNeverNull(t *testing.T) {
 	inGroup(t, 3, 0, nil, func(g *group) {
 		var answers, null atomic.Int32
-		g.sent = func(_ int64, p *zab.Packet) {
+		g.sent = func(_ int64, _ zab.LinkID, p *zab.Packet) {
 			if p.Type == zab.Ping {
 				answers.Add(1)
 				if p.Data == nil {
@@ -868,6 +869,49 @@ func TestPingsAreNeverNull(t *testing.T) {
 		}
 		if answers.Load() < 7 || null.Load() > 0 || !m.knows(s) {
 			t.Errorf("%d pings, %d of them null", answers.Load(), null.Load())
+		}
+	})
+}
+
+// A leader sends a proposal and its commit first to the learner whose client has asked for it.
+func TestTheAskerIsSentToFirst(t *testing.T) {
+	inGroup(t, 3, 0, nil, func(g *group) {
+		var mu sync.Mutex
+		first := map[zab.PacketType][]zab.LinkID{} // links over which it went, in order
+		var lead int64
+		g.sent = func(from int64, l zab.LinkID, p *zab.Packet) {
+			mu.Lock()
+			defer mu.Unlock()
+			if from == lead && (p.Type == zab.Proposal || p.Type == zab.Commit) {
+				first[p.Type] = append(first[p.Type], l)
+			}
+		}
+		g.restart()
+		mu.Lock()
+		lead = g.id(g.leader())
+		mu.Unlock()
+		asked := map[zab.LinkID]bool{}
+		for _, m := range g.in(Follower) {
+			s := g.session(m, 100_000)
+			g.agree()
+			mu.Lock()
+			clear(first)
+			mu.Unlock()
+			for range 2 {
+				g.write(m, s, 1)
+				g.agree()
+			}
+			mu.Lock()
+			p, c := first[zab.Proposal], first[zab.Commit]
+			if len(p) != 4 || len(c) != 4 || p[0] != p[2] || p[0] == p[1] || !slices.Equal(p, c) {
+				t.Errorf("server %d has asked: proposals went over the links %v, commits over %v", g.id(m), p, c)
+			} else {
+				asked[p[0]] = true
+			}
+			mu.Unlock()
+		}
+		if len(asked) != 2 {
+			t.Errorf("whichever learner asked, %d links came first", len(asked))
 		}
 	})
 }

@@ -234,7 +234,7 @@ func TestSyncIsAnsweredInItsPlace(t *testing.T) {
 	inGroup(t, 3, 0, nil, func(g *group) {
 		var mu sync.Mutex
 		var order []zab.PacketType
-		g.sent = func(_ int64, p *zab.Packet) {
+		g.sent = func(_ int64, _ zab.LinkID, p *zab.Packet) {
 			mu.Lock()
 			defer mu.Unlock()
 			if p.Type == zab.Sync || p.Type == zab.Commit {

@@ -20,6 +20,14 @@ func ownerOf(l zab.LinkID) session.Owner { return linkMark | session.Owner(l) }
 // linkOf is the inverse of ownerOf.
 func linkOf(o session.Owner) zab.LinkID { return zab.LinkID(o &^ linkMark) }
 
+// learnerOf is the link of the learner that has sent a request of that owner; 0 if none has.
+func learnerOf(o session.Owner) zab.LinkID {
+	if o&linkMark == 0 {
+		return 0
+	}
+	return linkOf(o)
+}
+
 // startServing sets up the state of the role. REQUIRES: all committed transactions are
 // applied.
 func (o *orderer) startServing() {

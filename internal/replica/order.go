@@ -289,7 +289,7 @@ func (o *orderer) propose(b *batch) {
 			o.drive()
 			return
 		}
-		o.nextZxid = z
+		o.nextZxid, o.asker = z, learnerOf(b.reqs[0].Owner)
 		o.prepare(b)
 		if err := o.core.Propose(o.entriesOf(b)); err != nil {
 			o.fail(err)
