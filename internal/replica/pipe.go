@@ -29,6 +29,7 @@ type pipe struct {
 	overfull    bool            // too much waits for the disk of a server that does not serve; Order changes it
 	unjoined    bool            // events wait: Join was not called yet
 	spare       []zab.Packet    // memory for the next packets
+	spareEvents []event         // and events
 	jobs        fifo.Queue[job] // for Log
 	steps       []step          // for Apply
 }
@@ -261,20 +262,25 @@ func (p *pipe) takeMail(m *mail) {
 	if p.unjoined {
 		return
 	}
-	m.events, p.events = p.events, nil
+	m.events, p.events = p.events, p.spareEvents
 	m.packets, p.packets = p.packets, p.spare
-	p.spare = nil
+	p.spareEvents, p.spare = nil, nil
 	if p.packetBytes > maxPacketBytes {
 		p.room.Broadcast()
 	}
 	p.packetBytes = 0
 }
 
-// recycle keeps the memory of the packets that Order was given.
+// recycle keeps the memory of the packets and events that Order was given.
 func (p *pipe) recycle(m *mail) {
-	if c := cap(m.packets); c > 0 && c <= 1<<16 {
+	const most = 1 << 16
+	if c := cap(m.packets); c > 0 && c <= most {
 		clear(m.packets)
 		p.spare = m.packets[:0]
+	}
+	if c := cap(m.events); c > 0 && c <= most {
+		clear(m.events)
+		p.spareEvents = m.events[:0]
 	}
 	*m = mail{}
 }
