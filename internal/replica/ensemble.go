@@ -95,7 +95,7 @@ func (r *Replica) Join(n Network) {
 
 // stepCore passes the events to the Zab core, and carries out its output.
 func (o *orderer) stepCore(m *mail) {
-	now := o.Now()
+	now := o.turn.began
 	o.expect(m.packets)
 	for i := range m.events {
 		o.tell(now, &m.events[i], m.packets)
@@ -479,7 +479,7 @@ func (o *orderer) applyCommitted() {
 func (o *orderer) committed(n int) {
 	o.pipe.Lock()
 	defer o.pipe.Unlock()
-	o.pipe.machine.Committed(n, o.Now())
+	o.pipe.machine.Committed(n, o.turn.began)
 }
 
 // logEvent logs an event of the core.

@@ -263,7 +263,7 @@ func (o *orderer) planReadOnly(role zab.Role) {
 // beginReadOnly begins to serve clients that only read, if it is time. All logged
 // transactions are applied, as on every server that has left its role.
 func (o *orderer) beginReadOnly() {
-	if o.readOnlyAt == 0 || o.Now() < o.readOnlyAt {
+	if o.readOnlyAt == 0 || o.turn.began < o.readOnlyAt {
 		return
 	}
 	if o.diverged.Load() {

@@ -65,7 +65,7 @@ func (o *orderer) step(t *Turn) {
 		o.stepCore(&t.mail)
 	}
 	if o.handing == nil { // the ends of sessions could not be proposed
-		o.expireAtTick()
+		o.expireAtTick(t.began)
 	}
 	o.beginReadOnly()
 	for _, f := range t.mail.calls {

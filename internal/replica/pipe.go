@@ -287,12 +287,12 @@ func (p *pipe) recycle(m *mail) {
 
 // takeRound returns the requests of this server's clients if Order is to begin a round
 // now, nil if not. The batch is empty if only learners have sent requests.
-func (r *Replica) takeRound(forwarded int) *batch {
-	p := &r.pipe
+func (o *orderer) takeRound(forwarded int) *batch {
+	p := &o.pipe
 	p.Lock()
 	defer p.Unlock()
 	p.machine.Forwards(forwarded)
-	if !p.machine.Round(r.Now()) {
+	if !p.machine.Round(o.turn.began) {
 		return nil
 	}
 	b := p.batch
@@ -429,6 +429,9 @@ func (r *Replica) Resume(id zk.SessionID, owner session.Owner, timeoutMillis int
 // the stage makes. Its zero value is that of a Caller. The stage that runs owns it.
 type Turn struct {
 	pipeline.Turn
+	began time.Duration // when Next gave the stage: what Order does in a turn it does at this time
+	ended time.Duration // when Run was done with it
+
 	mail  mail   // given to Order
 	group []job  // given to Log
 	due   []step // given to Apply
@@ -454,10 +457,14 @@ func (t *Turn) reset() {
 // means that there is none: a Caller returns, any other worker sleeps until it is
 // woken, or ends if t.Exit.
 func (r *Replica) Next(t *Turn) bool {
-	p := &r.pipe
+	p, now := &r.pipe, t.ended
+	if t.Stage == pipeline.None {
+		now = r.Now()
+	}
 	p.Lock()
 	p.put(t)
-	wake, ok := p.machine.Next(&t.Turn, r.Now())
+	wake, ok := p.machine.Next(&t.Turn, now)
+	t.began = now
 	if ok {
 		p.take(t)
 	}
@@ -478,7 +485,6 @@ func (r *Replica) Next(t *Turn) bool {
 //
 // A standalone server has no core: what is logged is committed.
 func (r *Replica) Run(t *Turn) {
-	began := r.clock.Now()
 	switch t.Stage {
 	case pipeline.Order:
 		r.order.step(t)
@@ -489,7 +495,8 @@ func (r *Replica) Run(t *Turn) {
 			r.tip.apply(t, &t.due[i])
 		}
 	}
-	r.stats.turns[t.Stage].Add(1, r.clock.Now()-began)
+	t.ended = r.Now()
+	r.stats.turns[t.Stage].Add(1, t.ended-t.began)
 }
 
 // work runs stages until there is none for the worker.

@@ -49,7 +49,7 @@ func (o *orderer) watchRoom() {
 	if o.o.DiskReserve <= 0 {
 		return
 	}
-	now := o.Now()
+	now := o.turn.began
 	if now >= o.room.lookAt && o.room.looking.CompareAndSwap(false, true) {
 		o.room.lookAt = now + roomEvery
 		o.driver.Spawn(o.look)

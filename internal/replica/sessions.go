@@ -110,13 +110,12 @@ func (s *sessions) heard(id zk.SessionID) (int64, bool) {
 // to do so in time, for a turn was long or the machine stood still, it waits for one more
 // tick: it may not have heard of sessions that are alive, since a leader asks its learners
 // for them by its pings.
-func (s *sessions) expireAtTick() {
-	now := s.Now()
+func (s *sessions) expireAtTick(now time.Duration) {
 	late := now - s.nextExpiry
 	if late < 0 {
 		return
 	}
-	s.nextExpiry = now + s.untilTick()
+	s.nextExpiry = now + s.untilTick(now)
 	if s.postponed = late > s.o.Tick/2 && !s.postponed; !s.postponed {
 		s.expire()
 	}
@@ -151,10 +150,9 @@ func (s *sessions) closeRequest(id zk.SessionID) Request {
 	}
 }
 
-// untilTick is the time to the next multiple of the tick, by the sessions' clock.
-func (s *sessions) untilTick() time.Duration {
-	now := time.Duration(s.zero)*time.Millisecond + s.Now()
-	return s.o.Tick - now%s.o.Tick
+// untilTick is the time from now to the next multiple of the tick, by the sessions' clock.
+func (s *sessions) untilTick(now time.Duration) time.Duration {
+	return s.o.Tick - (time.Duration(s.zero)*time.Millisecond+now)%s.o.Tick
 }
 
 // validate answers whether a session is alive, and makes the learner its owner.
