@@ -35,7 +35,7 @@ var goroutines = map[string]string{
 	"internal/transport read":         "learner link",
 	"internal/storage ahead":          "snapshot reader",
 	"internal/storage read":           "log reader",
-	"internal/replica writeMarks":     "marker",
+	"internal/replica tendLog":        "log tender",
 	"internal/replica sweep":          "sweeper",
 	"internal/replica purge":          "purger",
 	"internal/transport acceptLocked": "peer acceptor",

@@ -50,7 +50,7 @@ func (g *goroutines) Start(r *Replica) {
 	g.wg.Go(g.orderer)
 	g.wg.Go(g.writer)
 	g.wg.Go(g.applier)
-	g.wg.Go(r.writeMarks)
+	g.wg.Go(r.tendLog)
 	g.wg.Go(sweeper{r}.sweep)
 	if r.o.PurgeInterval > 0 {
 		g.wg.Go(sweeper{r}.purge)

@@ -139,14 +139,16 @@ func (l *logger) flush() error {
 	return nil
 }
 
-// markEvery is how old a mark is at most that a small flush has left.
-const markEvery = time.Second
+// tendEvery is how old a mark is at most that a small flush has left.
+const tendEvery = time.Second
 
-// writeMarks writes the marks that small flushes have left. It has a goroutine of its own, because it may wait for the disk.
-func (r *Replica) writeMarks() {
-	tick := time.NewTicker(markEvery)
+// tendLog does what small flushes have left: it writes their marks, and looks for the file. It has a goroutine of its own,
+// because it may wait for the disk.
+func (r *Replica) tendLog() {
+	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	for r.ticks(tick.C) {
+		r.o.Dir.LookForLog()
 		if err := r.o.Dir.WriteMark(); err != nil {
 			r.fail(fmt.Errorf("replica: transaction log: %w", err))
 			return

@@ -50,6 +50,8 @@ type Dir struct {
 	broken atomic.Int64
 	// mark says up to which zxid the log is durable.
 	mark syncedMark
+	// missed tells the log that there was no file of its name.
+	missed atomic.Bool
 	// removal is held while snapshots and logs are removed. The code that removes
 	// them decides by what exists, which must not change until it is done. The
 	// owner of the log may wait here for a purge.

@@ -218,7 +218,7 @@ func (l *Log) FlushSmall() error { return l.flush(true) }
 // Prompt reports whether what is buffered, and so many bytes more, can be flushed without
 // another operation of the file system than a write, a sync, and the write of the mark.
 func (l *Log) Prompt(more int) bool {
-	if l.unchecked >= linkedEvery || l.file == nil || l.err != nil {
+	if l.file == nil || l.err != nil || l.unchecked >= smallLinkedEvery || l.d.missed.Load() {
 		return false
 	}
 	end := l.pos + int64(l.BufferedBytes()+more)
@@ -276,7 +276,7 @@ func (l *Log) write(small bool) error {
 			return err
 		}
 	}
-	if l.unchecked++; !small && l.unchecked >= linkedEvery {
+	if l.unchecked++; !small && (l.unchecked >= linkedEvery || l.d.missed.Load()) {
 		if err := l.checkLinked(); err != nil {
 			return err
 		}
@@ -296,12 +296,27 @@ func (l *Log) commit(data []byte, base int64, small, created bool) error {
 	return vfs.Commit(l.file, data, base, small)
 }
 
-// linkedEvery is after how many writes the log checks that the file still has its name.
-const linkedEvery = 64
+// linkedEvery is after how many writes the log checks that the file still has its name; smallLinkedEvery is that of small
+// ones, which do not check. It does so sooner if LookForLog has missed the file.
+const (
+	linkedEvery      = 64
+	smallLinkedEvery = 1024
+)
+
+// LookForLog looks for the file to which the log writes. If there is none of that name any more, the next flush of the log
+// writes the file again. Any goroutine may call it.
+func (d *Dir) LookForLog() {
+	if end := d.end.Load(); end != nil {
+		if _, err := d.fs.Size(end.name); errors.Is(err, fs.ErrNotExist) {
+			d.missed.Store(true) // the log makes sure: the file may have ended or not have its name yet
+		}
+	}
+}
 
 // checkLinked writes the file again if another program has removed its name.
 func (l *Log) checkLinked() error {
 	l.unchecked = 0
+	l.d.missed.Store(false)
 	linked, err := l.file.Linked()
 	if err != nil || linked {
 		return err

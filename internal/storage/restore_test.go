@@ -59,3 +59,47 @@ func TestRemovedLogIsWrittenAnew(t *testing.T) {
 		})
 	}
 }
+
+// A file that is removed while all flushes are small is missed by LookForLog; without it, after smallLinkedEvery flushes.
+func TestRemovedLogIsMissed(t *testing.T) {
+	for _, looks := range []bool{true, false} {
+		mem, o := vfs.NewMem(), testOptions()
+		o.Log.PreallocBytes = 1 << 20
+		d := openTest(t, mem, o)
+		l := d.NewLog(0)
+		flushed := func(z zk.Zxid) (small bool) {
+			appendTest(t, l, 30, z)
+			if !l.Prompt(0) {
+				flush(t, l)
+				return false
+			}
+			if err := l.FlushSmall(); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		}
+		flushed(1)
+		d.LookForLog()
+		if !flushed(2) {
+			t.Fatal("the log looks for a file that is there")
+		}
+		if err := mem.Remove("/data/version-2/log.1"); err != nil {
+			t.Fatal(err)
+		}
+		want := zk.Zxid(smallLinkedEvery + 1)
+		if looks {
+			d.LookForLog()
+			want = 3
+		}
+		z := zk.Zxid(3)
+		for flushed(z) {
+			z++
+		}
+		if z != want || l.Restored() == "" {
+			t.Errorf("LookForLog %v: flush %d looks for the file, want %d", looks, z, want)
+		}
+		if !flushed(z + 1) {
+			t.Error("the log looks again for a file that it has written")
+		}
+	}
+}

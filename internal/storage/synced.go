@@ -144,7 +144,7 @@ func (d *Dir) establishMark() error {
 }
 
 // mostMarksLeft is how many marks in a row are not written.
-const mostMarksLeft = 8
+const mostMarksLeft = 64
 
 // noteSynced records that the log is durable up to z. With later it may leave the mark to WriteMark. REQUIRES: establishMark has
 // returned nil.
