@@ -17,6 +17,9 @@ const (
 	// processor since the last time.
 	dozeWindow = 200 * time.Millisecond
 	busyPart   = 50
+	// quietLooks is after how many looks, one after the other, between which no write has begun, the log is not written often
+	// any more.
+	quietLooks = 4
 )
 
 // KeepMonitorAwake has a goroutine hold one processor (P) of Go in a sleep while the process is
@@ -69,6 +72,7 @@ func (k *awakener) run() {
 		}
 		if often {
 			often = k.dozeAndLook()
+			used = processorTime() // if the writes have ended, what they used says nothing of what follows
 		} else {
 			often = k.doze(dozeWindow, k.busy)
 		}
@@ -80,19 +84,20 @@ func (k *awakener) run() {
 	}
 }
 
-// dozeAndLook holds a processor for dozeWindow, and looks. It reports whether writes began before most looks.
+// dozeAndLook holds a processor for dozeWindow, and looks. It reports whether writes began before most looks, and returns
+// sooner when they end.
 func (k *awakener) dozeAndLook() (again bool) {
 	const looks = int(dozeWindow / replica.LookEvery)
-	began := 0
+	began, quiet := 0, 0
 	for range looks {
-		if k.look(true) {
-			began++
+		if quiet++; k.look(true) {
+			began, quiet = began+1, 0
 		}
-		if k.doze(replica.LookEvery, nil) {
+		if quiet == quietLooks || k.doze(replica.LookEvery, nil) {
 			break
 		}
 	}
-	if again = began > looks/2; !again {
+	if again = began > looks/2 && quiet < quietLooks; !again {
 		k.look(false)
 	}
 	return again
