@@ -84,6 +84,40 @@ func TestFillNextForgetsNothing(t *testing.T) {
 	fills(t, in, in.FillNext, long[64:])
 }
 
+// A peer whose bytes come early is read before a wait, and one whose bytes do not is waited for: one wait in 16 is preceded by
+// a read.
+func TestEarlyBytesAreExpected(t *testing.T) {
+	reads := func(e *early, n int, arrives func(i int) bool) (reads int) {
+		for i := range n {
+			if e.expected() {
+				reads++
+				e.learn(arrives(i))
+			}
+		}
+		return reads
+	}
+	for _, c := range []struct {
+		name    string
+		arrives func(i int) bool
+		least   int
+		most    int
+	}{
+		{"never", func(int) bool { return false }, 62, 63},
+		{"always", func(int) bool { return true }, 1000, 1000},
+		{"every other time", func(i int) bool { return i%2 == 0 }, 1000, 1000},
+		{"every tenth time", func(i int) bool { return i%10 == 0 }, 60, 500},
+	} {
+		if n := reads(new(early), 1000, c.arrives); n < c.least || n > c.most {
+			t.Errorf("%s: %d reads before a wait, want %d to %d", c.name, n, c.least, c.most)
+		}
+	}
+	var e early
+	reads(&e, 1000, func(int) bool { return true })
+	if n := reads(&e, 1000, func(int) bool { return false }); n > 16+63 {
+		t.Errorf("after early bytes, %d reads find nothing", n)
+	}
+}
+
 // No request is forgotten, however it meets the wait: clients and readers take random pauses.
 func TestFillNextManyRounds(t *testing.T) {
 	const connections, rounds = 8, 2000
