@@ -70,7 +70,7 @@ func (s *Server) accept(nc net.Conn, e *Encryption) {
 		}
 	}
 	c := s.newConn(nc, addr)
-	c.established = time.Now()
+	c.established = time.Now().UnixMilli()
 	serve := c.serve
 	if e != nil {
 		c.secure = !e.Optional

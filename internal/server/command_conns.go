@@ -246,7 +246,7 @@ func (t *text) connBuckets() {
 		c.mu.Unlock()
 		heard := t.c.s.replica.Millis(c.LastHeard())
 		if l.session == 0 {
-			heard, timeout = c.established.UnixMilli(), width.Milliseconds()
+			heard, timeout = c.established, width.Milliseconds()
 		}
 		l.expiry = ((heard+timeout)/width.Milliseconds() + 1) * width.Milliseconds()
 		conns = append(conns, l)

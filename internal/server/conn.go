@@ -50,7 +50,7 @@ type conn struct {
 	remote      netip.AddrPort
 	secure      bool   // its port accepts TLS only
 	serial      uint64 // never reused; identifies the owner of its session
-	established time.Time
+	established int64  // Unix milliseconds
 
 	// Owned by serve.
 	// patience is until when a handshake is held, by Replica.Now; 0 if it was not
@@ -94,7 +94,7 @@ type connState struct {
 	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
 
-	changed    sync.Cond // see wait
+	changed    *sync.Cond // made by the first wait: few connections ever wait
 	queued     int       // bytes of pending that are charged to account
 	session    zk.SessionID
 	timeout    int32         // milliseconds
@@ -107,6 +107,9 @@ type connState struct {
 // wait releases the lock until output was sent, pending requests were answered, or the connection was closed; or for no reason.
 // REQUIRES: the lock.
 func (m *connState) wait() {
+	if m.changed == nil {
+		m.changed = sync.NewCond(&m.Mutex)
+	}
 	m.waiting++
 	m.changed.Wait()
 	m.waiting--
@@ -122,7 +125,6 @@ func (m *connState) wake() {
 // newConn returns the connection of a client at remote. It is not in any table yet.
 func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c := &conn{s: s, sock: socket.New(nc, socket.Options{}), remote: remote}
-	c.mu.changed.L = &c.mu.Mutex
 	c.mu.ids = []zk.ID{auth.IPIdentity(remote.Addr())}
 	c.mu.stats.reset()
 	if s.limits != nil {

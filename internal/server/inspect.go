@@ -56,7 +56,7 @@ func (c *conn) status() ConnStatus {
 	status := ConnStatus{
 		Remote: c.remote, Secure: c.secure, HasOutput: len(c.mu.out.Buf)+c.mu.out.Shared() > 0, // output that is being written does not count: it may have arrived
 		Queued: c.mu.pending.Len(), Received: stats.received, Sent: stats.sent,
-		Session: c.mu.session, LastOp: lastOp(stats.lastOp), Established: c.established, TimeoutMillis: c.mu.timeout,
+		Session: c.mu.session, LastOp: lastOp(stats.lastOp), Established: time.UnixMilli(c.established), TimeoutMillis: c.mu.timeout,
 		LastCxid: stats.lastCxid, LastZxid: stats.lastZxid, LastReply: stats.lastAt,
 		Last: stats.last, Min: max(stats.least, 0), Max: stats.most,
 	}

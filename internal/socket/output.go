@@ -88,7 +88,7 @@ type Output struct {
 
 	shared int             // of the bytes in before, those that other outputs have too
 	group  *sync.WaitGroup // counts the flusher
-	idle   sync.Cond       // signalled when writing becomes false after Stop
+	idle   *sync.Cond      // signalled when writing becomes false; made by AwaitIdle if it waits
 }
 
 // stream is a place in the output at which a function writes, or a buffer of its own.
@@ -102,7 +102,6 @@ type stream struct {
 // goroutine.
 func (o *Output) Init(lock *sync.Mutex, owner Owner, group *sync.WaitGroup, pool *OutputPool) {
 	o.lock, o.owner, o.group, o.pool = lock, owner, group, pool
-	o.idle.L = lock
 }
 
 // Charge sets the account that is charged for pending output: at once for more than
@@ -193,6 +192,9 @@ func (o *Output) Stop() {
 // connection closed.
 func (o *Output) AwaitIdle() {
 	for o.writing {
+		if o.idle == nil {
+			o.idle = sync.NewCond(o.lock)
+		}
 		o.idle.Wait()
 	}
 }
@@ -275,7 +277,7 @@ func (o *Output) sent(n int, err error) {
 // endWriting releases the writer role.
 func (o *Output) endWriting() {
 	o.writing = false
-	if o.stopped {
+	if o.idle != nil {
 		o.idle.Broadcast()
 	}
 }
