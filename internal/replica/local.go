@@ -123,12 +123,12 @@ func (s *sessions) endLocal(id zk.SessionID) {
 	s.stats.LocalSessions.Store(int64(s.local.Len()))
 }
 
-// expireLocals ends the local sessions that are due.
-func (s *sessions) expireLocals() {
+// expireLocals ends the local sessions that were due at now.
+func (s *sessions) expireLocals(now time.Duration) {
 	if s.local == nil || s.Mode() == Idle {
 		return
 	}
-	for _, id := range s.local.Due(s.Millis(s.Now()), s.heard) {
+	for _, id := range s.local.Due(s.Millis(now), s.heard) {
 		if s.tracker.Tracked(id) && s.serving.Load() && s.decides.Load() {
 			s.local.Remove(id) // it is global as well by now: the leader's tracker decides
 			continue

@@ -273,12 +273,12 @@ func (p *pipe) takeMail(m *mail) {
 
 // recycle keeps the memory of the packets and events that Order was given.
 func (p *pipe) recycle(m *mail) {
-	const most = 1 << 16
-	if c := cap(m.packets); c > 0 && c <= most {
+	const mostPackets, mostEvents = 1 << 16, 1 << 12
+	if c := cap(m.packets); c > 0 && c <= mostPackets {
 		clear(m.packets)
 		p.spare = m.packets[:0]
 	}
-	if c := cap(m.events); c > 0 && c <= most {
+	if c := cap(m.events); c > 0 && c <= mostEvents {
 		clear(m.events)
 		p.spareEvents = m.events[:0]
 	}

@@ -117,18 +117,19 @@ func (s *sessions) expireAtTick(now time.Duration) {
 	}
 	s.nextExpiry = now + s.untilTick(now)
 	if s.postponed = late > s.o.Tick/2 && !s.postponed; !s.postponed {
-		s.expire()
+		s.expire(now)
 	}
 }
 
-// expire submits the end of every session that is due, on a server that decides about
-// sessions: a leader, or a standalone server.
-func (s *sessions) expire() {
-	s.expireLocals()
+// expire submits the end of every session that was due at now, on a server that decides about
+// sessions: a leader, or a standalone server. It does not read the clock: if the machine has stood still since now,
+// clients had no time to be heard.
+func (s *sessions) expire(now time.Duration) {
+	s.expireLocals(now)
 	if !s.serving.Load() || !s.decides.Load() {
 		return
 	}
-	due := s.tracker.Due(s.Millis(s.Now()), s.heard)
+	due := s.tracker.Due(s.Millis(now), s.heard)
 	if len(due) == 0 {
 		return
 	}

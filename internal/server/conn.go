@@ -95,7 +95,7 @@ type connState struct {
 	out       socket.Output // frames to send
 
 	changed    *sync.Cond // made by the first wait: few connections ever wait
-	queued     int       // bytes of pending that are charged to account
+	queued     int        // bytes of pending that are charged to account
 	session    zk.SessionID
 	timeout    int32         // milliseconds
 	ready      chan struct{} // closed when the handshake is answered; nil: the handshake does not wait

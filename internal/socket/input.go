@@ -69,8 +69,9 @@ func (in *Input) Init(c *Conn, pool *InputPool, b *Budget) {
 func (in *Input) Fill() error { return in.fill(false) }
 
 // FillNext is Fill for a caller that has consumed everything and has sent, or will send, an answer to it. If all that had
-// arrived was read it waits without another read, unless the next bytes are expected to have arrived. If the peer has closed its side together with these bytes, FillNext returns
-// io.EOF only after the peer has refused the answer; of a peer that reads on it does not notice the end.
+// arrived was read it waits without another read, unless the next bytes are expected to have arrived. If the peer has closed
+// its side together with these bytes, FillNext may return io.EOF only after the peer has refused the answer, and may not notice
+// the end of a peer that reads on.
 func (in *Input) FillNext() error { return in.fill(in.filled == 0) }
 
 // fill is Fill, or FillNext of an Input without bytes.
