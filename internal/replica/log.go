@@ -115,7 +115,7 @@ func (l *logger) flush() error {
 	}
 	began := l.clock.Now()
 	var err error
-	if l.turn.Worker == pipeline.Caller {
+	if l.turn.Worker == pipeline.Caller || l.quick() {
 		err = l.wal.FlushSmall()
 	} else {
 		err = l.wal.Flush()
@@ -137,6 +137,12 @@ func (l *logger) flush() error {
 		l.noteSlow(took)
 	}
 	return nil
+}
+
+// quick reports whether a flush of the Writer will probably take less time than it takes to hand its processor (P) of Go over
+// and to get one back: what is written is small, and the last flush was quick.
+func (l *logger) quick() bool {
+	return l.lastFlush < promptTime && l.wal.BufferedBytes() <= loneBytes && l.wal.Prompt(0)
 }
 
 // tendEvery is how old a mark is at most that a small flush has left.
