@@ -139,8 +139,8 @@ func (l *logger) flush() error {
 	return nil
 }
 
-// quick reports whether a flush of the Writer will probably take less time than it takes to hand its processor (P) of Go over
-// and to get one back: what is written is small, and the last flush was quick.
+// quick reports whether the Writer keeps its processor (P) of Go during a flush, because it will probably be short: what is
+// written is small, and the last flush was quick. To hand the processor over wakes another thread.
 func (l *logger) quick() bool {
 	return l.lastFlush < promptTime && l.wal.BufferedBytes() <= loneBytes && l.wal.Prompt(0)
 }

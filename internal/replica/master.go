@@ -179,11 +179,11 @@ func (o *orderer) relayTouched(data []byte) []byte {
 // syncRelayed passes a SYNC of the leader on, if an observer's client has asked for it. The core has sent
 // everything that was committed before.
 func (o *orderer) syncRelayed() bool {
-	req := &o.syncs.asked[0]
-	if req.Owner&linkMark == 0 {
+	l := learnerOf(o.syncs.asked[0].Owner)
+	if l == 0 {
 		return false
 	}
-	o.net.Send(linkOf(req.Owner), []zab.Packet{{Type: zab.Sync}})
+	o.net.Send(l, []zab.Packet{{Type: zab.Sync}})
 	o.syncs.asked = o.syncs.asked[1:]
 	return true
 }

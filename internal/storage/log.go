@@ -212,7 +212,7 @@ func (l *Log) check(zxid zk.Zxid, payload []byte) error {
 func (l *Log) Flush() error { return l.flush(false) }
 
 // FlushSmall is Flush for what will probably take less than a millisecond. Its caller keeps
-// its processor (P) of Go meanwhile (vfs.Committer), and Dir.WriteMark is to be called within a second. REQUIRES: Prompt(0).
+// its processor (P) of Go meanwhile (vfs.Committer), and Dir.WriteMark is to be called within a second. REQUIRES: Prompt(0) was true after the last flush.
 func (l *Log) FlushSmall() error { return l.flush(true) }
 
 // Prompt reports whether what is buffered, and so many bytes more, can be flushed without
@@ -303,8 +303,8 @@ const (
 	smallLinkedEvery = 1024
 )
 
-// LookForLog looks for the file to which the log writes. If there is none of that name any more, the next flush of the log
-// writes the file again. Any goroutine may call it.
+// LookForLog looks for the file to which the log writes. If there is none of that name any more, the next flush that is not
+// small writes the file again; Prompt is false until then. Any goroutine may call it.
 func (d *Dir) LookForLog() {
 	if end := d.end.Load(); end != nil {
 		if _, err := d.fs.Size(end.name); errors.Is(err, fs.ErrNotExist) {
