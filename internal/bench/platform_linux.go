@@ -137,6 +137,19 @@ func takeSocket(c *net.TCPConn) (int, error) {
 	return fd, nil
 }
 
+// processCPU returns the processor time that a process has used, with the threads that have ended. It reads the scheduler's
+// clock of the process (clock_getcpuclockid(3)), which counts nanoseconds: a tick of /proc/PID/stat, 10 ms, is as much as a
+// server uses in a second if it has little to do.
+func processCPU(pid int) (time.Duration, error) {
+	const ofProcess = 2 // CPUCLOCK_SCHED of a thread group, in the lowest three bits
+	var ts syscall.Timespec
+	clock := ^pid<<3 | ofProcess
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		return 0, fmt.Errorf("clock_gettime: %w", errno)
+	}
+	return time.Duration(ts.Nano()), nil
+}
+
 // ownCPU returns the processor time that this process has used.
 func ownCPU() time.Duration {
 	var u syscall.Rusage

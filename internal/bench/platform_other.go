@@ -10,7 +10,7 @@ import (
 )
 
 // errPlatform says why there is no load here: the loops are built on epoll, and
-// what a server costs is read from /proc.
+// what a server costs is read from the kernel.
 var errPlatform = fmt.Errorf("bench: the load generator runs on Linux only: %w", errors.ErrUnsupported)
 
 type poller struct{}
@@ -25,5 +25,6 @@ func readSocket(int, []byte) (int, bool, error)       { return 0, false, errPlat
 func writeSocket(int, []byte) (int, error)            { return 0, errPlatform }
 func closeSocket(int)                                 {}
 func takeSocket(*net.TCPConn) (int, error)            { return -1, errPlatform }
+func processCPU(int) (time.Duration, error)           { return 0, errPlatform }
 func ownCPU() time.Duration                           { return 0 }
 func allowFiles(n int) int                            { return n }

@@ -12,27 +12,19 @@ import (
 	"time"
 )
 
-// clockTick is the unit of /proc/PID/stat: Linux reports 100 to a second to
-// user space on every architecture that Go supports.
-const clockTick = 10 * time.Millisecond
-
 // A usage is what a process has used so far.
 type usage struct {
 	cpu time.Duration
 	rss int64 // bytes
 }
 
-// processUsage reads it from /proc/PID/stat and /proc/PID/status.
+// processUsage reads it from the clock of the process and from /proc/PID/status.
 func processUsage(pid int) (usage, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return usage{}, fmt.Errorf("bench: process %d: %w", pid, err)
-	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: process %d: %w", pid, err)
 	}
-	cpu, err := parseStat(string(stat))
+	cpu, err := processCPU(pid)
 	if err != nil {
 		return usage{}, fmt.Errorf("bench: process %d: %w", pid, err)
 	}
@@ -41,25 +33,6 @@ func processUsage(pid int) (usage, error) {
 		return usage{}, fmt.Errorf("bench: process %d: %w", pid, err)
 	}
 	return usage{cpu: cpu, rss: rss}, nil
-}
-
-// parseStat returns utime + stime. The second field is the command in
-// parentheses and may itself contain spaces and parentheses.
-func parseStat(stat string) (time.Duration, error) {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const utime, stime = 14 - 3, 15 - 3 // as proc(5) numbers them, from 1
-	if len(fields) <= stime {
-		return 0, fmt.Errorf("stat has %d fields", len(fields)+2)
-	}
-	var ticks int64
-	for _, f := range []string{fields[utime], fields[stime]} {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("stat: %w", err)
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * clockTick, nil
 }
 
 func parseRSS(status string) (int64, error) {
