@@ -31,6 +31,7 @@ var goroutines = map[string]string{
 	"internal/replica Spawn":          "task",
 	"internal/replica run":            "watchdog",
 	"internal/node KeepMonitorAwake":  "monitor's companion",
+	"internal/rawio serve":            "log thread",
 	"internal/server StandIn":         "connection",
 	"internal/transport read":         "learner link",
 	"internal/storage ahead":          "snapshot reader",

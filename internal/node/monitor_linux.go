@@ -11,27 +11,26 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/replica"
 )
 
-// How the runtime's monitor is kept awake.
+// When the runtime's monitor is kept awake.
 const (
-	// dozeWindow is how often it is decided whether the process is busy: whether it has used a fiftieth of a
-	// processor since the last time.
-	dozeWindow = 200 * time.Millisecond
-	busyPart   = 50
-	// quietLooks is after how many looks, one after the other, between which no write has begun, the log is not written often
-	// any more.
+	// window is how often it is decided. The process is busy if it has used a fifth of a processor since the last time.
+	window   = 200 * time.Millisecond
+	busyPart = 5
+	// The log is written often if it was written between half of the looks of a window.
+	looksAWindow = int(window / replica.LookEvery)
+	// A window ends sooner if the process is not busy, and the log was not written between so many looks in a row.
 	quietLooks = 4
 )
 
-// KeepMonitorAwake has a goroutine hold one processor (P) of Go in a sleep while the process is
-// busy, so that the runtime's monitor does not fall asleep (rawio.Doze, ADR 30), until stop is
-// called. A token of busy says that the log is written often. While it is, that goroutine wakes every
-// replica.LookEvery, and calls look, which reports whether a write has begun since the last call: with again false
-// if it does not do so any more.
+// KeepMonitorAwake has a goroutine hold one processor (P) of Go in a sleep while the process is busy or the log is written
+// often, so that the runtime's monitor does not fall asleep (rawio.Doze, ADR 30), until stop is called. A token of busy says
+// that the log is written often. The goroutine then wakes every replica.LookEvery and calls look, which reports whether the log
+// was written since the last call. When it dozes no more, and at the beginning, it calls look with again false
+// (replica.Replica.Look): then each write is made so that the monitor stays asleep (ADR 32).
 //
 // KeepMonitorAwake adds this processor to those that the runtime has chosen, so a program calls it
-// once, for all its nodes, or not at all if they are not its main work. It does nothing if the
-// environment sets GOMAXPROCS.
-func KeepMonitorAwake(look func(again bool) (began bool), busy <-chan struct{}) (stop func()) {
+// once, for its only node, or not at all. It does nothing if the environment sets GOMAXPROCS.
+func KeepMonitorAwake(look func(again bool) (wrote bool), busy <-chan struct{}) (stop func()) {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return func() {}
 	}
@@ -48,74 +47,70 @@ func KeepMonitorAwake(look func(again bool) (began bool), busy <-chan struct{}) 
 
 // awakener is the state of KeepMonitorAwake.
 type awakener struct {
-	look      func(again bool) (began bool)
+	look      func(again bool) (wrote bool)
 	busy, end <-chan struct{}
 }
 
 func (k *awakener) run() {
-	defer k.look(false)
-	tick := time.NewTicker(dozeWindow)
+	for {
+		k.look(false)
+		busy, goOn := k.rest()
+		if !goOn {
+			return
+		}
+		for again := true; again; {
+			busy, again = k.dozeAndLook(busy)
+		}
+	}
+}
+
+// rest waits until the process is busy, or the log written often. goOn is false at the end.
+func (k *awakener) rest() (busy, goOn bool) {
+	tick := time.NewTicker(window)
 	defer tick.Stop()
-	used := processorTime()
-	for often := false; ; { // the log is written often
-		before := used
-		used = processorTime()
-		if !often && used-before < dozeWindow/busyPart {
-			select {
-			case <-k.end:
-				return
-			case <-tick.C:
-				continue
-			case <-k.busy:
-				often = true
-			}
-		}
-		if often {
-			often = k.dozeAndLook()
-			used = processorTime() // if the writes have ended, what they used says nothing of what follows
-		} else {
-			often = k.doze(dozeWindow, k.busy)
-		}
+	for used := processorTime(); ; {
 		select {
 		case <-k.end:
-			return
-		default:
+			return false, false
+		case <-k.busy:
+			return false, true
+		case <-tick.C:
+		}
+		before := used
+		if used = processorTime(); used-before >= window/busyPart {
+			return true, true
 		}
 	}
 }
 
-// dozeAndLook holds a processor for dozeWindow, and looks. It reports whether writes began before most looks, and returns
-// sooner when they end.
-func (k *awakener) dozeAndLook() (again bool) {
-	const looks = int(dozeWindow / replica.LookEvery)
-	began, quiet := 0, 0
-	for range looks {
+// dozeAndLook holds a processor for a window; for less if the process is not busy and the log is not written any more. It reports
+// whether the process was busy in it, and whether the goroutine is to go on.
+func (k *awakener) dozeAndLook(busy bool) (busyNow, again bool) {
+	used := processorTime()
+	wrote, quiet := 0, 0
+	for range looksAWindow {
 		if quiet++; k.look(true) {
-			began, quiet = began+1, 0
+			wrote, quiet = wrote+1, 0
 		}
-		if quiet == quietLooks || k.doze(replica.LookEvery, nil) {
-			break
+		if quiet == quietLooks && !busy || !k.doze(replica.LookEvery) {
+			return false, false
 		}
 	}
-	if again = began > looks/2 && quiet < quietLooks; !again {
-		k.look(false)
-	}
-	return again
+	busyNow = processorTime()-used >= window/busyPart
+	return busyNow, busyNow || wrote > looksAWindow/2
 }
 
-// doze holds a processor for d. It returns true, sooner, if there is a token of busy, or at the end.
-func (k *awakener) doze(d time.Duration, busy <-chan struct{}) (woken bool) {
+// doze holds a processor for d. It returns false, sooner, at the end.
+func (k *awakener) doze(d time.Duration) bool {
 	for until := time.Now().Add(d); ; {
 		select {
 		case <-k.end:
-			return true
-		case <-busy:
-			return true
+			return false
 		default:
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			return false
+			return true
 		}
 		rawio.Doze(left)
 	}

@@ -25,3 +25,6 @@ func Commit(fd uintptr, p []byte, off int64, _ bool) error {
 		}
 	}
 }
+
+// CommitAside is Commit.
+func CommitAside(fd uintptr, p []byte, off int64) error { return Commit(fd, p, off, false) }

@@ -8,6 +8,6 @@
 // not errors: two of them are compared after each call, and to compare errors costs more.
 // On systems without such calls they are ordinary calls.
 //
-// A disk may stall, so Commit informs the scheduler. Doze makes that cheap. Poll waits for
-// input without a read that finds nothing.
+// A disk may stall, so Commit informs the scheduler. Doze makes that cheap while the disk is
+// used often, CommitAside while it is not. Poll waits for input without a read that finds nothing.
 package rawio

@@ -20,8 +20,8 @@ type Driver interface {
 	// Work has a Caller call Next: on the calling goroutine, or soon. reader and the result
 	// are those of Replica.Work.
 	Work(reader Reader) (goOn bool)
-	// Look is Replica.Look.
-	Look(again bool) (began bool)
+	// Look is a look of Replica.Look at the Caller that writes.
+	Look(again bool)
 	// Spawn calls task beside the stages until it returns false.
 	Spawn(task func() (again bool))
 	// Rest pauses a task, or a View that has released the lock.
@@ -46,7 +46,7 @@ func (g *goroutines) Start(r *Replica) {
 	for w := pipeline.Orderer; w <= pipeline.Applier; w++ {
 		g.woken[w] = make(chan struct{}, 1)
 	}
-	g.watchdog.init(r.busy)
+	g.watchdog.init()
 	g.wg.Go(g.orderer)
 	g.wg.Go(g.writer)
 	g.wg.Go(g.applier)
@@ -111,7 +111,7 @@ func (g *goroutines) Work(reader Reader) (goOn bool) {
 }
 
 // Look implements Driver.
-func (g *goroutines) Look(again bool) (began bool) { return g.watchdog.tend(again) }
+func (g *goroutines) Look(again bool) { g.watchdog.tend(again) }
 
 // Spawn implements Driver.
 func (g *goroutines) Spawn(task func() (again bool)) {

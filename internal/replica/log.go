@@ -24,6 +24,8 @@ type logger struct {
 
 	unflushed int                  // transactions that are appended and not durable
 	lastFlush time.Duration        // how long the last flush took
+	flushedAt time.Duration        // when the last flush ended
+	inARow    int                  // flushes between which there was no pause of LookEvery, while they are seldom
 	reported  *metric.Distribution // of the flushes up to the last one that was logged as slow; nil: none
 }
 
@@ -53,7 +55,7 @@ func (l *logger) write(t *Turn) {
 		l.fail(fmt.Errorf("replica: transaction log: %w", err))
 		return
 	}
-	t.prompt = l.wal.Prompt(promptBytes) && l.lastFlush < promptTime && !l.rollLog.Load()
+	t.prompt = l.wal.Prompt(promptBytes) && l.lastFlush < promptTime && !l.rollLog.Load() && !l.seldom.Load()
 	if l.o.Ensemble != nil {
 		t.events = append(t.events, event{kind: writesDone, seq: t.group[len(t.group)-1].write.Seq})
 	}
@@ -115,21 +117,26 @@ func (l *logger) flush() error {
 	}
 	began := l.clock.Now()
 	var err error
-	if l.turn.Worker == pipeline.Caller || l.quick() {
+	switch {
+	case l.turn.Worker == pipeline.Caller:
 		err = l.wal.FlushSmall()
-	} else {
+	case l.seldom.Load() && l.wal.Prompt(0):
+		err = l.wal.FlushAside()
+	case l.quick():
+		err = l.wal.FlushSmall()
+	default:
 		err = l.wal.Flush()
 	}
 	if err != nil {
 		return err
 	}
+	l.noteFlush(began)
 	l.logged.Store(int64(l.wal.LastZxid()))
 	if name := l.wal.Restored(); name != "" {
 		l.log.Error("the file of the transaction log was removed while it was in use: it has been written again, nothing is lost; "+
 			"find out which program removes files there", "file", name)
 	}
-	took := l.clock.Now() - began
-	l.lastFlush = took
+	took := l.lastFlush
 	l.stats.Fsync.Add(took)
 	l.stats.Synced.Add(int64(l.unflushed))
 	l.unflushed = 0
@@ -137,6 +144,19 @@ func (l *logger) flush() error {
 		l.noteSlow(took)
 	}
 	return nil
+}
+
+// noteFlush notes a flush that began at a time and has ended. If there are some in a row while they are seldom, it tells so.
+func (l *logger) noteFlush(began time.Duration) {
+	if !l.seldom.Load() || began-l.flushedAt > LookEvery {
+		l.inARow = 0
+	}
+	if l.inARow++; l.inARow == busyFlushes {
+		nudge(l.busy)
+	}
+	l.flushedAt = l.clock.Now()
+	l.lastFlush = l.flushedAt - began
+	l.flushes.Add(1)
 }
 
 // quick reports whether the Writer keeps its processor (P) of Go during a flush, because it will probably be short: what is

@@ -407,14 +407,24 @@ type Reader = interface {
 }
 
 // Look has a Caller that waits for the disk for long replaced (Reader.StandIn): one whose write was being made at the call
-// before as well. A replica looks itself, by a timer. A goroutine that wakes every LookEvery anyway may call Look with again
-// true each time, and at the end with false, so that the replica needs no timer meanwhile. Look reports whether a Caller
-// has begun a write since the last look.
-func (r *Replica) Look(again bool) (began bool) { return r.driver.Look(again) }
+// before as well. A replica looks itself, by a timer. One other goroutine of the process may look in its place while the log
+// is written often. It calls Look with again true every LookEvery then, and once with false when it looks no more, and at the
+// beginning: from then on writes are taken for seldom, and made aside (vfs.Aside). Look reports whether a write has ended since
+// the last look.
+func (r *Replica) Look(again bool) (wrote bool) {
+	r.seldom.Store(!again)
+	r.driver.Look(again)
+	before := r.looked
+	r.looked = r.flushes.Load()
+	return r.looked != before
+}
 
-// Busy holds a token when Callers have written four times without a pause of LookEvery, and the replica has looked itself: a
-// goroutine that takes the token may look in its place. The channel is never closed.
+// Busy holds a token when the log was written four times without a pause of LookEvery while writes were taken for seldom: the
+// goroutine that takes it is to look. The channel is never closed.
 func (r *Replica) Busy() <-chan struct{} { return r.busy }
+
+// busyFlushes is how many flushes without a pause of LookEvery make a token of Busy.
+const busyFlushes = 4
 
 // Resume makes origin the connection of a session from now on, with a new timeout.
 // The caller has checked the password. Origin.Resumed answers.

@@ -171,6 +171,7 @@ type Replica struct {
 	clock  Clock
 	driver Driver
 	busy   chan struct{} // Busy
+	looked int64         // flushes at the last look; the goroutine that calls Look owns it
 	net    Network       // nil until Join
 	pool   *batchPool
 
@@ -198,6 +199,8 @@ type Replica struct {
 	recounting atomic.Bool // the task of recountQuotas runs
 	room       room
 	rollLog    atomic.Bool // the snapshotter asks the writer for a new file
+	seldom     atomic.Bool // writes are taken for seldom, see Look
+	flushes    atomic.Int64
 	stats      Stats
 	started    time.Time
 	zero       int64 // the wall clock, in milliseconds, at the zero of Now

@@ -139,6 +139,83 @@ func TestACallerThatWaitsIsReplaced(t *testing.T) {
 	})
 }
 
+// From Look(false) on no Caller waits for the disk, and its writes are made aside; from Look(true) on Callers write again. Look
+// tells whether the log was written.
+func TestSeldomWritesAreMadeAside(t *testing.T) {
+	defer func(was storage.LogOptions) { bootLog = was }(bootLog)
+	bootLog = storage.LogOptions{PreallocBytes: 256 << 10}
+	inGroup(t, 1, 0, nil, func(g *group) {
+		m := g.leader()
+		s := g.session(m, 50000)
+		pass(time.Second)
+		gate := g.gates[g.id(m)]
+		write := func() {
+			op, body := setData("/", []byte("x"))
+			m.rep.Bring([]Request{m.request(s, op, body)})
+			m.rep.Work(new(stoodIn))
+		}
+		stalled := func() (waits bool) {
+			gate <- struct{}{}
+			ended := make(chan bool, 1)
+			go func() { write(); ended <- true }()
+			pass(LookEvery / 2)
+			waits = len(ended) == 0
+			<-gate
+			<-ended
+			pass(time.Second)
+			write() // the disk is quick again
+			pass(time.Second)
+			return waits
+		}
+		if !stalled() {
+			t.Fatal("no Caller writes")
+		}
+		m.rep.Look(false)
+		write() // the one before had it that a Caller makes this one
+		pass(time.Second)
+		if stalled() {
+			t.Error("a Caller writes although writes are taken for seldom")
+		}
+		if !m.rep.Look(true) || m.rep.Look(true) {
+			t.Error("Look is wrong about whether the log was written")
+		}
+		write()
+		pass(time.Second)
+		if !stalled() {
+			t.Error("no Caller writes although writes are taken for frequent")
+		}
+	})
+}
+
+// Writes without a pause make a token of Busy while they are taken for seldom; ones with pauses do not, nor do few.
+func TestManyWritesMakeAToken(t *testing.T) {
+	inGroup(t, 1, 0, nil, func(g *group) {
+		m := g.leader()
+		s := g.session(m, 50000)
+		write := func(n int, pause time.Duration) {
+			for range n {
+				op, body := setData("/", []byte("x"))
+				bring(m.rep, []Request{m.request(s, op, body)})
+				pass(pause)
+			}
+			pass(2 * LookEvery)
+		}
+		write(10, LookEvery/2)
+		m.rep.Look(false)
+		write(10, 2*LookEvery)
+		for range 10 {
+			write(busyFlushes-1, LookEvery/2)
+		}
+		if len(m.rep.Busy()) != 0 {
+			t.Error("there is a token, although the writes were seldom, or not taken for it")
+		}
+		write(busyFlushes, LookEvery/2)
+		if len(m.rep.Busy()) != 1 {
+			t.Error("there is no token")
+		}
+	})
+}
+
 // A snapshot becomes visible when the log has everything that it may hold: what was
 // applied while the member's own disk stalled must be durable first.
 func TestASnapshotIsNotAheadOfItsLog(t *testing.T) {

@@ -14,23 +14,18 @@ type watchdog struct {
 	reader Reader // of the Caller that writes now; nil if none does, or it was replaced
 	writes uint64 // that have begun
 	seen   uint64 // writes at the last look
-	roused uint64 // writes when the watchdog's goroutine was woken
 	tended bool   // another goroutine looks
 	awake  bool   // the watchdog's goroutine looks
 	closed bool
-	wake   chan struct{}   // holds one token
-	busy   chan<- struct{} // Replica.Busy
+	wake   chan struct{} // holds one token
 	ended  chan struct{}
 }
 
 // LookEvery is the time between two looks at a write of the log (Replica.Look).
 const LookEvery = 8 * time.Millisecond
 
-// busyWrites is how many writes without a pause of LookEvery make a token (Replica.Busy).
-const busyWrites = 4
-
-func (k *watchdog) init(busy chan<- struct{}) {
-	k.wake, k.busy, k.ended = make(chan struct{}, 1), busy, make(chan struct{})
+func (k *watchdog) init() {
+	k.wake, k.ended = make(chan struct{}, 1), make(chan struct{})
 	go k.run()
 }
 
@@ -46,17 +41,16 @@ func (k *watchdog) begin(reader Reader) {
 // rouse has the goroutine look if none does. REQUIRES: the lock.
 func (k *watchdog) rouse() {
 	if !k.awake && !k.tended {
-		k.awake, k.roused = true, k.writes
+		k.awake = true
 		nudge(k.wake)
 	}
 }
 
 // tend with again true is a look on the calling goroutine, which looks again after LookEvery: the watchdog's own sleeps. With
-// false it looks no more. It reports whether a write has begun since the last look.
-func (k *watchdog) tend(again bool) (began bool) {
+// false it looks no more.
+func (k *watchdog) tend(again bool) {
 	var slow Reader
 	k.Lock()
-	began = k.writes != k.seen
 	if k.tended = again; again {
 		slow = k.look()
 	} else if k.reader != nil {
@@ -66,7 +60,6 @@ func (k *watchdog) tend(again bool) (began bool) {
 	if slow != nil {
 		slow.StandIn()
 	}
-	return began
 }
 
 // end tells that the Caller has written. goOn is false if it was replaced.
@@ -119,9 +112,6 @@ func (k *watchdog) lookAlone() (slow Reader, awake, closed bool) {
 	defer k.Unlock()
 	began := k.writes != k.seen
 	if !k.tended {
-		if k.writes-k.roused >= busyWrites {
-			nudge(k.busy)
-		}
 		slow = k.look()
 	}
 	k.awake = !k.tended && (began || slow != nil)

@@ -16,7 +16,7 @@ func (s *stoodIn) StandIn() { s.calls++ }
 func TestWatchdog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog
-		w.init(nil)
+		w.init()
 		defer w.close()
 		var slow, quick stoodIn
 		for range 100 {
@@ -49,7 +49,7 @@ func TestWatchdog(t *testing.T) {
 func TestWatchdogTended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w watchdog
-		w.init(nil)
+		w.init()
 		defer w.close()
 		var slow, quick stoodIn
 		w.tend(true)
@@ -87,45 +87,6 @@ func TestWatchdogTended(t *testing.T) {
 		synctest.Wait()
 		if w.awake {
 			t.Error("the watchdog's goroutine looks, too")
-		}
-	})
-}
-
-// Writes between which the goroutine does not sleep make a token, one in all; few do not, nor do many while another goroutine
-// looks, which is told whether there are any.
-func TestWatchdogTellsOfManyWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		busy := make(chan struct{}, 1)
-		var w watchdog
-		w.init(busy)
-		defer w.close()
-		write := func(n int, pause time.Duration) {
-			for range n {
-				w.begin(nil)
-				w.end()
-				time.Sleep(pause)
-			}
-			time.Sleep(3 * LookEvery)
-			synctest.Wait()
-		}
-		write(100, 3*LookEvery)
-		for range 100 {
-			write(busyWrites, LookEvery/2)
-		}
-		w.tend(true)
-		write(100, 0)
-		if !w.tend(true) || w.tend(true) {
-			t.Error("the other goroutine is told wrongly whether a write has begun")
-		}
-		w.tend(false)
-		if len(busy) != 0 {
-			t.Error("there is a token, although there were few writes or another goroutine looked")
-		}
-		for range 3 {
-			write(busyWrites+1, LookEvery*3/4)
-		}
-		if len(busy) != 1 {
-			t.Error("there is no token")
 		}
 	})
 }

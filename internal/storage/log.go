@@ -209,11 +209,15 @@ func (l *Log) check(zxid zk.Zxid, payload []byte) error {
 // Flush writes the buffered entries and makes them durable: when it returns nil, every
 // entry up to LastZxid is durable. Without such entries it does nothing. It ends the
 // file if that has reached MaxFileBytes.
-func (l *Log) Flush() error { return l.flush(false) }
+func (l *Log) Flush() error { return l.flush(vfs.HandOver) }
 
 // FlushSmall is Flush for what will probably take less than a millisecond. Its caller keeps
-// its processor (P) of Go meanwhile (vfs.Committer), and Dir.WriteMark is to be called within a second. REQUIRES: Prompt(0) was true after the last flush.
-func (l *Log) FlushSmall() error { return l.flush(true) }
+// its processor (P) of Go meanwhile (vfs.Keep), and Dir.WriteMark is to be called within a second. REQUIRES: Prompt(0) was true after the last flush.
+func (l *Log) FlushSmall() error { return l.flush(vfs.Keep) }
+
+// FlushAside is Flush for a write after a pause (vfs.Aside). Dir.WriteMark is to be called within a second. REQUIRES: as for
+// FlushSmall.
+func (l *Log) FlushAside() error { return l.flush(vfs.Aside) }
 
 // Prompt reports whether what is buffered, and so many bytes more, can be flushed without
 // another operation of the file system than a write, a sync, and the write of the mark.
@@ -225,14 +229,14 @@ func (l *Log) Prompt(more int) bool {
 	return end+growMargin < l.size && (l.o.MaxFileBytes <= 0 || end <= l.o.MaxFileBytes)
 }
 
-func (l *Log) flush(small bool) error {
+func (l *Log) flush(w vfs.Wait) error {
 	if l.err != nil {
 		return l.err
 	}
 	if len(l.buf) == l.kept {
 		return nil
 	}
-	if err := l.write(small); err != nil {
+	if err := l.write(w); err != nil {
 		l.err = fmt.Errorf("storage: write to the log: %w", err)
 		return l.err
 	}
@@ -247,8 +251,8 @@ func (l *Log) flush(small bool) error {
 
 // write makes the buffered entries durable at the end of the file; it creates the file
 // if there is none. The block that the last entry ends in stays in the buffer.
-func (l *Log) write(small bool) error {
-	tmp := ""
+func (l *Log) write(w vfs.Wait) error {
+	tmp, small := "", w != vfs.HandOver
 	if l.file == nil {
 		if err := l.d.establishMark(); err != nil {
 			return err
@@ -267,7 +271,7 @@ func (l *Log) write(small bool) error {
 			return err
 		}
 	}
-	if err := l.commit(l.pad(base), base, small, tmp != ""); err != nil {
+	if err := l.commit(l.pad(base), base, w, tmp != ""); err != nil {
 		return err
 	}
 	l.written()
@@ -288,12 +292,12 @@ func (l *Log) write(small bool) error {
 }
 
 // commit writes data at base and makes it durable. With NoSync it does so for a new file alone.
-func (l *Log) commit(data []byte, base int64, small, created bool) error {
+func (l *Log) commit(data []byte, base int64, w vfs.Wait, created bool) error {
 	if l.o.NoSync && !created {
 		_, err := l.file.WriteAt(data, base)
 		return err
 	}
-	return vfs.Commit(l.file, data, base, small)
+	return vfs.Commit(l.file, data, base, w)
 }
 
 // linkedEvery is after how many writes the log checks that the file still has its name; smallLinkedEvery is that of small

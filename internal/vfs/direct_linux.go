@@ -43,15 +43,22 @@ func (f *directFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 // Commit implements Committer.
-func (f *directFile) Commit(p []byte, off int64, small bool) error {
-	err := rawio.Commit(f.Fd(), p, off, small)
+func (f *directFile) Commit(p []byte, off int64, w Wait) error {
+	err := f.commit(p, off, w)
 	if f.refused(err) {
-		err = rawio.Commit(f.Fd(), p, off, small)
+		err = f.commit(p, off, w)
 	}
 	if err != nil {
 		return &os.PathError{Op: "write and fdatasync", Path: f.Name(), Err: err}
 	}
 	return nil
+}
+
+func (f *directFile) commit(p []byte, off int64, w Wait) error {
+	if w == Aside {
+		return rawio.CommitAside(f.Fd(), p, off)
+	}
+	return rawio.Commit(f.Fd(), p, off, w == Keep)
 }
 
 // Write implements File.

@@ -80,14 +80,17 @@ func TestCommit(t *testing.T) {
 	}
 	p := AlignedBytes(DirectBytes)
 	copy(p, "content")
+	ways := []Wait{HandOver, Keep, Aside}
 	for i := range 4 {
-		must(t, Commit(file, p[:DirectBytes], int64(i*DirectBytes), i%2 == 0))
+		must(t, Commit(file, p[:DirectBytes], int64(i*DirectBytes), ways[i%len(ways)]))
 	}
-	must(t, Commit(file, p[:5], 4*DirectBytes, true), Commit(file, p[:2], 4*DirectBytes+5, false), file.Close())
+	must(t, Commit(file, p[:5], 4*DirectBytes, Keep), Commit(file, p[:2], 4*DirectBytes+5, HandOver), file.Close())
 	if got := contentOf(t, name); len(got) != 4*DirectBytes+7 || got[3*DirectBytes:][:7] != "content" || got[4*DirectBytes:] != "conteco" {
 		t.Errorf("the file has %d bytes, the last are %q", len(got), got[max(0, len(got)-7):])
 	}
-	if err := Commit(file, p[:DirectBytes], 0, true); err == nil {
-		t.Error("a closed file is written")
+	for _, w := range ways {
+		if err := Commit(file, p[:DirectBytes], 0, w); err == nil {
+			t.Error("a closed file is written")
+		}
 	}
 }

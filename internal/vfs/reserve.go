@@ -139,6 +139,6 @@ func (f reservedFile) Close() error {
 }
 
 // Commit implements Committer.
-func (f reservedFile) Commit(p []byte, off int64, small bool) error {
-	return Commit(f.File, p, off, small)
+func (f reservedFile) Commit(p []byte, off int64, w Wait) error {
+	return Commit(f.File, p, off, w)
 }

@@ -108,17 +108,30 @@ type File interface {
 // system supports it.
 type Committer interface {
 	File
-	// Commit writes p at off and makes that durable. The caller waits for the disk without
-	// its processor (P) of Go. small tells that this will probably take less than a
-	// millisecond: then it keeps the processor for so long, and the runtime's monitor takes
-	// it away if it takes longer, within some milliseconds.
-	Commit(p []byte, off int64, small bool) error
+	// Commit writes p at off and makes that durable. The caller waits for the disk as w says; in no way does it hold a
+	// processor (P) of Go for more than some milliseconds.
+	Commit(p []byte, off int64, w Wait) error
 }
 
+// Wait is how a goroutine waits for the disk in Commit.
+type Wait int8
+
+// The ways to wait.
+const (
+	// HandOver hands the processor (P) over at once.
+	HandOver Wait = iota
+	// Keep keeps the processor until the runtime's monitor takes it. It is right for what will probably take less than a
+	// millisecond.
+	Keep
+	// Aside leaves the write to a thread of the system, so that the runtime's monitor sleeps on. It is right for a write after a
+	// pause (rawio.CommitAside).
+	Aside
+)
+
 // Commit is Committer.Commit, or WriteAt and Sync if f is no Committer.
-func Commit(f File, p []byte, off int64, small bool) error {
+func Commit(f File, p []byte, off int64, w Wait) error {
 	if c, ok := f.(Committer); ok {
-		return c.Commit(p, off, small)
+		return c.Commit(p, off, w)
 	}
 	if _, err := f.WriteAt(p, off); err != nil {
 		return err
