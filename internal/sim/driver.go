@@ -30,7 +30,7 @@ func (d *driver) Start(r *replica.Replica) {
 }
 
 // Look implements replica.Driver.
-func (d *driver) Look(bool) bool { return false }
+func (d *driver) Look(bool) {}
 
 // Wake implements replica.Driver.
 func (d *driver) Wake(w pipeline.Worker) {

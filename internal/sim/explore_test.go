@@ -293,7 +293,7 @@ func (d *workers) Work(reader replica.Reader) (goOn bool) {
 }
 
 // Look implements replica.Driver.
-func (d *workers) Look(bool) bool { return false }
+func (d *workers) Look(bool) {}
 
 // taskName is the name of the hands of tasks, which run beside the stages.
 const taskName = "task"
