@@ -32,14 +32,18 @@ func NewSet[S Source](limit int, empty func() S) *Set[S] {
 	return s
 }
 
-// Of returns the value of key, which it creates if necessary; nil if the set is full.
+// MaxKeyBytes is the length of the longest key of a set. Clients choose keys, for instance by names of znodes, and each page
+// with metrics has a key several times.
+const MaxKeyBytes = 256
+
+// Of returns the value of key, which it creates if necessary; nil if the set is full or the key is longer than MaxKeyBytes.
 // The value is valid for the life of the set, so a caller that uses one key often needs
 // to look it up only once. The set keeps a copy of key.
 func (s *Set[S]) Of(key string) *Keyed[S] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.mu.byKey[key]
-	if k == nil && len(s.mu.byKey) < s.limit {
+	if k == nil && len(s.mu.byKey) < s.limit && len(key) <= MaxKeyBytes {
 		k = &Keyed[S]{Key: strings.Clone(key), Value: s.empty()}
 		s.mu.byKey[k.Key] = k
 	}

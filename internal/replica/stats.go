@@ -143,7 +143,7 @@ const (
 	quotaPiece = 32
 )
 
-// collectQuotas sums quotas by top-level znode.
+// collectQuotas sums quotas by top-level znode. One with a name of more than metric.MaxKeyBytes is left out.
 func (r *Replica) collectQuotas(c metric.Collection) {
 	type sums struct{ countLimit, bytesLimit, count, bytes int64 }
 	all := map[string]*sums{}
@@ -155,7 +155,7 @@ func (r *Replica) collectQuotas(c metric.Collection) {
 			}
 			limits, used, ok := tree.QuotaLimits(path)
 			name := znode.TopName(path)
-			if !ok || name == "" {
+			if !ok || name == "" || len(name) > metric.MaxKeyBytes {
 				continue
 			}
 			if all[name] == nil {

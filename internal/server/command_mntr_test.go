@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinfold-zk/pinfold/internal/config"
+	"github.com/pinfold-zk/pinfold/internal/metric"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -93,4 +94,30 @@ func checkMntr(t *testing.T, name, answer string) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("mntr of a server in mode %s (-golden +here):\n%s", name, diff)
 	}
+}
+
+// A client chooses the names of znodes, and mntr has a namespace's name in some 14 lines. Forty names of a megabyte
+// once made an answer of 400 MB: names of more than metric.MaxKeyBytes are in no line.
+func TestLongNamesAreNoNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestServer(t, nil)
+		k := connect(t, s.pipe(), 30000)
+		shown := strings.Repeat("s", metric.MaxKeyBytes)
+		for _, name := range []string{shown, shown + "x"} {
+			k.create("/"+name, "", zk.Persistent)
+			k.create("/zookeeper/quota/"+name, "", zk.Persistent)
+			k.create("/zookeeper/quota/"+name+"/zookeeper_limits", "count=5,bytes=5", zk.Persistent)
+			k.create("/zookeeper/quota/"+name+"/zookeeper_stats", "count=1,bytes=0", zk.Persistent)
+			k.read(wire.OpGetData, "/"+name, true)
+		}
+		k.mustCall(wire.OpPing, nil)
+		s.foldAll()
+		answer := ask(t, s.pipe(), "mntr")
+		if n := strings.Count(answer, shown+"_"); n < 10 || !strings.Contains(answer, shown+"_quota_count_limit") {
+			t.Errorf("mntr has the name of %d bytes %d times", len(shown), n)
+		}
+		if strings.Contains(answer, shown+"x") {
+			t.Errorf("mntr has a name of %d bytes", len(shown)+1)
+		}
+	})
 }
