@@ -38,6 +38,7 @@ type thread struct {
 	begin int             // an eventfd: the thread waits for it
 	done  syscall.RawConn // an eventfd: the thread has written
 	count [8]byte         // read from done
+	read  syscall.Errno   // of that read
 }
 
 // order is a write, and what the thread needs for it. It is the caller's, except between a write to begin and a report of done.
@@ -85,9 +86,12 @@ func (t *thread) commit(fd uintptr, p []byte, off int64) error {
 		return errno
 	}
 	err := t.done.Read(func(fd uintptr) bool {
-		_, errno := Read(fd, t.count[:])
-		return errno != syscall.EAGAIN
+		_, t.read = Read(fd, t.count[:])
+		return t.read != syscall.EAGAIN
 	})
+	if err == nil && t.read != 0 {
+		err = t.read
+	}
 	if err != nil {
 		panic("rawio: the thread that writes cannot be waited for: " + err.Error()) // it may still write p
 	}
