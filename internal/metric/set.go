@@ -40,10 +40,13 @@ const MaxKeyBytes = 256
 // The value is valid for the life of the set, so a caller that uses one key often needs
 // to look it up only once. The set keeps a copy of key.
 func (s *Set[S]) Of(key string) *Keyed[S] {
+	if len(key) > MaxKeyBytes { // before it is hashed under the lock
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.mu.byKey[key]
-	if k == nil && len(s.mu.byKey) < s.limit && len(key) <= MaxKeyBytes {
+	if k == nil && len(s.mu.byKey) < s.limit {
 		k = &Keyed[S]{Key: strings.Clone(key), Value: s.empty()}
 		s.mu.byKey[k.Key] = k
 	}

@@ -96,8 +96,8 @@ func checkMntr(t *testing.T, name, answer string) {
 	}
 }
 
-// A client chooses the names of znodes, and mntr has a namespace's name in some 14 lines. Forty names of a megabyte
-// once made an answer of 400 MB: names of more than metric.MaxKeyBytes are in no line.
+// A client chooses the names of znodes, and mntr has a namespace's name in up to 14 lines. Forty names of a megabyte
+// once made an answer of 200 MB: names of more than metric.MaxKeyBytes are in no line.
 func TestLongNamesAreNoNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestServer(t, nil)
