@@ -93,7 +93,7 @@ func (g *Generator) Resumed(bool, zk.SessionID, int32) {}
 func (g *Generator) ResumedLocal(zk.SessionID, int32) {}
 
 // Applying prepares nothing: a Generator sends no multi.
-func (g *Generator) Applying(*replica.Request, *znode.Result) {}
+func (g *Generator) Applying(*replica.Request, *txn.Txn, *znode.Result) {}
 
 // Leave is never called: a Generator has no session.
 func (g *Generator) Leave(string) {}

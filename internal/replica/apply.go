@@ -162,7 +162,7 @@ func (a *applier) applyOne(b *batch, i int) bool {
 		o.Applied(&b.reqs[i], tx, &a.result, a.view())
 	}
 	if znode.IsLong(tx) {
-		a.result.Multi = nil
+		clear(a.result.Multi) // up to znode.PieceUnits of them, which refer to the request
 	}
 	return true
 }
@@ -204,23 +204,26 @@ func (a *applier) closePiece(c *znode.Close) (done bool) {
 
 // applyMulti applies a multi of very many operations in pieces. Between two pieces readers
 // wait if they look at what it changes (View.Changing). All that needs no lock is done
-// without it: what is changed is listed before, and the reply is built after the last
+// without it: what is changed is listed before, and a part of the reply is built after each
 // piece.
 func (a *applier) applyMulti(b *batch, i int) {
 	tx, origin, c := &b.txns[i], b.reqs[i].Origin, &changing{whole: make(chan struct{})}
 	a.pause(func() { c.Multi = a.tree.BeginMulti(tx, &a.result, origin != nil, a.index) })
 	a.changing = c
-	for done := false; !done; a.pause(a.o.Clients.Flush) {
+	for done := false; !done; {
 		done = c.Next(&a.result)
 		a.fire(tx)
 		a.hold.work += znode.PieceUnits
+		a.pause(func() {
+			a.o.Clients.Flush()
+			if origin != nil {
+				origin.Applying(&b.reqs[i], tx, &a.result)
+			}
+			if done {
+				a.o.Clients.Carried(tx)
+			}
+		})
 	}
-	a.pause(func() {
-		a.o.Clients.Carried(tx)
-		if origin != nil {
-			origin.Applying(&b.reqs[i], &a.result)
-		}
-	})
 	c.End(&a.result)
 	a.changing = nil
 	close(c.whole)

@@ -15,10 +15,12 @@ import (
 // called Work. They must not block, and must not call View, Packets or Work. All calls from one stage follow each other; calls from Order and from Apply
 // may come at the same time.
 type Origin interface {
-	// Applying announces Applied for a multi of very many operations, which is applied in
-	// pieces: r is complete, but what the multi has changed must not be read yet. The
-	// reply can be prepared. Stage Apply, no lock; r is valid during the call only.
-	Applying(req *Request, r *znode.Result)
+	// Applying reports one piece of a multi of very many operations: r.Multi are the results of
+	// the piece, in the order of the operations. What the multi has changed must not be read
+	// yet. A part of the reply can be prepared. After the last piece Applied follows, whose
+	// r.Multi are the results of the last piece alone. Stage Apply, no lock; tx and r are valid
+	// during the call only.
+	Applying(req *Request, tx *txn.Txn, r *znode.Result)
 	// Applied reports the transaction that a request became. Stage Apply, under the
 	// tree's write lock, after the events of tx have been fired. Everything that is
 	// passed is valid during the call only.

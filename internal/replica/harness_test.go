@@ -165,7 +165,7 @@ func (n *notes) Ended(*txn.Txn, []znode.Change) {}
 // WantsEnded implements Clients.
 func (n *notes) WantsEnded() bool { return false }
 
-func (n *notes) Applying(*Request, *znode.Result) {}
+func (n *notes) Applying(*Request, *txn.Txn, *znode.Result) {}
 
 func (n *notes) LastHeard() time.Duration {
 	n.mu.Lock()

@@ -25,7 +25,7 @@ type audited struct {
 	*conn
 	users   string
 	session zk.SessionID
-	ops     []auditedOp // those of a multi, otherwise one
+	ops     []auditedOp // those of a multi, otherwise one; of a long multi those that Applying has not written
 	written bool        // by Applying
 }
 
@@ -115,11 +115,15 @@ func (a *audited) entry(op *auditedOp, result audit.Result) audit.Entry {
 	}
 }
 
-// Applying writes the lines of a long multi, without the tree's lock (replica.Origin).
-func (a *audited) Applying(req *replica.Request, r *znode.Result) {
-	a.writeMulti(r)
-	a.written = true
-	a.conn.Applying(req, r)
+// Applying writes the lines of a piece of a long multi, without the tree's lock (replica.Origin). About one
+// that failed Applied writes a line.
+func (a *audited) Applying(req *replica.Request, tx *txn.Txn, r *znode.Result) {
+	if failed := len(r.Multi) > 0 && r.Multi[0].Type == wire.OpError; !failed {
+		a.writeMulti(r)
+		a.ops = a.ops[min(len(r.Multi), len(a.ops)):]
+		a.written = true
+	}
+	a.conn.Applying(req, tx, r)
 }
 
 // Applied writes the lines and replies (replica.Origin).

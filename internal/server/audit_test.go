@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -185,6 +186,61 @@ func TestAuditDetails(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
+		}
+	})
+}
+
+// A long multi, which is applied in pieces, has a line for each of its changes, in their order; one that
+// fails has a single line, as a short one has. The replies have all results.
+func TestAuditedLongMulti(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 6000
+		out := &auditOutput{}
+		r := auditedRig(t, out, audit.Options{})
+		c := r.open()
+		multi := func(last wire.MultiOp) []byte {
+			var b []byte
+			for i := range many - 1 {
+				op := wire.MultiOp{Type: wire.OpCreate, CreateRequest: wire.CreateRequest{Path: fmt.Sprint("/n", i), ACL: zk.OpenACLUnsafe()}}
+				b = op.Append(b)
+			}
+			return wire.AppendMultiEnd(last.Append(b))
+		}
+		missing := wire.MultiOp{Type: wire.OpDelete, Version: -1}
+		missing.Path = "/missing"
+		lines := func() []string {
+			synctest.Wait()
+			defer out.Reset()
+			return strings.Split(strings.TrimSpace(out.String()), "\n")
+		}
+		failed := c.call(wire.OpMulti, multi(missing))
+		if want := many*(wire.MultiHeaderLen+4) + wire.MultiHeaderLen; len(failed.body) != want {
+			t.Errorf("a reply of %d bytes to the multi that fails, want %d", len(failed.body), want)
+		}
+		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "operation=multiOperation") || !strings.Contains(got[0], "result=failure") {
+			t.Errorf("%d lines about the multi that fails, the first is %s", len(got), got[0])
+		}
+		existing := wire.MultiOp{Type: wire.OpSetData, Version: -1}
+		existing.Path = "/n7"
+		made := c.call(wire.OpMulti, multi(existing))
+		want := many*wire.MultiHeaderLen + wire.StatLen + wire.MultiHeaderLen
+		for i := range many - 1 {
+			want += 4 + len(fmt.Sprint("/n", i))
+		}
+		if len(made.body) != want {
+			t.Errorf("a reply of %d bytes to the multi, want %d", len(made.body), want)
+		}
+		got := lines()
+		if len(got) != many {
+			t.Fatalf("%d lines about %d changes", len(got), many)
+		}
+		for i, line := range got[:many-1] {
+			if !strings.Contains(line, fmt.Sprintf("\tznode=/n%d\t", i)) || !strings.Contains(line, "result=success") {
+				t.Fatalf("line %d is %s", i, line)
+			}
+		}
+		if !strings.Contains(got[many-1], "operation=setData\tznode=/n7\t") {
+			t.Errorf("the last line is %s", got[many-1])
 		}
 	})
 }

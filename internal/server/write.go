@@ -2,6 +2,7 @@ package server
 
 import (
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -10,15 +11,23 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// preparedReply is the frame of a reply, with room for the header.
+// preparedReply is the frame of a reply, with room for the header. It has the results of the pieces
+// of a long multi that are applied, and not the end of the list.
 type preparedReply struct {
 	to    *conn
 	frame []byte
 }
 
-// Applying builds the reply to a long multi (replica.Origin).
-func (c *conn) Applying(req *replica.Request, r *znode.Result) {
-	c.s.prepared = preparedReply{c, appendResult(make([]byte, 4+wire.ReplyHeaderLen), req.Op, nil, r)}
+// Applying builds a part of the reply to a long multi (replica.Origin).
+func (c *conn) Applying(_ *replica.Request, tx *txn.Txn, r *znode.Result) {
+	p := &c.s.prepared
+	if p.to == nil {
+		size := 4 + wire.ReplyHeaderLen
+		*p = preparedReply{c, rawio.Uncleared(size + outcomesLen(tx) + wire.MultiHeaderLen)[:size]}
+	}
+	for i := range r.Multi {
+		p.frame = appendOutcome(p.frame, &r.Multi[i])
+	}
 }
 
 // Applied replies to a write, and to the reads that waited for it (replica.Origin).
@@ -85,7 +94,7 @@ func (c *conn) replyToWrite(req *replica.Request, tx *txn.Txn, r *znode.Result, 
 	if !c.mu.closing {
 		at := c.beginReplyLocked(req.Xid, tx.Zxid)
 		if prepared.to == c {
-			c.appendPrepared(at, prepared.frame)
+			c.appendPrepared(at, wire.AppendMultiEnd(prepared.frame))
 		} else {
 			c.mu.out.Buf = appendResult(c.mu.out.Buf, req.Op, tx.Data, r)
 		}
@@ -211,6 +220,25 @@ func appendResult(b []byte, op wire.OpCode, data []byte, r *znode.Result) []byte
 		return wire.AppendMultiEnd(b)
 	}
 	return b
+}
+
+// outcomesLen is the length of what appendOutcome appends for all operations of a multi.
+func outcomesLen(tx *txn.Txn) (n int) {
+	if tx.Failed() {
+		return len(tx.Multi) * (wire.MultiHeaderLen + 4)
+	}
+	for i := range tx.Multi {
+		n += wire.MultiHeaderLen
+		switch op := &tx.Multi[i]; op.Type {
+		case wire.OpCreate:
+			n += 4 + len(op.Path)
+		case wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+			n += 4 + len(op.Path) + wire.StatLen
+		case wire.OpSetData:
+			n += wire.StatLen
+		}
+	}
+	return n
 }
 
 // appendOutcome appends the result of one operation of a multi. Containers and TTL

@@ -18,6 +18,9 @@ type MultiHeader struct {
 	Err  zk.Code
 }
 
+// MultiHeaderLen is the encoded length of a MultiHeader in bytes.
+const MultiHeaderLen = 9
+
 // multiEnd closes a list of operations or results.
 var multiEnd = MultiHeader{Type: OpError, Done: true, Err: -1}
 

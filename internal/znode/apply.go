@@ -78,7 +78,7 @@ func (t *Tree) Prepare(txs []txn.Txn, index func(*access.List)) {
 // applyMulti applies the operations of a multi.
 func (t *Tree) applyMulti(tx *txn.Txn, r *Result) {
 	if tx.Failed() {
-		appendUndone(tx, r)
+		appendUndone(tx.Multi, r)
 		return
 	}
 	r.Multi = slices.Grow(r.Multi, len(tx.Multi))
@@ -90,11 +90,11 @@ func (t *Tree) applyMulti(tx *txn.Txn, r *Result) {
 // appendUndone reports the operations of a multi of which one failed in preparation:
 // those before it as undone (0), the failed one with its code, those after it as
 // inconsistent.
-func appendUndone(tx *txn.Txn, r *Result) {
-	r.Multi = slices.Grow(r.Multi, len(tx.Multi))
-	for i := range tx.Multi {
+func appendUndone(ops []txn.Op, r *Result) {
+	r.Multi = slices.Grow(r.Multi, len(ops))
+	for i := range ops {
 		o := Outcome{Type: wire.OpError}
-		if op := &tx.Multi[i]; op.Type == wire.OpError {
+		if op := &ops[i]; op.Type == wire.OpError {
 			o.Err = op.Err
 		}
 		r.Multi = append(r.Multi, o)

@@ -16,9 +16,10 @@ import (
 type Multi struct {
 	tree    *Tree
 	tx      *txn.Txn
-	left    []txn.Op // not applied yet
+	left    []txn.Op // not applied yet, or not reported
 	changed pathSet
 	answer  bool // Next reports the results of the operations
+	failed  bool // one of the operations is an error: none is applied
 }
 
 // IsLong reports whether tx is a multi that takes more than one piece: BeginMulti is
@@ -28,21 +29,18 @@ func IsLong(tx *txn.Txn) bool {
 }
 
 // BeginMulti returns the Multi of tx. It copies long ACLs, as Prepare does, and calls index for each. It needs no lock. The
-// caller passes the same r to each call of Next. If answer is set, r.Multi has the results of all operations after the
-// last call, and it remains empty otherwise: no client waits for them.
+// caller passes the same r to each call of Next. Without answer Next reports no results: no client waits for them.
 // REQUIRES: the caller is the caller of Apply.
 func (t *Tree) BeginMulti(tx *txn.Txn, r *Result, answer bool, index func(*access.List)) *Multi {
 	r.reset(wire.OpMulti)
-	if answer {
-		r.Multi = make([]Outcome, 0, len(tx.Multi))
-	}
 	m := &Multi{tree: t, tx: tx, answer: answer}
 	changes := 0
 	for i := range tx.Multi {
 		switch op := &tx.Multi[i]; op.Type {
 		case wire.OpError:
+			m.failed = true
 			if answer {
-				appendUndone(tx, r)
+				m.left = tx.Multi
 			}
 			return m
 		case wire.OpCheck:
@@ -73,10 +71,17 @@ func (m *Multi) findChanges(n int) {
 	}
 }
 
-// Next applies one piece, and sets r.Events to the events of the piece, which the caller
-// must fire before it releases the tree's lock. done means that no operation is left.
+// Next applies one piece. It sets r.Multi to the results of its operations, and r.Events to
+// its events, which the caller must fire before it releases the tree's lock. done means that
+// no operation is left. Of a multi that failed it reports a piece of the results and applies nothing.
 func (m *Multi) Next(r *Result) (done bool) {
-	r.Events = r.Events[:0]
+	r.Events, r.Multi = r.Events[:0], r.Multi[:0]
+	if m.failed {
+		n := min(len(m.left), PieceUnits)
+		appendUndone(m.left[:n], r)
+		m.left = m.left[n:]
+		return len(m.left) == 0
+	}
 	t := m.tree
 	t.state++
 	for work := 0; work < PieceUnits && len(m.left) > 0; {

@@ -53,13 +53,13 @@ func TestMultiInPieces(t *testing.T) {
 		}
 		want, got := new(Result), new(Result)
 		whole.Apply(tx, want)
-		m, events, n := pieces.BeginMulti(tx, got, true, noIndex), []Change(nil), 0
+		m, events, outcomes, n := pieces.BeginMulti(tx, got, true, noIndex), []Change(nil), []Outcome(nil), 0
 		for done := false; !done; n++ {
 			if pieces.LastZxid() != 1 {
 				t.Fatalf("piece %d: the tree is at %v", n, pieces.LastZxid())
 			}
 			done = m.Next(got)
-			events = append(events, got.Events...)
+			events, outcomes = append(events, got.Events...), append(outcomes, got.Multi...)
 		}
 		if m.End(got); !IsLong(tx) || !failed && n < 3 {
 			t.Errorf("%d pieces", n)
@@ -68,7 +68,7 @@ func TestMultiInPieces(t *testing.T) {
 			t.Errorf("failed %v: zxid %v digest %d, %d znodes; want digest %d, %d znodes", failed,
 				pieces.LastZxid(), pieces.Digest(), pieces.Count(), whole.Digest(), whole.Count())
 		}
-		if !slices.Equal(got.Multi, want.Multi) || got.Outcome != want.Outcome || len(got.Events) != 0 {
+		if !slices.Equal(outcomes, want.Multi) || got.Outcome != want.Outcome || len(got.Events) != 0 {
 			t.Errorf("failed %v: other results", failed)
 		}
 		if !reflect.DeepEqual(events, want.Events) {
