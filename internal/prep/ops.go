@@ -370,9 +370,9 @@ func (p *Preparer) prepareMulti(req *Request, tx *txn.Txn) zk.Code {
 	long := len(req.Body) >= longBody
 	p.multi.begin(req.Body)
 	if long {
-		p.away(func() { p.multi.makeRoom(tx) })
+		p.away(func() { p.makeRoom(tx) })
 	} else {
-		p.multi.makeRoom(tx)
+		p.makeRoom(tx)
 	}
 	digest := p.digest
 	p.out.begin()
@@ -484,10 +484,17 @@ type opList struct {
 // begin begins to decode the body of a multi.
 func (l *opList) begin(body []byte) { l.d, l.ended = jute.NewDecoder(body), false }
 
-// makeRoom counts the operations, and makes room for them in tx.
-func (l *opList) makeRoom(tx *txn.Txn) {
-	l.count = wire.CountMulti(l.d.Rest(), math.MaxInt)
-	tx.Multi = slices.Grow(tx.Multi, l.count)
+// makeRoom counts the operations of the multi, and makes room for them in tx.
+func (p *Preparer) makeRoom(tx *txn.Txn) {
+	n := wire.CountMulti(p.multi.d.Rest(), math.MaxInt)
+	p.multi.count = n
+	switch {
+	case n <= cap(tx.Multi):
+	case p.cfg.Room != nil:
+		tx.Multi = p.cfg.Room(n)
+	default:
+		tx.Multi = make([]txn.Op, 0, n)
+	}
 }
 
 // fill decodes the next operations, as many as there is room for.

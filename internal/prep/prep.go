@@ -58,6 +58,9 @@ type Config struct {
 	// again. The Preparer calls it after each piece of work (znode.PieceUnits), and for
 	// long work that needs no tree. nil: there is no lock.
 	Away func(work func())
+	// Room returns an empty slice with room for the n operations of a multi, which becomes Txn.Multi. The
+	// caller of Prepare may use it again when nothing refers to the transaction any more. nil: it is made.
+	Room func(n int) []txn.Op
 	// Reconfigure judges a reconfig that is to become the transaction z, and returns the
 	// text of the new configuration. nil: this is a standalone server, which has no members
 	// to change.

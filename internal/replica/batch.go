@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -84,17 +85,22 @@ func (b *batch) memory() int {
 // last is used first, as the processor's caches still have it. Its zero value is empty.
 type batchPool struct {
 	mu     sync.Mutex
-	free   []*batch // without bodies
-	bodies [][]byte // of other batches: only those of a server's own requests need them
-	bytes  int      // of the buffers in free and bodies
-	scrub  bool     // Options.Scrub
+	free   []*batch   // without bodies
+	bodies [][]byte   // of other batches: only those of a server's own requests need them
+	multis [][]txn.Op // of long multis: empty, of zero values
+	bytes  int        // of the buffers in free, bodies and multis
+	scrub  bool       // Options.Scrub
 }
 
 // The pool holds at most pooledBytes of buffers, and none of more than maxPooledBytes.
 const (
 	pooledBytes    = 32 << 20
-	maxPooledBytes = 4 << 20
+	maxPooledBytes = 8 << 20
 )
+
+// longMulti is from how many operations of a multi the pool keeps their slice. A multi in a frame of
+// 1 MiB has up to 47,000 operations, which take 6 MB.
+const longMulti = 256
 
 func (p *batchPool) get() *batch {
 	p.mu.Lock()
@@ -125,6 +131,60 @@ func (p *batchPool) room() []byte {
 	return b
 }
 
+// ops returns an empty slice, of zero values, with room for the n operations of a multi.
+func (p *batchPool) ops(n int) []txn.Op {
+	if n >= longMulti {
+		if ops := p.pooledOps(n); ops != nil {
+			return ops
+		}
+	}
+	return make([]txn.Op, 0, n)
+}
+
+// pooledOps returns a slice of the pool for n operations, or nil if it has none.
+func (p *batchPool) pooledOps(n int) []txn.Op {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.multis) - 1; i >= 0; i-- {
+		if ops := p.multis[i]; cap(ops) >= n {
+			p.multis = slices.Delete(p.multis, i, i+1)
+			p.bytes -= opsBytes(ops)
+			return ops
+		}
+	}
+	return nil
+}
+
+// putOps takes the operations of the long multis of a batch to whose transactions nothing
+// refers any more.
+func (p *batchPool) putOps(b *batch) {
+	for i := range b.txns {
+		ops := b.txns[i].Multi
+		if cap(ops) < longMulti {
+			continue
+		}
+		b.txns[i].Multi = nil
+		if clear(ops[:cap(ops)]); p.scrub {
+			scrubOps(ops[:cap(ops)])
+			continue // whatever refers to them still sees what they are
+		}
+		p.mu.Lock()
+		if n := opsBytes(ops); n <= maxPooledBytes && p.bytes+n <= pooledBytes {
+			p.multis = append(p.multis, ops[:0])
+			p.bytes += n
+		}
+		p.mu.Unlock()
+	}
+}
+
+func scrubOps(ops []txn.Op) {
+	for i := range ops {
+		ops[i] = txn.Op{Type: -0xdb, Path: "scrubbed"}
+	}
+}
+
+func opsBytes(ops []txn.Op) int { return cap(ops) * int(unsafe.Sizeof(txn.Op{})) }
+
 // done is called by a stage that is done with a batch. The last stage puts it back.
 func (p *batchPool) done(b *batch) {
 	if b.owed.Add(-1) == 0 {
@@ -135,6 +195,7 @@ func (p *batchPool) done(b *batch) {
 // put takes a batch to which nothing refers any more.
 func (p *batchPool) put(b *batch) {
 	p.putBodies(b)
+	p.putOps(b)
 	b.reset()
 	if p.scrub {
 		scrub(b.enc[:cap(b.enc)])
@@ -177,7 +238,7 @@ func scrub(b []byte) {
 func (p *batchPool) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free, p.bodies, p.bytes = nil, nil, 0
+	p.free, p.bodies, p.multis, p.bytes = nil, nil, nil, 0
 }
 
 // ReleaseSpare releases the buffers that are kept for the next requests, up to 32 MiB

@@ -51,3 +51,29 @@ func TestTrimmedBatchKeepsTheEncodings(t *testing.T) {
 		t.Errorf("the last zxid is %v after a second trim", b.last())
 	}
 }
+
+// The operations of a long multi are used again for another one that has no more of them, once no stage
+// refers to the transaction. They are zero values then.
+func TestOperationsOfLongMultisAreKept(t *testing.T) {
+	p := new(batchPool)
+	ops := append(p.ops(1000), txn.Op{Path: "/a"}, txn.Op{Path: "/b"})
+	b := &batch{txns: []txn.Txn{{Multi: p.ops(longMulti - 1)}, {Multi: ops[:1]}}}
+	p.put(b)
+	if len(p.multis) != 1 || p.bytes != opsBytes(ops)+b.memory() {
+		t.Fatalf("%d slices are kept, %d bytes", len(p.multis), p.bytes)
+	}
+	if larger := p.ops(cap(ops) + 1); len(p.multis) != 1 || cap(larger) <= cap(ops) {
+		t.Errorf("a slice for %d operations was used for %d", cap(ops), cap(larger))
+	}
+	again := p.ops(longMulti)
+	if len(again) != 0 || cap(again) != cap(ops) || again[:2][0].Path+again[:2][1].Path != "" {
+		t.Errorf("%d of %d operations, %v", len(again), cap(again), again[:2])
+	}
+	if p.bytes != b.memory() {
+		t.Errorf("%d bytes are kept", p.bytes)
+	}
+	p.put(&batch{txns: []txn.Txn{{Multi: make([]txn.Op, maxPooledBytes/100)}}})
+	if len(p.multis) != 0 {
+		t.Error("a slice of more than maxPooledBytes is kept")
+	}
+}

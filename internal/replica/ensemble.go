@@ -406,7 +406,7 @@ func (o *orderer) accept(e zab.Entry) error {
 	if most := o.o.Dir.MaxEntryBytes(); len(e.Data) > most {
 		return fmt.Errorf("%d bytes, a transaction has at most %d", len(e.Data), most)
 	}
-	tx, err := txn.Decode(e.Data)
+	tx, err := txn.DecodeIn(e.Data, o.pool.ops)
 	if err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ func (o *orderer) reclaim() {
 	for ; o.finished < o.batches.Len() && (*o.batches.At(o.finished)).owed.Load() == 1; o.finished++ {
 		b := *o.batches.At(o.finished)
 		o.upto = b.last()
+		o.pool.putOps(b)
 		b.trim()
 		o.pool.putBodies(b)
 	}

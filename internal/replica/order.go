@@ -49,7 +49,7 @@ func (o *orderer) startAlone() {
 // beginAt begins with the sessions of the tree, which ends at last.
 func (o *orderer) beginAt(last zk.Zxid) {
 	o.nextZxid = following(last)
-	o.o.Prep.Away, o.o.Prep.OverQuota = o.away, o.stats.countOverQuota
+	o.o.Prep.Away, o.o.Prep.OverQuota, o.o.Prep.Room = o.away, o.stats.countOverQuota, o.pool.ops
 	if o.dynamic() {
 		o.o.Prep.Reconfigure = o.reconfigure
 	}

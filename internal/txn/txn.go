@@ -274,13 +274,19 @@ func IsReconfig(b []byte) bool {
 
 // Decode reads a transaction from its whole encoding. It returns ErrInvalid, wrapped
 // with the reason, for anything else.
-func Decode(b []byte) (Txn, error) {
+func Decode(b []byte) (Txn, error) { return DecodeIn(b, makeOps) }
+
+func makeOps(n int) []Op { return make([]Op, 0, n) }
+
+// DecodeIn is Decode, with room for the operations of a multi from the caller: room returns an
+// empty slice, of zero values, with a capacity of at least n.
+func DecodeIn(b []byte, room func(n int) []Op) (Txn, error) {
 	var t Txn
 	d := jute.NewDecoder(b)
 	t.Header.Decode(&d)
 	if t.Header.Type == wire.OpMulti {
 		t.Op.Type = wire.OpMulti
-		t.Multi = decodeMulti(&d)
+		t.Multi = decodeMulti(&d, room)
 	} else {
 		t.Op.decode(&d, t.Header.Type)
 	}
@@ -298,12 +304,12 @@ func Decode(b []byte) (Txn, error) {
 // empty buffer.
 const minSubBytes = 8
 
-func decodeMulti(d *jute.Decoder) []Op {
+func decodeMulti(d *jute.Decoder, room func(n int) []Op) []Op {
 	n := d.Count(minSubBytes)
 	if d.Err() != nil {
 		return nil
 	}
-	ops := make([]Op, n)
+	ops := room(n)[:n]
 	for i := range ops {
 		kind := wire.OpCode(d.Int())
 		sub := jute.NewDecoder(d.Buffer())
