@@ -25,14 +25,25 @@ type chunk struct {
 	refs atomic.Int32
 }
 
-// chunks keeps chunks of chunkBytes for reuse.
-var chunks sync.Pool
+// chunks keeps chunks for reuse: of chunkBytes, of twice as much, and so on to 2 MiB, in which any
+// packet of a request of 1 MiB ends.
+var chunks [4]sync.Pool
 
-// newChunk returns a chunk of at least size bytes with one reference.
+// poolOf returns the pool of the chunks of size bytes, or nil if they are not kept.
+func poolOf(size int) *sync.Pool {
+	for i := range chunks {
+		if size == chunkBytes<<i {
+			return &chunks[i]
+		}
+	}
+	return nil
+}
+
+// newChunk returns a chunk of size bytes, or more if there is no pool for them, with one reference.
 func newChunk(size int) *chunk {
 	var c *chunk
-	if size == chunkBytes {
-		c, _ = chunks.Get().(*chunk)
+	if p := poolOf(size); p != nil {
+		c, _ = p.Get().(*chunk)
 	}
 	if c == nil {
 		buf := rawio.Uncleared(size)
@@ -47,8 +58,10 @@ func (c *chunk) Release() {
 	switch n := c.refs.Add(-1); {
 	case n < 0:
 		panic("transport: a buffer was released twice")
-	case n == 0 && len(c.buf) == chunkBytes:
-		chunks.Put(c)
+	case n == 0:
+		if p := poolOf(len(c.buf)); p != nil {
+			p.Put(c)
+		}
 	}
 }
 
@@ -71,8 +84,8 @@ type input struct {
 	need  int    // a lower bound of the length of the packet at r
 }
 
-// fill reads once. It allocates a buffer of more than a chunk only for a packet that
-// has filled one, and then twice as large as what has arrived.
+// fill reads once. It takes a buffer of more than a chunk only for a packet that
+// has filled one, and then two to four times as large as what has arrived.
 func (in *input) fill() error {
 	if in.w == len(in.buf) {
 		if err := in.renew(); err != nil {
@@ -114,7 +127,9 @@ func (in *input) renew() error {
 	if in.buf == nil {
 		size = firstChunkBytes
 	}
-	size = max(size, 2*(in.w-in.r))
+	for size < 2*(in.w-in.r) {
+		size *= 2
+	}
 	if err := in.hold(size); err != nil {
 		return err
 	}
