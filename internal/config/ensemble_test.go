@@ -256,7 +256,7 @@ func TestQuorumValues(t *testing.T) {
 		Login:          PeerLogin{ServerSection: "QuorumServer", LearnerSection: "QuorumLearner", ServicePrincipal: "zkquorum/localhost", Canonicalize: true},
 		ConnectTimeout: 300 * time.Millisecond, LinkTimeout: 10 * time.Second, RetryDelay: 20 * time.Millisecond,
 		MinNotification: 50 * time.Millisecond, MaxNotification: 5 * time.Second,
-		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond, WindowBytes: 64 << 20,
+		ObserverReconnect: 30 * time.Millisecond, ObserverElection: 40 * time.Millisecond, WindowBytes: 32 << 20,
 		MaxSnapSyncs: 2, MaxDiffSyncs: 3, PeerBufferBytes: 64 << 20, UnsyncedBytes: 192 << 20, TCPKeepAlive: true,
 		TLS: QuorumTLS{FIPS: true, Timeout: 5 * time.Second},
 	}

@@ -156,8 +156,8 @@ func observerSettings() []setting {
 		{name: "observerMasterPort", scope: inFile, def: "0",
 			setter: whole("a port number", math.MinInt32, math.MaxUint16, func(c *Config, n int64) { c.Quorum.ObserverMasterPort = int(n) }),
 			note:   "every voter serves observers at this port, and an observer uses any of them ([observer masters](membership.md#observer-masters)); all members need the same value"},
-		{name: "observerMaster.sizeLimit", scope: property, def: "67108864",
+		{name: "observerMaster.sizeLimit", scope: property, def: "33554432",
 			setter: whole("a number of bytes", math.MinInt32, math.MaxInt32, func(c *Config, n int64) { c.Quorum.WindowBytes = int(max(n, 1)) }),
-			note:   "bytes of the `commitLogCount` recent transactions that are kept for learners that come back, of observers and of followers; one always is. A learner that lacks more is sent the log, or the tree. Apache's default is 33554432, it counts them apart from those for followers, and it disconnects an observer that lacks more"},
+			note:   "bytes of the `commitLogCount` recent transactions that are kept for learners that come back, of observers and of followers; one always is. A learner that lacks more is sent the log, or the tree. Apache counts them apart from those for followers, and it disconnects an observer that lacks more"},
 	}
 }

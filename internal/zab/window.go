@@ -18,8 +18,8 @@ type window struct {
 }
 
 // DefaultWindowBytes is Config.WindowBytes if that is 0: a few hundred transactions of a
-// megabyte each would be half a gigabyte.
-const DefaultWindowBytes = 64 << 20
+// megabyte each would be half a gigabyte. It is Apache's default of observerMaster.sizeLimit.
+const DefaultWindowBytes = 32 << 20
 
 // reset makes the window hold entries, which it copies; the last is last.
 func (w *window) reset(entries []Entry, last zk.Zxid) {
