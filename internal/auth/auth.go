@@ -3,7 +3,7 @@
 // 4).
 //
 // It owns no state except its configuration. A connection keeps the list of its
-// identities and passes it in; lists are replaced, never changed, so a reader may
+// identities and passes it in; lists are extended, never changed, so a reader may
 // continue to use the list that it has.
 //
 // Invariants, each with a test that carries its number:
@@ -18,7 +18,7 @@
 //  4. An identity of scheme super is created only by a digest equal to the configured
 //     one, by the login of a configured user, or by a certificate of the configured
 //     subject; no ACL can name it.
-//  5. Input is never changed, and no result but FixUp's and Mask's aliases it.
+//  5. Input is never changed, and no result but FixUp's and Mask's, and a list of identities, aliases it.
 //
 // A scheme that does not exist is unknown: new ACLs with it are refused, and in old
 // ACLs it matches no client. This applies to x509 unless there is a port with TLS, and to
@@ -26,12 +26,15 @@
 package auth
 
 import (
+	"bytes"
+	"crypto/sha512"
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
 	"hash"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -155,8 +158,9 @@ const (
 
 // Authenticate handles an auth packet of the given scheme on a connection with the
 // identities have. If it is accepted, the result is every identity of the connection:
-// have, unchanged and possibly the same slice, followed by new ones. Otherwise the
-// result is nil.
+// have, unchanged and possibly in the same array, followed by new ones. Otherwise the
+// result is nil. Only the connection extends the list of its identities, once at a time: the slices of it
+// that requests refer to keep what they hold.
 //
 // A digest packet holds user:password; the colon may be missing. nil data (a null
 // buffer) is refused, empty data is not. A packet of scheme ip adds nothing: the
@@ -170,7 +174,7 @@ func (a *Authority) Authenticate(scheme string, data []byte, have []zk.ID) ([]zk
 		if data == nil {
 			return nil, Refused
 		}
-		id := zk.ID{Scheme: schemeDigest, ID: a.digestID(jute.JavaString(data))}
+		id := zk.ID{Scheme: schemeDigest, ID: a.digestID(data)}
 		ids := have
 		if a.isSuper(id) {
 			ids = withID(ids, zk.ID{Scheme: schemeSuper})
@@ -221,7 +225,7 @@ func (a *Authority) Naming(scheme string, data []byte) Naming {
 }
 
 // LogIn returns the identities of a connection on which user has logged in by SASL:
-// have, unchanged and possibly the same slice, followed by new ones. It adds the user
+// have, unchanged and possibly in the same array, followed by new ones (see Authenticate). It adds the user
 // even if the scheme sasl does not exist. ok is false, and the result nil, if no ACL
 // could name the user (a@b@c), as in Apache, or if there would be more than
 // MaxIdentities.
@@ -237,7 +241,7 @@ func (a *Authority) LogIn(user string, have []zk.ID) (ids []zk.ID, ok bool) {
 }
 
 // Certified returns the identities of a connection whose client has proved to own a
-// certificate of that subject, in the form of RFC 2253: have, followed by new ones.
+// certificate of that subject, in the form of RFC 2253: have, followed by new ones (see Authenticate).
 func (a *Authority) Certified(subject string, have []zk.ID) []zk.ID {
 	if !a.cfg.X509 {
 		return have
@@ -249,22 +253,32 @@ func (a *Authority) Certified(subject string, have []zk.ID) []zk.ID {
 	return ids
 }
 
-// withID returns ids with id appended, unless it is in ids. It never writes to the
-// array of ids, not even after its length.
+// withID returns ids with id appended, unless it is in ids. It may write to the array of ids
+// after its length, but changes none of ids.
 func withID(ids []zk.ID, id zk.ID) []zk.ID {
 	if slices.Contains(ids, id) {
 		return ids
 	}
-	return append(slices.Clip(ids), id)
+	return append(ids, id)
 }
 
 // digestID returns user:base64(hash(user:password)). The password is part of
 // what is hashed together with the name, so equal passwords differ.
-func (a *Authority) digestID(userPassword string) string {
+func (a *Authority) digestID(userPassword []byte) string {
+	if !utf8.Valid(userPassword) {
+		userPassword = []byte(jute.JavaString(userPassword))
+	}
 	h := a.newHash()
-	h.Write([]byte(userPassword)) // a hash never fails
-	user, _, _ := strings.Cut(userPassword, ":")
-	return user + ":" + base64.StdEncoding.EncodeToString(h.Sum(nil))
+	h.Write(userPassword) // a hash never fails
+	var room [sha512.Size]byte
+	sum := h.Sum(room[:0])
+	user, _, _ := bytes.Cut(userPassword, []byte(":"))
+	var id strings.Builder
+	id.Grow(len(user) + 1 + base64.StdEncoding.EncodedLen(len(sum)))
+	id.Write(user)
+	id.WriteByte(':')
+	id.WriteString(base64.StdEncoding.EncodeToString(sum))
+	return id.String()
 }
 
 // isSuper reports whether a digest is the superuser's, in a time that does not depend on

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -136,19 +137,32 @@ func TestAlgorithms(t *testing.T) {
 	}
 }
 
-// Invariant 5: what the connection has is never written to.
-func TestAuthenticateCopies(t *testing.T) {
+// Invariant 5: what the connection has is never written to, and its list grows by a few allocations.
+func TestAuthenticateExtends(t *testing.T) {
 	a := mustNew(t, Config{})
-	have := make([]zk.ID, 1, 8)
-	have[0] = peer
-	one, _ := a.Authenticate("digest", []byte("u:1"), have)
-	two, _ := a.Authenticate("digest", []byte("u:2"), have)
-	if one[1] == two[1] || have[:2][1] != (zk.ID{}) {
-		t.Errorf("lists share memory: %v %v %v", one, two, have[:2])
+	lists := [][]zk.ID{{peer}}
+	for i := range 100 {
+		ids, v := a.Authenticate("digest", fmt.Appendf(nil, "u:%d", i), lists[i])
+		if v != Accepted || len(ids) != i+2 || !slices.Equal(ids[:i+1], lists[i]) {
+			t.Fatalf("%v of %d identities", v, len(ids))
+		}
+		lists = append(lists, ids)
 	}
-	again, v := a.Authenticate("digest", []byte("u:1"), one)
-	if v != Accepted || !slices.Equal(again, one) {
+	last := lists[100]
+	for i, ids := range lists {
+		if !slices.Equal(ids, last[:i+1]) {
+			t.Errorf("the list of %d identities was changed", i+1)
+		}
+	}
+	if again, v := a.Authenticate("digest", []byte("u:1"), last); v != Accepted || !slices.Equal(again, last) {
 		t.Errorf("second time: %v", again)
+	}
+	arrays := map[*zk.ID]bool{}
+	for _, ids := range lists {
+		arrays[&ids[0]] = true
+	}
+	if len(arrays) > 10 {
+		t.Errorf("%d arrays for a list of %d", len(arrays), len(last))
 	}
 }
 
