@@ -16,7 +16,6 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/tlsport"
 	"github.com/pinfold-zk/pinfold/internal/watch"
-	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -46,22 +45,11 @@ type conn struct {
 
 	paused      atomic.Bool // serve does not read, for a reason that is the server's
 	dirty       bool        // owned by the applier
+	secure      bool        // its port accepts TLS only
 	flight      flight      // the connection's requests in flight
 	remote      netip.AddrPort
-	secure      bool   // its port accepts TLS only
 	serial      uint64 // never reused; identifies the owner of its session
 	established int64  // Unix milliseconds
-
-	// Owned by serve.
-	// patience is until when a handshake is held, by Replica.Now; 0 if it was not
-	// held.
-	patience time.Duration
-	// admitted receives a token when a held handshake may continue, with
-	// heldRequest; nil if the handshake was never held.
-	admitted    chan struct{}
-	heldRequest *wire.ConnectRequest
-	// unanswered is mu.ready of a stepped connection that waits for its session.
-	unanswered chan struct{}
 }
 
 // connState is what conn.mu guards.
@@ -94,11 +82,13 @@ type connState struct {
 	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
 
-	changed    *sync.Cond // made by the first wait: few connections ever wait
-	queued     int        // bytes of pending that are charged to account
-	session    zk.SessionID
-	timeout    int32         // milliseconds
-	ready      chan struct{} // closed when the handshake is answered; nil: the handshake does not wait
+	changed *sync.Cond // made by the first wait: few connections ever wait
+	queued  int        // bytes of pending that are charged to account
+	session zk.SessionID
+	timeout int32 // milliseconds
+	// handshake is not nil from the ConnectRequest to the answer. Only serve sets it, and therefore reads it without
+	// the lock.
+	handshake  *handshake
 	aside      []byte
 	identified int   // bytes of ids that are charged to account
 	login      login // by SASL; zero before the first token
@@ -211,7 +201,7 @@ func (c *conn) consume() error {
 	for !c.open {
 		n, err := c.handshake(c.in.Bytes()[used:])
 		used += n
-		if n == 0 || err != nil || c.unanswered != nil {
+		if n == 0 || err != nil || c.mu.handshake != nil {
 			c.in.Consume(used)
 			return err
 		}
@@ -283,7 +273,7 @@ func (c *conn) end() {
 	c.closeLocked()
 	c.s.stats.fold(&c.mu.stats)
 	c.mu.Unlock()
-	if c.patience > 0 {
+	if c.mu.handshake != nil {
 		c.s.unhold(c)
 	}
 	if !c.open {
@@ -351,9 +341,8 @@ func (c *conn) endOutputLocked(reason string) {
 	c.dropHeld()
 	c.mu.pending = pendingFIFO{}
 	c.releasePending()
-	if c.mu.ready != nil {
-		close(c.mu.ready) // serve waits for a session that no client needs now
-		c.mu.ready = nil
+	if c.mu.handshake.waits() {
+		close(c.mu.handshake.ready) // serve waits for a session that no client needs now
 	}
 	c.mu.wake()
 	c.s.log.Debug("socket closed", "client", c.remote, "reason", reason)

@@ -13,6 +13,27 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
+// handshake is what a connection needs only until its ConnectRequest is answered. Serve owns it.
+type handshake struct {
+	ready    chan struct{}        // closed, under conn.mu, when it is known whether there is a session
+	patience time.Duration        // until when the handshake is held, by Replica.Now
+	admitted chan struct{}        // receives a token when a held handshake may continue; nil if it was never held
+	held     *wire.ConnectRequest // with which it then continues
+}
+
+// waits reports whether the session is not known yet; nil, which is no handshake, does not wait. REQUIRES: conn.mu.
+func (h *handshake) waits() bool {
+	if h == nil {
+		return false
+	}
+	select {
+	case <-h.ready:
+		return false
+	default:
+		return true
+	}
+}
+
 // handshake handles the first bytes of a connection: a four-letter word, or a
 // ConnectRequest. It returns how many bytes it has consumed, 0 if it needs more.
 func (c *conn) handshake(b []byte) (int, error) {
@@ -52,17 +73,17 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		c.s.stats.Rejected.Add(1)
 		return fmt.Errorf("%w: too many connections at a time (connection throttle)", errEnd)
 	}
-	ready := make(chan struct{})
+	h := &handshake{ready: make(chan struct{})}
 	c.mu.Lock()
 	killed := c.mu.closed
 	c.mu.readOnly = req.HasReadOnly
-	c.mu.ready = ready
+	c.mu.handshake = h
 	c.mu.Unlock()
 	if killed { // ready did not exist when kill ran, so kill could not close it
 		return errEnd
 	}
 	if mode := c.s.mode(); mode != replica.Idle {
-		c.patience = c.s.replica.Now() + c.s.holdFor() // in case the client is ahead of this server
+		h.patience = c.s.replica.Now() + c.s.holdFor() // in case the client is ahead of this server
 		if err := c.askSession(req, mode); err != nil {
 			return err
 		}
@@ -70,13 +91,12 @@ func (c *conn) connect(req *wire.ConnectRequest) error {
 		return errNoQuorum
 	}
 	if !c.stepped {
-		return c.awaitSession(ready)
+		return c.awaitSession(h)
 	}
 	select {
-	case <-ready:
+	case <-h.ready:
 		c.answerHandshake()
-	default:
-		c.unanswered = ready
+	default: // Step does
 	}
 	return nil
 }
@@ -127,26 +147,26 @@ func (c *conn) tooNew(seen zk.Zxid) error {
 }
 
 // awaitSession waits until the handshake is answered, or must not be held any longer.
-func (c *conn) awaitSession(ready <-chan struct{}) error {
+func (c *conn) awaitSession(h *handshake) error {
 	var timer *time.Timer
-	var patience <-chan time.Time
-	if c.patience > 0 {
-		timer = time.NewTimer(c.patience - c.s.replica.Now())
+	var expired <-chan time.Time
+	if h.admitted != nil { // otherwise it has asked for its session, and is not held after that
+		timer = time.NewTimer(h.patience - c.s.replica.Now())
 		defer timer.Stop()
-		patience = timer.C
+		expired = timer.C
 	}
 	for {
 		select {
-		case <-ready:
+		case <-h.ready:
 			c.answerHandshake()
 			return nil
-		case <-c.admitted:
-			if err := c.askSession(c.heldRequest, c.s.mode()); err != nil {
+		case <-h.admitted:
+			if err := c.askSession(h.held, c.s.mode()); err != nil {
 				return err
 			}
 		case <-c.s.replica.Failed():
 			return errEnd
-		case <-patience:
+		case <-expired:
 			if held, err := c.s.unhold(c); held {
 				return err
 			}
@@ -156,7 +176,8 @@ func (c *conn) awaitSession(ready <-chan struct{}) error {
 }
 
 // answerHandshake sends the answer: the session in mu.session, or that there is none.
-// This ends the handshake. REQUIRES: serve's goroutine; mu.ready was closed.
+// This ends the handshake, unless the connection is closed: then end still has to take it from the table of those
+// that are held. REQUIRES: serve's goroutine; ready was closed.
 func (c *conn) answerHandshake() {
 	c.open = true
 	c.mu.Lock()
@@ -164,6 +185,7 @@ func (c *conn) answerHandshake() {
 	if c.mu.closed {
 		return // its read deadline must end the next read
 	}
+	c.mu.handshake = nil
 	_ = c.sock.SetReadDeadline(time.Time{}) // fails only if closed; then the next read fails too
 	if c.mu.session != 0 {
 		c.welcomeLocked()
@@ -201,11 +223,10 @@ func (c *conn) establish(id zk.SessionID, timeoutMillis int32, local bool) bool 
 		c.setSession(id)
 	}
 	c.mu.Lock()
-	waits := !c.mu.closed && c.mu.ready != nil
+	waits := !c.mu.closed && c.mu.handshake.waits()
 	if waits {
 		c.mu.session, c.mu.timeout, c.mu.local = id, timeoutMillis, local
-		close(c.mu.ready)
-		c.mu.ready = nil
+		close(c.mu.handshake.ready)
 	}
 	c.mu.Unlock()
 	if !waits && id != 0 {

@@ -35,9 +35,10 @@ const holdAtMost = 500 * time.Millisecond
 
 // heldConn is a connection whose handshake is held.
 type heldConn struct {
-	c     *conn
-	ahead bool    // wait until seen is applied; otherwise until there is a quorum
-	seen  zk.Zxid // the last zxid that the client has seen
+	c        *conn
+	admitted chan<- struct{} // that of its handshake
+	ahead    bool            // wait until seen is applied; otherwise until there is a quorum
+	seen     zk.Zxid         // the last zxid that the client has seen
 }
 
 func (s *Server) holdFor() time.Duration { return min(holdAtMost, s.cfg.Session.Tick) }
@@ -46,13 +47,13 @@ func (s *Server) holdFor() time.Duration { return min(holdAtMost, s.cfg.Session.
 var errNoQuorum = fmt.Errorf("%w: this server has no quorum", errEnd)
 
 // awaitQuorum holds a handshake until there is a quorum. It returns false if waiting is
-// useless. REQUIRES: serve's goroutine; mu.ready is set.
+// useless. REQUIRES: serve's goroutine; mu.handshake is set.
 func (s *Server) awaitQuorum(c *conn, req *wire.ConnectRequest) bool {
 	until := s.replica.Since() + s.holdFor()
 	if s.replica.Mode() != replica.Idle || s.replica.Stopping() || s.replica.DiskAway() || s.replica.Now() >= until {
 		return false
 	}
-	c.patience = until
+	c.mu.handshake.patience = until
 	s.hold(c, req, false)
 	if s.replica.Mode() != replica.Idle {
 		s.Admit() // there may be a quorum since before c was in the table
@@ -70,14 +71,15 @@ func (s *Server) awaitZxid(c *conn, req *wire.ConnectRequest) {
 
 // hold enters a connection into the table. REQUIRES: serve's goroutine.
 func (s *Server) hold(c *conn, req *wire.ConnectRequest, ahead bool) {
-	if c.admitted == nil {
-		c.admitted = make(chan struct{}, 1)
+	h := c.mu.handshake
+	if h.admitted == nil {
+		h.admitted = make(chan struct{}, 1)
 		held := *req
 		held.Password = slices.Clone(req.Password) // req.Password aliases the input
-		c.heldRequest = &held
+		h.held = &held
 	}
 	s.mu.Lock()
-	s.mu.held[c] = heldConn{c: c, ahead: ahead, seen: req.LastZxidSeen}
+	s.mu.held[c] = heldConn{c: c, admitted: h.admitted, ahead: ahead, seen: req.LastZxidSeen}
 	s.mu.Unlock()
 	if ahead {
 		s.ahead.Add(1)
@@ -114,7 +116,7 @@ func (s *Server) wakeHeld(which func(*heldConn) bool) {
 	for _, h := range s.mu.held {
 		if which(&h) {
 			s.dropHeld(h)
-			h.c.admitted <- struct{}{}
+			h.admitted <- struct{}{}
 		}
 	}
 }

@@ -51,19 +51,18 @@ func (p *SteppedConn) Step() {
 	if p.ended {
 		return
 	}
-	if c.unanswered != nil && !p.socket.closed {
+	if h := c.mu.handshake; h != nil && !p.socket.closed {
 		select {
-		case <-c.unanswered:
-			c.unanswered = nil
+		case <-h.ready:
 			c.answerHandshake()
-		case <-c.admitted:
-			if err := c.askSession(c.heldRequest, c.s.mode()); err != nil {
+		case <-h.admitted:
+			if err := c.askSession(h.held, c.s.mode()); err != nil {
 				c.noteEnd(err)
 				p.Hangup()
 			}
 			return
 		default:
-			if c.s.replica.Now() < c.patience {
+			if c.s.replica.Now() < h.patience {
 				return
 			}
 			if held, err := c.s.unhold(c); held {

@@ -48,7 +48,7 @@ func (c *conn) Applied(req *replica.Request, tx *txn.Txn, r *znode.Result, tree 
 func (c *conn) sessionCreated(req *replica.Request, tx *txn.Txn) {
 	c.sessionOpened(tx.Session)
 	c.mu.Lock()
-	waits := !c.mu.closed && c.mu.ready != nil
+	waits := !c.mu.closed && c.mu.handshake.waits()
 	c.mu.Unlock()
 	if !waits || !c.establish(tx.Session, tx.TimeoutMillis, false) {
 		return // it has left, and the session expires; or the session was upgraded
