@@ -79,7 +79,6 @@ type connState struct {
 	ids       []zk.ID // replaced, never modified
 	pending   pendingFIFO
 	stats     connStats
-	answered  answered      // reads that are not in the latencies yet
 	out       socket.Output // frames to send
 
 	changed *sync.Cond // made by the first wait: few connections ever wait

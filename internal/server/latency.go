@@ -80,13 +80,18 @@ type answered struct {
 	slots [readSlots]uint16
 }
 
-// add counts an answer to a request that made no transaction. A write that was refused
+// readSlot returns the slot of a request that made no transaction. A write that was refused
 // early counts among the others.
-func (a *answered) add(op wire.OpCode) {
-	s := slot(op)
-	if s >= readSlots {
-		s = 0
+func readSlot(op wire.OpCode) uint8 {
+	if s := slot(op); s < readSlots {
+		return s
 	}
+	return 0
+}
+
+// add counts an answer to a request that made no transaction.
+func (a *answered) add(op wire.OpCode) {
+	s := readSlot(op)
 	a.n++
 	a.used |= 1 << s
 	a.slots[s]++

@@ -258,8 +258,7 @@ func (l *listing) send(r *run, frameBytes int) (sent bool) {
 		}
 		c.mu.stats.noteRequest(&l.q)
 		c.countReceivedLocked(1, frameBytes)
-		c.mu.answered.add(l.q.Op)
-		c.countAnsweredLocked(r.now, c.s.replica.Now())
+		c.countOneLocked(l.q.Op, r.now, c.s.replica.Now())
 	})
 	return sent
 }

@@ -31,6 +31,8 @@ type run struct {
 	view   func(replica.View) // handleWithTree; bound once, so that View does not allocate
 	hold   replica.Hold
 	costly bool // the last turn stopped because a piece of work was complete
+	// answered are the reads of one call of handle, which adds them to the latencies at its end.
+	answered answered
 	turn
 }
 
@@ -236,8 +238,8 @@ func (r *run) handle(tree replica.View) (wantsTree bool) {
 	c.leaving = c.leaving || c.mu.closing
 	c.mu.more = c.leaving && r.done < len(r.in)
 	c.countReceivedLocked(r.received-received, r.done-from)
-	if c.mu.answered.n > 0 {
-		c.countAnsweredLocked(r.now, tree.End())
+	if r.answered.n > 0 {
+		c.countAnsweredLocked(&r.answered, r.now, tree.End())
 	}
 	return wantsTree
 }
@@ -289,7 +291,7 @@ func (r *run) handleOne(frame []byte, tree replica.View) bool {
 	case c.mu.pending.empty():
 		c.answer(tree, &q)
 		r.reads++
-		c.mu.answered.add(q.Op)
+		r.answered.add(q.Op)
 	default:
 		r.queueRead(&q, tree)
 	}
@@ -314,7 +316,7 @@ func (r *run) handleWrite(q *request, tree replica.View) bool {
 	case early && c.refusedEarly(tree, q), ephemeral > 0 && c.refuseEphemerals(tree, q, ephemeral, r):
 		if !r.mustWait {
 			r.reads++
-			c.mu.answered.add(q.Op)
+			r.answered.add(q.Op)
 		}
 	default:
 		c.submit(q, r)
@@ -478,7 +480,7 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 		t.Spend(c.mu.work)
 		c.releasePending()
 	}()
-	at := time.Duration(0) // reads that arrived together are counted together
+	at, group := time.Duration(0), answered{} // reads that arrived together are counted together
 	for !c.mu.pending.empty() && !c.mu.closing {
 		p := c.mu.pending.front()
 		if p.write {
@@ -489,7 +491,7 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 			break
 		}
 		if p.at != at {
-			c.countAnsweredLocked(at, now)
+			c.countAnsweredLocked(&group, at, now)
 			at = p.at
 		}
 		if c.answer(t, &p.request); c.mu.short > 0 {
@@ -497,10 +499,10 @@ func (c *conn) answerPending(t replica.View, now time.Duration) {
 			c.endSlow()
 			break
 		}
-		c.mu.answered.add(p.Op)
+		group.add(p.Op)
 		c.mu.pending.pop()
 	}
-	c.countAnsweredLocked(at, now)
+	c.countAnsweredLocked(&group, at, now)
 }
 
 // endSlow ends a connection whose replies have grown since the requests were queued.

@@ -181,13 +181,19 @@ func (c *conn) countSentLocked() {
 	c.mu.stats.unreported.sent++
 }
 
-// countAnsweredLocked counts the reads in c.mu.answered, which were received at time from
-// and answered at time now. REQUIRES: c.mu.
-func (c *conn) countAnsweredLocked(from, now time.Duration) {
-	if n := c.mu.answered.n; n > 0 {
-		c.mu.stats.add(int(n), now-from, now)
-		c.mu.answered.flush(&c.s.stats.requests, now-from)
+// countAnsweredLocked counts the reads in a, which were received at time from and answered
+// at time now, and empties a. REQUIRES: c.mu.
+func (c *conn) countAnsweredLocked(a *answered, from, now time.Duration) {
+	if a.n > 0 {
+		c.mu.stats.add(int(a.n), now-from, now)
+		a.flush(&c.s.stats.requests, now-from)
 	}
+}
+
+// countOneLocked counts a single read, as countAnsweredLocked does. REQUIRES: c.mu.
+func (c *conn) countOneLocked(op wire.OpCode, from, now time.Duration) {
+	c.mu.stats.add(1, now-from, now)
+	c.s.stats.requests[readSlot(op)].Add(1, now-from)
 }
 
 // countWrittenLocked counts a write, as countAnsweredLocked does reads. REQUIRES: c.mu.

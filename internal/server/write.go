@@ -160,8 +160,7 @@ func (c *conn) Synced(req *replica.Request, tree replica.View) {
 		at := c.beginReplyLocked(req.Xid, tree.LastZxid())
 		c.mu.out.Buf = jute.AppendBuffer(c.mu.out.Buf, d.Buffer())
 		c.endReplyLocked(at, zk.OK)
-		c.mu.answered.add(wire.OpSync)
-		c.countAnsweredLocked(req.Received, now)
+		c.countOneLocked(wire.OpSync, req.Received, now)
 	}
 	c.mu.pending.syncs--
 	c.mu.pending.pop()
