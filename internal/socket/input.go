@@ -51,7 +51,7 @@ type Input struct {
 	short   int32   // up to how many bytes of an unfinished frame wait without a buffer of the pool
 	account Account // of the buffers
 	pool    *InputPool
-	kept    []byte // memory for the bytes of an unfinished frame while no more arrive
+	kept    *[]byte // memory for the bytes of an unfinished frame while no more arrive; nil: none, see parked
 }
 
 // Init makes the Input the reading half of c, which may be nil if only Append is used.
@@ -166,7 +166,7 @@ func (in *Input) roomToRead() []byte {
 func (in *Input) charge() {
 	n := 0
 	if in.filled > 0 {
-		if n = cap(in.kept); in.buf != nil && in.filled > int(in.short) {
+		if n = cap(in.parked()); in.buf != nil && in.filled > int(in.short) {
 			n += len(*in.buf)
 		}
 	}
@@ -180,12 +180,23 @@ func (in *Input) charge() {
 // long time coming.
 func (in *Input) park() {
 	if in.filled > 0 && in.filled <= int(in.short) && in.buf != nil {
-		in.kept = append(in.kept[:0], (*in.buf)[:in.filled]...)
+		if in.kept == nil {
+			in.kept = new([]byte)
+		}
+		*in.kept = append((*in.kept)[:0], (*in.buf)[:in.filled]...)
 		in.recycle()
 		in.buf = nil
 		in.charge()
 	}
 	in.Release()
+}
+
+// parked returns the memory that kept has.
+func (in *Input) parked() []byte {
+	if in.kept == nil {
+		return nil
+	}
+	return *in.kept
 }
 
 // Append appends b as if it had been read.
@@ -202,7 +213,7 @@ func (in *Input) room() []byte {
 	switch {
 	case in.buf == nil:
 		in.buf = in.pool.pool.Get().(*[]byte)
-		copy(*in.buf, in.kept[:in.filled])
+		copy(*in.buf, in.parked()[:in.filled])
 	case in.filled == len(*in.buf):
 		in.double()
 	}
@@ -217,7 +228,7 @@ func (in *Input) room() []byte {
 // call of another method.
 func (in *Input) Bytes() []byte {
 	if in.buf == nil {
-		return in.kept[:in.filled]
+		return in.parked()[:in.filled]
 	}
 	return (*in.buf)[:in.filled]
 }
@@ -233,7 +244,8 @@ func (in *Input) Consume(n int) {
 	case in.buf != nil:
 		in.filled = copy(*in.buf, (*in.buf)[n:in.filled])
 	default: // Fill has given the buffer back, and no more bytes have come
-		if in.filled = copy(in.kept, in.kept[n:in.filled]); in.filled == 0 {
+		kept := *in.kept
+		if in.filled = copy(kept, kept[n:in.filled]); in.filled == 0 {
 			in.Clear()
 		}
 	}
