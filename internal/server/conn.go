@@ -123,7 +123,7 @@ func (s *Server) newConn(nc net.Conn, remote netip.AddrPort) *conn {
 	c.flight.account.Init(s.flight, socket.FreeBytes)
 	c.in.Init(c.sock, s.inputs, s.budget)
 	c.mu.out.Charge(&c.account)
-	c.mu.out.Init(&c.mu.Mutex, c, &s.wg, s.outputs)
+	c.mu.out.Init(&c.mu.Mutex, c, s.outputs)
 	c.mu.out.Attach(c.sock)
 	return c
 }

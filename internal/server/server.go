@@ -179,7 +179,7 @@ func New(o Options) *Server {
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	s.making = make(chan struct{}, cap(s.listings))
-	s.outputs = socket.NewOutputPool(softOutBytes)
+	s.outputs = socket.NewOutputPool(softOutBytes, &s.wg)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
 	s.enforced = o.Config.Auth.Enforced()

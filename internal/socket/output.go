@@ -13,15 +13,19 @@ const (
 	streamBytes = 128 << 10 // size of the buffer for what a stream writes
 )
 
-// OutputPool keeps output buffers for reuse, until a garbage collection finds them
-// unused.
+// OutputPool is what the Outputs of many connections share. It keeps buffers for reuse, until
+// a garbage collection finds them unused, and counts the flushers.
 type OutputPool struct {
-	most int
-	pool sync.Pool // of *[]byte, because a slice in a sync.Pool would be allocated
+	most     int
+	pool     sync.Pool // of *[]byte, because a slice in a sync.Pool would be allocated
+	flushers *sync.WaitGroup
 }
 
-// NewOutputPool returns a pool of buffers of at most size bytes.
-func NewOutputPool(size int) *OutputPool { return &OutputPool{most: size} }
+// NewOutputPool returns a pool of buffers of at most size bytes. flushers counts the
+// goroutines of the flushers.
+func NewOutputPool(size int, flushers *sync.WaitGroup) *OutputPool {
+	return &OutputPool{most: size, flushers: flushers}
+}
 
 // get returns an empty buffer and its place in the pool, for put; nil if there is none.
 func (p *OutputPool) get() (b []byte, place *[]byte) {
@@ -86,9 +90,8 @@ type Output struct {
 	sharing  bool     // the writer writes shared bytes, which do not go to the pool
 	stopped  bool
 
-	shared int             // of the bytes in before, those that other outputs have too
-	group  *sync.WaitGroup // counts the flusher
-	idle   *sync.Cond      // signalled when writing becomes false; made by AwaitIdle if it waits
+	shared int        // of the bytes in before, those that other outputs have too
+	idle   *sync.Cond // signalled when writing becomes false; made by AwaitIdle if it waits
 }
 
 // stream is a place in the output at which a function writes, or a buffer of its own.
@@ -98,10 +101,9 @@ type stream struct {
 	write  func(w io.Writer) error // nil: only before is sent
 }
 
-// Init prepares the zero Output. lock is the owner's; group counts the flusher's
-// goroutine.
-func (o *Output) Init(lock *sync.Mutex, owner Owner, group *sync.WaitGroup, pool *OutputPool) {
-	o.lock, o.owner, o.group, o.pool = lock, owner, group, pool
+// Init prepares the zero Output. lock is the owner's.
+func (o *Output) Init(lock *sync.Mutex, owner Owner, pool *OutputPool) {
+	o.lock, o.owner, o.pool = lock, owner, pool
 }
 
 // Charge sets the account that is charged for pending output: at once for more than
@@ -211,7 +213,7 @@ func (o *Output) Flush(wait bool) {
 		}
 		o.writing = true
 		if len(o.streams) > 0 || !wait && !o.conn.canPush() {
-			o.group.Go(o.runQueued)
+			o.pool.flushers.Go(o.runQueued)
 			return
 		}
 		buf := o.detach()
@@ -225,7 +227,7 @@ func (o *Output) Flush(wait bool) {
 		if more && err == nil && !o.stopped {
 			o.settle(true)
 			if !wait {
-				o.group.Go(func() { o.run(buf, n) })
+				o.pool.flushers.Go(func() { o.run(buf, n) })
 				return
 			}
 			o.lock.Unlock()

@@ -46,7 +46,7 @@ func newEnd(c *Conn) *end {
 	e.account.Init(e.budget, FreeBytes)
 	e.in.Init(c, NewInputPool(testBuffer), e.budget)
 	e.mu.out.Charge(&e.account)
-	e.mu.out.Init(&e.mu.Mutex, e, &e.group, NewOutputPool(testBuffer))
+	e.mu.out.Init(&e.mu.Mutex, e, NewOutputPool(testBuffer, &e.group))
 	e.mu.out.Attach(c)
 	return e
 }

@@ -59,7 +59,7 @@ type link struct {
 func (t *Transport) addLinkLocked() *link {
 	t.mu.lastLink++
 	l := &link{t: t, id: t.mu.lastLink, ended: make(chan struct{})}
-	l.mu.out.Init(&l.mu.Mutex, l, &t.wg, t.outputs)
+	l.mu.out.Init(&l.mu.Mutex, l, t.outputs)
 	l.in.account.Init(t.buffers, chunkBytes)
 	l.output.Init(t.buffers, socket.FreeBytes)
 	l.mu.out.Charge(&l.output)

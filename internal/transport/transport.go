@@ -273,7 +273,7 @@ func New(o Options) (*Transport, error) {
 	t.refused = refusal.New(t.log)
 	t.logins.start = time.Now()
 	t.arrivals.start, t.arrivals.Burst = t.logins.start, o.ArrivalBurst
-	t.outputs = socket.NewOutputPool(pooledBytes)
+	t.outputs = socket.NewOutputPool(pooledBytes, &t.wg)
 	t.buffers = socket.NewBudget(o.BufferBytes)
 	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
 	t.backlog.others = socket.NewBudget(int(othersShare * float64(o.MaxQueueBytes)))
