@@ -73,10 +73,11 @@ func (s *Stats) replyBytes() int64 {
 	return max(s.BytesSent.Load()-watchBytes, 0)
 }
 
-// unreported is what a connection has counted but not yet added to the server's Stats.
+// unreported is what a connection has counted but not yet added to the server's Stats: foldAt
+// packets at most, and those of the output that was not being sent yet.
 type unreported struct {
-	received, receivedBytes int64
-	sent, sentBytes         int64
+	receivedBytes, sentBytes int64
+	received, sent           int32
 }
 
 // connStats is what the word cons shows about a connection. The connection's mu guards
@@ -92,9 +93,9 @@ type connStats struct {
 	count            int64
 
 	// Not added to the server's Stats yet.
+	reply                 int32 // bytes of the last reply, as in its frame; 0: none
+	leastReply, mostReply int32
 	unreported            unreported
-	reply                 int64 // bytes of the last reply, 0: none
-	leastReply, mostReply int64
 	reads                 tally
 }
 
@@ -105,7 +106,7 @@ func (s *connStats) reset() {
 
 // noteReply counts a reply of that many bytes.
 func (s *connStats) noteReply(bytes int) {
-	n := int64(bytes)
+	n := int32(bytes)
 	if s.reply == 0 {
 		s.leastReply, s.mostReply = n, n
 	}
@@ -119,13 +120,13 @@ const foldAt = 64
 
 // fold adds what a connection has counted. REQUIRES: the connection's mu.
 func (s *Stats) fold(c *connStats) {
-	s.Received.Add(c.unreported.received)
+	s.Received.Add(int64(c.unreported.received))
 	s.BytesReceived.Add(c.unreported.receivedBytes)
-	s.Sent.Add(c.unreported.sent)
+	s.Sent.Add(int64(c.unreported.sent))
 	s.BytesSent.Add(c.unreported.sentBytes)
 	c.unreported = unreported{}
 	if c.reply > 0 {
-		s.replies.Merge(c.reply, c.leastReply, c.mostReply)
+		s.replies.Merge(int64(c.reply), int64(c.leastReply), int64(c.mostReply))
 		c.reply = 0
 	}
 	c.reads.fold()
@@ -171,7 +172,7 @@ func (c *conn) countFlushLocked(bytes int) {
 // countReceivedLocked counts n requests that were received. REQUIRES: c.mu.
 func (c *conn) countReceivedLocked(n, bytes int) {
 	c.mu.stats.received += int64(n)
-	c.mu.stats.unreported.received += int64(n)
+	c.mu.stats.unreported.received += int32(n)
 	c.mu.stats.unreported.receivedBytes += int64(bytes)
 }
 

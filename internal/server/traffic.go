@@ -29,12 +29,12 @@ func within(name, path string) bool {
 type tally struct {
 	to          *metric.Keyed[*metric.Summary[int64]] // nil: the current namespace is not counted
 	count, sum  int64                                 // not added to to yet
-	least, most int64
-	reading     string // path of the read whose reply is being encoded; "": none
-	replyBegin  int    // length of the output before this reply
+	least, most int32                                 // of those
+	reading     string                                // path of the read whose reply is being encoded; "": none
+	replyBegin  int                                   // length of the output before this reply
 }
 
-// add counts bytes read or written at path.
+// add counts bytes read or written at path, in one frame.
 func (y *tally) add(n *namespaces, path string, bytes int64) {
 	if y.to == nil || !within(y.to.Key, path) {
 		y.fold()
@@ -48,17 +48,17 @@ func (y *tally) add(n *namespaces, path string, bytes int64) {
 		}
 	}
 	if y.count == 0 {
-		y.least, y.most = bytes, bytes
+		y.least, y.most = int32(bytes), int32(bytes)
 	}
 	y.count++
 	y.sum += bytes
-	y.least, y.most = min(y.least, bytes), max(y.most, bytes)
+	y.least, y.most = min(y.least, int32(bytes)), max(y.most, int32(bytes))
 }
 
 // fold adds what was counted to the namespace's summary.
 func (y *tally) fold() {
 	if y.count > 0 {
-		y.to.Value.Merge(y.count, y.sum, y.least, y.most)
+		y.to.Value.Merge(y.count, y.sum, int64(y.least), int64(y.most))
 	}
 	y.count, y.sum = 0, 0
 }
