@@ -22,7 +22,7 @@ import (
 // conn is a client's connection. Its goroutine, serve, reads. Any goroutine that has
 // output for the client appends it to mu.out and flushes that.
 //
-// What every request uses comes first, in conn and in mu, in twelve cache lines: with many connections each of them is
+// What every request uses comes first, in conn and in mu, in eleven cache lines: with many connections each of them is
 // a load from memory.
 type conn struct {
 	s     *Server
@@ -89,8 +89,8 @@ type connState struct {
 	// the lock.
 	handshake  *handshake
 	aside      []byte
-	identified int   // bytes of ids that are charged to account
-	login      login // by SASL; zero before the first token
+	identified int    // bytes of ids that are charged to account
+	login      *login // by SASL; nil before the first token
 }
 
 // wait releases the lock until output was sent, pending requests were answered, or the connection was closed; or for no reason.

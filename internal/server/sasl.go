@@ -19,23 +19,31 @@ type Logins struct {
 	Names    kerberos.Mapping      // of principals
 }
 
-// login is a client's exchange. At most one of its fields is not nil.
+// login is a client's exchange. One of its fields is not nil.
 type login struct {
 	digest   *sasl.Exchange
 	kerberos *kerberos.Acceptance
 }
 
 // begin begins the exchange for which a client has sent a first token.
-func (l *Logins) begin(token []byte) login {
+func (l *Logins) begin(token []byte) *login {
 	if l.byKerberos(token) {
-		return login{kerberos: l.Kerberos.Begin()}
+		return &login{kerberos: l.Kerberos.Begin()}
 	}
-	return login{digest: l.Digest()}
+	return &login{digest: l.Digest()}
 }
 
 // byKerberos reports whether a client's first token begins a login by GSSAPI.
 func (l *Logins) byKerberos(token []byte) bool {
 	return l.Kerberos != nil && (l.Digest == nil || kerberos.Begins(token))
+}
+
+// isKerberos reports whether the exchange that has begun is one of GSSAPI or, if none has, whether token begins such a one.
+func (l *Logins) isKerberos(begun *login, token []byte) bool {
+	if begun != nil {
+		return begun.kerberos != nil
+	}
+	return l.byKerberos(token)
 }
 
 func (l *login) step(token []byte) (answer []byte, err error) {
@@ -77,10 +85,10 @@ func (c *conn) login(q *request) (done bool) {
 		c.leaveLocked()
 	case l.Digest == nil && l.Kerberos == nil:
 		c.replyTokenLocked(q.Xid, nil, zk.OK)
-	case c.mu.login.kerberos != nil || c.mu.login.digest == nil && l.byKerberos(token):
+	case l.isKerberos(c.mu.login, token):
 		return false
 	default:
-		if c.mu.login.digest == nil {
+		if c.mu.login == nil {
 			c.mu.login = l.begin(token)
 		}
 		answer, err := c.mu.login.step(token)
@@ -100,7 +108,7 @@ func (c *conn) answerToken(b []byte) (n int) {
 	body := jute.NewDecoder(q.body)
 	token := body.Buffer()
 	c.mu.Lock()
-	if c.mu.login.kerberos == nil {
+	if c.mu.login == nil {
 		c.mu.login = c.s.logins.begin(token)
 	}
 	l := c.mu.login
