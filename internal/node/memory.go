@@ -170,18 +170,19 @@ func goal(live uint64) int {
 	return max(int(garbageBytes*100/max(live, 1<<20)), leastGCPercent)
 }
 
-// trim returns memory to the system if that is due, and runs again after trimEvery.
+// trim returns memory to the system if that is due, and runs again later.
 func (m *Memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return
 	}
-	if m.idle.due(readHeap(m.use)) {
+	due, again := m.idle.due(readHeap(m.use))
+	if due {
 		for _, id := range slices.Sorted(maps.Keys(m.spare)) {
 			m.spare[id]()
 		}
 		debug.FreeOSMemory()
 	}
-	m.trimmed.Reset(trimEvery)
+	m.trimmed.Reset(again)
 }

@@ -9,11 +9,14 @@ import (
 // used: up to garbageBytes of garbage, and buffers. The runtime alone would keep it for
 // minutes, and a tenth of the heap permanently.
 //
-// The process is idle when it has allocated less than quietBytes in trimEvery, twice in
+// The process is idle when it has allocated less than quietBytes in trimEvery, trimAfter times in
 // a row. Returning memory costs a collection, so it is done only if the spare memory is
-// at least trimBytes, and at least one trimPart-th of the live heap.
+// at least trimBytes, and at least one trimPart-th of the live heap. While there is less, the process looks
+// only every trimSeldom.
 const (
-	trimEvery  = 500 * time.Millisecond
+	trimEvery  = 250 * time.Millisecond
+	trimSeldom = time.Second
+	trimAfter  = 3
 	quietBytes = 512 << 10
 	trimBytes  = 8 << 20
 	trimPart   = 20
@@ -33,9 +36,8 @@ type trimmer struct {
 	quiet     int    // quiet checks in a row
 }
 
-// due reports whether to return memory to the system. The caller calls it every
-// trimEvery.
-func (t *trimmer) due(u heapUse) bool {
+// due reports whether to return memory to the system, and when the caller is to call it again.
+func (t *trimmer) due(u heapUse) (due bool, again time.Duration) {
 	if u.allocated-t.allocated < quietBytes {
 		t.quiet++
 	} else {
@@ -43,7 +45,10 @@ func (t *trimmer) due(u heapUse) bool {
 	}
 	t.allocated = u.allocated
 	spare := u.free + max(u.objects, u.live) - u.live
-	return t.quiet >= 2 && spare >= max(trimBytes, u.live/trimPart)
+	if spare < max(trimBytes, u.live/trimPart) {
+		return false, trimSeldom
+	}
+	return t.quiet >= trimAfter, trimEvery
 }
 
 // heapSamples are the metrics of the runtime that readHeap reads.
