@@ -47,6 +47,7 @@ type Memory struct {
 	spare   map[int]func() // ReleaseSpare of the running replicas
 
 	idle    trimmer
+	forgot  bool // the pages of the program that its start has used
 	use     []metrics.Sample
 	trimmed *time.Timer
 }
@@ -170,7 +171,8 @@ func goal(live uint64) int {
 	return max(int(garbageBytes*100/max(live, 1<<20)), leastGCPercent)
 }
 
-// trim returns memory to the system if that is due, and runs again later.
+// trim returns memory to the system if that is due, and runs again later. When the process is idle for
+// the first time it also forgets the pages of the program that have been used: most are of the start alone.
 func (m *Memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,6 +180,10 @@ func (m *Memory) trim() {
 		return
 	}
 	due, again := m.idle.due(readHeap(m.use))
+	if !m.forgot && m.idle.quiet >= trimAfter {
+		m.forgot = true
+		forgetProgram()
+	}
 	if due {
 		for _, id := range slices.Sorted(maps.Keys(m.spare)) {
 			m.spare[id]()
