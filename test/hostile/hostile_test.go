@@ -88,6 +88,7 @@ func systems(t *testing.T) (list []system) {
 func TestAttacks(t *testing.T) {
 	pattern := regexp.MustCompile(*only)
 	all := systems(t)
+	t.Logf("the first access to a page of memory takes %v", pageCost())
 	if *random > 0 {
 		t.Skip("combinations alone")
 	}
@@ -153,7 +154,7 @@ func drawn() uint64 {
 func judge(t *testing.T, a *attack, s system, r *result) {
 	t.Helper()
 	t.Logf("RESULT %s %s %d: %v", a.name, s.Name, r.Members, r)
-	broken, gross := r.violations(a), r.gross(a)
+	broken, gross := r.violations(a), r.gross(a, pageCost())
 	if a.slow == "" {
 		broken = append(broken, gross...)
 	} else if len(gross) > 0 {

@@ -110,7 +110,7 @@ func (r *result) unfair() string {
 // What no attack may cost on a machine that does nothing else: on few processors, beside the attackers, the goals are
 // missed by a little now and then.
 const (
-	grossly     = 5 // times the goals
+	grossly     = 5 // times the goals, and times slowness
 	longestHold = 100 * time.Millisecond
 	longShare   = 0.1 // of the holds of the lock may be longer than longHold
 	fewHolds    = 200 // of which one that the machine has made long is no large share
@@ -121,13 +121,15 @@ func (r *result) disturbed() bool {
 	return r.CalmReads > fairRead || r.CalmWrites > fairWrite || r.Processors.Others > float64(runtime.NumCPU())/4
 }
 
-// gross says which goals were missed by far.
-func (r *result) gross(a *attack) (list []string) {
+// gross says which goals were missed by far, on a machine on which the first access to a page takes so long.
+func (r *result) gross(a *attack, page time.Duration) (list []string) {
 	if r.disturbed() || a.restarts {
 		return nil
 	}
-	if r.ReadP99 > grossly*fairRead || r.WriteP99 > grossly*fairWrite {
-		list = append(list, fmt.Sprintf("p99 of reads %v, of writes %v: more than %d times %v and %v", round(r.ReadP99), round(r.WriteP99), grossly, fairRead, fairWrite))
+	times := grossly * slowness(page)
+	beyond := func(d, goal time.Duration) bool { return float64(d) > times*float64(goal) }
+	if beyond(r.ReadP99, fairRead) || beyond(r.WriteP99, fairWrite) {
+		list = append(list, fmt.Sprintf("p99 of reads %v, of writes %v: more than %.3g times %v and %v", round(r.ReadP99), round(r.WriteP99), times, fairRead, fairWrite))
 	}
 	if r.Members > 1 {
 		return list // servers and attackers have too few processors
@@ -345,8 +347,11 @@ func TestGrossMisses(t *testing.T) {
 	for _, c := range []struct {
 		r    result
 		a    attack
+		page time.Duration
 		want string
 	}{
+		{r: result{Members: 3, ReadP99: 399 * time.Millisecond}, page: 13 * time.Microsecond},
+		{r: result{Members: 3, ReadP99: 401 * time.Millisecond}, page: 13 * time.Microsecond, want: "p99"},
 		{r: result{Members: 3, ReadP99: 99 * time.Millisecond, WriteP99: 249 * time.Millisecond}},
 		{r: result{Members: 3, ReadP99: 101 * time.Millisecond}, want: "p99"},
 		{r: result{Members: 1, WriteP99: 251 * time.Millisecond}, want: "p99"},
@@ -361,7 +366,7 @@ func TestGrossMisses(t *testing.T) {
 		{r: result{Members: 1, ReadHolds: holds{Count: 1000, Long: 1, Longest: 262 * time.Millisecond}}, want: "to read"},
 		{r: result{Members: 1, WriteHolds: holds{Count: 10, Long: 5, Longest: 4 * time.Millisecond}}},
 	} {
-		if got := strings.Join(c.r.gross(&c.a), "; "); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
+		if got := strings.Join(c.r.gross(&c.a, c.page), "; "); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
 		}
 	}
