@@ -137,10 +137,11 @@ func (s *Stats) countOverQuota(path string) {
 }
 
 // More quotas than maxQuotas are not reported: a scrape would cost too much. quotaPiece is
-// how many are read under one hold of the tree's lock.
+// how many are read under one hold of the tree's lock; quotaPathUnit bytes of a path count like one.
 const (
-	maxQuotas  = 1024
-	quotaPiece = 32
+	maxQuotas     = 1024
+	quotaPiece    = 32
+	quotaPathUnit = 1024
 )
 
 // collectQuotas sums quotas by top-level znode. One with a name of more than metric.MaxKeyBytes is left out.
@@ -148,14 +149,20 @@ func (r *Replica) collectQuotas(c metric.Collection) {
 	type sums struct{ countLimit, bytesLimit, count, bytes int64 }
 	all := map[string]*sums{}
 	r.View(func(tree View) {
-		for i, path := range tree.QuotaPaths(maxQuotas) {
-			if i%quotaPiece == quotaPiece-1 && !tree.Pause(func() {}) {
-				all = nil // of a tree that is gone
-				return
+		work := 0
+		for _, path := range tree.QuotaPaths(maxQuotas) {
+			name := znode.TopName(path)
+			if name == "" || len(name) > metric.MaxKeyBytes { // before its path is copied and hashed
+				continue
+			}
+			if work += 1 + len(path)/quotaPathUnit; work >= quotaPiece {
+				if work = 0; !tree.Pause(func() {}) {
+					all = nil // of a tree that is gone
+					return
+				}
 			}
 			limits, used, ok := tree.QuotaLimits(path)
-			name := znode.TopName(path)
-			if !ok || name == "" || len(name) > metric.MaxKeyBytes {
+			if !ok {
 				continue
 			}
 			if all[name] == nil {

@@ -41,7 +41,11 @@ func (c *conn) command(b []byte) (done bool, err error) {
 	case word == "ruok":
 		t.b = append(t.b, "imok"...)
 	case t.mode != replica.Idle || needsNoState(word):
+		if isLong(word) {
+			t.begin()
+		}
 		answer(t)
+		t.end()
 	case word == "isro":
 		t.b = append(t.b, "null"...)
 	case word == "hash":
@@ -61,6 +65,12 @@ func (s *Server) mode() replica.Mode {
 		return replica.Idle
 	}
 	return m
+}
+
+// isLong reports whether the answer to the word may be long, and is made in turns from its beginning. That to dump is
+// when it has its copies.
+func isLong(word string) bool {
+	return word == "mntr" || word == "cons" || word == "stat" || word == "wchc" || word == "wchp"
 }
 
 // needsNoState reports whether a server answers the word even if it serves no clients.
@@ -117,6 +127,23 @@ type text struct {
 	mode replica.Mode // of the server when the word came
 	b    []byte       // not sent yet
 	err  error        // of the write that failed
+	turn bool         // it has a place in Server.texts
+}
+
+// begin waits until the text is made. Half of the processors at a time make long texts, and the others wait, on a
+// channel: as runnable goroutines they would be in front of one that holds the tree's lock and was preempted. The turn
+// ends while the text is being sent, so that the wait is bounded by the number of connections.
+func (t *text) begin() {
+	t.c.s.texts <- struct{}{}
+	t.turn = true
+}
+
+// end gives the turn back, if the text has it.
+func (t *text) end() {
+	if t.turn {
+		<-t.c.s.texts
+		t.turn = false
+	}
 }
 
 // pieceBytes is the length from which spill sends what a text has.
@@ -131,8 +158,24 @@ func (t *text) spill() bool {
 	return t.err == nil
 }
 
+// add appends s, of any length, and sends the pieces that are complete. It returns what spill does, under the same
+// conditions.
+func (t *text) add(s string) bool {
+	for ; len(s) > pieceBytes/2 && t.spill(); s = s[pieceBytes/2:] {
+		t.b = append(t.b, s[:pieceBytes/2]...)
+	}
+	if t.err == nil {
+		t.b = append(t.b, s...)
+	}
+	return t.spill()
+}
+
 // send sends the whole text. The client has lastWords for each write.
 func (t *text) send() {
+	if t.turn {
+		t.end()
+		defer t.begin()
+	}
 	for b := t.b; len(b) > 0 && t.err == nil; {
 		piece := b[:min(len(b), 2*pieceBytes)]
 		if t.err = t.c.sock.SetWriteDeadline(time.Now().Add(lastWords)); t.err == nil {

@@ -134,16 +134,40 @@ const javaDate = "Mon Jan 02 15:04:05 MST 2006"
 func dateOf(millis int64) string { return time.UnixMilli(millis).Format(javaDate) }
 
 func (t *text) dump() {
+	if !t.c.s.awaitDump() {
+		t.b = append(t.b, notServing...)
+		return
+	}
+	defer t.c.s.endDump()
 	if !t.sessions() {
 		t.b = append(t.b, notServing...)
 		return
 	}
 	t.spill()
+	t.begin()
 	t.b = append(t.b, "ephemeral nodes dump:\n"...)
 	t.ephemerals()
 	t.b = append(t.b, "Connections dump:\n"...)
 	t.connBuckets()
 }
+
+// maxDumps is how many answers to dump may hold a copy of sessions and ephemerals at a time.
+const maxDumps = 2
+
+// awaitDump waits until the answer to dump may hold a copy of sessions and ephemerals, for lastWords at most. After true
+// the caller calls endDump.
+func (s *Server) awaitDump() bool {
+	timeout := time.NewTimer(lastWords)
+	defer timeout.Stop()
+	select {
+	case s.dumps <- struct{}{}:
+		return true
+	case <-timeout.C:
+		return false
+	}
+}
+
+func (s *Server) endDump() { <-s.dumps }
 
 // sessions lists the sessions: by expiry on a server that expires them, which is a
 // leader or a standalone server, and with their timeouts on a learner. False means that
@@ -212,8 +236,9 @@ func (t *text) ephemerals() {
 		slices.Sort(paths)
 		t.b = fmt.Appendf(t.b, "0x%x:\n", uint64(id))
 		for _, path := range paths {
-			t.b = append(append(append(t.b, '\t'), path...), '\n')
-			if !t.spill() {
+			t.b = append(t.b, '\t')
+			t.add(path)
+			if t.b = append(t.b, '\n'); !t.spill() {
 				return
 			}
 		}

@@ -13,7 +13,7 @@ func (t *text) mntr() {
 	t.c.s.EachValue(func(v Value) bool {
 		t.b = append(append(append(t.b, "zk_"...), v.Key...), '\t')
 		t.b = append(append(t.b, v.Text...), '\n')
-		return true
+		return t.spill()
 	})
 }
 

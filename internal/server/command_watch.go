@@ -60,7 +60,9 @@ func (t *text) wchc() {
 			last = id
 			t.b = fmt.Appendf(t.b, "0x%x\n", uint64(id))
 		}
-		t.b = append(append(append(t.b, '\t'), path...), '\n')
+		t.b = append(t.b, '\t')
+		t.add(path)
+		t.b = append(t.b, '\n')
 		return t.spill()
 	})
 	t.b = append(t.b, '\n')
@@ -72,7 +74,8 @@ func (t *text) wchp() {
 	t.c.s.EachWatchedPath(func(path string, id zk.SessionID) bool {
 		if path != last {
 			last = path
-			t.b = append(append(t.b, path...), '\n')
+			t.add(path)
+			t.b = append(t.b, '\n')
 		}
 		t.b = strconv.AppendUint(append(t.b, "\t0x"...), uint64(id), 16)
 		t.b = append(t.b, '\n')

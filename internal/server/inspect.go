@@ -156,7 +156,7 @@ func (s *Server) Mode() replica.Mode {
 // ServesClients reports whether clients may connect and write.
 func (s *Server) ServesClients() bool { return s.mode().Writable() }
 
-// ephemeralsPage is how many ephemerals EachEphemeral looks at under one lock.
+// ephemeralsPage is how many ephemerals EachEphemeral looks at under one lock; pathUnit bytes of paths count like one.
 const ephemeralsPage = 512
 
 // EachEphemeral calls f with every session that has ephemerals, in the order of the ids,
@@ -184,13 +184,24 @@ func (s *Server) ephemeralSessions() (ids []zk.SessionID) {
 // or deleted meanwhile may be missing.
 func (s *Server) ephemeralsOf(id zk.SessionID, paths []string) []string {
 	s.replica.View(func(tree replica.View) {
-		n := 0
+		work, buf := 0, []byte(nil)
 		for node := range tree.EphemeralIDs(id) {
-			if n++; n%ephemeralsPage == 0 && !tree.Pause(func() {}) {
-				return
-			}
+			buf = buf[:0]
 			if tree.IsEphemeralOf(node, id) {
-				paths = append(paths, tree.Path(node))
+				buf = tree.AppendPath(buf, node)
+			}
+			keep := func() {
+				if len(buf) > 0 {
+					paths = append(paths, string(buf))
+				}
+			}
+			if work += 1 + len(buf)/pathUnit; work < ephemeralsPage {
+				keep()
+				continue
+			}
+			work = 0
+			if !tree.Pause(keep) { // a long path is copied without the lock
+				return
 			}
 		}
 	})

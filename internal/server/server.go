@@ -158,6 +158,8 @@ type Server struct {
 	heavy     heavy          // the large ones of them
 	listings  chan struct{}  // holds one for each long reply that is being built
 	making    chan struct{}  // holds one for each buffer of a large reply, or copy of a long path, that is being made
+	dumps     chan struct{}  // holds one for each answer to dump
+	texts     chan struct{}  // holds one for each long answer to a word that is being made
 	lingering socket.Lingering
 }
 
@@ -179,6 +181,8 @@ func New(o Options) *Server {
 	s.inputs = socket.NewInputPool(readBufferBytes)
 	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	s.making = make(chan struct{}, cap(s.listings))
+	s.dumps = make(chan struct{}, maxDumps)
+	s.texts = make(chan struct{}, cap(s.listings))
 	s.outputs = socket.NewOutputPool(softOutBytes, &s.wg)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
