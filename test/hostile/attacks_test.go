@@ -111,6 +111,7 @@ func clientAttacks() []attack {
 		{name: "silent-connections", what: "2,000 connections that say nothing, or a part of the first frame", run: silentConnections},
 		{name: "garbage", what: "random bytes and impossible lengths to every port", run: garbage},
 		{name: "words", what: "300 four-letter words with long answers that are not read", prepare: wordsPrepared, run: words},
+		{name: "named-metrics", what: "znodes with names of 1 MB and of 256 bytes come and go, while others ask for `mntr`, `/metrics`, watches and ephemerals, and some do not read", prepare: namedMetricsPrepared, run: namedMetrics},
 		{name: "syncs", what: "20 clients with 20,000 outstanding syncs each", run: syncs},
 		{name: "deep", what: "4,000 znodes below each other, counted, watched, deleted", run: deep},
 		{name: "failing-writes", what: "10 clients send writes that fail as fast as they can", run: failingWrites},
