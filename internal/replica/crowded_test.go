@@ -30,6 +30,30 @@ func TestP6PacketsWithoutDataCount(t *testing.T) {
 	}
 }
 
+// P6: what one turn of Order has to do is bounded, too, however small the packets are. A link whose packets
+// wait goes on when the turn begins.
+func TestP6PacketsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := pipeOnly()
+		r.putPackets(1, make([]zab.Packet, maxPackets-1), nil)
+		r.putPackets(1, make([]zab.Packet, 1), nil)
+		go r.putPackets(1, make([]zab.Packet, 7), nil)
+		synctest.Wait()
+		if n := len(r.pipe.packets); n != maxPackets {
+			t.Fatalf("%d packets wait", n)
+		}
+		turn := &Turn{}
+		turn.Stage = pipeline.Order
+		r.pipe.Lock()
+		r.pipe.take(turn)
+		r.pipe.Unlock()
+		synctest.Wait()
+		if len(turn.mail.packets) != maxPackets || len(r.pipe.packets) != 7 {
+			t.Errorf("a turn of %d packets, %d wait", len(turn.mail.packets), len(r.pipe.packets))
+		}
+	})
+}
+
 // P6: a packet with a transaction counts with what Order makes of it, which is much more than a small
 // transaction's bytes: one turn of Order decodes all that wait.
 func TestP6TransactionsCountDecoded(t *testing.T) {

@@ -82,8 +82,9 @@ type resume struct {
 
 type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 
-// maxPacketBytes bounds the memory of the packets that wait for Order (P6): a link whose
-// packets do not fit is not read from until they do. The bytes that wait for the disk are
+// maxPacketBytes bounds the memory of the packets that wait for Order (P6), and maxPackets their number: a link whose
+// packets do not fit is not read from until they do. All that waits is one turn of Order, and what a client
+// sends meanwhile waits for that turn. The bytes that wait for the disk are
 // bounded by the Zab core, which gives its role up (zab.Config, StallBytes), and on a
 // standalone server by what clients may have outstanding. A server of an ensemble that does
 // not serve reads no links while more of them wait: a log that a learner is sent may come
@@ -99,6 +100,7 @@ type call = func(*session.Tracker, func(zk.SessionID) (int64, bool))
 // acknowledgements must arrive.
 const (
 	maxPacketBytes = 32 << 20
+	maxPackets     = 4096
 	maxBacklog     = 1 << 17
 )
 
@@ -134,7 +136,7 @@ func (o *orderer) expect(ps []zab.Packet) {
 // crowded reports whether packets of links have to wait. REQUIRES: the lock.
 func (r *Replica) crowded() bool {
 	p := &r.pipe
-	return p.packetBytes > maxPacketBytes || p.backlog > maxBacklog && !r.decides.Load() || p.overfull
+	return p.packetBytes > maxPacketBytes || len(p.packets) >= maxPackets || p.backlog > maxBacklog && !r.decides.Load() || p.overfull
 }
 
 // weigh returns the memory that a transaction takes while it waits for the disk: its
@@ -265,7 +267,7 @@ func (p *pipe) takeMail(m *mail) {
 	m.events, p.events = p.events, p.spareEvents
 	m.packets, p.packets = p.packets, p.spare
 	p.spareEvents, p.spare = nil, nil
-	if p.packetBytes > maxPacketBytes {
+	if p.packetBytes > maxPacketBytes || len(m.packets) >= maxPackets {
 		p.room.Broadcast()
 	}
 	p.packetBytes = 0

@@ -46,7 +46,7 @@
 //	P4  events of zxid z reach a connection before any reply that shows a state
 //	    at or after z: applying, firing and replying happen under the tree's
 //	    write lock, reading and replying under its read lock
-//	P6  what waits is bounded: requests by Outstanding, packets by maxPacketBytes, what
+//	P6  what waits is bounded: requests by Outstanding, packets by maxPackets and maxPacketBytes, what
 //	    is not durable by the Zab core
 package replica
 
