@@ -47,7 +47,7 @@ type Memory struct {
 	spare   map[int]func() // ReleaseSpare of the running replicas
 
 	idle    trimmer
-	forgot  bool // the pages of the program that its start has used
+	begun   bool // the process has been idle once: what its start has used was returned
 	use     []metrics.Sample
 	trimmed *time.Timer
 }
@@ -171,8 +171,8 @@ func goal(live uint64) int {
 	return max(int(garbageBytes*100/max(live, 1<<20)), leastGCPercent)
 }
 
-// trim returns memory to the system if that is due, and runs again later. When the process is idle for
-// the first time it also forgets the pages of the program that have been used: most are of the start alone.
+// trim returns memory to the system if that is due, and runs again later. With it go the pages of
+// the program's file: and once when there is nothing else to return, since the start uses many.
 func (m *Memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,15 +180,15 @@ func (m *Memory) trim() {
 		return
 	}
 	due, again := m.idle.due(readHeap(m.use))
-	if !m.forgot && m.idle.quiet >= trimAfter {
-		m.forgot = true
-		forgetProgram()
-	}
 	if due {
 		for _, id := range slices.Sorted(maps.Keys(m.spare)) {
 			m.spare[id]()
 		}
 		debug.FreeOSMemory()
+	}
+	if due || !m.begun && m.idle.quiet >= trimAfter {
+		m.begun = true
+		forgetProgram()
 	}
 	m.trimmed.Reset(again)
 }

@@ -3,4 +3,4 @@
 package node
 
 // forgetProgram does nothing: on Linux it takes the program's own pages out of the process's memory.
-func forgetProgram() (bytes uintptr) { return 0 }
+func forgetProgram() (bytes int) { return 0 }
