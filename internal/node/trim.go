@@ -16,7 +16,7 @@ import (
 const (
 	trimEvery  = 250 * time.Millisecond
 	trimSeldom = time.Second
-	trimAfter  = 3
+	trimAfter  = 5
 	quietBytes = 512 << 10
 	trimBytes  = 8 << 20
 	trimPart   = 20

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestTrimmer: memory is given back once, when the server has been quiet three times
+// TestTrimmer: memory is given back once, when the server has been quiet five times
 // running, and only if it is worth it.
 func TestTrimmer(t *testing.T) {
 	const mb = 1 << 20
@@ -21,17 +21,21 @@ func TestTrimmer(t *testing.T) {
 				{allocated: 500 * mb, live: 200 * mb, objects: 230 * mb, free: 10 * mb},
 				{allocated: 500 * mb, live: 200 * mb, objects: 230 * mb, free: 10 * mb},
 				{allocated: 500 * mb, live: 200 * mb, objects: 230 * mb, free: 10 * mb},
+				{allocated: 500 * mb, live: 200 * mb, objects: 230 * mb, free: 10 * mb},
+				{allocated: 500 * mb, live: 200 * mb, objects: 230 * mb, free: 10 * mb},
 				{allocated: 500 * mb, live: 200 * mb, objects: 200 * mb},
 			},
-			[]bool{false, false, false, true, false}, trimSeldom},
+			[]bool{false, false, false, false, false, true, false}, trimSeldom},
 		{"a little goes on",
 			[]heapUse{
 				{allocated: 500 * mb, live: 10 * mb, objects: 40 * mb},
 				{allocated: 500*mb + mb/4, live: 10 * mb, objects: 40 * mb},
 				{allocated: 500*mb + mb/2, live: 10 * mb, objects: 40 * mb},
 				{allocated: 500*mb + 3*mb/4, live: 10 * mb, objects: 40 * mb},
+				{allocated: 500*mb + 3*mb/4, live: 10 * mb, objects: 40 * mb},
+				{allocated: 501 * mb, live: 10 * mb, objects: 40 * mb},
 			},
-			[]bool{false, false, false, true}, trimEvery},
+			[]bool{false, false, false, false, false, true}, trimEvery},
 		{"busy",
 			[]heapUse{
 				{allocated: 500 * mb, objects: 100 * mb}, {allocated: 501 * mb, objects: 100 * mb},
@@ -43,8 +47,9 @@ func TestTrimmer(t *testing.T) {
 				{allocated: 500 * mb, objects: 100 * mb}, {allocated: 500 * mb, objects: 100 * mb}, {allocated: 500 * mb, objects: 100 * mb},
 				{allocated: 520 * mb, objects: 100 * mb}, {allocated: 520 * mb, objects: 100 * mb},
 				{allocated: 520 * mb, objects: 100 * mb}, {allocated: 520 * mb, objects: 100 * mb},
+				{allocated: 520 * mb, objects: 100 * mb}, {allocated: 520 * mb, objects: 100 * mb},
 			},
-			[]bool{false, false, false, false, false, false, true}, trimEvery},
+			[]bool{false, false, false, false, false, false, false, false, true}, trimEvery},
 		{"not worth it",
 			[]heapUse{
 				{allocated: mb, live: mb, objects: 8 * mb}, {allocated: mb, live: mb, objects: 8 * mb},
@@ -54,9 +59,10 @@ func TestTrimmer(t *testing.T) {
 		{"not worth it for a large heap",
 			[]heapUse{
 				{live: 2000 * mb, objects: 2090 * mb}, {live: 2000 * mb, objects: 2090 * mb},
+				{live: 2000 * mb, objects: 2090 * mb}, {live: 2000 * mb, objects: 2090 * mb},
 				{live: 2000 * mb, objects: 2090 * mb}, {live: 2000 * mb, objects: 2100 * mb},
 			},
-			[]bool{false, false, false, true}, trimEvery},
+			[]bool{false, false, false, false, false, true}, trimEvery},
 		{"less in use than was live",
 			[]heapUse{{live: 20 * mb, objects: 10 * mb}, {live: 20 * mb, objects: 10 * mb}, {live: 20 * mb, objects: 10 * mb}},
 			[]bool{false, false, false}, trimSeldom},
