@@ -13,13 +13,20 @@ import (
 // a row. Returning memory costs a collection, so it is done only if the spare memory is
 // at least trimBytes, and at least one trimPart-th of the live heap. While there is less, the process looks
 // only every trimSeldom.
+//
+// A process with a light load, of less than lightBytes in trimEvery, returns what a heavy load before it
+// has left: the system frees the memory of a leader that was killed before it closes its connections, by
+// which the others notice, at a rate of 0.3 ms a MiB on some machines. This takes spare memory of
+// lightTrimBytes: the light load itself has less garbage, and would take what is returned again.
 const (
-	trimEvery  = 250 * time.Millisecond
-	trimSeldom = time.Second
-	trimAfter  = 5
-	quietBytes = 512 << 10
-	trimBytes  = 8 << 20
-	trimPart   = 20
+	trimEvery      = 250 * time.Millisecond
+	trimSeldom     = time.Second
+	trimAfter      = 5
+	quietBytes     = 512 << 10
+	lightBytes     = 2 << 20
+	trimBytes      = 8 << 20
+	lightTrimBytes = garbageBytes
+	trimPart       = 20
 )
 
 // heapUse is the use of the heap, in bytes.
@@ -33,22 +40,26 @@ type heapUse struct {
 // trimmer decides when memory is given back.
 type trimmer struct {
 	allocated uint64 // at the previous check
-	quiet     int    // quiet checks in a row
+	quiet     int    // checks in a row with less than quietBytes
+	light     int    // checks in a row with less than lightBytes
 }
 
 // due reports whether to return memory to the system, and when the caller is to call it again.
 func (t *trimmer) due(u heapUse) (due bool, again time.Duration) {
-	if u.allocated-t.allocated < quietBytes {
-		t.quiet++
-	} else {
+	allocated := u.allocated - t.allocated
+	t.allocated = u.allocated
+	t.quiet, t.light = t.quiet+1, t.light+1
+	if allocated >= quietBytes {
 		t.quiet = 0
 	}
-	t.allocated = u.allocated
+	if allocated >= lightBytes {
+		t.light = 0
+	}
 	spare := u.free + max(u.objects, u.live) - u.live
 	if spare < max(trimBytes, u.live/trimPart) {
 		return false, trimSeldom
 	}
-	return t.quiet >= trimAfter, trimEvery
+	return t.quiet >= trimAfter || t.light >= trimAfter && spare >= lightTrimBytes, trimEvery
 }
 
 // heapSamples are the metrics of the runtime that readHeap reads.
