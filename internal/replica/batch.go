@@ -73,7 +73,7 @@ func (b *batch) reset() {
 	b.own, b.lent, b.released, b.trimmed = 0, false, 0, 0
 }
 
-// memory is the number of bytes that the batch keeps when it is empty and has no bodies.
+// memory is the number of bytes that the batch keeps in the pool, without bodies and large encodings.
 func (b *batch) memory() int {
 	return cap(b.enc) + cap(b.ends)*int(unsafe.Sizeof(int(0))) +
 		cap(b.reqs)*int(unsafe.Sizeof(Request{})) + cap(b.txns)*int(unsafe.Sizeof(txn.Txn{})) +
@@ -85,10 +85,11 @@ func (b *batch) memory() int {
 // last is used first, as the processor's caches still have it. Its zero value is empty.
 type batchPool struct {
 	mu     sync.Mutex
-	free   []*batch   // without bodies
+	free   []*batch   // without bodies and large encodings
 	bodies [][]byte   // of other batches: only those of a server's own requests need them
+	encs   [][]byte   // large buffers for encodings, in no order
 	multis [][]txn.Op // of long multis: empty, of zero values
-	bytes  int        // of the buffers in free, bodies and multis
+	bytes  int        // of the buffers in free, bodies, encs and multis
 	scrub  bool       // Options.Scrub
 }
 
@@ -97,6 +98,11 @@ const (
 	pooledBytes    = 32 << 20
 	maxPooledBytes = 8 << 20
 )
+
+// largeEnc is from how many bytes the pool keeps a buffer for encodings by itself. A batch that took any buffer
+// would hold megabytes for a few transactions, until the Zab core drops them: and as each batch has many
+// transactions once, all buffers would become as large as the largest has to be.
+const largeEnc = 128 << 10
 
 // longMulti is from how many operations of a multi the pool keeps their slice. A multi in a frame of
 // 1 MiB has up to 47,000 operations, which take 6 MB.
@@ -129,6 +135,34 @@ func (p *batchPool) room() []byte {
 	p.bodies = p.bodies[:last]
 	p.bytes -= cap(b)
 	return b
+}
+
+// enc returns an empty buffer for encodings of about n bytes, large ones: the smallest of the pool that has room for
+// them, unless it is more than twice as large.
+func (p *batchPool) enc(n int) []byte {
+	if enc := p.pooledEnc(n); enc != nil {
+		return enc
+	}
+	return rawio.Uncleared(n + n/4) // the next ones may be a little longer
+}
+
+// pooledEnc is enc if the pool has a buffer, and nil if not.
+func (p *batchPool) pooledEnc(n int) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	best := -1
+	for i, enc := range p.encs {
+		if c := cap(enc); c >= n && c <= 2*n && (best < 0 || c < cap(p.encs[best])) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	enc := p.encs[best]
+	p.encs = slices.Delete(p.encs, best, best+1)
+	p.bytes -= cap(enc)
+	return enc
 }
 
 // ops returns an empty slice, of zero values, with room for the n operations of a multi.
@@ -200,11 +234,15 @@ func (p *batchPool) put(b *batch) {
 	if p.scrub {
 		scrub(b.enc[:cap(b.enc)])
 	}
-	if cap(b.enc) > maxPooledBytes {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if n := cap(b.enc); n >= largeEnc {
+		if n <= maxPooledBytes && p.bytes+n <= pooledBytes {
+			p.encs = append(p.encs, b.enc)
+			p.bytes += n
+		}
+		b.enc = nil
+	}
 	if size := b.memory(); p.bytes+size <= pooledBytes {
 		p.free = append(p.free, b)
 		p.bytes += size
@@ -238,7 +276,7 @@ func scrub(b []byte) {
 func (p *batchPool) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free, p.bodies, p.multis, p.bytes = nil, nil, nil, 0
+	p.free, p.bodies, p.encs, p.multis, p.bytes = nil, nil, nil, nil, 0
 }
 
 // ReleaseSpare releases the buffers that are kept for the next requests, up to 32 MiB
@@ -269,14 +307,18 @@ func (b *batch) size() (bytes int) {
 	return bytes
 }
 
-// encode encodes the transactions, which prepare has made.
-func (b *batch) encode() {
+// encode encodes the transactions, which prepare has made. A large buffer for that is p's.
+func (b *batch) encode(p *batchPool) {
 	const head = 128 // about: header, digest, ACL, counters
 	size := 0
 	for i := range b.reqs {
 		size += head + len(b.reqs[i].Body)
 	}
-	if cap(b.enc) < size {
+	switch {
+	case cap(b.enc) >= size:
+	case size >= largeEnc:
+		b.enc = p.enc(size)
+	default:
 		b.enc = rawio.Uncleared(size)
 	}
 	for i := range b.txns {

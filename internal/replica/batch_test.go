@@ -3,6 +3,7 @@ package replica
 import (
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/zk"
 )
@@ -14,17 +15,17 @@ func TestReleaseSpare(t *testing.T) {
 		r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes), enc: make([]byte, 0, maxPooledBytes)})
 	}
 	r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes+1), enc: make([]byte, 0, maxPooledBytes+1)})
-	if n, bodies := len(r.pool.free), len(r.pool.bodies); n != pooledBytes/maxPooledBytes/2 || bodies != n {
-		t.Fatalf("%d batches and %d buffers of bodies are kept", n, bodies)
+	if n, bodies := len(r.pool.encs), len(r.pool.bodies); n != pooledBytes/maxPooledBytes/2 || bodies != n {
+		t.Fatalf("%d buffers of encodings and %d of bodies are kept", n, bodies)
 	}
-	if r.pool.get(); r.pool.bytes != pooledBytes-maxPooledBytes {
+	if r.pool.enc(maxPooledBytes); r.pool.bytes != pooledBytes-maxPooledBytes {
 		t.Errorf("%d bytes are kept", r.pool.bytes)
 	}
 	if b := r.pool.room(); cap(b) != maxPooledBytes || r.pool.bytes != pooledBytes-2*maxPooledBytes {
 		t.Errorf("a buffer of %d bytes, %d bytes are kept", cap(b), r.pool.bytes)
 	}
 	r.ReleaseSpare()
-	if len(r.pool.free)+len(r.pool.bodies) != 0 || r.pool.bytes != 0 || r.pool.get() == nil || r.pool.room() != nil {
+	if len(r.pool.free)+len(r.pool.encs)+len(r.pool.bodies) != 0 || r.pool.bytes != 0 || r.pool.get() == nil || r.pool.room() != nil {
 		t.Errorf("%d batches are kept after ReleaseSpare", len(r.pool.free))
 	}
 }
@@ -49,6 +50,45 @@ func TestTrimmedBatchKeepsTheEncodings(t *testing.T) {
 	}
 	if b.trim(); b.last() != 3 {
 		t.Errorf("the last zxid is %v after a second trim", b.last())
+	}
+}
+
+// A batch gets the smallest large buffer in which its encodings have room, and none that is twice as large: what the Zab
+// core keeps of a few transactions is not what many have needed.
+func TestLargeEncodingsFit(t *testing.T) {
+	p := new(batchPool)
+	encode := func(bytes int) *batch {
+		b := p.get()
+		b.reqs = append(b.reqs, Request{Request: prep.Request{Body: make([]byte, bytes)}})
+		b.encode(p)
+		if cap(b.enc) < bytes || cap(b.enc) > 2*bytes+largeEnc {
+			t.Errorf("a buffer of %d bytes for %d", cap(b.enc), bytes)
+		}
+		return b
+	}
+	sizes := []int{4 << 20, 200, largeEnc, 1 << 20, 2 << 20}
+	var batches []*batch
+	for _, n := range sizes {
+		batches = append(batches, encode(n))
+	}
+	for _, b := range batches {
+		p.put(b)
+	}
+	if len(p.encs) != 4 || len(p.free) != len(sizes) {
+		t.Fatalf("%d large buffers and %d batches are kept", len(p.encs), len(p.free))
+	}
+	kept := p.bytes
+	for i, n := range sizes {
+		batches[i] = encode(n)
+	}
+	if len(p.encs) != 0 {
+		t.Errorf("%d large buffers were not used again", len(p.encs))
+	}
+	for _, b := range batches {
+		p.put(b)
+	}
+	if p.bytes != kept {
+		t.Errorf("%d bytes are kept, %d before", p.bytes, kept)
 	}
 }
 

@@ -219,7 +219,7 @@ func (o *orderer) prepare(b *batch) {
 		}
 		o.unlockRead(o.locked)
 	}
-	b.encode()
+	b.encode(o.pool)
 	o.stats.Proposals.Add(int64(len(b.txns)))
 }
 
