@@ -26,6 +26,7 @@ func newPlace(workload string) string {
 // over the parents.
 type znodes struct {
 	parents []string
+	first   int // number of the first
 	count   int
 	size    int
 }
@@ -120,7 +121,7 @@ func (z znodes) each(ctx context.Context, o Options, plan eachPlan) (*Result, er
 	if z.count < 10000 {
 		o.Progress = nil
 	}
-	work := &sweep{count: uint64(z.count), done: make(chan struct{})}
+	work := &sweep{first: uint64(z.first), count: uint64(z.count), done: make(chan struct{})}
 	r, err := prepare(ctx, o, min(plan.connections, z.count), func(int) script {
 		s := &sweepScript{work: work, depth: plan.outstanding, kind: plan.kind}
 		for _, parent := range z.parents {
@@ -151,8 +152,9 @@ func (z znodes) each(ctx context.Context, o Options, plan eachPlan) (*Result, er
 	return res, errors.Join(err, ctx.Err())
 }
 
-// A sweep shares the numbers 0 to count-1 out to the sessions.
+// A sweep shares count numbers, from first on, out to the sessions.
 type sweep struct {
+	first    uint64
 	count    uint64
 	issued   atomic.Uint64
 	answered atomic.Uint64
@@ -175,7 +177,7 @@ func (f *sweepScript) next(s *session, now int64) {
 			return
 		}
 		i := n % uint64(len(f.frames))
-		f.frames[i].number(n)
+		f.frames[i].number(f.work.first + n)
 		s.send(f.frames[i], f.kind, f.bodies[i], now)
 	}
 }
@@ -201,6 +203,7 @@ type Fill struct {
 	Connections int
 	Outstanding int
 	Path        string // the znode below which they are
+	First       int    // number of the first: another Fill has created those before it
 	Count       int
 	Size        int
 	Parents     int  // 1: directly below Path; else below Path/p0, Path/p1, …
@@ -210,10 +213,10 @@ type Fill struct {
 // Run does it. The Result is nil only if nothing was measured.
 func (f Fill) Run(ctx context.Context) (*Result, error) {
 	if f.Connections < 1 || f.Outstanding < 1 || f.Count < 1 || f.Size < 0 || f.Parents < 1 ||
-		len(f.Path) < 2 || f.Path[0] != '/' {
+		f.First < 0 || len(f.Path) < 2 || f.Path[0] != '/' {
 		return nil, fmt.Errorf("bench: fill: a parameter is out of range: %+v", f)
 	}
-	set := znodes{parents: []string{f.Path}, count: f.Count, size: f.Size}
+	set := znodes{parents: []string{f.Path}, first: f.First, count: f.Count, size: f.Size}
 	if f.Parents > 1 {
 		set.parents = set.parents[:0]
 		for i := range f.Parents {

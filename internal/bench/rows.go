@@ -54,6 +54,7 @@ func metrics(millions float64) []metric {
 		{"connect", "connect/cpu", "the same, server CPU", "µs", false, "", nil},
 		{"sessions", "sessions/s", "with a session on each", "/s", true, "", nil},
 		{"sessions", "sessions/cpu", "the same, server CPU", "µs", false, "", nil},
+		{"fill", "fill/s", "filling, 50,000 creates at a time", "/s", true, "", nil},
 		{"memory", "memory/rss", "RSS with the znodes", "MB", false, "≤ " + quantity(rss, "MB"), most(rss)},
 		{"memory", "memory/s", "filling, creates", "/s", true, "", nil},
 		{"restart", "restart/s", "restart with them", "s", false, fmt.Sprintf("≤ %.4g s", restart), most(restart)},
@@ -120,6 +121,7 @@ type visit struct {
 	dir    string
 	port   int
 	values values
+	filled int // znodes that the row fill has created
 }
 
 const valueBytes = 1024
@@ -156,6 +158,7 @@ func (v *visit) aloneRows(settle Settle) []loadRow {
 		{"idle", func(ctx context.Context, o Options) error { return v.idle(ctx, o, settle) }},
 		{"connect", func(ctx context.Context, o Options) error { return v.connect(ctx, o, "connect", false) }},
 		{"sessions", func(ctx context.Context, o Options) error { return v.connect(ctx, o, "sessions", true) }},
+		{"fill", v.fill},
 	}
 }
 
@@ -262,6 +265,29 @@ func (v *visit) connect(ctx context.Context, o Options, key string, sessions boo
 	return nil
 }
 
+// fillPart is how many znodes a load of the row fill creates.
+const fillPart = 50_000
+
+// fill creates the next znodes beside those of the loads before, as the row memory does: a server
+// with a million of them takes 20 turns.
+func (v *visit) fill(ctx context.Context, o Options) error {
+	r, err := v.keep(znodesToFill(o, v.filled, fillPart).Run(ctx))
+	if err != nil {
+		return err
+	}
+	v.filled += fillPart
+	v.values["fill/s"] = r.Rate()
+	return nil
+}
+
+// fillParent is the znode below which servers are filled.
+const fillParent = "/pinfold-fill"
+
+// znodesToFill are count znodes of 100 bytes, from number first on.
+func znodesToFill(o Options, first, count int) Fill {
+	return Fill{Options: o, Connections: 8, Outstanding: 200, Path: fillParent, First: first, Count: count, Size: 100, Parents: 1}
+}
+
 // full measures what needs the znodes, on a second fresh server.
 func (v *visit) full(ctx context.Context) error {
 	if !v.wants("memory") && !v.wants("restart") && !v.wants("snapshot") {
@@ -274,11 +300,7 @@ func (v *visit) full(ctx context.Context) error {
 	}
 	defer func() { i.kill() }()
 	v.say("%s: %d znodes", v.system.Name, v.Znodes)
-	const parent = "/pinfold-fill"
-	fill, err := v.keep(Fill{
-		Options: v.options(i), Connections: 8, Outstanding: 200, Path: parent,
-		Count: v.Znodes, Size: 100, Parents: 1,
-	}.Run(ctx))
+	fill, err := v.keep(znodesToFill(v.options(i), 0, v.Znodes).Run(ctx))
 	if err != nil {
 		return err
 	}
@@ -292,7 +314,7 @@ func (v *visit) full(ctx context.Context) error {
 	}
 	restart := func(extra ...string) error {
 		i.kill()
-		last := path{prefix: parent + "/k", numbered: true}.at(uint64(v.Znodes - 1))
+		last := path{prefix: fillParent + "/k", numbered: true}.at(uint64(v.Znodes - 1))
 		next, took, err := startServer(ctx, v.system, dir, v.port, last, extra...)
 		if err != nil {
 			return err

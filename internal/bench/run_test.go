@@ -201,6 +201,36 @@ func TestCreateAndFill(t *testing.T) {
 	}
 }
 
+// A Fill that goes on where another has ended creates no znode twice.
+func TestFillGoesOn(t *testing.T) {
+	var mu sync.Mutex
+	made := map[string]int{}
+	f := fake{answer: func(_ io.Writer, head wire.RequestHeader, body []byte) []byte {
+		d := jute.NewDecoder(body)
+		path := d.String()
+		if head.Op != wire.OpCreate {
+			return replyFrame(head.Xid, zk.OK, 0)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		made[strings.Clone(path)]++
+		return replyFrame(head.Xid, zk.OK, 4+len(path))
+	}}
+	o := listen(t, f.serve)
+	for _, first := range []int{0, 100} {
+		if _, err := (Fill{Options: o, Connections: 2, Outstanding: 10, Path: "/p", First: first, Count: 100, Parents: 1}).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made["/p/k000000000"] != 1 || made["/p/k000000100"] != 1 || made["/p/k000000199"] != 1 || made["/p/k000000200"] != 0 {
+		t.Errorf("%v", made)
+	}
+	delete(made, "/p") // each asks for it
+	if len(made) != 200 {
+		t.Errorf("%d znodes were created, want 200", len(made))
+	}
+}
+
 // Every watcher has every event, and registers again or not, as asked.
 func TestWatch(t *testing.T) {
 	for _, persistent := range []bool{false, true} {

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// steadyRows are the rows whose loads leave the servers as they found them, so
-// that a load can be given to both systems in turn, many times.
-var steadyRows = []string{"reads", "writes", "mix", "reads120", "create", "create10", "watch", "connect", "sessions"}
+// steadyRows are the rows whose loads can be given to both systems in turn, many times: they leave
+// the servers as they found them, or, fill, each with the same number of znodes more.
+var steadyRows = []string{"reads", "writes", "mix", "reads120", "create", "create10", "watch", "connect", "sessions", "fill"}
 
 // takeTurns starts all systems, which stay up, and gives them the load of every
 // wanted row in turn, c.Turns times. What each load measured is appended to
