@@ -17,7 +17,8 @@ import (
 const importOrder = `
 	# The vocabulary, and what needs no vocabulary.
 	NONE < zk, jute, rawio < vfs < test/faultfs;
-	rawio < socket;
+	NONE < spare;
+	rawio, spare < socket;
 	NONE < certificate < test/certs < test/handshakes;
 	NONE < test/memconn, test/choices, test/goroutines, test/tickets;
 	NONE < fifo, ratelimit;
@@ -38,13 +39,13 @@ const importOrder = `
 
 	# Agreement. Transactions are opaque bytes to it. Pure, but for transport.
 	NONE < zab/quorum;
-	zk, jute, zab/quorum < zab/election < test/stranger; zab/election < zab; fifo < zab; jute, sasl, kerberos < peerauth; zab, socket, refusal, tlsport, peerauth < transport < test/memnet;
+	zk, jute, zab/quorum < zab/election < test/stranger; zab/election < zab; fifo < zab; jute, sasl, kerberos < peerauth; zab, socket, spare, refusal, tlsport, peerauth < transport < test/memnet;
 
 	# The driver, and the client side.
 	NONE < pipeline;
-	prep, storage, zab, metric, pipeline < replica;
+	prep, storage, zab, metric, pipeline, spare < replica;
 	zk, vfs, metric < audit;
-	replica, config, sasl, kerberos, metric, socket, refusal, fifo, ratelimit, tlsport, audit < server;
+	replica, config, sasl, kerberos, metric, socket, refusal, fifo, ratelimit, spare, tlsport, audit < server;
 
 
 	# The client that people use.

@@ -164,7 +164,10 @@ func (n *Node) open() error {
 	if n.replica, n.report, err = replica.Start(o, time.Now().UnixMilli()); err != nil {
 		return err
 	}
-	n.leave = n.o.Memory.join(n.replica.ReleaseSpare)
+	n.leave = n.o.Memory.join(func() {
+		n.replica.ReleaseSpare()
+		n.server.ReleaseSpare()
+	})
 	n.server.Attach(n.replica)
 	return n.openAdmin(authority)
 }

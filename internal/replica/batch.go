@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
+	"github.com/pinfold-zk/pinfold/internal/spare"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -82,27 +83,31 @@ func (b *batch) memory() int {
 
 // batchPool keeps batches for reuse. Unlike a sync.Pool it is not emptied by the
 // garbage collector: batches are large, and always needed again. The batch that was put
-// last is used first, as the processor's caches still have it. Its zero value is empty.
+// last is used first, as the processor's caches still have it. Use newBatchPool.
 type batchPool struct {
 	mu     sync.Mutex
 	free   []*batch   // without bodies and large encodings
 	bodies [][]byte   // of other batches: only those of a server's own requests need them
-	encs   [][]byte   // large buffers for encodings, in no order
 	multis [][]txn.Op // of long multis: empty, of zero values
-	bytes  int        // of the buffers in free, bodies, encs and multis
+	bytes  int        // of the buffers in free, bodies and multis
 	scrub  bool       // Options.Scrub
+
+	// encs are the large buffers for encodings. A batch that kept its own would hold megabytes for a few
+	// transactions, until the Zab core drops them: and as each batch has many transactions once, all buffers would
+	// become as large as the largest has to be.
+	encs spare.Buffers
 }
 
-// The pool holds at most pooledBytes of buffers, and none of more than maxPooledBytes.
+func newBatchPool(scrub bool) *batchPool {
+	return &batchPool{scrub: scrub, encs: spare.Buffers{Most: pooledBytes / 2}}
+}
+
+// The pool holds at most pooledBytes of buffers, half as much of those for encodings, and none of more than
+// maxPooledBytes.
 const (
-	pooledBytes    = 32 << 20
+	pooledBytes    = 20 << 20
 	maxPooledBytes = 8 << 20
 )
-
-// largeEnc is from how many bytes the pool keeps a buffer for encodings by itself. A batch that took any buffer
-// would hold megabytes for a few transactions, until the Zab core drops them: and as each batch has many
-// transactions once, all buffers would become as large as the largest has to be.
-const largeEnc = 128 << 10
 
 // longMulti is from how many operations of a multi the pool keeps their slice. A multi in a frame of
 // 1 MiB has up to 47,000 operations, which take 6 MB.
@@ -135,34 +140,6 @@ func (p *batchPool) room() []byte {
 	p.bodies = p.bodies[:last]
 	p.bytes -= cap(b)
 	return b
-}
-
-// enc returns an empty buffer for encodings of about n bytes, large ones: the smallest of the pool that has room for
-// them, unless it is more than twice as large.
-func (p *batchPool) enc(n int) []byte {
-	if enc := p.pooledEnc(n); enc != nil {
-		return enc
-	}
-	return rawio.Uncleared(n + n/4) // the next ones may be a little longer
-}
-
-// pooledEnc is enc if the pool has a buffer, and nil if not.
-func (p *batchPool) pooledEnc(n int) []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	best := -1
-	for i, enc := range p.encs {
-		if c := cap(enc); c >= n && c <= 2*n && (best < 0 || c < cap(p.encs[best])) {
-			best = i
-		}
-	}
-	if best < 0 {
-		return nil
-	}
-	enc := p.encs[best]
-	p.encs = slices.Delete(p.encs, best, best+1)
-	p.bytes -= cap(enc)
-	return enc
 }
 
 // ops returns an empty slice, of zero values, with room for the n operations of a multi.
@@ -234,15 +211,12 @@ func (p *batchPool) put(b *batch) {
 	if p.scrub {
 		scrub(b.enc[:cap(b.enc)])
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := cap(b.enc); n >= largeEnc {
-		if n <= maxPooledBytes && p.bytes+n <= pooledBytes {
-			p.encs = append(p.encs, b.enc)
-			p.bytes += n
-		}
+	if cap(b.enc) >= spare.Least {
+		p.encs.Put(b.enc)
 		b.enc = nil
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if size := b.memory(); p.bytes+size <= pooledBytes {
 		p.free = append(p.free, b)
 		p.bytes += size
@@ -274,12 +248,13 @@ func scrub(b []byte) {
 
 // clear drops all batches.
 func (p *batchPool) clear() {
+	p.encs.Release()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.free, p.bodies, p.encs, p.multis, p.bytes = nil, nil, nil, nil, 0
+	p.free, p.bodies, p.multis, p.bytes = nil, nil, nil, 0
 }
 
-// ReleaseSpare releases the buffers that are kept for the next requests, up to 32 MiB
+// ReleaseSpare releases the buffers that are kept for the next requests, up to 30 MiB
 // with small ones. A server that is idle calls it. Any goroutine may call it at any time;
 // buffers in use stay.
 func (r *Replica) ReleaseSpare() { r.pool.clear() }
@@ -307,19 +282,21 @@ func (b *batch) size() (bytes int) {
 	return bytes
 }
 
-// encode encodes the transactions, which prepare has made. A large buffer for that is p's.
+// encode encodes the transactions, which prepare has made. A large buffer for that is of p.
 func (b *batch) encode(p *batchPool) {
 	const head = 128 // about: header, digest, ACL, counters
 	size := 0
 	for i := range b.reqs {
-		size += head + len(b.reqs[i].Body)
+		if len(b.txns[i].Multi) > 0 {
+			size += b.txns[i].Len() // of many short operations much longer than the request
+		} else {
+			size += head + len(b.reqs[i].Body)
+		}
 	}
-	switch {
-	case cap(b.enc) >= size:
-	case size >= largeEnc:
-		b.enc = p.enc(size)
-	default:
-		b.enc = rawio.Uncleared(size)
+	if cap(b.enc) < size {
+		if b.enc = p.encs.Get(size); b.enc == nil {
+			b.enc = rawio.Uncleared(size + size/8) // the next ones may be a little longer
+		}
 	}
 	for i := range b.txns {
 		b.enc = b.txns[i].Append(b.enc)

@@ -4,28 +4,29 @@ import (
 	"testing"
 
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/spare"
 	"github.com/pinfold-zk/pinfold/internal/txn"
+	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // TestReleaseSpare: what was released is garbage, and what comes then works.
 func TestReleaseSpare(t *testing.T) {
-	r := &Replica{pool: new(batchPool)}
-	for range pooledBytes/maxPooledBytes/2 + 1 {
+	r := &Replica{pool: newBatchPool(false)}
+	const most = pooledBytes / maxPooledBytes
+	for range most + 1 {
 		r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes), enc: make([]byte, 0, maxPooledBytes)})
 	}
-	r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes+1), enc: make([]byte, 0, maxPooledBytes+1)})
-	if n, bodies := len(r.pool.encs), len(r.pool.bodies); n != pooledBytes/maxPooledBytes/2 || bodies != n {
-		t.Fatalf("%d buffers of encodings and %d of bodies are kept", n, bodies)
+	r.pool.put(&batch{bodies: make([]byte, 0, maxPooledBytes+1), enc: make([]byte, 0, pooledBytes)})
+	if n, bodies := r.pool.encs.Bytes(), len(r.pool.bodies); n == 0 || n > pooledBytes/2 || bodies != most {
+		t.Fatalf("%d bytes of buffers for encodings and %d buffers of bodies are kept", n, bodies)
 	}
-	if r.pool.enc(maxPooledBytes); r.pool.bytes != pooledBytes-maxPooledBytes {
-		t.Errorf("%d bytes are kept", r.pool.bytes)
-	}
-	if b := r.pool.room(); cap(b) != maxPooledBytes || r.pool.bytes != pooledBytes-2*maxPooledBytes {
+	before := r.pool.bytes
+	if b := r.pool.room(); cap(b) != maxPooledBytes || r.pool.bytes != before-maxPooledBytes {
 		t.Errorf("a buffer of %d bytes, %d bytes are kept", cap(b), r.pool.bytes)
 	}
 	r.ReleaseSpare()
-	if len(r.pool.free)+len(r.pool.encs)+len(r.pool.bodies) != 0 || r.pool.bytes != 0 || r.pool.get() == nil || r.pool.room() != nil {
+	if len(r.pool.free)+len(r.pool.bodies)+r.pool.encs.Bytes()+r.pool.bytes != 0 || r.pool.get() == nil || r.pool.room() != nil {
 		t.Errorf("%d batches are kept after ReleaseSpare", len(r.pool.free))
 	}
 }
@@ -53,49 +54,43 @@ func TestTrimmedBatchKeepsTheEncodings(t *testing.T) {
 	}
 }
 
-// A batch gets the smallest large buffer in which its encodings have room, and none that is twice as large: what the Zab
-// core keeps of a few transactions is not what many have needed.
-func TestLargeEncodingsFit(t *testing.T) {
-	p := new(batchPool)
+// A buffer for encodings is about as large as they are, of a multi of many short operations, too, and large ones are used
+// again: what the Zab core keeps of a few transactions is not what many have needed.
+func TestEncodingsHaveRoom(t *testing.T) {
+	p := newBatchPool(false)
 	encode := func(bytes int) *batch {
 		b := p.get()
-		b.reqs = append(b.reqs, Request{Request: prep.Request{Body: make([]byte, bytes)}})
+		b.reqs = append(b.reqs, Request{Request: prep.Request{Body: make([]byte, bytes)}}, Request{})
+		b.txns = append(b.txns,
+			txn.Txn{Header: txn.Header{Type: wire.OpSetData}, Op: txn.Op{Type: wire.OpSetData, Path: "/a", Data: b.reqs[0].Body}},
+			txn.Txn{Header: txn.Header{Type: wire.OpMulti}})
+		for range bytes / 20 {
+			b.txns[1].Multi = append(b.txns[1].Multi, txn.Op{Type: wire.OpDelete, Path: "/a"})
+		}
 		b.encode(p)
-		if cap(b.enc) < bytes || cap(b.enc) > 2*bytes+largeEnc {
-			t.Errorf("a buffer of %d bytes for %d", cap(b.enc), bytes)
+		if n := len(b.enc); n < 3*bytes/2 || cap(b.enc) > 2*n+spare.Least || cap(b.enc) < n {
+			t.Errorf("a buffer of %d bytes for %d", cap(b.enc), n)
 		}
 		return b
 	}
-	sizes := []int{4 << 20, 200, largeEnc, 1 << 20, 2 << 20}
 	var batches []*batch
-	for _, n := range sizes {
+	for _, n := range []int{1 << 20, 200, spare.Least, 300 << 10} {
 		batches = append(batches, encode(n))
 	}
 	for _, b := range batches {
 		p.put(b)
 	}
-	if len(p.encs) != 4 || len(p.free) != len(sizes) {
-		t.Fatalf("%d large buffers and %d batches are kept", len(p.encs), len(p.free))
-	}
-	kept := p.bytes
-	for i, n := range sizes {
-		batches[i] = encode(n)
-	}
-	if len(p.encs) != 0 {
-		t.Errorf("%d large buffers were not used again", len(p.encs))
-	}
-	for _, b := range batches {
-		p.put(b)
-	}
-	if p.bytes != kept {
-		t.Errorf("%d bytes are kept, %d before", p.bytes, kept)
+	kept := p.encs.Bytes()
+	again := encode(300 << 10)
+	if p.encs.Bytes() != kept-cap(again.enc) {
+		t.Errorf("%d bytes are kept, %d before, and a buffer of %d was given", p.encs.Bytes(), kept, cap(again.enc))
 	}
 }
 
 // The operations of a long multi are used again for another one that has no more of them, once no stage
 // refers to the transaction. They are zero values then.
 func TestOperationsOfLongMultisAreKept(t *testing.T) {
-	p := new(batchPool)
+	p := newBatchPool(false)
 	ops := append(p.ops(1000), txn.Op{Path: "/a"}, txn.Op{Path: "/b"})
 	b := &batch{txns: []txn.Txn{{Multi: p.ops(longMulti - 1)}, {Multi: ops[:1]}}}
 	p.put(b)

@@ -16,7 +16,7 @@ import (
 // pipeOnly is a replica of which only the pipe is used.
 func pipeOnly() *Replica {
 	r := &Replica{failed: make(chan struct{}), clock: wallClock{}}
-	r.pipe.init(new(batchPool), nil)
+	r.pipe.init(newBatchPool(false), nil)
 	return r
 }
 

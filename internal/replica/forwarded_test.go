@@ -21,7 +21,7 @@ import (
 // room again.
 func TestForwardedBytes(t *testing.T) {
 	const limit, size = 1 << 20, 100 << 10
-	r := &Replica{o: Options{ForwardedBytes: limit}, clock: wallClock{time.Now()}, tree: znode.New(znode.Options{})}
+	r := &Replica{o: Options{ForwardedBytes: limit}, clock: wallClock{time.Now()}, tree: znode.New(znode.Options{}), pool: newBatchPool(false)}
 	o := &orderer{Replica: r, prep: prep.New(prep.Config{}, r.tree, nil, nil)}
 	body := append(jute.AppendString(nil, "/x"), make([]byte, size)...)
 	forward := func(l zab.LinkID, body []byte) (taken bool) {

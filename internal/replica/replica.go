@@ -218,7 +218,7 @@ type Replica struct {
 // nowMillis is the server's wall clock. The report says what was recovered.
 func Start(o Options, nowMillis int64) (*Replica, Report, error) {
 	r := &Replica{
-		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: &batchPool{scrub: o.Scrub},
+		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: newBatchPool(o.Scrub),
 		stopping: make(chan struct{}), failed: make(chan struct{}), started: time.Now(),
 	}
 	if most := o.Dir.MaxEntryBytes(); o.Prep.MaxTxnBytes <= 0 || o.Prep.MaxTxnBytes > most {

@@ -116,11 +116,14 @@ func (c *conn) enlargeBy(t replica.View, n int) bool {
 	})
 }
 
-// newLargeBuffer is newBuffer for a large reply. Half of the processors at a time make such buffers, and the other
+// newLargeBuffer is newBuffer for a large reply, if no such buffer is kept. Half of the processors at a time make such buffers, and the other
 // connections wait, on a channel: as runnable goroutines they would be in front of one that holds the tree's lock and
 // was preempted, by a collection of garbage for example, which such buffers make frequent. The wait is bounded by the
 // number of connections. REQUIRES: no lock is held.
 func (s *Server) newLargeBuffer(n int) []byte {
+	if kept := s.spare.Get(n); kept != nil {
+		return kept
+	}
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
 	return newBuffer(n)
@@ -143,6 +146,13 @@ func newBuffer(n int) []byte {
 	}
 	return b[:0]
 }
+
+// spareBytes is how much memory of large buffers a server keeps for the next requests and replies: a few of a megabyte.
+const spareBytes = 8 << 20
+
+// ReleaseSpare releases the buffers that are kept for the next large requests and replies, up to 8 MiB. A server that is idle
+// calls it. Any goroutine may call it at any time; buffers in use stay.
+func (s *Server) ReleaseSpare() { s.spare.Release() }
 
 const minPage = 4 << 10 // the size of the system's pages, or less
 

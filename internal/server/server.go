@@ -59,6 +59,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
+	"github.com/pinfold-zk/pinfold/internal/spare"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -153,6 +154,7 @@ type Server struct {
 	runs      sync.Pool // of *run
 	inputs    *socket.InputPool
 	outputs   *socket.OutputPool
+	spare     spare.Buffers  // large ones, for requests and replies
 	budget    *socket.Budget // of all connections' buffers
 	flight    *socket.Budget // of all requests in flight
 	heavy     heavy          // the large ones of them
@@ -178,12 +180,13 @@ func New(o Options) *Server {
 	s.budget = socket.NewBudget(o.Config.BufferBytes())
 	s.flight = socket.NewBudget(o.Config.OutstandingBytes())
 	s.heavy.limit = o.Config.OutstandingBytes() / 4
-	s.inputs = socket.NewInputPool(readBufferBytes)
+	s.spare.Most = spareBytes
+	s.inputs = socket.NewInputPool(readBufferBytes, &s.spare)
 	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	s.making = make(chan struct{}, cap(s.listings))
 	s.dumps = make(chan struct{}, maxDumps)
 	s.texts = make(chan struct{}, cap(s.listings))
-	s.outputs = socket.NewOutputPool(softOutBytes, &s.wg)
+	s.outputs = socket.NewOutputPool(softOutBytes, &s.spare, &s.wg)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)
 	s.enforced = o.Config.Auth.Enforced()

@@ -22,8 +22,13 @@ type preparedReply struct {
 func (c *conn) Applying(_ *replica.Request, tx *txn.Txn, r *znode.Result) {
 	p := &c.s.prepared
 	if p.to == nil {
-		size := 4 + wire.ReplyHeaderLen
-		*p = preparedReply{c, rawio.Uncleared(size + outcomesLen(tx) + wire.MultiHeaderLen)[:size]}
+		const head = 4 + wire.ReplyHeaderLen
+		size := head + outcomesLen(tx) + wire.MultiHeaderLen
+		frame := c.s.spare.Get(size)
+		if frame == nil {
+			frame = rawio.Uncleared(size)
+		}
+		*p = preparedReply{c, frame[:head]}
 	}
 	for i := range r.Multi {
 		p.frame = appendOutcome(p.frame, &r.Multi[i])

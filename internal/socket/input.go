@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/pinfold-zk/pinfold/internal/spare"
 )
 
 // ErrBudget ends the input of a connection if the budget has no room for its unfinished
@@ -15,8 +17,8 @@ var ErrBudget = errors.New("socket: no room for a larger frame in the budget of 
 // budgetPatience is how long an unfinished frame waits for room.
 const budgetPatience = 10 * time.Second
 
-// InputPool lends buffers of one size to Inputs, and lets those that need larger ones make them in turns. Use
-// NewInputPool.
+// InputPool lends buffers of one size to Inputs, and larger ones that are kept in a spare.Buffers, and lets those that find
+// none make them in turns. Use NewInputPool.
 //
 // The system gives the memory of a large buffer page by page, which takes a millisecond or more. If thousands of unfinished
 // frames grow at the same time, all other goroutines would wait for as many of them in the queues of the scheduler. An Input
@@ -25,12 +27,13 @@ const budgetPatience = 10 * time.Second
 type InputPool struct {
 	size  int
 	pool  sync.Pool // of *[]byte, size long
+	large *spare.Buffers
 	turns chan struct{}
 }
 
-// NewInputPool returns a pool of buffers of size bytes.
-func NewInputPool(size int) *InputPool {
-	p := &InputPool{size: size, turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+// NewInputPool returns a pool of buffers of size bytes, and of large ones.
+func NewInputPool(size int, large *spare.Buffers) *InputPool {
+	p := &InputPool{size: size, large: large, turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	p.pool.New = func() any { b := make([]byte, size); return &b }
 	return p
 }
@@ -114,14 +117,19 @@ func (in *Input) reserve() bool {
 	return true
 }
 
-// grow doubles the buffer, which is full, when the Input has its turn. False means that it was closed before.
+// grow doubles the buffer, which is full. If no such buffer is kept it makes one when the Input has its turn. False means that
+// it was closed before.
 func (in *Input) grow() bool {
+	if kept := in.pool.large.Get(2 * in.filled); kept != nil {
+		in.double(kept)
+		return true
+	}
 	select {
 	case in.pool.turns <- struct{}{}:
 	case <-in.account.Closed():
 		return false
 	}
-	grown := in.double()
+	grown := in.double(nil)
 	for i := in.filled; i < len(grown); i += pageBytes {
 		grown[i] = 0 // the system gives the page now, and not when bytes are read
 	}
@@ -131,9 +139,13 @@ func (in *Input) grow() bool {
 
 const pageBytes = 4 << 10 // the size of the system's pages, or less
 
-// double replaces the buffer by one of twice the size.
-func (in *Input) double() []byte {
-	grown := make([]byte, 2*len(*in.buf))
+// double replaces the buffer by one of twice the size, in the memory that is given if it is not nil.
+func (in *Input) double(memory []byte) []byte {
+	size := 2 * len(*in.buf)
+	if memory == nil {
+		memory = make([]byte, size)
+	}
+	grown := memory[:size]
 	copy(grown, *in.buf)
 	in.recycle()
 	in.buf = &grown
@@ -215,7 +227,7 @@ func (in *Input) room() []byte {
 		in.buf = in.pool.pool.Get().(*[]byte)
 		copy(*in.buf, in.parked()[:in.filled])
 	case in.filled == len(*in.buf):
-		in.double()
+		in.double(nil)
 	}
 	b := (*in.buf)[in.filled:]
 	if in.most > 0 {
@@ -272,9 +284,11 @@ func (in *Input) Release() {
 // Close ends a wait of Fill for room.
 func (in *Input) Close() { in.account.Close() }
 
-// recycle returns a buffer of the pool's size to the pool.
+// recycle returns the buffer to the pool.
 func (in *Input) recycle() {
 	if len(*in.buf) == int(in.usual) {
 		in.pool.pool.Put(in.buf)
+	} else {
+		in.pool.large.Put(*in.buf)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+
+	"github.com/pinfold-zk/pinfold/internal/spare"
 )
 
 // A caller that has waited for bytes that have not come may consume what there is.
 func TestConsumeWhileParked(t *testing.T) {
 	var in Input
-	in.Init(nil, NewInputPool(64), NewBudget(0))
+	in.Init(nil, NewInputPool(64, new(spare.Buffers)), NewBudget(0))
 	in.Append([]byte("stmk"))
 	in.park()
 	in.Consume(1)
@@ -34,7 +36,7 @@ func TestConsumeWhileParked(t *testing.T) {
 func TestBuffersGrowInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 64
-		pool, budget := NewInputPool(size), NewBudget(0)
+		pool, budget := NewInputPool(size, new(spare.Buffers)), NewBudget(0)
 		open := func() (*Input, net.Conn, chan error) {
 			in, filled := new(Input), make(chan error, 1)
 			near, far := net.Pipe()

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/rawio"
+
+	"github.com/pinfold-zk/pinfold/internal/spare"
 )
 
 // inputOn returns an Input on one end of a TCP connection, and the other end.
 func inputOn(t testing.TB) (in *Input, peer net.Conn) {
 	near, far := tcp(t)
 	in = new(Input)
-	in.Init(New(near, Options{}), NewInputPool(64), NewBudget(0))
+	in.Init(New(near, Options{}), NewInputPool(64, new(spare.Buffers)), NewBudget(0))
 	return in, far
 }
 

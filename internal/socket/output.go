@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/pinfold-zk/pinfold/internal/spare"
 )
 
 // Sizes of an Output's writes.
@@ -14,17 +16,18 @@ const (
 )
 
 // OutputPool is what the Outputs of many connections share. It keeps buffers for reuse, until
-// a garbage collection finds them unused, and counts the flushers.
+// a garbage collection finds them unused, and larger ones in a spare.Buffers. It counts the flushers.
 type OutputPool struct {
 	most     int
+	large    *spare.Buffers
 	pool     sync.Pool // of *[]byte, because a slice in a sync.Pool would be allocated
 	flushers *sync.WaitGroup
 }
 
-// NewOutputPool returns a pool of buffers of at most size bytes. flushers counts the
+// NewOutputPool returns a pool of buffers of at most size bytes. It puts larger ones into large. flushers counts the
 // goroutines of the flushers.
-func NewOutputPool(size int, flushers *sync.WaitGroup) *OutputPool {
-	return &OutputPool{most: size, flushers: flushers}
+func NewOutputPool(size int, large *spare.Buffers, flushers *sync.WaitGroup) *OutputPool {
+	return &OutputPool{most: size, large: large, flushers: flushers}
 }
 
 // get returns an empty buffer and its place in the pool, for put; nil if there is none.
@@ -41,6 +44,7 @@ func (p *OutputPool) get() (b []byte, place *[]byte) {
 // nil it makes one. It reports whether it has kept b, and with it the place.
 func (p *OutputPool) put(b []byte, place *[]byte) (kept bool) {
 	if cap(b) == 0 || cap(b) > p.most {
+		p.large.Put(b)
 		return false
 	}
 	if place == nil {

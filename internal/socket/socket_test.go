@@ -16,6 +16,8 @@ import (
 
 	"github.com/pinfold-zk/pinfold/test/goroutines"
 	"github.com/pinfold-zk/pinfold/test/memconn"
+
+	"github.com/pinfold-zk/pinfold/internal/spare"
 )
 
 // end is a Conn with its halves, as an owner has them.
@@ -44,9 +46,9 @@ func newEnd(c *Conn) *end {
 	e.mu.L = &e.mu.Mutex
 	e.budget = NewBudget(1 << 30)
 	e.account.Init(e.budget, FreeBytes)
-	e.in.Init(c, NewInputPool(testBuffer), e.budget)
+	e.in.Init(c, NewInputPool(testBuffer, new(spare.Buffers)), e.budget)
 	e.mu.out.Charge(&e.account)
-	e.mu.out.Init(&e.mu.Mutex, e, NewOutputPool(testBuffer, &e.group))
+	e.mu.out.Init(&e.mu.Mutex, e, NewOutputPool(testBuffer, new(spare.Buffers), &e.group))
 	e.mu.out.Attach(c)
 	return e
 }

@@ -68,6 +68,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/peerauth"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/socket"
+	"github.com/pinfold-zk/pinfold/internal/spare"
 	"github.com/pinfold-zk/pinfold/internal/tlsport"
 	"github.com/pinfold-zk/pinfold/internal/zab"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -273,7 +274,7 @@ func New(o Options) (*Transport, error) {
 	t.refused = refusal.New(t.log)
 	t.logins.start = time.Now()
 	t.arrivals.start, t.arrivals.Burst = t.logins.start, o.ArrivalBurst
-	t.outputs = socket.NewOutputPool(pooledBytes, &t.wg)
+	t.outputs = socket.NewOutputPool(pooledBytes, new(spare.Buffers), &t.wg)
 	t.buffers = socket.NewBudget(o.BufferBytes)
 	t.backlog.followers = socket.NewBudget(int(followersShare * float64(o.MaxQueueBytes)))
 	t.backlog.others = socket.NewBudget(int(othersShare * float64(o.MaxQueueBytes)))
