@@ -475,6 +475,7 @@ const opsAtOnce = 128
 // opList decodes the operations of a multi. It keeps nothing of a request after end.
 type opList struct {
 	d     jute.Decoder
+	acls  wire.ACLs
 	ended bool // there are no more, or d has an error
 	count int  // of all operations; too large perhaps if one of them cannot be decoded
 	n     int  // of the operations in ops
@@ -482,7 +483,7 @@ type opList struct {
 }
 
 // begin begins to decode the body of a multi.
-func (l *opList) begin(body []byte) { l.d, l.ended = jute.NewDecoder(body), false }
+func (l *opList) begin(body []byte) { l.d, l.acls, l.ended = jute.NewDecoder(body), wire.ACLs{}, false }
 
 // makeRoom counts the operations of the multi, and makes room for them in tx.
 func (p *Preparer) makeRoom(tx *txn.Txn) {
@@ -507,7 +508,7 @@ func (l *opList) fill() {
 // end forgets the operations, which alias the request.
 func (l *opList) end() {
 	clear(l.ops[:min(l.count+1, len(l.ops))])
-	l.d = jute.Decoder{}
+	l.d, l.acls = jute.Decoder{}, wire.ACLs{}
 }
 
 // next decodes the next operation into m. It sets the type of a create, which follows from its
@@ -515,7 +516,7 @@ func (l *opList) end() {
 // without a TTL mode is a create. It returns false after the last one and after an error of d. Apache, since 3.9, refuses
 // while decoding a create whose mode is none, or has a TTL.
 func (l *opList) next(m *wire.MultiOp) bool {
-	if l.ended || !m.Next(&l.d, wire.OpMulti) {
+	if l.ended || !m.Next(&l.d, wire.OpMulti, &l.acls) {
 		l.ended = true
 		return false
 	}

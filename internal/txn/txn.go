@@ -288,7 +288,7 @@ func DecodeIn(b []byte, room func(n int) []Op) (Txn, error) {
 		t.Op.Type = wire.OpMulti
 		t.Multi = decodeMulti(&d, room)
 	} else {
-		t.Op.decode(&d, t.Header.Type)
+		t.Op.decode(&d, t.Header.Type, new(wire.ACLs))
 	}
 	if t.Header.Type != wire.OpError && d.Err() == nil && d.Len() >= 12 {
 		t.HasDigest = d.Int() == DigestVersion
@@ -309,11 +309,11 @@ func decodeMulti(d *jute.Decoder, room func(n int) []Op) []Op {
 	if d.Err() != nil {
 		return nil
 	}
-	ops := room(n)[:n]
+	ops, acls := room(n)[:n], wire.ACLs{}
 	for i := range ops {
 		kind := wire.OpCode(d.Int())
 		sub := jute.NewDecoder(d.Buffer())
-		ops[i].decode(&sub, kind)
+		ops[i].decode(&sub, kind, &acls)
 		if err := sub.Err(); err != nil {
 			d.Fail(err)
 			return nil
@@ -322,22 +322,23 @@ func decodeMulti(d *jute.Decoder, room func(n int) []Op) []Op {
 	return ops
 }
 
-// decode reads the record of a change of the given type.
-func (o *Op) decode(d *jute.Decoder, kind wire.OpCode) {
+// decode reads the record of a change of the given type. Its ACL may be that of another operation that acls has
+// decoded.
+func (o *Op) decode(d *jute.Decoder, kind wire.OpCode, acls *wire.ACLs) {
 	o.Type = kind
 	switch kind {
 	case wire.OpCreate, wire.OpCreate2:
-		o.decodeCreate(d)
+		o.decodeCreate(d, acls)
 		o.Ephemeral = d.Bool()
 		o.ParentCversion = -1 // CreateTxnV0, before 3.4, ends here
 		if d.Err() == nil && d.Len() > 0 {
 			o.ParentCversion = d.Int()
 		}
 	case wire.OpCreateContainer:
-		o.decodeCreate(d)
+		o.decodeCreate(d, acls)
 		o.ParentCversion = d.Int()
 	case wire.OpCreateTTL:
-		o.decodeCreate(d)
+		o.decodeCreate(d, acls)
 		o.ParentCversion = d.Int()
 		o.TTL = d.Long()
 	case wire.OpDelete, wire.OpDeleteContainer:
@@ -346,7 +347,7 @@ func (o *Op) decode(d *jute.Decoder, kind wire.OpCode) {
 		o.Path, o.Data, o.Version = d.String(), d.Buffer(), d.Int()
 	case wire.OpSetACL:
 		o.Path = d.String()
-		o.ACL = wire.DecodeACL(d)
+		o.ACL = acls.Decode(d)
 		o.Version = d.Int()
 	case wire.OpCheck:
 		o.Path, o.Version = d.String(), d.Int()
@@ -361,10 +362,10 @@ func (o *Op) decode(d *jute.Decoder, kind wire.OpCode) {
 	}
 }
 
-func (o *Op) decodeCreate(d *jute.Decoder) {
+func (o *Op) decodeCreate(d *jute.Decoder, acls *wire.ACLs) {
 	o.Path = d.String()
 	o.Data = d.Buffer()
-	o.ACL = wire.DecodeACL(d)
+	o.ACL = acls.Decode(d)
 }
 
 // decodeCloseSession reads the list of paths, which servers before 3.6, and

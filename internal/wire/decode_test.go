@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -457,5 +458,41 @@ func BenchmarkAppendReply(b *testing.B) {
 	for b.Loop() {
 		out = ReplyHeader{1, 2, zk.OK}.Append(out[:0])
 		out = AppendStat(jute.AppendBuffer(out, data), &stat)
+	}
+}
+
+// ACLs reads what DecodeACL reads, in any order of vectors, and gives equal ones that follow each other as one slice.
+func TestACLsAreShared(t *testing.T) {
+	open := zk.OpenACLUnsafe()
+	digest := []zk.ACL{{Perms: zk.PermRead, ID: zk.ID{Scheme: "digest", ID: "a:b"}}}
+	both := append(slices.Clone(open), digest...)
+	var b []byte
+	order := [][]zk.ACL{nil, open, open, both, open, digest, digest, {}, {}, nil, nil, digest}
+	for _, acl := range order {
+		b = AppendACL(b, acl)
+	}
+	d, plain := jute.NewDecoder(b), jute.NewDecoder(b)
+	var acls ACLs
+	var last []zk.ACL
+	for i, want := range order {
+		got := acls.Decode(&d)
+		if plain := DecodeACL(&plain); !slices.Equal(got, want) || (got == nil) != (plain == nil) || !slices.Equal(got, plain) {
+			t.Errorf("vector %d: %v, want %v", i, got, want)
+		}
+		if i > 0 && len(want) > 0 && slices.Equal(want, order[i-1]) != (len(last) > 0 && &got[0] == &last[0]) {
+			t.Errorf("vector %d: shared with the one before it only if it is equal", i)
+		}
+		last = got
+	}
+	if d.Err() != nil || d.Len() != 0 {
+		t.Errorf("%v, %d bytes are left", d.Err(), d.Len())
+	}
+	cut := jute.NewDecoder(AppendACL(nil, digest)[:10])
+	if got := acls.Decode(&cut); got != nil || cut.Err() == nil {
+		t.Errorf("of a vector that is cut off: %v, %v", got, cut.Err())
+	}
+	whole := jute.NewDecoder(AppendACL(nil, digest))
+	if got := acls.Decode(&whole); !slices.Equal(got, digest) {
+		t.Errorf("after an error: %v", got)
 	}
 }

@@ -78,9 +78,9 @@ func CountMulti(body []byte, most int) (n int) {
 // (OpMultiRead) to ops. Its errors are those of Next.
 func DecodeMulti(d *jute.Decoder, op OpCode, ops []MultiOp) []MultiOp {
 	ops = slices.Grow(ops, CountMulti(d.Rest(), math.MaxInt))
-	for {
+	for acls := new(ACLs); ; {
 		var m MultiOp
-		if !m.Next(d, op) {
+		if !m.Next(d, op, acls) {
 			return ops
 		}
 		ops = append(ops, m)
@@ -89,7 +89,8 @@ func DecodeMulti(d *jute.Decoder, op OpCode, ops []MultiOp) []MultiOp {
 
 // Next decodes the next operation of a multi (op OpMulti) or multiRead (OpMultiRead) into m. It returns false after the
 // last one and after an error of d, which is ErrMultiOp for an operation that has no place in that kind of multi.
-func (m *MultiOp) Next(d *jute.Decoder, op OpCode) bool {
+// acls is for all operations of the multi.
+func (m *MultiOp) Next(d *jute.Decoder, op OpCode, acls *ACLs) bool {
 	var h MultiHeader
 	h.Decode(d)
 	if d.Err() != nil || h.Done {
@@ -100,15 +101,15 @@ func (m *MultiOp) Next(d *jute.Decoder, op OpCode) bool {
 		return false
 	}
 	*m = MultiOp{}
-	m.decode(d, h.Type)
+	m.decode(d, h.Type, acls)
 	return d.Err() == nil
 }
 
-func (m *MultiOp) decode(d *jute.Decoder, op OpCode) {
+func (m *MultiOp) decode(d *jute.Decoder, op OpCode, acls *ACLs) {
 	m.Type = op
 	switch op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
-		m.CreateRequest.Decode(d, op)
+		m.CreateRequest.decode(d, op, acls)
 	case OpSetData:
 		m.Path, m.Data, m.Version = d.Path(), d.Buffer(), d.Int()
 	case OpDelete, OpCheck:

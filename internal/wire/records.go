@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
@@ -22,6 +23,27 @@ func DecodeACL(d *jute.Decoder) []zk.ACL {
 	}
 	if d.Err() != nil {
 		return nil
+	}
+	return acl
+}
+
+// ACLs decodes vectors of ACLs that mostly repeat, as those of a multi's creates do: equal ones that
+// follow each other become one slice, which its users must not change. Its zero value is ready for the first.
+type ACLs struct {
+	raw []byte // the last one, as it was read
+	acl []zk.ACL
+}
+
+// Decode is DecodeACL.
+func (l *ACLs) Decode(d *jute.Decoder) []zk.ACL {
+	b := d.Rest()
+	if len(l.raw) > 0 && bytes.HasPrefix(b, l.raw) { // its length is within it
+		d.Fixed(len(l.raw))
+		return l.acl
+	}
+	acl := DecodeACL(d)
+	if l.raw = nil; d.Err() == nil {
+		l.raw, l.acl = b[:len(b)-d.Len()], acl
 	}
 	return acl
 }
@@ -135,10 +157,13 @@ type CreateRequest struct {
 }
 
 // Decode reads the record as op has it: createTTL carries the TTL.
-func (r *CreateRequest) Decode(d *jute.Decoder, op OpCode) {
+func (r *CreateRequest) Decode(d *jute.Decoder, op OpCode) { r.decode(d, op, new(ACLs)) }
+
+// decode is Decode for one of many records.
+func (r *CreateRequest) decode(d *jute.Decoder, op OpCode, acls *ACLs) {
 	r.Path = d.Path()
 	r.Data = d.Buffer()
-	r.ACL = DecodeACL(d)
+	r.ACL = acls.Decode(d)
 	r.Flags = zk.CreateMode(d.Int())
 	r.TTL = -1
 	if op == OpCreateTTL {
