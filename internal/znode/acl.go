@@ -100,6 +100,9 @@ func (c *aclCache) prepare(acl []zk.ACL, index func(*access.List)) {
 	if len(acl) < longACL {
 		return
 	}
+	if _, done := c.prepared[&acl[0]]; done {
+		return // operations of a multi share it
+	}
 	if c.prepared == nil {
 		c.prepared = map[*zk.ACL]preparedACL{}
 	}

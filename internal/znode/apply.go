@@ -60,10 +60,11 @@ func (t *Tree) Apply(tx *txn.Txn, r *Result) {
 }
 
 // Prepare copies the long ACLs of the transactions that Apply is called with next, and
-// calls index for each; BeginMulti does so for long multis. It needs no lock: others may read the tree at the same time.
+// calls index for each; BeginMulti does so for long multis. It makes memory for children. It needs no lock: others may read the tree at the same time.
 // REQUIRES: the caller is the caller of Apply.
 func (t *Tree) Prepare(txs []txn.Txn, index func(*access.List)) {
 	t.acls.prepared = nil
+	t.readyKids()
 	for i := range txs {
 		if IsLong(&txs[i]) {
 			continue

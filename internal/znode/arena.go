@@ -14,12 +14,12 @@ package znode
 // Invariants: every slot of a block is used, on the block's free list, or fresh;
 // block.used counts the used ones. A class's partial list holds each of its blocks with
 // room once, at index block.partialAt, and at most one of them is empty.
-// of its blocks with room once, at block.partialAt, and at most one is empty.
 type arena struct {
 	classes [numClasses]slotClass
 	large   [][]byte
 	free    []uint32 // indices of large that are nil
 	inUse   int64    // bytes of slots and large strings in use
+	ready   [][]byte // memory of the next blocks, blockSize each, see Tree.makeReady
 }
 
 // A ref identifies a string of an arena: the class in the top byte; for a slot also the
@@ -89,7 +89,7 @@ func (a *arena) alloc(n int) ref {
 	ci := classOf[(n+slotGrain-1)/slotGrain]
 	c := &a.classes[ci]
 	c.size = classSizes[ci]
-	bi, b := c.blockWithRoom()
+	bi, b := c.blockWithRoom(a)
 	if b.used == 0 {
 		c.empty--
 	}
@@ -154,13 +154,13 @@ func (a *arena) release(r ref) {
 }
 
 // blockWithRoom returns the last block of the partial list; if the list is empty, a new
-// one.
-func (c *slotClass) blockWithRoom() (uint32, *block) {
+// one of a.
+func (c *slotClass) blockWithRoom(a *arena) (uint32, *block) {
 	if k := len(c.partial); k > 0 {
 		bi := c.partial[k-1]
 		return bi, c.blocks[bi]
 	}
-	b := &block{mem: make([]byte, blockSize/c.size*c.size), freeHead: -1}
+	b := &block{mem: a.block(c.size), freeHead: -1}
 	var bi uint32
 	if k := len(c.vacant); k > 0 {
 		bi = c.vacant[k-1]

@@ -41,6 +41,7 @@ func (t *Tree) check() error {
 	}{
 		{"znodes", int64(t.count), int64(c.nodes)},
 		{"IDs", int64(t.nodes.fresh - rootID), int64(c.nodes + free)},
+		{"free nodes", int64(t.nodes.freed), int64(free)},
 		{"entries of the index", int64(indexed), int64(c.nodes - 1)},
 		{"ephemerals in sets", int64(ephemerals), int64(c.kinds[kindEphemeral])},
 		{"ephemerals", int64(t.ephCount), int64(c.kinds[kindEphemeral])},

@@ -42,6 +42,7 @@ type Close struct {
 	part int      // the first part of the index that may have any
 
 	free, lastFree ID // deleted znodes, as in nodeTable.free
+	freed          int
 
 	settle  bool   // words are those of znodes that remain
 	remains uint64 // digest of the znodes that remain
@@ -130,6 +131,7 @@ func (c *Close) release() {
 	if c.free != 0 {
 		t := &c.tree.nodes
 		t.at(c.lastFree).parent, t.free = t.free, c.free
+		t.freed += c.freed
 	}
 }
 
@@ -253,6 +255,7 @@ func (c *Close) deleteLeaf(id ID, n *node) (size int64) {
 		c.lastFree = id
 	}
 	c.free = id
+	c.freed++
 	return size
 }
 

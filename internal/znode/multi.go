@@ -56,19 +56,28 @@ func (t *Tree) BeginMulti(tx *txn.Txn, r *Result, answer bool, index func(*acces
 	return m
 }
 
-// findChanges finds what the operations change; n of them are no checks.
+// findChanges finds what the operations change; n of them are no checks. It makes memory ready for what they create.
 func (m *Multi) findChanges(n int) {
-	m.changed = newPathSet(2 * n)
+	m.tree.changes = newPathSet(m.tree.changes, 2*n)
+	m.changed = m.tree.changes
+	created, bytes := 0, 0
 	for i := range m.left {
 		op := &m.left[i]
 		if op.Type == wire.OpCheck {
 			continue
 		}
 		m.changed.add(m.tree.hashAt(op.Path))
-		if parent, _, ok := split(op.Path); ok && op.Type != wire.OpSetData && op.Type != wire.OpSetACL {
+		parent, name, ok := split(op.Path)
+		if ok && op.Type != wire.OpSetData && op.Type != wire.OpSetACL {
 			m.changed.add(m.tree.hashAt(parent))
 		}
+		switch op.Type {
+		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL:
+			created++
+			bytes += slotBytes(len(name) + len(op.Data))
+		}
 	}
+	m.tree.makeReady(created, bytes)
 }
 
 // Next applies one piece. It sets r.Multi to the results of its operations, and r.Events to
@@ -121,13 +130,18 @@ func (t *Tree) hashAt(path string) uint64 { return t.index.hash(strings.TrimSuff
 // pathSet is a set of hashes of paths, with open addressing and linear probing.
 type pathSet []uint64
 
-// newPathSet returns a set with room for n hashes.
-func newPathSet(n int) pathSet {
+// newPathSet returns an empty set with room for n hashes, in the memory of old, which is not used any more, if that is large
+// enough and not much too large.
+func newPathSet(old pathSet, n int) pathSet {
 	size := 8
 	for size < n+n/2 {
 		size *= 2
 	}
-	return make(pathSet, size)
+	if size > cap(old) || cap(old) > 8*size {
+		return make(pathSet, size)
+	}
+	clear(old[:size])
+	return old[:size]
 }
 
 // place returns the slot that has the hash, or the empty one where it belongs. Slots that

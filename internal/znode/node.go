@@ -44,6 +44,8 @@ type nodeTable struct {
 	blocks []*[nodesPerBlock]node
 	fresh  ID // nodes from here on were never used
 	free   ID // list of freed nodes
+	freed  int
+	ready  []*[nodesPerBlock]node // the next blocks, see Tree.makeReady
 }
 
 func (t *nodeTable) at(id ID) *node {
@@ -55,11 +57,12 @@ func (t *nodeTable) alloc() ID {
 	if id := t.free; id != 0 {
 		n := t.at(id)
 		t.free = n.parent
+		t.freed--
 		*n = node{}
 		return id
 	}
 	if int(t.fresh/nodesPerBlock) == len(t.blocks) {
-		t.blocks = append(t.blocks, new([nodesPerBlock]node))
+		t.blocks = append(t.blocks, t.block())
 	}
 	t.fresh++
 	return t.fresh - 1
@@ -69,6 +72,7 @@ func (t *nodeTable) release(id ID) {
 	n := t.at(id)
 	*n = node{slot: freeSlot, parent: t.free}
 	t.free = id
+	t.freed++
 }
 
 // kind is what ends the life of a znode.

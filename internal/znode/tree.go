@@ -57,6 +57,9 @@ type Tree struct {
 	containers map[ID]struct{}
 	ttls       map[ID]struct{}
 	quotas     map[string]struct{} // paths that have a limits node
+	changes    pathSet             // memory for Multi.changed
+	nextKids   []ID                // empty: memory for a long list of children, see makeReady
+	wantKids   int                 // how many places it should have, if more than it has
 	recounts   recounts
 }
 
@@ -424,7 +427,7 @@ func (t *Tree) link(parent ID, name string, data []byte, acl aclID, m *Mode) ID 
 	t.fill(n, name, data)
 	kids := t.kidsOf(parent)
 	n.slot = uint32(len(*kids))
-	*kids = append(*kids, id)
+	*kids = append(t.withRoom(*kids), id)
 	return id
 }
 

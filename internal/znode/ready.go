@@ -1,0 +1,102 @@
+package znode
+
+// The system gives new memory page by page at the first access, which can take forty times as long as to fill the
+// page. A long multi makes thousands of znodes, under the tree's lock. So BeginMulti, which needs no lock, makes the
+// blocks that these may need and has the system give their pages.
+
+//
+// A long list of children grows by a quarter, which is megabytes. So the next list is made between two calls of Apply, as soon
+// as the present one is almost full.
+
+// makeReady makes ready what so many new znodes take at most, with so many bytes of slots. What they do not use is for
+// the next ones. REQUIRES: the caller is the caller of Apply.
+func (t *Tree) makeReady(nodes, bytes int) {
+	for n := t.nodes.missing(nodes); n > 0; n -= nodesPerBlock {
+		b := new([nodesPerBlock]node)
+		for i := 0; i < nodesPerBlock; i += nodesPerPage {
+			b[i].owner = 0
+		}
+		t.nodes.ready = append(t.nodes.ready, b)
+	}
+	for n := bytes - blockSize*len(t.arena.ready); n > 0; n -= blockSize {
+		b := make([]byte, blockSize)
+		for i := 0; i < blockSize; i += pageBytes {
+			b[i] = 0
+		}
+		t.arena.ready = append(t.arena.ready, b)
+	}
+}
+
+// manyKids is from how many children a list grows into memory that was made ready.
+const manyKids = 4 << 10
+
+// withRoom returns the list of a znode's children with room for one more, if it is long and memory is ready, and otherwise as it
+// is. It notes when the next list should be made.
+func (t *Tree) withRoom(kids []ID) []ID {
+	n := len(kids)
+	if n < manyKids {
+		return kids
+	}
+	if n == cap(kids) && cap(t.nextKids) > n && cap(t.nextKids) <= 2*n {
+		kids, t.nextKids, t.wantKids = append(t.nextKids, kids...), nil, 0
+	}
+	if next := cap(kids) + cap(kids)/4; cap(kids)-n <= n/32 && next > cap(t.nextKids) {
+		t.wantKids = max(t.wantKids, next)
+	}
+	return kids
+}
+
+// readyKids makes the next list of children, if one is almost full. REQUIRES: the caller is the caller of Apply.
+func (t *Tree) readyKids() {
+	if t.wantKids > cap(t.nextKids) {
+		t.nextKids = make([]ID, t.wantKids)
+		for i := 0; i < len(t.nextKids); i += pageBytes / 4 {
+			t.nextKids[i] = 0
+		}
+		t.nextKids = t.nextKids[:0]
+	}
+	t.wantKids = 0
+}
+
+const (
+	pageBytes    = 4 << 10 // the size of the system's pages, or less
+	nodesPerPage = 42      // or fewer, of 96 bytes
+)
+
+// missing returns for how many of n new nodes there is no memory.
+func (t *nodeTable) missing(n int) int {
+	return n - t.freed - nodesPerBlock*(len(t.blocks)+len(t.ready)) + int(t.fresh)
+}
+
+// block returns a zeroed block.
+func (t *nodeTable) block() *[nodesPerBlock]node {
+	last := len(t.ready) - 1
+	if last < 0 {
+		return new([nodesPerBlock]node)
+	}
+	b := t.ready[last]
+	t.ready[last] = nil
+	t.ready = t.ready[:last]
+	return b
+}
+
+// block returns the memory of a block for slots of size bytes.
+func (a *arena) block(size int) []byte {
+	n := blockSize / size * size
+	last := len(a.ready) - 1
+	if last < 0 {
+		return make([]byte, n)
+	}
+	b := a.ready[last]
+	a.ready[last] = nil
+	a.ready = a.ready[:last]
+	return b[:n:n]
+}
+
+// slotBytes is how many bytes of a block a string of n bytes takes: none if it is empty, or no string of a block.
+func slotBytes(n int) int {
+	if n > maxSlot {
+		return 0
+	}
+	return classSizes[classOf[(n+slotGrain-1)/slotGrain]] * min(n, 1)
+}
