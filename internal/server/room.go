@@ -116,16 +116,16 @@ func (c *conn) enlargeBy(t replica.View, n int) bool {
 	})
 }
 
-// newLargeBuffer is newBuffer for a large reply, if no such buffer is kept. Half of the processors at a time make such buffers, and the other
-// connections wait, on a channel: as runnable goroutines they would be in front of one that holds the tree's lock and
-// was preempted, by a collection of garbage for example, which such buffers make frequent. The wait is bounded by the
-// number of connections. REQUIRES: no lock is held.
+// newLargeBuffer is newBuffer for a large reply, or returns a kept buffer. Half of the processors at a time make such
+// buffers, and the other connections wait, on a channel: as runnable goroutines they would be in front of one that holds
+// the tree's lock and was preempted, by a collection of garbage for example, which such buffers make frequent. The wait
+// is bounded by the number of connections. REQUIRES: no lock is held.
 func (s *Server) newLargeBuffer(n int) []byte {
+	s.making <- struct{}{}
+	defer func() { <-s.making }()
 	if kept := s.spare.Get(n); kept != nil {
 		return kept
 	}
-	s.making <- struct{}{}
-	defer func() { <-s.making }()
 	return newBuffer(n)
 }
 

@@ -17,8 +17,8 @@ var ErrBudget = errors.New("socket: no room for a larger frame in the budget of 
 // budgetPatience is how long an unfinished frame waits for room.
 const budgetPatience = 10 * time.Second
 
-// InputPool lends buffers of one size to Inputs, and larger ones that are kept in a spare.Buffers, and lets those that find
-// none make them in turns. Use NewInputPool.
+// InputPool lends buffers of one size to Inputs, and lets those that need larger ones make them in turns, or take them from a
+// spare.Buffers. Use NewInputPool.
 //
 // The system gives the memory of a large buffer page by page, which takes a millisecond or more. If thousands of unfinished
 // frames grow at the same time, all other goroutines would wait for as many of them in the queues of the scheduler. An Input
@@ -117,22 +117,15 @@ func (in *Input) reserve() bool {
 	return true
 }
 
-// grow doubles the buffer, which is full. If no such buffer is kept it makes one when the Input has its turn. False means that
-// it was closed before.
+// grow doubles the buffer, which is full, when the Input has its turn, into one that is kept if there is such a one. False
+// means that the Input was closed before.
 func (in *Input) grow() bool {
-	if kept := in.pool.large.Get(2 * in.filled); kept != nil {
-		in.double(kept)
-		return true
-	}
 	select {
 	case in.pool.turns <- struct{}{}:
 	case <-in.account.Closed():
 		return false
 	}
-	grown := in.double(nil)
-	for i := in.filled; i < len(grown); i += pageBytes {
-		grown[i] = 0 // the system gives the page now, and not when bytes are read
-	}
+	in.double(in.pool.large.Get(2 * in.filled))
 	<-in.pool.turns
 	return true
 }
@@ -140,16 +133,19 @@ func (in *Input) grow() bool {
 const pageBytes = 4 << 10 // the size of the system's pages, or less
 
 // double replaces the buffer by one of twice the size, in the memory that is given if it is not nil.
-func (in *Input) double(memory []byte) []byte {
+func (in *Input) double(memory []byte) {
 	size := 2 * len(*in.buf)
-	if memory == nil {
+	made := memory == nil
+	if made {
 		memory = make([]byte, size)
 	}
 	grown := memory[:size]
 	copy(grown, *in.buf)
 	in.recycle()
 	in.buf = &grown
-	return grown
+	for i := in.filled; made && i < len(grown); i += pageBytes {
+		grown[i] = 0 // the system gives the page now, and not when bytes are read
+	}
 }
 
 // size is the length of the buffer, or of the one to come.
@@ -179,7 +175,7 @@ func (in *Input) charge() {
 	n := 0
 	if in.filled > 0 {
 		if n = cap(in.parked()); in.buf != nil && in.filled > int(in.short) {
-			n += len(*in.buf)
+			n += cap(*in.buf) // one that was kept may be larger than it has to be
 		}
 	}
 	if n != in.charged {
