@@ -60,6 +60,7 @@ import (
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
 	"github.com/pinfold-zk/pinfold/internal/prep"
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/storage"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -217,6 +218,7 @@ type Replica struct {
 // Start recovers the state from the directory and starts the goroutines.
 // nowMillis is the server's wall clock. The report says what was recovered.
 func Start(o Options, nowMillis int64) (*Replica, Report, error) {
+	o.Tree.Populate = rawio.Populate
 	r := &Replica{
 		o: o, log: o.Logger, clock: o.Clock, driver: o.Driver, pool: newBatchPool(o.Scrub),
 		stopping: make(chan struct{}), failed: make(chan struct{}), started: time.Now(),

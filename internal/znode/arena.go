@@ -20,6 +20,8 @@ type arena struct {
 	free    []uint32 // indices of large that are nil
 	inUse   int64    // bytes of slots and large strings in use
 	ready   [][]byte // memory of the next blocks, blockSize each, see Tree.makeReady
+
+	populate func(b []byte) // Options.Populate
 }
 
 // A ref identifies a string of an arena: the class in the top byte; for a slot also the
@@ -160,7 +162,7 @@ func (c *slotClass) blockWithRoom(a *arena) (uint32, *block) {
 		bi := c.partial[k-1]
 		return bi, c.blocks[bi]
 	}
-	b := &block{mem: a.block(c.size), freeHead: -1}
+	b := &block{mem: a.block(c), freeHead: -1}
 	var bi uint32
 	if k := len(c.vacant); k > 0 {
 		bi = c.vacant[k-1]

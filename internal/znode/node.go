@@ -46,6 +46,8 @@ type nodeTable struct {
 	free   ID // list of freed nodes
 	freed  int
 	ready  []*[nodesPerBlock]node // the next blocks, see Tree.makeReady
+
+	populate func(b []byte) // Options.Populate
 }
 
 func (t *nodeTable) at(id ID) *node {

@@ -1,5 +1,7 @@
 package znode
 
+import "unsafe"
+
 // The system gives new memory page by page at the first access, which can take forty times as long as to fill the
 // page. A long multi makes thousands of znodes, under the tree's lock. So BeginMulti, which needs no lock, makes the
 // blocks that these may need and has the system give their pages.
@@ -12,14 +14,14 @@ package znode
 // the next ones. REQUIRES: the caller is the caller of Apply.
 func (t *Tree) makeReady(nodes, bytes int) {
 	for n := t.nodes.missing(nodes); n > 0; n -= nodesPerBlock {
-		b := new([nodesPerBlock]node)
+		b := t.nodes.newBlock(true)
 		for i := 0; i < nodesPerBlock; i += nodesPerPage {
 			b[i].owner = 0
 		}
 		t.nodes.ready = append(t.nodes.ready, b)
 	}
 	for n := bytes - blockSize*len(t.arena.ready); n > 0; n -= blockSize {
-		b := make([]byte, blockSize)
+		b := t.arena.newBlock(blockSize, true)
 		for i := 0; i < blockSize; i += pageBytes {
 			b[i] = 0
 		}
@@ -68,11 +70,14 @@ func (t *nodeTable) missing(n int) int {
 	return n - t.freed - nodesPerBlock*(len(t.blocks)+len(t.ready)) + int(t.fresh)
 }
 
+// manyBlocks is from how many blocks on the next one will probably be filled.
+const manyBlocks = 4
+
 // block returns a zeroed block.
 func (t *nodeTable) block() *[nodesPerBlock]node {
 	last := len(t.ready) - 1
 	if last < 0 {
-		return new([nodesPerBlock]node)
+		return t.newBlock(len(t.blocks) >= manyBlocks)
 	}
 	b := t.ready[last]
 	t.ready[last] = nil
@@ -80,17 +85,35 @@ func (t *nodeTable) block() *[nodesPerBlock]node {
 	return b
 }
 
-// block returns the memory of a block for slots of size bytes.
-func (a *arena) block(size int) []byte {
-	n := blockSize / size * size
+// newBlock makes a block. full is whether it will be filled.
+func (t *nodeTable) newBlock(full bool) *[nodesPerBlock]node {
+	b := new([nodesPerBlock]node)
+	if full && t.populate != nil {
+		t.populate(unsafe.Slice((*byte)(unsafe.Pointer(b)), unsafe.Sizeof(*b)))
+	}
+	return b
+}
+
+// block returns the memory of a block for slots of class c.
+func (a *arena) block(c *slotClass) []byte {
+	n := blockSize / c.size * c.size
 	last := len(a.ready) - 1
 	if last < 0 {
-		return make([]byte, n)
+		return a.newBlock(n, len(c.blocks) >= manyBlocks)
 	}
 	b := a.ready[last]
 	a.ready[last] = nil
 	a.ready = a.ready[:last]
 	return b[:n:n]
+}
+
+// newBlock makes a block of n bytes. full is whether it will be filled.
+func (a *arena) newBlock(n int, full bool) []byte {
+	b := make([]byte, n)
+	if full && a.populate != nil {
+		a.populate(b)
+	}
+	return b
 }
 
 // slotBytes is how many bytes of a block a string of n bytes takes: none if it is empty, or no string of a block.

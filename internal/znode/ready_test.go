@@ -3,6 +3,7 @@ package znode
 import (
 	"fmt"
 	"testing"
+	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
@@ -95,5 +96,27 @@ func TestLongListsGrowIntoReadyMemory(t *testing.T) {
 	}
 	if err := tree.check(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The blocks of a tree that has many are populated, once and whole, and the first ones of each kind, most of which may stay
+// empty, are not.
+func TestBlocksArePopulated(t *testing.T) {
+	populated := 0
+	tree, r := New(Options{Populate: func(b []byte) { populated += len(b) }}), new(Result)
+	for i := range 8 * nodesPerBlock {
+		if tree.Apply(&txn.Txn{Header: txn.Header{Zxid: zk.Zxid(1 + i), Type: wire.OpCreate},
+			Op: txn.Op{Type: wire.OpCreate, Path: fmt.Sprintf("/a-%d", i), Data: make([]byte, 100)}}, r); i == nodesPerBlock && populated > 0 {
+			t.Errorf("%d bytes are populated for %d znodes", populated, i)
+		}
+	}
+	nodes, slots := len(tree.nodes.blocks)-manyBlocks, 0
+	for i := range tree.arena.classes {
+		for _, b := range tree.arena.classes[i].blocks[min(manyBlocks, len(tree.arena.classes[i].blocks)):] {
+			slots += len(b.mem)
+		}
+	}
+	if want := nodes*nodesPerBlock*int(unsafe.Sizeof(node{})) + slots; populated != want || nodes < 4 || slots == 0 {
+		t.Errorf("%d bytes are populated, want %d", populated, want)
 	}
 }

@@ -31,6 +31,10 @@ type Options struct {
 	ExtendedTypes bool // zookeeper.extendedTypesEnabled: TTL marks are understood
 	Emulate353TTL bool // zookeeper.emulate353TTLNodes
 	NoDigest      bool // digest.enabled=false
+
+	// Populate, if there is one, has the system give the pages of b, new memory that will be used soon, without a
+	// change to what lies there. The tree calls it for the blocks that it needs when it has some already.
+	Populate func(b []byte)
 }
 
 // Tree is the replicated state of a server. Make one with New.
@@ -79,7 +83,7 @@ func New(opts Options) *Tree {
 func newEmpty(opts Options) *Tree {
 	t := &Tree{
 		opts: opts, index: newIndex(), acls: newACLCache(), kids: make([][]ID, 1),
-		nodes:      nodeTable{fresh: rootID},
+		nodes: nodeTable{fresh: rootID, populate: opts.Populate}, arena: arena{populate: opts.Populate},
 		sessions:   map[zk.SessionID]int32{},
 		ephemerals: map[zk.SessionID]*idSet{},
 		containers: map[ID]struct{}{}, ttls: map[ID]struct{}{}, quotas: map[string]struct{}{},

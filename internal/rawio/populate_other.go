@@ -1,0 +1,6 @@
+//go:build !linux
+
+package rawio
+
+// Populate does nothing.
+func Populate([]byte) {}
