@@ -102,8 +102,8 @@ func newBatchPool(scrub bool) *batchPool {
 	return &batchPool{scrub: scrub, encs: spare.Buffers{Most: pooledBytes / 2}}
 }
 
-// The pool holds at most pooledBytes of buffers, half as much of those for encodings, and none of more than
-// maxPooledBytes.
+// The pool holds at most pooledBytes of buffers, none of more than maxPooledBytes, and besides at most half of pooledBytes
+// of large buffers for encodings.
 const (
 	pooledBytes    = 20 << 20
 	maxPooledBytes = 8 << 20

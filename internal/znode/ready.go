@@ -5,7 +5,6 @@ import "unsafe"
 // The system gives new memory page by page at the first access, which can take forty times as long as to fill the
 // page. A long multi makes thousands of znodes, under the tree's lock. So BeginMulti, which needs no lock, makes the
 // blocks that these may need and has the system give their pages.
-
 //
 // A long list of children grows by a quarter, which is megabytes. So the next list is made between two calls of Apply, as soon
 // as the present one is almost full.

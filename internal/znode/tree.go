@@ -62,7 +62,7 @@ type Tree struct {
 	ttls       map[ID]struct{}
 	quotas     map[string]struct{} // paths that have a limits node
 	changes    pathSet             // memory for Multi.changed
-	nextKids   []ID                // empty: memory for a long list of children, see makeReady
+	nextKids   []ID                // empty: memory for a long list of children, see readyKids
 	wantKids   int                 // how many places it should have, if more than it has
 	recounts   recounts
 }
