@@ -139,8 +139,8 @@ const dropPiece = znode.PieceUnits / 8
 // both within one View, but for watches beyond a piece: no transaction may be applied
 // in between, as its events would reach the next connection with the same id. Events of a
 // watch that is left after a piece reach c, which drops them. A connection that never had a session has no watches, and
-// waits for no lock of the tree: thousands of them may end at once.
-func (s *Server) dismiss(c *conn) {
+// waits for no lock of the tree: thousands of them may end at once. After the first piece the caller's place among the connections that end is another's.
+func (s *Server) dismiss(c *conn, place *place) {
 	if c.limited != nil {
 		s.limits.leave(c)
 	}
@@ -153,6 +153,9 @@ func (s *Server) dismiss(c *conn) {
 	}
 	var hold replica.Hold
 	for done, again := false, false; !done; again = true {
+		if again {
+			place.end()
+		}
 		s.replica.ViewAt(&hold, s.replica.Now(), again, func(replica.View) {
 			work := 0
 			s.replica.Watches(func(t *watch.Tables) { work, done = t.Drop(c.id, dropPiece) })

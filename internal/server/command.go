@@ -42,10 +42,10 @@ func (c *conn) command(b []byte) (done bool, err error) {
 		t.b = append(t.b, "imok"...)
 	case t.mode != replica.Idle || needsNoState(word):
 		if isLong(word) {
-			t.begin()
+			t.place = c.s.texts.begin()
 		}
 		answer(t)
-		t.end()
+		t.place.end()
 	case word == "isro":
 		t.b = append(t.b, "null"...)
 	case word == "hash":
@@ -123,27 +123,11 @@ func commands(word string) func(*text) {
 // A text is the answer to a word while it is being sent. After a write has failed,
 // nothing more is sent.
 type text struct {
-	c    *conn
-	mode replica.Mode // of the server when the word came
-	b    []byte       // not sent yet
-	err  error        // of the write that failed
-	turn bool         // it has a place in Server.texts
-}
-
-// begin waits until the text is made. Half of the processors at a time make long texts, and the others wait, on a
-// channel: as runnable goroutines they would be in front of one that holds the tree's lock and was preempted. The turn
-// ends while the text is being sent, so that the wait is bounded by the number of connections.
-func (t *text) begin() {
-	t.c.s.texts <- struct{}{}
-	t.turn = true
-}
-
-// end gives the turn back, if the text has it.
-func (t *text) end() {
-	if t.turn {
-		<-t.c.s.texts
-		t.turn = false
-	}
+	c     *conn
+	mode  replica.Mode // of the server when the word came
+	b     []byte       // not sent yet
+	err   error        // of the write that failed
+	place place        // in Server.texts, while it is made and if it is long
 }
 
 // pieceBytes is the length from which spill sends what a text has.
@@ -170,11 +154,11 @@ func (t *text) add(s string) bool {
 	return t.spill()
 }
 
-// send sends the whole text. The client has lastWords for each write.
+// send sends the whole text. The client has lastWords for each write. The place is another's meanwhile.
 func (t *text) send() {
-	if t.turn {
-		t.end()
-		defer t.begin()
+	if t.place.has {
+		t.place.end()
+		defer func() { t.place = t.c.s.texts.begin() }()
 	}
 	for b := t.b; len(b) > 0 && t.err == nil; {
 		piece := b[:min(len(b), 2*pieceBytes)]

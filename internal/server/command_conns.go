@@ -144,7 +144,7 @@ func (t *text) dump() {
 		return
 	}
 	t.spill()
-	t.begin()
+	t.place = t.c.s.texts.begin()
 	t.b = append(t.b, "ephemeral nodes dump:\n"...)
 	t.ephemerals()
 	t.b = append(t.b, "Connections dump:\n"...)

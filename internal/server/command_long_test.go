@@ -41,7 +41,7 @@ func TestTextOfLongPathsIsBounded(t *testing.T) {
 		if most := cap(x.b); x.err != nil || most > 3*pieceBytes {
 			t.Errorf("%s: %d bytes gathered, %v", word, most, x.err)
 		}
-		x.end()
+		x.place.end()
 		x.send()
 		server.Close()
 		if got := <-read; word != "mntr" && !strings.Contains(got, long+"\n") || len(got) < 10*pieceBytes {

@@ -266,11 +266,15 @@ func (c *conn) closeLocked() {
 }
 
 // end cleans up after serve. It still sends pending output, and discards what the
-// client sends meanwhile, so that the output arrives (socket.Lingering).
+// client sends meanwhile, so that the output arrives (socket.Lingering). Connections end in turns, except while they wait
+// for their clients: thousands may end at once.
 func (c *conn) end() {
+	place := c.s.endings.begin()
+	defer place.end()
 	c.mu.Lock()
 	c.closeLocked()
 	c.s.stats.fold(&c.mu.stats)
+	waits := c.mu.out.Writing() || c.mu.out.Unsent() > 0
 	c.mu.Unlock()
 	if c.mu.handshake != nil {
 		c.s.unhold(c)
@@ -278,12 +282,15 @@ func (c *conn) end() {
 	if !c.open {
 		// A client that has read the answer to a word must not see that
 		// connection in the answer to the next word.
-		c.s.dismiss(c)
+		c.s.dismiss(c, &place)
+	}
+	if waits {
+		place.end()
 	}
 	shut := c.drain()
 	c.in.Clear()
 	if c.open {
-		c.s.dismiss(c)
+		c.s.dismiss(c, &place)
 	}
 	c.mu.Lock()
 	id := c.mu.session
@@ -291,6 +298,7 @@ func (c *conn) end() {
 	if id != 0 {
 		c.s.unbind(id, c)
 	}
+	place.end()
 	if shut {
 		c.s.lingering.Drain(c.sock, &c.in)
 	}

@@ -116,13 +116,11 @@ func (c *conn) enlargeBy(t replica.View, n int) bool {
 	})
 }
 
-// newLargeBuffer is newBuffer for a large reply, or returns a kept buffer. Half of the processors at a time make such
-// buffers, and the other connections wait, on a channel: as runnable goroutines they would be in front of one that holds
-// the tree's lock and was preempted, by a collection of garbage for example, which such buffers make frequent. The wait
-// is bounded by the number of connections. REQUIRES: no lock is held.
+// newLargeBuffer is newBuffer for a large reply, or returns a kept buffer. Such buffers are made in turns: they make
+// collections of garbage frequent. REQUIRES: no lock is held.
 func (s *Server) newLargeBuffer(n int) []byte {
-	s.making <- struct{}{}
-	defer func() { <-s.making }()
+	place := s.making.begin()
+	defer place.end()
 	if kept := s.spare.Get(n); kept != nil {
 		return kept
 	}
@@ -131,8 +129,8 @@ func (s *Server) newLargeBuffer(n int) []byte {
 
 // cloneLong is strings.Clone for a string that is as long as a large reply, under the same conditions.
 func (s *Server) cloneLong(long string) string {
-	s.making <- struct{}{}
-	defer func() { <-s.making }()
+	place := s.making.begin()
+	defer place.end()
 	return strings.Clone(long)
 }
 

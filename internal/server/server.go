@@ -46,7 +46,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,6 +59,7 @@ import (
 	"github.com/pinfold-zk/pinfold/internal/session"
 	"github.com/pinfold-zk/pinfold/internal/socket"
 	"github.com/pinfold-zk/pinfold/internal/spare"
+	"github.com/pinfold-zk/pinfold/internal/tlsport"
 	"github.com/pinfold-zk/pinfold/internal/watch"
 	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
@@ -144,6 +144,7 @@ type Server struct {
 	}
 	listeners  []net.Listener // guarded by mu
 	handshakes handshakes
+	shaking    *tlsport.Turns // of TLS handshakes that compute
 	wg         sync.WaitGroup
 
 	gate struct {
@@ -158,10 +159,11 @@ type Server struct {
 	budget    *socket.Budget // of all connections' buffers
 	flight    *socket.Budget // of all requests in flight
 	heavy     heavy          // the large ones of them
-	listings  chan struct{}  // holds one for each long reply that is being built
-	making    chan struct{}  // holds one for each buffer of a large reply, or copy of a long path, that is being made
+	listings  places         // of long replies that are built
+	making    places         // of buffers of large replies, and copies of long paths
 	dumps     chan struct{}  // holds one for each answer to dump
-	texts     chan struct{}  // holds one for each long answer to a word that is being made
+	texts     places         // of long answers to words that are made
+	endings   places         // of connections that end
 	lingering socket.Lingering
 }
 
@@ -182,10 +184,9 @@ func New(o Options) *Server {
 	s.heavy.limit = o.Config.OutstandingBytes() / 4
 	s.spare.Most = spareBytes
 	s.inputs = socket.NewInputPool(readBufferBytes, &s.spare)
-	s.listings = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	s.making = make(chan struct{}, cap(s.listings))
+	s.listings, s.making, s.texts, s.endings = newPlaces(), newPlaces(), newPlaces(), newPlaces()
 	s.dumps = make(chan struct{}, maxDumps)
-	s.texts = make(chan struct{}, cap(s.listings))
+	s.shaking = tlsport.NewTurns()
 	s.outputs = socket.NewOutputPool(softOutBytes, &s.spare, &s.wg)
 	s.throttle = newThrottle(&o.Config.Throttle)
 	s.large = newLargeRequests(&o.Config.Requests)

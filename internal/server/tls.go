@@ -50,13 +50,14 @@ func (c *conn) serveTLS(e *Encryption) {
 	}
 	if err != nil {
 		c.noteEnd(err)
+		c.noteEOF(err)
 		c.end()
 		return
 	}
 	c.serve()
 }
 
-// encrypt shakes hands, and adds the identity of the client's certificate.
+// encrypt shakes hands, and adds the identity of the client's certificate. Handshakes compute in turns.
 func (c *conn) encrypt(config *tls.Config, deadline time.Time) error {
 	if c.s.cfg.Client.EarlyDrop && c.s.replica.Mode() == replica.Idle {
 		c.s.stats.TLSDropped.Add(1)
@@ -72,12 +73,16 @@ func (c *conn) encrypt(config *tls.Config, deadline time.Time) error {
 	}
 	_ = c.sock.SetReadDeadline(deadline)
 	_ = c.sock.SetWriteDeadline(deadline) // they fail only if closed; then the handshake fails too
+	var turns *tlsport.TurnConn
 	var layer *tls.Conn
 	c.sock.AddLayer(func(nc net.Conn) net.Conn {
-		layer = tls.Server(nc, config)
+		turns = c.s.shaking.Conn(nc, c.account.Closed())
+		layer = tls.Server(turns, config)
 		return layer
 	})
-	if err := c.sock.Handshake(); err != nil {
+	err := c.sock.Handshake()
+	turns.EndTurns()
+	if err != nil {
 		return c.tlsFailed(err)
 	}
 	_ = c.sock.SetWriteDeadline(time.Time{})
