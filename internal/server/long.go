@@ -12,7 +12,7 @@ import (
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
-// A long reply is the list of a znode's children whose names have more than longReply
+// A long reply is the list of more than longCount children, or of children whose names have more than longReply
 // bytes. It may be hundreds of megabytes, so it is not built under one lock. The connection
 // first counts the names, then reserves room for all of them in the budget of buffers, and
 // then copies them in pieces, each under a read lock of its own. The list is the state at
@@ -28,7 +28,7 @@ import (
 const (
 	longReply = 256 << 10 // bytes of names
 	longPiece = 256 << 10 // copied under one read lock
-	longCount = 1 << 12   // children whose names are counted under one read lock
+	longCount = 1 << 12   // children, which is also how many are counted under one read lock
 	// longTries is how often a list is started that keeps changing. After that it is built
 	// under one lock.
 	longTries = 4

@@ -39,6 +39,36 @@ func TestTheBufferOfLargeDataIsMadeWithoutTheLock(t *testing.T) {
 	}
 }
 
+// The buffer of a large list of children is made between two holds of the tree's lock, and no part of a list that is too
+// long for one hold is copied to find that out.
+func TestTheBufferOfAListIsMadeWithoutTheLock(t *testing.T) {
+	s := newRig(t)
+	c := s.open()
+	c.withNames("/large", slices.Repeat([]int{1000}, 200)...)
+	c.withNames("/long", slices.Repeat([]int{1000}, 1+longReply/1000)...)
+	conn := s.connOf(c)
+	var mu sync.Mutex
+	var pieces, buffers []int
+	s.srv.pieceDone = func(work int) {
+		mu.Lock()
+		defer mu.Unlock()
+		pieces, buffers = append(pieces, work), append(buffers, cap(conn.mu.out.Buf))
+	}
+	c.mustCall(wire.OpGetChildren2, readBody("/large", false))
+	mu.Lock()
+	if copied := znode.BytesUnits(200_000); len(pieces) != 2 || pieces[0] >= copied || pieces[1] < copied || buffers[0] > largeReply {
+		t.Errorf("work under the holds of the lock: %d, want little, and then a copy of %d units; buffers of %d bytes", pieces, copied, buffers)
+	}
+	pieces, buffers = nil, nil
+	mu.Unlock()
+	c.mustCall(wire.OpGetChildren, readBody("/long", false))
+	mu.Lock()
+	defer mu.Unlock()
+	if len(pieces) == 0 || pieces[0] >= znode.BytesUnits(longReply) || slices.Max(buffers) > largeReply {
+		t.Errorf("work under the holds of the lock: %d, buffers of %d bytes; want little in the first hold", pieces, buffers)
+	}
+}
+
 // A large reply waits for its turn to make its buffer without any lock, and small ones do not wait for it.
 func TestLargeRepliesMakeTheirBuffersInTurns(t *testing.T) {
 	const size = 1_000_000

@@ -23,6 +23,11 @@ import (
 // REQUIRES: c.mu and the tree's lock.
 func (c *conn) pause(t replica.View) bool { return c.mu.work < znode.PieceUnits || c.rest(t, nil) }
 
+// fitsPiece reports whether n units of work, which are done in one piece, may be added to the present one. REQUIRES: c.mu.
+func (c *conn) fitsPiece(n int) bool {
+	return c.mu.forced || c.mu.work < znode.PieceUnits/2 || c.mu.work+n <= znode.PieceUnits
+}
+
 // rest releases the tree's lock and c.mu, calls work unless it is nil, and acquires the
 // locks again. work gets the reply that is being built, and returns it with its additions.
 // The applier keeps its locks. rest reports false if the request must not be answered any

@@ -204,27 +204,12 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 	if !c.preparesWatch(t, &r) {
 		return zk.OK
 	}
-	id, code := c.find(t, q, r.Path)
-	if code != zk.OK {
+	id, size, code := c.findList(t, q, r.Path)
+	if code != zk.OK || id == 0 {
 		return code
 	}
-	most := longReply
-	if c.mu.forced {
-		most = hardOutBytes
-	} else if c.mu.insist {
-		most = math.MaxInt
-	}
-	whole := c.appendChildren(t, id, most)
-	if c.mu.short > 0 {
+	if c.appendChildren(t, id, size); c.mu.short > 0 {
 		return zk.OK // without a watch: the request is repeated
-	}
-	if !whole && c.mu.forced {
-		c.mu.short = most
-		return zk.OK
-	}
-	if !whole {
-		c.mu.long = true
-		return zk.OK
 	}
 	if q.Op == wire.OpGetChildren2 {
 		var s zk.Stat
@@ -237,37 +222,66 @@ func (c *conn) getChildren(t replica.View, q *request, d *jute.Decoder) zk.Code 
 	return zk.OK
 }
 
-// appendChildren appends the names of the children if there is room for them; otherwise
-// mu.short is set to the room that they need. If the names have more than most bytes, it
-// stops there and returns false.
-func (c *conn) appendChildren(t replica.View, id znode.ID, most int) (whole bool) {
-	began, count := len(c.mu.out.Buf), t.NumChildren(id)
-	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(count))
-	next, size := began+largeReply/2, 0
-	end := t.ChildrenFrom(id, 0, func(name string) bool {
-		if size += 4 + len(name); size > most {
-			return false
+// findList finds the znode at path, and gives the reply place for the list of its children with a Stat, which has size
+// bytes. id is 0 if the request must not be answered now: there is no room, it has ended, or the reply is long.
+func (c *conn) findList(t replica.View, q *request, path string) (id znode.ID, size int, code zk.Code) {
+	id, code = c.find(t, q, path)
+	if code == zk.OK && !c.fitsPiece(t.NumChildren(id)) {
+		if !c.rest(t, nil) {
+			return 0, 0, zk.OK
 		}
-		if len(c.mu.out.Buf)+len(name) > next && c.mu.short == 0 {
-			c.room(len(name) + largeReply)
-			if c.lacks(4 + len(name)) {
-				c.mu.work += znode.BytesUnits(len(c.mu.out.Buf)) // it is copied
-			}
-			next = len(c.mu.out.Buf) + len(name) + largeReply/2
+		id, code = c.find(t, q, path) // the lock was released
+	}
+	for code == zk.OK {
+		size, long := c.listBytes(t, id)
+		switch {
+		case long && c.mu.forced:
+			c.mu.short = hardOutBytes
+			return 0, 0, zk.OK
+		case long:
+			c.mu.long = true
+			return 0, 0, zk.OK
+		case len(c.mu.out.Buf)+size <= largeReply || !c.lacks(size):
+			return id, size, zk.OK
+		case !c.enlargeBy(t, size):
+			return 0, 0, zk.OK
 		}
-		if c.mu.short == 0 {
-			c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, name)
-		}
-		return true
+		id, code = c.find(t, q, path) // the lock was released
+	}
+	return 0, 0, code
+}
+
+// listBytes returns how many bytes the list of a znode's children has, with a Stat. If it is long, that is to be built in
+// pieces, size tells nothing.
+func (c *conn) listBytes(t replica.View, id znode.ID) (size int, long bool) {
+	bytes, count := longReply, longCount
+	switch {
+	case c.mu.forced:
+		bytes, count = hardOutBytes, math.MaxInt
+	case c.mu.insist:
+		bytes, count = math.MaxInt, math.MaxInt
+	}
+	if t.NumChildren(id) > count {
+		return 0, true
+	}
+	c.mu.work += t.ChildrenFrom(id, 0, func(name string) bool {
+		size += 4 + len(name)
+		return size <= bytes
 	})
-	if c.mu.work += end + znode.BytesUnits(size); end < count {
-		c.mu.short = 0
-		return false
+	return 4 + size + wire.StatLen, size > bytes
+}
+
+// appendChildren appends the list of a znode's children, which has size bytes, if there is room for it.
+func (c *conn) appendChildren(t replica.View, id znode.ID, size int) {
+	if size > largeReply/2 && !c.room(size+largeReply/2) {
+		return
 	}
-	if c.mu.short > 0 {
-		c.mu.short = began + size + 2*largeReply
+	if c.lacks(size) {
+		c.mu.work += znode.BytesUnits(len(c.mu.out.Buf)) // it is copied
 	}
-	return true
+	c.mu.out.Buf = jute.AppendInt(c.mu.out.Buf, int32(t.NumChildren(id)))
+	t.Children(id, func(name string) { c.mu.out.Buf = jute.AppendString(c.mu.out.Buf, name) })
+	c.mu.work += znode.BytesUnits(size) // each name was looked at before
 }
 
 // sync is answered at once on a standalone server: every answered change is already
