@@ -144,12 +144,15 @@ func (p *batchPool) room() []byte {
 
 // ops returns an empty slice, of zero values, with room for the n operations of a multi.
 func (p *batchPool) ops(n int) []txn.Op {
-	if n >= longMulti {
-		if ops := p.pooledOps(n); ops != nil {
-			return ops
-		}
+	if n < longMulti {
+		return make([]txn.Op, 0, n)
 	}
-	return make([]txn.Op, 0, n)
+	ops := p.pooledOps(n)
+	if ops == nil {
+		ops = make([]txn.Op, 0, n)
+		rawio.Populate(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ops))), opsBytes(ops)))
+	}
+	return ops
 }
 
 // pooledOps returns a slice of the pool for n operations, or nil if it has none.
@@ -296,6 +299,9 @@ func (b *batch) encode(p *batchPool) {
 	if cap(b.enc) < size {
 		if b.enc = p.encs.Get(size); b.enc == nil {
 			b.enc = rawio.Uncleared(size + size/8) // the next ones may be a little longer
+			if size >= spare.Least {
+				rawio.Populate(b.enc[:cap(b.enc)])
+			}
 		}
 	}
 	for i := range b.txns {

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/pinfold-zk/pinfold/internal/auth"
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/internal/znode"
@@ -134,15 +135,11 @@ func (s *Server) cloneLong(long string) string {
 	return strings.Clone(long)
 }
 
-// newBuffer returns an empty buffer for n bytes that is filled under the tree's lock. It writes to each page,
-// because the system gives new memory page by page at the first write: that can take forty times as long as to
-// fill it.
+// newBuffer returns an empty buffer for n bytes that is filled under the tree's lock. The system gives its pages now.
 func newBuffer(n int) []byte {
-	b := make([]byte, n)
-	for i := 0; i < n; i += minPage {
-		b[i] = 0
-	}
-	return b[:0]
+	b := rawio.Uncleared(n)
+	rawio.Populate(b[:n])
+	return b
 }
 
 // spareBytes is how much memory of large buffers a server keeps for the next requests and replies: a few of a megabyte.
@@ -151,8 +148,6 @@ const spareBytes = 8 << 20
 // ReleaseSpare releases the buffers that are kept for the next large requests and replies, up to 8 MiB. A server that is idle
 // calls it. Any goroutine may call it at any time; buffers in use stay.
 func (s *Server) ReleaseSpare() { s.spare.Release() }
-
-const minPage = 4 << 10 // the size of the system's pages, or less
 
 // setIdentities replaces the identities of the connection if there is room for them. REQUIRES:
 // c.mu.

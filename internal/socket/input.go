@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/spare"
 )
 
@@ -130,22 +131,17 @@ func (in *Input) grow() bool {
 	return true
 }
 
-const pageBytes = 4 << 10 // the size of the system's pages, or less
-
 // double replaces the buffer by one of twice the size, in the memory that is given if it is not nil.
 func (in *Input) double(memory []byte) {
 	size := 2 * len(*in.buf)
-	made := memory == nil
-	if made {
-		memory = make([]byte, size)
+	if memory == nil {
+		memory = rawio.Uncleared(size)
+		rawio.Populate(memory[:size])
 	}
 	grown := memory[:size]
 	copy(grown, *in.buf)
 	in.recycle()
 	in.buf = &grown
-	for i := in.filled; made && i < len(grown); i += pageBytes {
-		grown[i] = 0 // the system gives the page now, and not when bytes are read
-	}
 }
 
 // size is the length of the buffer, or of the one to come.

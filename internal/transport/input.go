@@ -25,16 +25,14 @@ type chunk struct {
 	refs atomic.Int32
 }
 
-// chunks keeps chunks for reuse: of chunkBytes, of twice as much, and so on to 2 MiB, in which any
-// packet of a request of 1 MiB ends.
-var chunks [4]sync.Pool
+// chunks keeps chunks for reuse: of chunkBytes, of twice as much, three times, and so on to 2 MiB, in which any packet of a request of
+// 1 MiB ends.
+var chunks [8]sync.Pool
 
 // poolOf returns the pool of the chunks of size bytes, or nil if they are not kept.
 func poolOf(size int) *sync.Pool {
-	for i := range chunks {
-		if size == chunkBytes<<i {
-			return &chunks[i]
-		}
+	if i := size/chunkBytes - 1; size%chunkBytes == 0 && 0 <= i && i < len(chunks) {
+		return &chunks[i]
 	}
 	return nil
 }
@@ -48,6 +46,9 @@ func newChunk(size int) *chunk {
 	if c == nil {
 		buf := rawio.Uncleared(size)
 		c = &chunk{buf: buf[:cap(buf)]}
+		if size > chunkBytes { // a packet fills it
+			rawio.Populate(c.buf)
+		}
 	}
 	c.refs.Store(1)
 	return c
@@ -121,14 +122,19 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// renew continues in a new buffer, with the bytes that are not decoded.
+// renew continues in a new buffer, with the bytes that are not decoded. A large one ends where the packet does that it begins
+// with: packets that wait for one another, as those of many large requests do, keep little more than they have.
 func (in *input) renew() error {
 	size := chunkBytes
 	if in.buf == nil {
 		size = firstChunkBytes
 	}
-	for size < 2*(in.w-in.r) {
+	rest := in.w - in.r
+	for size < 2*rest {
 		size *= 2
+	}
+	if in.need > rest {
+		size = min(size, (in.need+chunkBytes-1)/chunkBytes*chunkBytes)
 	}
 	if err := in.hold(size); err != nil {
 		return err

@@ -13,18 +13,10 @@ import "unsafe"
 // the next ones. REQUIRES: the caller is the caller of Apply.
 func (t *Tree) makeReady(nodes, bytes int) {
 	for n := t.nodes.missing(nodes); n > 0; n -= nodesPerBlock {
-		b := t.nodes.newBlock(true)
-		for i := 0; i < nodesPerBlock; i += nodesPerPage {
-			b[i].owner = 0
-		}
-		t.nodes.ready = append(t.nodes.ready, b)
+		t.nodes.ready = append(t.nodes.ready, t.nodes.newBlock(true))
 	}
 	for n := bytes - blockSize*len(t.arena.ready); n > 0; n -= blockSize {
-		b := t.arena.newBlock(blockSize, true)
-		for i := 0; i < blockSize; i += pageBytes {
-			b[i] = 0
-		}
-		t.arena.ready = append(t.arena.ready, b)
+		t.arena.ready = append(t.arena.ready, t.arena.newBlock(blockSize, true))
 	}
 }
 
@@ -50,19 +42,14 @@ func (t *Tree) withRoom(kids []ID) []ID {
 // readyKids makes the next list of children, if one is almost full. REQUIRES: the caller is the caller of Apply.
 func (t *Tree) readyKids() {
 	if t.wantKids > cap(t.nextKids) {
-		t.nextKids = make([]ID, t.wantKids)
-		for i := 0; i < len(t.nextKids); i += pageBytes / 4 {
-			t.nextKids[i] = 0
+		t.nextKids = make([]ID, 0, t.wantKids)
+		if t.nodes.populate != nil {
+			first := unsafe.SliceData(t.nextKids)
+			t.nodes.populate(unsafe.Slice((*byte)(unsafe.Pointer(first)), t.wantKids*int(unsafe.Sizeof(*first))))
 		}
-		t.nextKids = t.nextKids[:0]
 	}
 	t.wantKids = 0
 }
-
-const (
-	pageBytes    = 4 << 10 // the size of the system's pages, or less
-	nodesPerPage = 42      // or fewer, of 96 bytes
-)
 
 // missing returns for how many of n new nodes there is no memory.
 func (t *nodeTable) missing(n int) int {

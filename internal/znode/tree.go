@@ -33,7 +33,8 @@ type Options struct {
 	NoDigest      bool // digest.enabled=false
 
 	// Populate, if there is one, has the system give the pages of b, new memory that will be used soon, without a
-	// change to what lies there. The tree calls it for the blocks that it needs when it has some already.
+	// change to what lies there. The tree calls it for the blocks that it needs when it has some already, and for long
+	// lists of children.
 	Populate func(b []byte)
 }
 
