@@ -23,3 +23,12 @@ func Populate(b []byte) {
 		atomic.OrUint32((*uint32)(unsafe.Add(first, from)), 0)
 	}
 }
+
+// Populated is Uncleared for a buffer that is filled soon: the system gives its pages now. Small memory mostly has them.
+func Populated(n int) []byte {
+	b := Uncleared(n)
+	if n >= populatePiece/4 {
+		Populate(b[:n])
+	}
+	return b
+}

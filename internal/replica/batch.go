@@ -298,10 +298,7 @@ func (b *batch) encode(p *batchPool) {
 	}
 	if cap(b.enc) < size {
 		if b.enc = p.encs.Get(size); b.enc == nil {
-			b.enc = rawio.Uncleared(size + size/8) // the next ones may be a little longer
-			if size >= spare.Least {
-				rawio.Populate(b.enc[:cap(b.enc)])
-			}
+			b.enc = rawio.Populated(size + size/8) // the next ones may be a little longer
 		}
 	}
 	for i := range b.txns {

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/pinfold-zk/pinfold/internal/jute"
+	"github.com/pinfold-zk/pinfold/internal/rawio"
 	"github.com/pinfold-zk/pinfold/internal/refusal"
 	"github.com/pinfold-zk/pinfold/internal/replica"
 	"github.com/pinfold-zk/pinfold/internal/watch"
@@ -115,7 +116,7 @@ func (l *listing) walk(step func(t replica.View) (done bool)) (same bool) {
 			return false
 		}
 		if cap(l.pieces) > 0 { // copying: the memory is made before the lock is taken
-			l.pieces = append(l.pieces, newBuffer(min(longPiece, l.left())))
+			l.pieces = append(l.pieces, rawio.Populated(min(longPiece, l.left())))
 		}
 		same = false
 		var part <-chan struct{}

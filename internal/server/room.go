@@ -110,14 +110,14 @@ func (c *conn) enlarge(t replica.View, ops []wire.MultiOp, id znode.ID) bool {
 func (c *conn) enlargeBy(t replica.View, n int) bool {
 	buffer := c.s.newLargeBuffer
 	if c.mu.forced { // the applier never waits
-		buffer = newBuffer
+		buffer = rawio.Populated
 	}
 	return c.room(n+largeReply/2) && c.rest(t, func(reply []byte) []byte {
 		return append(buffer(len(reply)+n), reply...)
 	})
 }
 
-// newLargeBuffer is newBuffer for a large reply, or returns a kept buffer. Such buffers are made in turns: they make
+// newLargeBuffer returns an empty buffer for a large reply of n bytes, new or kept. Such buffers are made in turns: they make
 // collections of garbage frequent. REQUIRES: no lock is held.
 func (s *Server) newLargeBuffer(n int) []byte {
 	place := s.making.begin()
@@ -125,7 +125,7 @@ func (s *Server) newLargeBuffer(n int) []byte {
 	if kept := s.spare.Get(n); kept != nil {
 		return kept
 	}
-	return newBuffer(n)
+	return rawio.Populated(n)
 }
 
 // cloneLong is strings.Clone for a string that is as long as a large reply, under the same conditions.
@@ -133,13 +133,6 @@ func (s *Server) cloneLong(long string) string {
 	place := s.making.begin()
 	defer place.end()
 	return strings.Clone(long)
-}
-
-// newBuffer returns an empty buffer for n bytes that is filled under the tree's lock. The system gives its pages now.
-func newBuffer(n int) []byte {
-	b := rawio.Uncleared(n)
-	rawio.Populate(b[:n])
-	return b
 }
 
 // spareBytes is how much memory of large buffers a server keeps for the next requests and replies: a few of a megabyte.

@@ -26,7 +26,7 @@ func (c *conn) Applying(_ *replica.Request, tx *txn.Txn, r *znode.Result) {
 		size := head + outcomesLen(tx) + wire.MultiHeaderLen
 		frame := c.s.spare.Get(size)
 		if frame == nil {
-			frame = rawio.Uncleared(size)
+			frame = rawio.Populated(size)
 		}
 		*p = preparedReply{c, frame[:head]}
 	}

@@ -135,8 +135,7 @@ func (in *Input) grow() bool {
 func (in *Input) double(memory []byte) {
 	size := 2 * len(*in.buf)
 	if memory == nil {
-		memory = rawio.Uncleared(size)
-		rawio.Populate(memory[:size])
+		memory = rawio.Populated(size)
 	}
 	grown := memory[:size]
 	copy(grown, *in.buf)

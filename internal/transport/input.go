@@ -44,11 +44,12 @@ func newChunk(size int) *chunk {
 		c, _ = p.Get().(*chunk)
 	}
 	if c == nil {
-		buf := rawio.Uncleared(size)
-		c = &chunk{buf: buf[:cap(buf)]}
+		room := rawio.Uncleared
 		if size > chunkBytes { // a packet fills it
-			rawio.Populate(c.buf)
+			room = rawio.Populated
 		}
+		buf := room(size)
+		c = &chunk{buf: buf[:cap(buf)]}
 	}
 	c.refs.Store(1)
 	return c

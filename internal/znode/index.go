@@ -18,6 +18,7 @@ type index struct {
 type indexPart struct {
 	entries []indexEntry // a power of two, or empty
 	used    int
+	next    []indexEntry // twice as many as entries, empty: memory that was made ready; or nil
 }
 
 type indexEntry struct {
@@ -113,9 +114,12 @@ func (p *indexPart) insert(e indexEntry) {
 	p.entries[i] = e
 }
 
+// grow doubles the part.
 func (p *indexPart) grow() {
 	old := p.entries
-	p.entries = make([]indexEntry, max(8, 2*len(old)))
+	if p.entries, p.next = p.next, nil; p.entries == nil {
+		p.entries = make([]indexEntry, max(8, 2*len(old)))
+	}
 	for _, e := range old {
 		if e.id != 0 {
 			p.insert(e)

@@ -4,7 +4,7 @@ import "unsafe"
 
 // The system gives new memory page by page at the first access, which can take forty times as long as to fill the
 // page. A long multi makes thousands of znodes, under the tree's lock. So BeginMulti, which needs no lock, makes the
-// blocks that these may need and has the system give their pages.
+// blocks that these may need, and the next sizes of the parts of the index, and has the system give their pages.
 //
 // A long list of children grows by a quarter, which is megabytes. So the next list is made between two calls of Apply, as soon
 // as the present one is almost full.
@@ -17,6 +17,30 @@ func (t *Tree) makeReady(nodes, bytes int) {
 	}
 	for n := bytes - blockSize*len(t.arena.ready); n > 0; n -= blockSize {
 		t.arena.ready = append(t.arena.ready, t.arena.newBlock(blockSize, true))
+	}
+	t.readyIndex(nodes)
+}
+
+// readyIndex makes the next size of the parts of the index that so many new znodes may fill. The parts fill at about the
+// same time: under the tree's lock, all together would take long.
+func (t *Tree) readyIndex(nodes int) {
+	each := nodes/len(t.index.parts) + manyEntries/32 // they do not fill evenly
+	for i := range t.index.parts {
+		p := &t.index.parts[i]
+		if n := len(p.entries); n >= manyEntries && p.next == nil && 5*(p.used+each) > 4*n {
+			p.next = make([]indexEntry, 2*n)
+			t.populate(unsafe.Pointer(unsafe.SliceData(p.next)), uintptr(len(p.next))*unsafe.Sizeof(indexEntry{}))
+		}
+	}
+}
+
+// manyEntries is from how many entries a part of the index grows into memory that was made ready.
+const manyEntries = 1 << 10
+
+// populate gives new memory to Options.Populate.
+func (t *Tree) populate(p unsafe.Pointer, bytes uintptr) {
+	if t.opts.Populate != nil {
+		t.opts.Populate(unsafe.Slice((*byte)(p), bytes))
 	}
 }
 
@@ -43,10 +67,7 @@ func (t *Tree) withRoom(kids []ID) []ID {
 func (t *Tree) readyKids() {
 	if t.wantKids > cap(t.nextKids) {
 		t.nextKids = make([]ID, 0, t.wantKids)
-		if t.nodes.populate != nil {
-			first := unsafe.SliceData(t.nextKids)
-			t.nodes.populate(unsafe.Slice((*byte)(unsafe.Pointer(first)), t.wantKids*int(unsafe.Sizeof(*first))))
-		}
+		t.populate(unsafe.Pointer(unsafe.SliceData(t.nextKids)), uintptr(t.wantKids)*unsafe.Sizeof(ID(0)))
 	}
 	t.wantKids = 0
 }

@@ -54,6 +54,45 @@ func TestLongMultiFindsItsMemory(t *testing.T) {
 	}
 }
 
+// The parts of the index grow into memory that was made before a long multi is applied, and no part has such memory for long.
+func TestIndexGrowsIntoReadyMemory(t *testing.T) {
+	tree, r := New(Options{}), new(Result)
+	grown := 0
+	for round := range 64 {
+		tx := txn.Txn{Header: txn.Header{Zxid: zk.Zxid(round + 1), Type: wire.OpMulti}}
+		for i := range 4000 {
+			tx.Multi = append(tx.Multi, txn.Op{Type: wire.OpCreate, Path: fmt.Sprintf("/%d-%d", round, i)})
+		}
+		m := tree.BeginMulti(&tx, r, false, nil)
+		before := tree.index.parts
+		for !m.Next(r) {
+		}
+		m.End(r)
+		for i := range before {
+			was, is := &before[i], &tree.index.parts[i]
+			switch n := len(was.entries); {
+			case len(is.entries) == n:
+			case n >= manyEntries && (was.next == nil || &was.next[0] != &is.entries[0]):
+				t.Fatalf("round %d: part %d grew from %d to %d entries, with %d ready", round, i, n, len(is.entries), len(was.next))
+			case n >= manyEntries:
+				grown++
+			}
+		}
+	}
+	if err := tree.check(); err != nil {
+		t.Fatal(err)
+	}
+	ready := 0
+	for i := range tree.index.parts {
+		if tree.index.parts[i].next != nil {
+			ready++
+		}
+	}
+	if grown != len(tree.index.parts) || ready > 0 { // with 250,000 znodes all parts have grown once from manyEntries
+		t.Errorf("%d parts have grown, %d have memory for the next time", grown, ready)
+	}
+}
+
 func blocksOf(t *Tree) (n int) {
 	for i := range t.arena.classes {
 		n += len(t.arena.classes[i].blocks)
