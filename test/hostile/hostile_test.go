@@ -168,7 +168,7 @@ func judge(t *testing.T, a *attack, s system, r *result) {
 		complain = t.Logf
 	}
 	for _, b := range broken {
-		complain("%s", b)
+		complain("broken promise: %s on %d servers: %s", a.name, r.Members, b) // .ci/run looks for these
 	}
 	if u := r.unfair(); u != "" && s.Judged {
 		t.Log(u)
