@@ -47,7 +47,6 @@ type Memory struct {
 	spare   map[int]func() // ReleaseSpare of the running replicas
 
 	idle    trimmer
-	begun   bool // the process has been idle once: what its start has used was returned
 	use     []metrics.Sample
 	trimmed *time.Timer
 }
@@ -171,8 +170,8 @@ func goal(live uint64) int {
 	return max(int(garbageBytes*100/max(live, 1<<20)), leastGCPercent)
 }
 
-// trim returns memory to the system if that is due, and runs again later. With it go the pages of
-// the program's file: and once when there is nothing else to return, since the start uses many.
+// trim returns memory to the system if that is due, and runs again later. The pages of the program's file go with it, and
+// whenever the process has become quiet: the start uses many, and so does each load.
 func (m *Memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,8 +185,7 @@ func (m *Memory) trim() {
 		}
 		debug.FreeOSMemory()
 	}
-	if due || !m.begun && m.idle.quiet >= trimAfter {
-		m.begun = true
+	if due || m.idle.becameQuiet() {
 		forgetProgram()
 	}
 	m.trimmed.Reset(again)

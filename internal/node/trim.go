@@ -62,6 +62,9 @@ func (t *trimmer) due(u heapUse) (due bool, again time.Duration) {
 	return t.quiet >= trimAfter || t.light >= trimAfter && spare >= lightTrimBytes, trimEvery
 }
 
+// becameQuiet reports whether the last check was the one from which on the process counts as idle.
+func (t *trimmer) becameQuiet() bool { return t.quiet == trimAfter }
+
 // heapSamples are the metrics of the runtime that readHeap reads.
 func heapSamples() []metrics.Sample {
 	return []metrics.Sample{

@@ -97,3 +97,21 @@ func TestTrimmer(t *testing.T) {
 		}
 	}
 }
+
+// The process becomes quiet once after its start and once after each load, however long it then is.
+func TestTrimmerBecomesQuiet(t *testing.T) {
+	var idle trimmer
+	quiet, allocated := 0, uint64(0)
+	for _, load := range []uint64{10 * quietBytes, quietBytes, 0} {
+		allocated += load
+		for range 3 * trimAfter {
+			if idle.due(heapUse{allocated: allocated}); idle.becameQuiet() {
+				quiet++
+			}
+			allocated += quietBytes / 2
+		}
+	}
+	if quiet != 2 {
+		t.Errorf("it became quiet %d times after two loads", quiet)
+	}
+}
