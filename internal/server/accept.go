@@ -139,7 +139,7 @@ const dropPiece = znode.PieceUnits / 8
 // both within one View, but for watches beyond a piece: no transaction may be applied
 // in between, as its events would reach the next connection with the same id. Events of a
 // watch that is left after a piece reach c, which drops them. A connection that never had a session has no watches, and
-// waits for no lock of the tree: thousands of them may end at once. After the first piece the caller's place among the connections that end is another's.
+// waits for no lock of the tree: thousands of them may end at once. dismiss ends place after the first piece.
 func (s *Server) dismiss(c *conn, place *place) {
 	if c.limited != nil {
 		s.limits.leave(c)

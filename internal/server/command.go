@@ -154,7 +154,7 @@ func (t *text) add(s string) bool {
 	return t.spill()
 }
 
-// send sends the whole text. The client has lastWords for each write. The place is another's meanwhile.
+// send sends the whole text. The client has lastWords for each write. It has no place meanwhile.
 func (t *text) send() {
 	if t.place.has {
 		t.place.end()

@@ -274,7 +274,6 @@ func (c *conn) end() {
 	c.mu.Lock()
 	c.closeLocked()
 	c.s.stats.fold(&c.mu.stats)
-	waits := c.mu.out.Writing() || c.mu.out.Unsent() > 0
 	c.mu.Unlock()
 	if c.mu.handshake != nil {
 		c.s.unhold(c)
@@ -284,10 +283,7 @@ func (c *conn) end() {
 		// connection in the answer to the next word.
 		c.s.dismiss(c, &place)
 	}
-	if waits {
-		place.end()
-	}
-	shut := c.drain()
+	shut := c.drain(&place)
 	c.in.Clear()
 	if c.open {
 		c.s.dismiss(c, &place)
@@ -356,11 +352,15 @@ func (c *conn) endOutputLocked(reason string) {
 }
 
 // drain sends the output and returns when nothing is left and no goroutine writes. It
-// reports whether the socket is open for reading. REQUIRES: the connection is closing.
-func (c *conn) drain() (shut bool) {
+// reports whether the socket is open for reading. It ends place if it may wait for the client.
+// REQUIRES: the connection is closing.
+func (c *conn) drain(place *place) (shut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.mu.closed {
+		if c.mu.out.Writing() || c.mu.out.Unsent() > 0 {
+			place.end()
+		}
 		if c.mu.out.Writing() {
 			c.mu.wait()
 		} else {

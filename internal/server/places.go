@@ -17,13 +17,13 @@ type place struct {
 func newPlaces() places { return make(places, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // begin waits until the caller may work, at most as long as all that have begun to wait before. The caller must not
-// wait for its client, or hold a lock, before it calls end. REQUIRES: no lock is held.
-func (t places) begin() place {
-	t <- struct{}{}
-	return place{t, true}
+// wait for its client before it calls end. REQUIRES: no lock is held.
+func (p places) begin() place {
+	p <- struct{}{}
+	return place{p, true}
 }
 
-// end lets another goroutine work, if it was not called before.
+// end lets another goroutine work, if it was not called before. It never blocks.
 func (p *place) end() {
 	if p.has {
 		p.has = false

@@ -18,7 +18,7 @@ type index struct {
 type indexPart struct {
 	entries []indexEntry // a power of two, or empty
 	used    int
-	next    []indexEntry // twice as many as entries, empty: memory that was made ready; or nil
+	next    []indexEntry // nil, or twice as many as entries, empty: see readyIndex. Owned by the caller of Apply
 }
 
 type indexEntry struct {

@@ -14,7 +14,7 @@ type Memory struct {
 // of znodes is.
 func (t *Tree) Memory() (m Memory) {
 	for i := range t.index.parts {
-		m.Index += int64(len(t.index.parts[i].entries)+len(t.index.parts[i].next)) * int64(unsafe.Sizeof(indexEntry{}))
+		m.Index += int64(len(t.index.parts[i].entries)) * int64(unsafe.Sizeof(indexEntry{}))
 	}
 	m.Nodes = int64(len(t.nodes.blocks)) * int64(unsafe.Sizeof([nodesPerBlock]node{}))
 	m.Data = t.arena.inUse
