@@ -1,12 +1,15 @@
 package replica
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/pinfold-zk/pinfold/internal/pipeline"
 	"github.com/pinfold-zk/pinfold/internal/prep"
 	"github.com/pinfold-zk/pinfold/internal/spare"
 	"github.com/pinfold-zk/pinfold/internal/txn"
 	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/internal/znode"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -110,5 +113,29 @@ func TestOperationsOfLongMultisAreKept(t *testing.T) {
 	p.put(&batch{txns: []txn.Txn{{Multi: make([]txn.Op, maxPooledBytes/100)}}})
 	if len(p.multis) != 0 {
 		t.Error("a slice of more than maxPooledBytes is kept")
+	}
+}
+
+// A step with a long multi is left to the Applier, whatever else it has: another worker would read no link meanwhile.
+func TestLongMultiIsLeftToTheApplier(t *testing.T) {
+	small := txn.Txn{Header: txn.Header{Type: wire.OpMulti}, Multi: make([]txn.Op, 10)}
+	long := txn.Txn{Header: txn.Header{Type: wire.OpMulti}, Multi: make([]txn.Op, znode.PieceUnits)}
+	b := &batch{txns: append(slices.Repeat([]txn.Txn{small}, 2*pipeline.SmallBatch), long, small)}
+	n := len(b.txns)
+	for _, c := range []struct {
+		start, end int
+		others     bool // workers may apply it
+	}{
+		{0, 0, true}, {0, pipeline.SmallBatch, true}, {0, pipeline.SmallBatch + 1, false},
+		{n - 3, n - 2, true}, {n - 3, n - 1, false}, {n - 2, n - 1, false}, {n - 2, n, false}, {n - 1, n, true}, {0, n, false},
+	} {
+		s := step{b: b, start: c.start, end: c.end}
+		m := pipeline.New(nil)
+		m.Applying(s.load())
+		turn := pipeline.Turn{Worker: pipeline.Caller}
+		m.Next(&turn, 0)
+		if got := turn.Stage == pipeline.Apply; got != c.others {
+			t.Errorf("transactions %d to %d: a caller applies them is %v, want %v", c.start, c.end, got, c.others)
+		}
 	}
 }

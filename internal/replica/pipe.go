@@ -72,6 +72,22 @@ type step struct {
 	diverged   bool // tree is not what the log leads to
 }
 
+// load is how many transactions the step counts as for the machine. A long multi is applied in pieces, and takes as long as
+// thousands of them: it counts as too many for a worker other than the Applier, which could not do what it is there for meanwhile
+// (read a link, or write the log).
+func (s *step) load() int {
+	n := s.end - s.start
+	if n > pipeline.SmallBatch {
+		return n
+	}
+	for i := s.start; i < s.end; i++ {
+		if znode.IsLong(&s.b.txns[i]) {
+			return pipeline.SmallBatch + 1
+		}
+	}
+	return n
+}
+
 // resume is a session that has come back on another connection.
 type resume struct {
 	id            zk.SessionID
@@ -212,7 +228,7 @@ func (p *pipe) put(t *Turn) {
 	if len(t.steps) > 0 {
 		p.steps = append(p.steps, t.steps...)
 		for i := range t.steps {
-			p.machine.Applying(t.steps[i].end - t.steps[i].start)
+			p.machine.Applying(t.steps[i].load())
 			p.backlog += t.steps[i].end - t.steps[i].start
 		}
 		clear(t.steps)
