@@ -99,12 +99,7 @@ func TestOperationsInFlight(t *testing.T) {
 			s := newRig(t, func(o *rigSetup) { o.fs = g; o.cfg.Requests.MaxOutstandingBytes = limit })
 			innocent := s.open()
 			innocent.create("/x", "", zk.Persistent)
-			var body []byte
-			for range operations {
-				m := wire.MultiOp{Type: wire.OpCheck, CreateRequest: wire.CreateRequest{Path: "/"}, Version: -1}
-				body = m.Append(body)
-			}
-			body = wire.AppendMultiEnd(body)
+			body := multiOfChecks(operations)
 			clients := []*wireClient{s.open(), s.open(), s.open()}
 			g.set(true, nil)
 			for _, c := range clients {
@@ -257,7 +252,7 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 		gone := make(chan struct{})
 		for i, n := range []int{600 << 10, 600 << 10, 100 << 10, 3 << 20, 200 << 10} {
 			go func() {
-				if h.enter(n, nil) {
+				if h.enter(n, false, nil) {
 					mu.Lock()
 					defer mu.Unlock()
 					entered = append(entered, i)
@@ -266,12 +261,12 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		go func() {
-			if h.enter(1<<20, gone) {
+			if h.enter(1<<20, false, gone) {
 				t.Error("it has entered though it had gone")
 			}
 		}()
 		synctest.Wait()
-		if h.tryEnter(heavyRequest+1) || !h.tryEnter(heavyRequest) {
+		if h.tryEnter(heavyRequest+1, false) || !h.tryEnter(heavyRequest, false) {
 			t.Error("a heavy request has passed others, or a light one has waited")
 		}
 		check := func(want ...int) {
@@ -297,6 +292,94 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 			t.Errorf("%d bytes stay, %d wait", h.used, len(h.queue))
 		}
 	})
+}
+
+// After long multis the next one rests twice as long as they took, if others have written meanwhile. Other requests do not rest.
+func TestLongMultisRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, applied, gone := time.Now(), zk.Zxid(0), make(chan struct{})
+		h := heavy{limit: 1 << 20, now: func() time.Duration { return time.Since(began) }, applied: func() zk.Zxid { return applied }}
+		enter := func(long bool, want time.Duration) {
+			t.Helper()
+			at := time.Now()
+			if !h.tryEnter(2<<20, long) && !h.enter(2<<20, long, gone) {
+				t.Error("it was told that its connection has ended")
+			}
+			if d := time.Since(at); d != want {
+				t.Errorf("it has rested for %v, want %v", d, want)
+			}
+		}
+		leave := func(after time.Duration, txns zk.Zxid) {
+			time.Sleep(after)
+			applied += txns
+			h.leave(2 << 20)
+		}
+		enter(true, 0)
+		leave(10*time.Millisecond, 1) // its own
+		enter(true, 0)
+		leave(10*time.Millisecond, 2) // and another
+		enter(true, 20*time.Millisecond)
+		leave(5*time.Millisecond, 2)
+		enter(false, 0)
+		leave(time.Millisecond, 2) // the rest of before is not shortened
+		enter(true, 9*time.Millisecond)
+		leave(time.Second, 2)
+		time.Sleep(50 * time.Millisecond)
+		enter(true, mostRest-50*time.Millisecond)
+		leave(time.Second, 2)
+
+		time.AfterFunc(mostRest/4, func() { close(gone) })
+		if h.tryEnter(2<<20, true) || h.enter(2<<20, true, gone) || h.used != 0 {
+			t.Errorf("after the end of its connection %d bytes stay", h.used)
+		}
+		gone = nil
+		enter(true, mostRest*3/4)
+		leave(0, 1)
+	})
+}
+
+// A client's long multis rest while another client writes, and only then.
+func TestLongMultisRestBesideWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateFS(vfs.NewMem())
+		s := newRig(t, func(o *rigSetup) { o.fs = g })
+		innocent, greedy := s.open(), s.open()
+		innocent.create("/x", "", zk.Persistent)
+		long := encode(nil, 1, wire.OpMulti, multiOfChecks(2000))
+		for _, writes := range []bool{false, true} {
+			g.set(true, nil)
+			if writes {
+				innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
+				synctest.Wait()
+			}
+			flood(greedy, slices.Concat(long, long))
+			time.Sleep(10 * time.Millisecond)
+			g.set(false, nil)
+			began := time.Now()
+			for range 2 {
+				greedy.next()
+			}
+			want := time.Duration(0)
+			if writes {
+				want = 20 * time.Millisecond
+				innocent.next()
+			}
+			if d := time.Since(began); d != want {
+				t.Errorf("with another client's writes %v: the second multi has waited for %v, want %v", writes, d, want)
+			}
+			time.Sleep(time.Second)
+		}
+		wantNoFlight(t, s)
+	})
+}
+
+// multiOfChecks is the body of a multi of n operations that change nothing.
+func multiOfChecks(n int) (b []byte) {
+	for range n {
+		m := wire.MultiOp{Type: wire.OpCheck, CreateRequest: wire.CreateRequest{Path: "/"}, Version: -1}
+		b = m.Append(b)
+	}
+	return wire.AppendMultiEnd(b)
 }
 
 // sets is the frames of so many sets of so many bytes.

@@ -3,8 +3,11 @@ package server
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/socket"
+	"github.com/pinfold-zk/pinfold/internal/wire"
+	"github.com/pinfold-zk/pinfold/zk"
 )
 
 // heavy bounds the weight of the large requests that are in the pipeline at a time, from
@@ -16,23 +19,44 @@ import (
 //
 // A request that waits is charged to the budget of the requests in flight already. So only
 // as many wait as have room there, and a connection with many has no more turns than others.
+//
+// A long multi keeps each server busy for milliseconds, and what is written meanwhile waits for it. So if others write, the next
+// one rests before it enters, for restTimes as long as the pipeline had heavy requests without a pause, mostRest at most. Long
+// multis of one server's clients then use a third of the pipeline's time, and most writes of others find none before them.
+// Without others, and without long multis, nothing rests.
 type heavy struct {
-	limit int // 0: no limit
+	limit   int                  // 0: no limit
+	now     func() time.Duration // nil: none rests
+	applied func() zk.Zxid       // the last transaction here
 
-	mu    sync.Mutex
-	used  int            // weight of those that are in the pipeline
-	queue []*heavyWaiter // the oldest first
+	mu      sync.Mutex
+	used    int            // weight of those that are in the pipeline
+	queue   []*heavyWaiter // the oldest first
+	began   time.Duration  // since when used is not 0
+	before  zk.Zxid        // applied at began
+	entered int            // those that have entered since began
+	until   time.Duration  // until when long multis rest
 }
 
 // heavyWaiter is a call of enter that blocks.
 type heavyWaiter struct {
 	n       int
+	long    bool          // it is a long multi
 	entered chan struct{} // closed when it has entered
+	rest    time.Duration // then: how long it rests
 }
 
 // heavyRequest is the weight above which a request is heavy. A connection always has room
 // for so much in flight.
 const heavyRequest = socket.FreeBytes
+
+// isLongMulti reports whether a write of weight n is a long multi: it has 1,024 operations or more, or as many bytes as these weigh.
+func isLongMulti(op wire.OpCode, n int) bool { return op == wire.OpMulti && n >= 1024*opWeight }
+
+const (
+	restTimes = 2
+	mostRest  = 200 * time.Millisecond
+)
 
 // part returns the weight that counts of a request: all of a heavy one's, none of another's.
 func (h *heavy) part(n int) int {
@@ -43,32 +67,32 @@ func (h *heavy) part(n int) int {
 }
 
 // tryEnter lets a request of weight n enter if that needs no waiting.
-func (h *heavy) tryEnter(n int) bool {
+func (h *heavy) tryEnter(n int, long bool) bool {
 	if h.part(n) == 0 {
 		return true
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.queue) > 0 || !h.fits(n) {
+	if len(h.queue) > 0 || !h.fits(n) || h.rest(long) > 0 {
 		return false
 	}
-	h.used += n
+	h.add(n)
 	return true
 }
 
-// enter waits until a request of weight n may enter. False means that gone was closed before.
-func (h *heavy) enter(n int, gone <-chan struct{}) bool {
+// enter waits until a request of weight n may enter, and rests if it must. False means that gone was closed before.
+func (h *heavy) enter(n int, long bool, gone <-chan struct{}) bool {
 	if h.part(n) == 0 {
 		return true
 	}
-	w := &heavyWaiter{n, make(chan struct{})}
+	w := &heavyWaiter{n: n, long: long, entered: make(chan struct{})}
 	h.mu.Lock()
 	h.queue = append(h.queue, w)
 	h.admit()
 	h.mu.Unlock()
 	select {
 	case <-w.entered:
-		return true
+		return h.awaitRest(w, gone)
 	case <-gone:
 	}
 	h.mu.Lock()
@@ -82,6 +106,22 @@ func (h *heavy) enter(n int, gone <-chan struct{}) bool {
 	return false
 }
 
+// awaitRest rests. The request counts as one in the pipeline meanwhile: the others that do not fit wait as well.
+func (h *heavy) awaitRest(w *heavyWaiter, gone <-chan struct{}) bool {
+	if w.rest <= 0 {
+		return true
+	}
+	timer := time.NewTimer(w.rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-gone:
+		h.leave(w.n)
+		return false
+	}
+}
+
 // leave takes weight out: of one request, light or heavy, or the sum of several heavy ones.
 func (h *heavy) leave(n int) {
 	if n = h.part(n); n == 0 {
@@ -89,15 +129,45 @@ func (h *heavy) leave(n int) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.used -= n
+	if h.used -= n; h.used == 0 {
+		h.noteRest()
+	}
 	h.admit()
+}
+
+// noteRest notes until when long multis rest: the pipeline has no heavy request any more. REQUIRES: h.mu.
+func (h *heavy) noteRest() {
+	if h.now == nil || int64(h.applied()-h.before) <= int64(h.entered) {
+		return // no transaction came from another request
+	}
+	now := h.now()
+	h.until = max(h.until, now+min(restTimes*(now-h.began), mostRest))
+}
+
+// rest returns how long a request that enters now rests. REQUIRES: h.mu.
+func (h *heavy) rest(long bool) time.Duration {
+	if h.now == nil || !long {
+		return 0
+	}
+	return h.until - h.now()
+}
+
+// add counts a request that enters. REQUIRES: h.mu.
+func (h *heavy) add(n int) {
+	if h.used == 0 && h.now != nil {
+		h.began, h.before, h.entered = max(h.now(), h.until), h.applied(), 0
+	}
+	h.used += n
+	h.entered++
 }
 
 // admit lets those enter that have waited longest, as long as they fit. REQUIRES: h.mu.
 func (h *heavy) admit() {
 	for len(h.queue) > 0 && h.fits(h.queue[0].n) {
-		h.used += h.queue[0].n
-		close(h.queue[0].entered)
+		w := h.queue[0]
+		w.rest = h.rest(w.long)
+		h.add(w.n)
+		close(w.entered)
 		h.queue = slices.Delete(h.queue, 0, 1)
 	}
 }

@@ -216,6 +216,7 @@ func New(o Options) *Server {
 // Attach sets the server's replica. It is called before Serve.
 func (s *Server) Attach(r Replica) {
 	s.replica = r
+	s.heavy.now, s.heavy.applied = r.Now, r.LastApplied
 	r.Watches(func(t *watch.Tables) { t.Limit = s.cfg.Client.WatchBytes })
 	r.BindMetrics(s.metrics)
 }
