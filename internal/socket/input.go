@@ -18,13 +18,13 @@ var ErrBudget = errors.New("socket: no room for a larger frame in the budget of 
 // budgetPatience is how long an unfinished frame waits for room.
 const budgetPatience = 10 * time.Second
 
-// InputPool lends buffers of one size to Inputs, and lets those that need larger ones make them in turns, or take them from a
-// spare.Buffers. Use NewInputPool.
+// InputPool lends buffers of one size to Inputs, and lets those that need larger ones make and fill them in turns, or take them from
+// a spare.Buffers. Use NewInputPool.
 //
 // The system gives the memory of a large buffer page by page, which takes a millisecond or more. If thousands of unfinished
-// frames grow at the same time, all other goroutines would wait for as many of them in the queues of the scheduler. An Input
-// that waits for its turn is in none of these queues. Half of the processors make buffers, and one at least. No Input has a
-// turn while it waits for its peer.
+// frames grow at the same time, all other goroutines would wait for as many of them in the queues of the scheduler. The same is
+// true of the reads that fill these buffers. An Input that waits for its turn is in none of these queues. Half of the processors make
+// buffers or fill them, and one at least. No Input has a turn while it waits for its peer.
 type InputPool struct {
 	size  int
 	pool  sync.Pool // of *[]byte, size long
@@ -121,15 +121,28 @@ func (in *Input) reserve() bool {
 // grow doubles the buffer, which is full, when the Input has its turn, into one that is kept if there is such a one. False
 // means that the Input was closed before.
 func (in *Input) grow() bool {
-	select {
-	case in.pool.turns <- struct{}{}:
-	case <-in.account.Closed():
+	if !in.takeTurn() {
 		return false
 	}
 	in.double(in.pool.large.Get(2 * in.filled))
-	<-in.pool.turns
+	in.endTurn()
 	return true
 }
+
+// isLarge reports whether the buffer is larger than those of the pool: then it is filled in turns, too.
+func (in *Input) isLarge() bool { return in.size() > int(in.usual) }
+
+// takeTurn waits for the turn of the Input, see InputPool. False means that the Input was closed before.
+func (in *Input) takeTurn() bool {
+	select {
+	case in.pool.turns <- struct{}{}:
+		return true
+	case <-in.account.Closed():
+		return false
+	}
+}
+
+func (in *Input) endTurn() { <-in.pool.turns }
 
 // double replaces the buffer by one of twice the size, in the memory that is given if it is not nil.
 func (in *Input) double(memory []byte) {

@@ -81,3 +81,28 @@ func TestBuffersGrowInTurns(t *testing.T) {
 		}
 	})
 }
+
+// A buffer that has grown is filled in turns as well, and another is not.
+func TestLargeBuffersAreFilledInTurns(t *testing.T) {
+	in, peer := inputOn(t)
+	pool := in.pool
+	for range cap(pool.turns) {
+		pool.turns <- struct{}{} // others have the turns
+	}
+	if _, err := peer.Write([]byte("small")); err != nil || in.Fill() != nil || string(in.Bytes()) != "small" {
+		t.Errorf("without a turn it reads %q, %v", in.Bytes(), err)
+	}
+	<-pool.turns
+	in.Append(bytes.Repeat([]byte("l"), pool.size))
+	if _, err := peer.Write([]byte("large")); err != nil || in.Fill() != nil || !bytes.HasSuffix(in.Bytes(), []byte("large")) {
+		t.Errorf("in its turn it reads %d bytes, %v", in.Len(), err)
+	}
+	if n := len(pool.turns); n != cap(pool.turns)-1 {
+		t.Errorf("it keeps its turn: %d of %d are in use", n, cap(pool.turns))
+	}
+	pool.turns <- struct{}{}
+	in.account.Close()
+	if _, err := peer.Write([]byte("more")); err != nil || !errors.Is(in.Fill(), net.ErrClosed) {
+		t.Errorf("without a turn it has read %d bytes, %v", in.Len(), err)
+	}
+}

@@ -279,7 +279,15 @@ func (c *Conn) readReady(fd uintptr) bool {
 	} else {
 		p = c.room
 	}
+	turn := c.in != nil && c.in.isLarge()
+	if turn && !c.in.takeTurn() {
+		c.got, c.gotErr = 0, net.ErrClosed
+		return true
+	}
 	n, err := c.readOnce(fd, p)
+	if turn {
+		c.in.endTurn()
+	}
 	if err == errWouldBlock {
 		c.missed = true
 		if c.in != nil {
