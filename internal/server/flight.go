@@ -57,20 +57,20 @@ type flight struct {
 	left    int // owned by the applier: the heavy requests' part of settled
 }
 
-// admit counts a request of weight n, which may be a long multi. If there is no room it sets r.blocked and returns
+// admit counts a request of weight n. If there is no room it sets r.blocked and returns
 // false. REQUIRES: serve's goroutine.
-func (c *conn) admit(n int, long bool, r *run) bool {
+func (c *conn) admit(n int, r *run) bool {
 	switch {
 	case n <= smallRequest:
 		r.charge += n
 	case c.granted == n:
 		c.granted = 0
 	case !c.flight.account.Grow(n):
-		r.blocked, r.blockedLong = n, long
+		r.blocked = n
 		return false
-	case !c.s.heavy.tryEnter(n, long):
+	case !c.s.heavy.tryEnter(n):
 		c.flight.account.Charge(-n)
-		r.blocked, r.blockedLong = n, long
+		r.blocked = n
 		return false
 	}
 	return true
@@ -87,17 +87,17 @@ func (c *conn) chargeTurn(r *run) {
 	c.granted = 0
 }
 
-// awaitFlight waits until the connection may have n more in flight, of a long multi or of another request, and charges and enters
+// awaitFlight waits until the connection may have n more in flight, and charges and enters
 // that for the next turn, which follows at once. False means that the connection has ended. REQUIRES: the
 // goroutine of serve, without c.mu.
-func (c *conn) awaitFlight(n int, long bool) bool {
+func (c *conn) awaitFlight(n int) bool {
 	if n == 0 && c.flight.account.CanGrow(0) {
 		return true
 	}
 	c.s.stats.Stalled.Add(1)
 	c.pauseReading()
 	ok := c.flight.account.AwaitGrow(n, socket.Forever)
-	if ok && !c.s.heavy.enter(n, long, c.flight.account.Closed()) {
+	if ok && !c.s.heavy.enter(n, c.flight.account.Closed()) {
 		c.flight.account.Charge(-n)
 		ok = false
 	}

@@ -252,7 +252,7 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 		gone := make(chan struct{})
 		for i, n := range []int{600 << 10, 600 << 10, 100 << 10, 3 << 20, 200 << 10} {
 			go func() {
-				if h.enter(n, false, nil) {
+				if h.enter(n, nil) {
 					mu.Lock()
 					defer mu.Unlock()
 					entered = append(entered, i)
@@ -261,12 +261,12 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		go func() {
-			if h.enter(1<<20, false, gone) {
+			if h.enter(1<<20, gone) {
 				t.Error("it has entered though it had gone")
 			}
 		}()
 		synctest.Wait()
-		if h.tryEnter(heavyRequest+1, false) || !h.tryEnter(heavyRequest, false) {
+		if h.tryEnter(heavyRequest+1) || !h.tryEnter(heavyRequest) {
 			t.Error("a heavy request has passed others, or a light one has waited")
 		}
 		check := func(want ...int) {
@@ -294,80 +294,76 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 	})
 }
 
-// After long multis the next one rests twice as long as they took, if others have written meanwhile. Other requests do not rest.
-func TestLongMultisRest(t *testing.T) {
+// After requests of much weight the next one rests twice as long as they took, if others have written meanwhile. Lighter ones do
+// not rest.
+func TestHeavyRequestsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, applied, gone := time.Now(), zk.Zxid(0), make(chan struct{})
 		h := heavy{limit: 1 << 20, now: func() time.Duration { return time.Since(began) }, applied: func() zk.Zxid { return applied }}
-		enter := func(long bool, want time.Duration) {
+		pass := func(n int, rests, takes time.Duration, txns zk.Zxid) {
 			t.Helper()
 			at := time.Now()
-			if !h.tryEnter(2<<20, long) && !h.enter(2<<20, long, gone) {
+			if !h.tryEnter(n) && !h.enter(n, gone) {
 				t.Error("it was told that its connection has ended")
 			}
-			if d := time.Since(at); d != want {
-				t.Errorf("it has rested for %v, want %v", d, want)
+			if d := time.Since(at); d != rests {
+				t.Errorf("it has rested for %v, want %v", d, rests)
 			}
-		}
-		leave := func(after time.Duration, txns zk.Zxid) {
-			time.Sleep(after)
+			time.Sleep(takes)
 			applied += txns
-			h.leave(2 << 20)
+			h.leave(n)
 		}
-		enter(true, 0)
-		leave(10*time.Millisecond, 1) // its own
-		enter(true, 0)
-		leave(10*time.Millisecond, 2) // and another
-		enter(true, 20*time.Millisecond)
-		leave(5*time.Millisecond, 2)
-		enter(false, 0)
-		leave(time.Millisecond, 2) // the rest of before is not shortened
-		enter(true, 9*time.Millisecond)
-		leave(time.Second, 2)
-		time.Sleep(50 * time.Millisecond)
-		enter(true, mostRest-50*time.Millisecond)
-		leave(time.Second, 2)
+		const ms = time.Millisecond
+		pass(2<<20, 0, 10*ms, 1) // one transaction: its own
+		pass(2<<20, 0, 10*ms, 2) // and another's
+		pass(restWeight, 20*ms, 5*ms, 2)
+		pass(restWeight-1, 0, ms, 2) // what is left of the last one's rest is not shortened
+		pass(2<<20, 9*ms, time.Second, 2)
+		time.Sleep(50 * ms)
+		pass(2<<20, mostRest-50*ms, time.Second, 2)
 
 		time.AfterFunc(mostRest/4, func() { close(gone) })
-		if h.tryEnter(2<<20, true) || h.enter(2<<20, true, gone) || h.used != 0 {
+		if h.tryEnter(2<<20) || h.enter(2<<20, gone) || h.used != 0 {
 			t.Errorf("after the end of its connection %d bytes stay", h.used)
 		}
 		gone = nil
-		enter(true, mostRest*3/4)
-		leave(0, 1)
+		pass(2<<20, mostRest*3/4, 0, 1)
 	})
 }
 
-// A client's long multis rest while another client writes, and only then.
-func TestLongMultisRestBesideWrites(t *testing.T) {
+// A client's long multis, and its sets of much data, rest while another client writes, and only then.
+func TestHeavyRequestsRestBesideWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateFS(vfs.NewMem())
 		s := newRig(t, func(o *rigSetup) { o.fs = g })
 		innocent, greedy := s.open(), s.open()
 		innocent.create("/x", "", zk.Persistent)
-		long := encode(nil, 1, wire.OpMulti, multiOfChecks(2000))
-		for _, writes := range []bool{false, true} {
-			g.set(true, nil)
-			if writes {
-				innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
-				synctest.Wait()
+		for i, body := range [][]byte{multiOfChecks(2000), setBody("/x", make([]byte, 1_000_000))} {
+			op := []wire.OpCode{wire.OpMulti, wire.OpSetData}[i]
+			heavy := encode(nil, 1, op, body)
+			for _, writes := range []bool{false, true} {
+				g.set(true, nil)
+				if writes {
+					innocent.send(wire.OpSetData, setBody("/x", []byte("small")))
+					synctest.Wait()
+				}
+				flood(greedy, slices.Concat(heavy, heavy))
+				time.Sleep(10 * time.Millisecond)
+				g.set(false, nil)
+				began := time.Now()
+				for range 2 {
+					greedy.next()
+				}
+				want := time.Duration(0)
+				if writes {
+					want = 20 * time.Millisecond
+					innocent.next()
+				}
+				if d := time.Since(began); d != want {
+					t.Errorf("with another client's writes %v: the second %v has waited for %v, want %v", writes, op, d, want)
+				}
+				time.Sleep(time.Second)
 			}
-			flood(greedy, slices.Concat(long, long))
-			time.Sleep(10 * time.Millisecond)
-			g.set(false, nil)
-			began := time.Now()
-			for range 2 {
-				greedy.next()
-			}
-			want := time.Duration(0)
-			if writes {
-				want = 20 * time.Millisecond
-				innocent.next()
-			}
-			if d := time.Since(began); d != want {
-				t.Errorf("with another client's writes %v: the second multi has waited for %v, want %v", writes, d, want)
-			}
-			time.Sleep(time.Second)
 		}
 		wantNoFlight(t, s)
 	})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pinfold-zk/pinfold/internal/socket"
-	"github.com/pinfold-zk/pinfold/internal/wire"
 	"github.com/pinfold-zk/pinfold/zk"
 )
 
@@ -20,10 +19,10 @@ import (
 // A request that waits is charged to the budget of the requests in flight already. So only
 // as many wait as have room there, and a connection with many has no more turns than others.
 //
-// A long multi keeps each server busy for milliseconds, and what is written meanwhile waits for it. So if others write, the next
-// one rests before it enters, for restTimes as long as the pipeline had heavy requests without a pause, mostRest at most. Long
-// multis of one server's clients then use a third of the pipeline's time, and most writes of others find none before them.
-// Without others, and without long multis, nothing rests.
+// A request with a weight of restWeight or more keeps each server busy for milliseconds, and what is written meanwhile waits for it.
+// So if others write, the next such request rests before it enters, for restTimes as long as the pipeline had heavy requests
+// without a pause, mostRest at most. Those of one server's clients then use a third of the pipeline's time, and most writes of
+// others find none before them. Without others nothing rests.
 type heavy struct {
 	limit   int                  // 0: no limit
 	now     func() time.Duration // nil: none rests
@@ -35,13 +34,12 @@ type heavy struct {
 	began   time.Duration  // since when used is not 0
 	before  zk.Zxid        // applied at began
 	entered int            // those that have entered since began
-	until   time.Duration  // until when long multis rest
+	until   time.Duration  // until when requests rest that must
 }
 
 // heavyWaiter is a call of enter that blocks.
 type heavyWaiter struct {
 	n       int
-	long    bool          // it is a long multi
 	entered chan struct{} // closed when it has entered
 	rest    time.Duration // then: how long it rests
 }
@@ -50,12 +48,11 @@ type heavyWaiter struct {
 // for so much in flight.
 const heavyRequest = socket.FreeBytes
 
-// isLongMulti reports whether a write of weight n is a long multi: it has 1,024 operations or more, or as many bytes as these weigh.
-func isLongMulti(op wire.OpCode, n int) bool { return op == wire.OpMulti && n >= 1024*opWeight }
-
+// restWeight is that of a multi of 1,024 operations, or of 512 KiB of data.
 const (
-	restTimes = 2
-	mostRest  = 200 * time.Millisecond
+	restWeight = 1024 * opWeight
+	restTimes  = 2
+	mostRest   = 200 * time.Millisecond
 )
 
 // part returns the weight that counts of a request: all of a heavy one's, none of another's.
@@ -67,13 +64,13 @@ func (h *heavy) part(n int) int {
 }
 
 // tryEnter lets a request of weight n enter if that needs no waiting.
-func (h *heavy) tryEnter(n int, long bool) bool {
+func (h *heavy) tryEnter(n int) bool {
 	if h.part(n) == 0 {
 		return true
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.queue) > 0 || !h.fits(n) || h.rest(long) > 0 {
+	if len(h.queue) > 0 || !h.fits(n) || h.rest(n) > 0 {
 		return false
 	}
 	h.add(n)
@@ -81,11 +78,11 @@ func (h *heavy) tryEnter(n int, long bool) bool {
 }
 
 // enter waits until a request of weight n may enter, and rests if it must. False means that gone was closed before.
-func (h *heavy) enter(n int, long bool, gone <-chan struct{}) bool {
+func (h *heavy) enter(n int, gone <-chan struct{}) bool {
 	if h.part(n) == 0 {
 		return true
 	}
-	w := &heavyWaiter{n: n, long: long, entered: make(chan struct{})}
+	w := &heavyWaiter{n: n, entered: make(chan struct{})}
 	h.mu.Lock()
 	h.queue = append(h.queue, w)
 	h.admit()
@@ -135,7 +132,7 @@ func (h *heavy) leave(n int) {
 	h.admit()
 }
 
-// noteRest notes until when long multis rest: the pipeline has no heavy request any more. REQUIRES: h.mu.
+// noteRest notes until when the next ones rest: the pipeline has no heavy request any more. REQUIRES: h.mu.
 func (h *heavy) noteRest() {
 	if h.now == nil || int64(h.applied()-h.before) <= int64(h.entered) {
 		return // no transaction came from another request
@@ -144,9 +141,9 @@ func (h *heavy) noteRest() {
 	h.until = max(h.until, now+min(restTimes*(now-h.began), mostRest))
 }
 
-// rest returns how long a request that enters now rests. REQUIRES: h.mu.
-func (h *heavy) rest(long bool) time.Duration {
-	if h.now == nil || !long {
+// rest returns how long a request of weight n rests that enters now. REQUIRES: h.mu.
+func (h *heavy) rest(n int) time.Duration {
+	if h.now == nil || n < restWeight {
 		return 0
 	}
 	return h.until - h.now()
@@ -165,7 +162,7 @@ func (h *heavy) add(n int) {
 func (h *heavy) admit() {
 	for len(h.queue) > 0 && h.fits(h.queue[0].n) {
 		w := h.queue[0]
-		w.rest = h.rest(w.long)
+		w.rest = h.rest(w.n)
 		h.add(w.n)
 		close(w.entered)
 		h.queue = slices.Delete(h.queue, 0, 1)

@@ -38,20 +38,19 @@ type run struct {
 
 // turn is what a run does before it submits writes and sends replies.
 type turn struct {
-	now         time.Duration
-	in          []byte // the frames
-	done        int    // bytes of in that are handled
-	received    int    // frames
-	reads       int    // answered
-	short       bool   // it stopped at a read without room for its reply
-	long        bool   // it stopped at a read with a long reply
-	mustWait    bool   // it stopped at a read that must wait for the session's writes
-	token       bool   // it stopped at a token of Kerberos, which takes long
-	blocked     int    // it stopped at a request of this weight, for which there was no room
-	blockedLong bool   // the request is a long multi
-	charge      int    // weight of the small requests that it submitted
-	audited     bool   // it submits changes that the audit log has lines about
-	err         error
+	now      time.Duration
+	in       []byte // the frames
+	done     int    // bytes of in that are handled
+	received int    // frames
+	reads    int    // answered
+	short    bool   // it stopped at a read without room for its reply
+	long     bool   // it stopped at a read with a long reply
+	mustWait bool   // it stopped at a read that must wait for the session's writes
+	token    bool   // it stopped at a token of Kerberos, which takes long
+	blocked  int    // it stopped at a request of this weight, for which there was no room
+	charge   int    // weight of the small requests that it submitted
+	audited  bool   // it submits changes that the audit log has lines about
+	err      error
 
 	mostOutput              int // in bytes, as far as the budget has room
 	mostRequests, mostBytes int // that the turn handles before it ends; see allow
@@ -127,7 +126,7 @@ func (c *conn) awaitTurn(drained, submitted bool) {
 		c.awaitDrain()
 	}
 	if submitted {
-		c.awaitFlight(0, false)
+		c.awaitFlight(0)
 		c.s.awaitRoom(c)
 	}
 }
@@ -177,7 +176,7 @@ func (c *conn) unblock(b []byte, r *run) (n int) {
 	case r.token:
 		return c.answerToken(b)
 	case r.blocked > 0:
-		c.leaving = !c.awaitTokens() || !c.awaitFlight(r.blocked, r.blockedLong) // others wait for what has entered
+		c.leaving = !c.awaitTokens() || !c.awaitFlight(r.blocked) // others wait for what has entered
 	}
 	return 0
 }
@@ -395,7 +394,7 @@ func (c *conn) submit(q *request, r *run) {
 		q.body = nil
 	}
 	q.weight = c.s.weigh(q)
-	if !c.admit(q.weight, isLongMulti(q.Op, q.weight), r) {
+	if !c.admit(q.weight, r) {
 		return
 	}
 	if !c.s.large.admit(len(q.body)) {
