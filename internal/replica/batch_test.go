@@ -129,11 +129,10 @@ func TestLongMultiIsLeftToTheApplier(t *testing.T) {
 		{0, 0, true}, {0, pipeline.SmallBatch, true}, {0, pipeline.SmallBatch + 1, false},
 		{n - 3, n - 2, true}, {n - 3, n - 1, false}, {n - 2, n - 1, false}, {n - 2, n, false}, {n - 1, n, true}, {0, n, false},
 	} {
-		s := step{b: b, start: c.start, end: c.end}
-		m := pipeline.New(nil)
-		m.Applying(s.load())
+		p := pipe{machine: pipeline.New(nil)}
+		p.put(&Turn{steps: []step{{b: b, start: c.start, end: c.end}}})
 		turn := pipeline.Turn{Worker: pipeline.Caller}
-		m.Next(&turn, 0)
+		p.machine.Next(&turn, 0)
 		if got := turn.Stage == pipeline.Apply; got != c.others {
 			t.Errorf("transactions %d to %d: a caller applies them is %v, want %v", c.start, c.end, got, c.others)
 		}
