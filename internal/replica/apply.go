@@ -2,6 +2,7 @@ package replica
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/pinfold-zk/pinfold/internal/access"
 	"github.com/pinfold-zk/pinfold/internal/txn"
@@ -25,6 +26,9 @@ type applier struct {
 	agreed     DigestAt // what the tree's digest is known to be; its zxid is 0 if that is not known
 	hold       Hold     // the present one of the tree's lock
 	recountDue bool     // quotas of large subtrees are to be counted
+
+	spare  atomic.Pointer[znode.Spare] // for the next long multi
+	making atomic.Bool                 // the task of makeSpare runs
 }
 
 // apply applies a step of a turn, and answers the requests in it.
@@ -208,7 +212,10 @@ func (a *applier) closePiece(c *znode.Close) (done bool) {
 // piece.
 func (a *applier) applyMulti(b *batch, i int) {
 	tx, origin, c := &b.txns[i], b.reqs[i].Origin, &changing{whole: make(chan struct{})}
-	a.pause(func() { c.Multi = a.tree.BeginMulti(tx, &a.result, origin != nil, a.index) })
+	a.pause(func() {
+		a.takeSpare()
+		c.Multi = a.tree.BeginMulti(tx, &a.result, origin != nil, a.index)
+	})
 	a.changing = c
 	for done := false; !done; {
 		done = c.Next(&a.result)
@@ -227,6 +234,7 @@ func (a *applier) applyMulti(b *batch, i int) {
 	c.End(&a.result)
 	a.changing = nil
 	close(c.whole)
+	a.makeSpare()
 }
 
 // changing is a multi that is being applied in pieces.

@@ -260,7 +260,10 @@ func (p *batchPool) clear() {
 // ReleaseSpare releases the buffers that are kept for the next requests, up to 30 MiB
 // with small ones. A server that is idle calls it. Any goroutine may call it at any time;
 // buffers in use stay.
-func (r *Replica) ReleaseSpare() { r.pool.clear() }
+func (r *Replica) ReleaseSpare() {
+	r.pool.clear()
+	r.tip.spare.Store(nil)
+}
 
 // encoded is the encoding of transaction i.
 func (b *batch) encoded(i int) []byte {

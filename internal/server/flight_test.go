@@ -294,7 +294,7 @@ func TestHeavyRequestsEnterInOrder(t *testing.T) {
 	})
 }
 
-// After requests of much weight the next one rests twice as long as they took, if others have written meanwhile. Lighter ones do
+// After requests of much weight the next one rests three times as long as they took, if others have written meanwhile. Lighter ones do
 // not rest.
 func TestHeavyRequestsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -316,9 +316,9 @@ func TestHeavyRequestsRest(t *testing.T) {
 		const ms = time.Millisecond
 		pass(2<<20, 0, 10*ms, 1) // one transaction: its own
 		pass(2<<20, 0, 10*ms, 2) // and another's
-		pass(restWeight, 20*ms, 5*ms, 2)
+		pass(restWeight, 30*ms, 5*ms, 2)
 		pass(restWeight-1, 0, ms, 2) // what is left of the last one's rest is not shortened
-		pass(2<<20, 9*ms, time.Second, 2)
+		pass(2<<20, 14*ms, time.Second, 2)
 		time.Sleep(50 * ms)
 		pass(2<<20, mostRest-50*ms, time.Second, 2)
 
@@ -356,7 +356,7 @@ func TestHeavyRequestsRestBesideWrites(t *testing.T) {
 				}
 				want := time.Duration(0)
 				if writes {
-					want = 20 * time.Millisecond
+					want = 30 * time.Millisecond
 					innocent.next()
 				}
 				if d := time.Since(began); d != want {

@@ -21,7 +21,7 @@ import (
 //
 // A request with a weight of restWeight or more keeps each server busy for milliseconds, and what is written meanwhile waits for it.
 // So if others write, the next such request rests before it enters, for restTimes as long as the pipeline had heavy requests
-// without a pause, mostRest at most. Those of one server's clients then use a third of the pipeline's time, and most writes of
+// without a pause, mostRest at most. Those of one server's clients then use a quarter of the pipeline's time, and most writes of
 // others find none before them. Without others nothing rests.
 type heavy struct {
 	limit   int                  // 0: no limit
@@ -51,7 +51,7 @@ const heavyRequest = socket.FreeBytes
 // restWeight is that of a multi of 1,024 operations, or of 512 KiB of data.
 const (
 	restWeight = 1024 * opWeight
-	restTimes  = 2
+	restTimes  = 3
 	mostRest   = 200 * time.Millisecond
 )
 

@@ -12,6 +12,7 @@ import "unsafe"
 // makeReady makes ready what so many new znodes take at most, with so many bytes of slots. What they do not use is for
 // the next ones. REQUIRES: the caller is the caller of Apply.
 func (t *Tree) makeReady(nodes, bytes int) {
+	t.made = newMemory{nodes, bytes}
 	for n := t.nodes.missing(nodes); n > 0; n -= nodesPerBlock {
 		t.nodes.ready = append(t.nodes.ready, t.nodes.newBlock(true))
 	}
@@ -21,17 +22,31 @@ func (t *Tree) makeReady(nodes, bytes int) {
 	t.readyIndex(nodes)
 }
 
+// newEntries makes the entries of a part of the index.
+func newEntries(n int, populate func(b []byte)) []indexEntry {
+	entries := make([]indexEntry, n)
+	if populate != nil {
+		populate(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(entries))), uintptr(n)*unsafe.Sizeof(indexEntry{})))
+	}
+	return entries
+}
+
 // readyIndex makes the next size of the parts of the index that so many new znodes may fill. The parts fill at about the
 // same time: under the tree's lock, all together would take long.
 func (t *Tree) readyIndex(nodes int) {
-	each := nodes/len(t.index.parts) + manyEntries/32 // they do not fill evenly
 	for i := range t.index.parts {
-		p := &t.index.parts[i]
-		if n := len(p.entries); n >= manyEntries && p.next == nil && 5*(p.used+each) > 4*n {
-			p.next = make([]indexEntry, 2*n)
-			t.populate(unsafe.Pointer(unsafe.SliceData(p.next)), uintptr(len(p.next))*unsafe.Sizeof(indexEntry{}))
+		if p := &t.index.parts[i]; p.growsWith(t.index.share(nodes)) {
+			p.next = newEntries(2*len(p.entries), t.opts.Populate)
 		}
 	}
+}
+
+// share is how many of so many new entries a part gets at most: they do not fill evenly.
+func (x *index) share(entries int) int { return entries/len(x.parts) + manyEntries/32 }
+
+// growsWith reports whether a part with many entries would grow if there were so many more, and has no memory for that.
+func (p *indexPart) growsWith(more int) bool {
+	return len(p.entries) >= manyEntries && p.next == nil && 5*(p.used+more) > 4*len(p.entries)
 }
 
 // manyEntries is from how many entries a part of the index grows into memory that was made ready.

@@ -65,6 +65,7 @@ type Tree struct {
 	changes    pathSet             // memory for Multi.changed
 	nextKids   []ID                // empty: memory for a long list of children, see readyKids
 	wantKids   int                 // how many places it should have, if more than it has
+	made       newMemory           // of the last long multi
 	recounts   recounts
 }
 
