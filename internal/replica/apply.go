@@ -27,8 +27,9 @@ type applier struct {
 	hold       Hold     // the present one of the tree's lock
 	recountDue bool     // quotas of large subtrees are to be counted
 
-	spare  atomic.Pointer[znode.Spare] // for the next long multi
-	making atomic.Bool                 // the task of makeSpare runs
+	spareDue bool                        // a long multi was applied
+	spare    atomic.Pointer[znode.Spare] // for the next one
+	making   atomic.Bool                 // the task of makeSpare runs
 }
 
 // apply applies a step of a turn, and answers the requests in it.
@@ -62,6 +63,7 @@ func (a *applier) apply(t *Turn, s *step) {
 	a.count(s)
 	a.o.Clients.Flush()
 	a.recountQuotas()
+	a.makeSpare()
 	a.snap.start(a.snap.applied(s.end-s.start, bytes))
 	a.finish(s)
 }
@@ -234,7 +236,7 @@ func (a *applier) applyMulti(b *batch, i int) {
 	c.End(&a.result)
 	a.changing = nil
 	close(c.whole)
-	a.makeSpare()
+	a.spareDue = true
 }
 
 // changing is a multi that is being applied in pieces.

@@ -12,8 +12,13 @@ import (
 // spareRest is how long the task rests after each piece of memory: what the multi has kept waiting goes first.
 const spareRest = time.Millisecond
 
-// makeSpare starts the task if memory is needed, and the last one has ended and what it has made is in use. Stage Apply.
+// makeSpare starts the task if a long multi was applied and memory is needed, and if the last task has ended and what it has made
+// is in use. Stage Apply, no lock.
 func (a *applier) makeSpare() {
+	if !a.spareDue {
+		return
+	}
+	a.spareDue = false
 	needs := a.tree.Needs()
 	if needs.None() || a.spare.Load() != nil || a.making.Swap(true) {
 		return

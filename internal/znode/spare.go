@@ -1,8 +1,8 @@
 package znode
 
-// A client that has sent a long multi has probably another one. What it needs, pages of new memory above all, can be made before it comes, and
-// without the tree: Needs tells what the last one needed, NewSpare makes it on any goroutine, and Accept gives it to the tree. What is not there when
-// the multi comes BeginMulti makes.
+// A client that has sent a long multi has probably another one. What that needs, pages of new memory above all, can be made before
+// it comes, and without the tree: Needs tells what the last one needed, NewSpare makes it on any goroutine, and Accept gives it to
+// the tree. BeginMulti makes what is not there when the multi comes.
 
 // newMemory is for how many new znodes, with how many bytes of slots, makeReady was called last.
 type newMemory struct{ nodes, bytes int }
