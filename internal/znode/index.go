@@ -18,7 +18,7 @@ type index struct {
 type indexPart struct {
 	entries []indexEntry // a power of two, or empty
 	used    int
-	next    []indexEntry // nil, or twice as many as entries, empty: see readyIndex. Owned by the caller of Apply
+	next    []indexEntry // nil, or twice as many as entries, empty: see Tree.needs. Owned by the caller of Apply
 }
 
 type indexEntry struct {

@@ -1,6 +1,9 @@
 package znode
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // The system gives new memory page by page at the first access, which can take forty times as long as to fill the
 // page. A long multi makes thousands of znodes, under the tree's lock. So BeginMulti, which needs no lock, makes the
@@ -13,13 +16,7 @@ import "unsafe"
 // the next ones. REQUIRES: the caller is the caller of Apply.
 func (t *Tree) makeReady(nodes, bytes int) {
 	t.made = newMemory{nodes, bytes}
-	for n := t.nodes.missing(nodes); n > 0; n -= nodesPerBlock {
-		t.nodes.ready = append(t.nodes.ready, t.nodes.newBlock(true))
-	}
-	for n := bytes - blockSize*len(t.arena.ready); n > 0; n -= blockSize {
-		t.arena.ready = append(t.arena.ready, t.arena.newBlock(blockSize, true))
-	}
-	t.readyIndex(nodes)
+	t.Accept(NewSpare(t.needs(1, math.MaxInt), t.opts.Populate))
 }
 
 // newEntries makes the entries of a part of the index.
@@ -29,16 +26,6 @@ func newEntries(n int, populate func(b []byte)) []indexEntry {
 		populate(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(entries))), uintptr(n)*unsafe.Sizeof(indexEntry{})))
 	}
 	return entries
-}
-
-// readyIndex makes the next size of the parts of the index that so many new znodes may fill. The parts fill at about the
-// same time: under the tree's lock, all together would take long.
-func (t *Tree) readyIndex(nodes int) {
-	for i := range t.index.parts {
-		if p := &t.index.parts[i]; p.growsWith(t.index.share(nodes)) {
-			p.next = newEntries(2*len(p.entries), t.opts.Populate)
-		}
-	}
 }
 
 // share is how many of so many new entries a part gets at most: they do not fill evenly.

@@ -7,8 +7,7 @@ package znode
 // newMemory is for how many new znodes, with how many bytes of slots, makeReady was called last.
 type newMemory struct{ nodes, bytes int }
 
-// Needs is the memory for a long multi like the last one, as far as none is ready, and of the next sizes of parts of the index that
-// will be full soon.
+// Needs is the memory for a long multi, as far as none is ready.
 type Needs struct {
 	nodes, slots int // blocks
 	parts        []sparePart
@@ -20,15 +19,19 @@ type sparePart struct {
 	entries    []indexEntry // nil before NewSpare
 }
 
-// Needs returns what the next long multi will need if it is like the last one. REQUIRES: the caller is the caller of Apply.
-func (t *Tree) Needs() (n Needs) {
+// Needs returns what the next long multi will need if it is like the last one, and the next sizes of parts of the index that eight
+// like it may fill: all parts grow at about the same time. REQUIRES: the caller is the caller of Apply.
+func (t *Tree) Needs() Needs { return t.needs(8, 100*t.made.nodes) }
+
+// needs returns what one multi like the last one needs, and parts of the index that so many like it may fill, of about most entries
+// together. The parts must not grow at the same time under the tree's lock, which would take long.
+func (t *Tree) needs(multis, most int) (n Needs) {
 	n.nodes = (max(0, t.nodes.missing(t.made.nodes)) + nodesPerBlock - 1) / nodesPerBlock
 	n.slots = (max(0, t.made.bytes-blockSize*len(t.arena.ready)) + blockSize - 1) / blockSize
-	// All parts grow at about the same time. So this begins eight multis before.
-	for i, left := 0, 100*t.made.nodes; i < len(t.index.parts) && left > 0; i++ {
-		if p := &t.index.parts[i]; p.growsWith(8 * t.index.share(t.made.nodes)) {
+	for i := 0; i < len(t.index.parts) && most > 0; i++ {
+		if p := &t.index.parts[i]; p.growsWith(multis * t.index.share(t.made.nodes)) {
 			n.parts = append(n.parts, sparePart{part: i, size: 2 * len(p.entries)})
-			left -= 2 * len(p.entries)
+			most -= 2 * len(p.entries)
 		}
 	}
 	return n
